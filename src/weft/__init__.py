@@ -1,0 +1,325 @@
+"""Weft: a deep-learning framework in Python, with its own compiler."""
+
+from __future__ import annotations
+
+import importlib as _importlib
+import warnings as _warnings
+from typing import Any as _Any
+
+# NumPy warns about overflow and NaN where PyTorch's semantics are silent.
+_warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
+
+from weft import autograd, core
+from weft.autograd import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from weft.core.tensor import Tensor
+from weft import methods as _methods
+from weft.core.elementwise import result_type
+from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
+from weft.device import Device, device, devices, register_device
+from weft.dtype import (
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
+)
+from weft.dtype import bool_ as bool
+from weft.dtype_info import finfo, iinfo
+from weft.ops.creation import (
+    arange,
+    as_tensor,
+    asarray,
+    empty,
+    empty_like,
+    eye,
+    from_numpy,
+    full,
+    full_like,
+    linspace,
+    logspace,
+    ones,
+    ones_like,
+    tensor,
+    zeros,
+    zeros_like,
+)
+from weft.ops.elementwise import (
+    abs,
+    add,
+    addcdiv,
+    addcmul,
+    allclose,
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    ceil,
+    clamp,
+    clamp_max,
+    clamp_min,
+    clip,
+    complex,
+    conj,
+    copysign,
+    div,
+    eq,
+    equal,
+    floor,
+    floor_divide,
+    fmod,
+    frac,
+    gcd,
+    ge,
+    gt,
+    imag,
+    is_tensor,
+    isclose,
+    isfinite,
+    isinf,
+    isnan,
+    isneginf,
+    isposinf,
+    lcm,
+    le,
+    lerp,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    lt,
+    maximum,
+    minimum,
+    mul,
+    nan_to_num,
+    ne,
+    neg,
+    nextafter,
+    positive,
+    pow,
+    real,
+    reciprocal,
+    remainder,
+    round,
+    sgn,
+    sign,
+    signbit,
+    square,
+    sub,
+    trunc,
+    where,
+)
+from weft.ops.transcendental import (
+    acos,
+    acosh,
+    angle,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    deg2rad,
+    exp,
+    exp2,
+    expm1,
+    hypot,
+    log,
+    log10,
+    log1p,
+    log2,
+    logaddexp,
+    logit,
+    rad2deg,
+    rsqrt,
+    sigmoid,
+    sin,
+    sinc,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    xlogy,
+)
+from weft.ops.reduce import (
+    all,
+    amax,
+    amin,
+    aminmax,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    cumprod,
+    cumsum,
+    diff,
+    dist,
+    logsumexp,
+    max,
+    mean,
+    min,
+    nanmean,
+    nansum,
+    norm,
+    prod,
+    std,
+    std_mean,
+    sum,
+    var,
+    var_mean,
+)
+from weft.ops.movement import (
+    adjoint,
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    broadcast_tensors,
+    broadcast_to,
+    cat,
+    chunk,
+    clone,
+    concat,
+    concatenate,
+    dstack,
+    expand,
+    flatten,
+    flip,
+    fliplr,
+    flipud,
+    hstack,
+    meshgrid,
+    moveaxis,
+    movedim,
+    narrow,
+    pad,
+    permute,
+    ravel,
+    repeat,
+    reshape,
+    roll,
+    rot90,
+    select,
+    split,
+    squeeze,
+    stack,
+    swapaxes,
+    swapdims,
+    t,
+    tensor_split,
+    tile,
+    transpose,
+    tril,
+    triu,
+    unbind,
+    unflatten,
+    unsqueeze,
+    vstack,
+)
+from weft.ops.index import (
+    argwhere,
+    diag,
+    diag_embed,
+    diagonal,
+    gather,
+    index_add,
+    index_copy,
+    index_fill,
+    index_select,
+    masked_fill,
+    masked_select,
+    nonzero,
+    one_hot,
+    repeat_interleave,
+    scatter,
+    scatter_add,
+    take,
+    take_along_dim,
+    trace,
+)
+from weft.ops.products import (
+    addmm,
+    bmm,
+    dot,
+    inner,
+    matmul,
+    mm,
+    mv,
+    outer,
+    tensordot,
+)
+from weft.ops.sorting import (
+    argsort,
+    bincount,
+    cummax,
+    cummin,
+    isin,
+    kthvalue,
+    median,
+    msort,
+    quantile,
+    searchsorted,
+    sort,
+    topk,
+    unique,
+)
+from weft.ops.random import (
+    Generator,
+    bernoulli,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    seed,
+    set_rng_state,
+)
+from weft.printing import set_printoptions
+
+arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
+arctan, arctan2, arctanh = atan, atan2, atanh
+absolute, subtract, multiply, divide, true_divide, negative = abs, sub, mul, div, div, neg
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+double, half, long, short = float64, float16, int64, int16
+cfloat, cdouble = complex64, complex128
+
+__version__ = "0.1.0"
+
+# Loaded when first used, so that importing weft stays light.
+_LAZY = ("array_api", "func", "linalg", "special", "testing")
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LAZY:
+        return _importlib.import_module(f"weft.{name}")
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

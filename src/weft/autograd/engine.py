@@ -1,0 +1,252 @@
+"""``backward`` and ``grad``: the tape's public entry points."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core.mode import mode
+from weft.core.tape import Backward, Leaf, Wanted
+from weft.core.tensor import Tensor
+from weft.errors import AutogradError, DTypeError, ShapeError
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _seeds(
+    name: str, outputs: list[Tensor], cotangents: Any
+) -> list[tuple[Any, Tensor]]:
+    """Each output's node with the cotangent that starts there."""
+    given = [None] * len(outputs) if cotangents is None else _as_list(cotangents)
+    if len(given) != len(outputs):
+        raise AutogradError(
+            f"{name}: {len(outputs)} outputs but {len(given)} gradients were given"
+        )
+    return [
+        (_node_of(name, out), _cotangent(name, out, g))
+        for out, g in zip(outputs, given, strict=True)
+    ]
+
+
+def _node_of(name: str, out: Any) -> Any:
+    if not isinstance(out, Tensor):
+        raise DTypeError(f"{name}: expected a tensor, got {type(out).__name__}")
+    if out._node is None:
+        raise AutogradError(
+            f"{name}: this {out.dtype.name} tensor of shape {tuple(out.shape)} does not "
+            "require grad and has no grad_fn. Make the tensors it is computed from "
+            "with requires_grad=True, outside of no_grad()"
+        )
+    return out._node
+
+
+def _cotangent(name: str, out: Tensor, g: Any) -> Tensor:
+    from weft.ops.creation import ones_like
+
+    if g is None:
+        if out.numel() != 1:
+            raise AutogradError(
+                f"{name}: a gradient can be started without `gradient` only from one "
+                f"element, but the output has shape {tuple(out.shape)}. Reduce it, for "
+                "instance with .sum(), or pass gradient="
+            )
+        return ones_like(out)
+    if not isinstance(g, Tensor):
+        raise DTypeError(f"{name}: expected a tensor as gradient, got {type(g).__name__}")
+    if g.shape != out.shape:
+        raise ShapeError(
+            f"{name}: the gradient has shape {tuple(g.shape)}, but the output has "
+            f"shape {tuple(out.shape)}"
+        )
+    from weft.ops.movement import cast
+
+    return cast(g, out.dtype)
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensors | None = None,
+) -> None:
+    """Add the gradients of ``tensors`` to the ``.grad`` of the leaves they come from.
+
+    >>> x = weft.tensor(3.0, requires_grad=True)
+    >>> weft.autograd.backward(x * x)
+    >>> x.grad
+    tensor(6., dtype=float32)
+    """
+    outputs = _as_list(tensors)
+    seeds = _seeds("backward", outputs, grad_tensors)
+    run = Backward(
+        create_graph=create_graph,
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+    )
+    wanted = None
+    owners: dict[Any, Tensor] = {}
+    if inputs is not None:
+        owners = {_node_of("backward", x): x for x in _as_list(inputs)}
+        wanted = Wanted([node for node, _ in seeds], owners)
+
+    def deliver(node: Any, g: Tensor) -> None:
+        owner = owners.get(node) if wanted is not None else node.tensor()
+        if owner is not None:
+            accumulate(owner, g, create_graph)
+
+    for node, g in seeds:
+        run.send(node, g)
+    run.run(deliver, wanted)
+
+
+def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
+    """Add a gradient to ``leaf.grad``."""
+    if leaf.grad is None:
+        leaf.grad = g if create_graph else _own(g)
+    elif create_graph or type(leaf.grad) is not Tensor or type(g) is not Tensor:
+        leaf.grad = leaf.grad + g
+    else:
+        np.add(leaf.grad._data, g._data, out=leaf.grad._data)
+        leaf.grad.storage.touch("backward")
+
+
+def _own(g: Tensor) -> Tensor:
+    """A gradient in memory that nothing else refers to."""
+    if type(g) is not Tensor:
+        return g.alias()
+    alone = sys.getrefcount(g) <= 6 and sys.getrefcount(g._data) <= 2
+    array = g._data
+    if alone and array.base is None and array.flags.c_contiguous:
+        return Tensor(array)
+    return Tensor(array.copy(order="C"))
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of ``outputs`` by ``inputs``, without touching any ``.grad``.
+
+    >>> x = weft.tensor(3.0, requires_grad=True)
+    >>> (dx,) = weft.autograd.grad(x**3, x, create_graph=True)
+    >>> weft.autograd.grad(dx, x)
+    (tensor(18., dtype=float32),)
+    """
+    ins = _as_list(inputs)
+    nodes = [_node_of("grad", x) for x in ins]
+    seeds = _seeds("grad", _as_list(outputs), grad_outputs)
+    found = pull(
+        seeds,
+        nodes,
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+    )
+    return tuple(
+        _checked(x, found.get(node), bool(allow_unused), materialize_grads, k)
+        for k, (x, node) in enumerate(zip(ins, nodes, strict=True))
+    )
+
+
+def pull(
+    seeds: list[tuple[Any, Tensor]],
+    nodes: list[Any],
+    *,
+    retain_graph: bool,
+    create_graph: bool,
+) -> dict[Any, Tensor]:
+    """Cotangents that reach the given nodes."""
+    found: dict[Any, Tensor] = {}
+    wanted = Wanted([node for node, _ in seeds], nodes)
+    run = Backward(create_graph=create_graph, retain_graph=retain_graph)
+    for node, g in seeds:
+        if node in wanted.targets or node in wanted.through:
+            run.send(node, g)
+    run.run(found.__setitem__, wanted)
+    return found
+
+
+def _checked(x: Tensor, g: Any, allow_unused: bool, zeros: bool, k: int) -> Any:
+    if g is not None:
+        return g
+    if zeros:
+        from weft.ops.creation import zeros_like
+
+        return zeros_like(x)
+    if allow_unused:
+        return None
+    raise AutogradError(
+        f"grad: input {k} of shape {tuple(x.shape)} was not used in the outputs. Pass "
+        "allow_unused=True to get None for it, or materialize_grads=True for zeros"
+    )
+
+
+class HookHandle:
+    """Takes a hook off again with ``remove()``."""
+
+    _next = 0
+
+    def __init__(self, owner: Any, hook: Callable[[Any], Any]) -> None:
+        if owner.hooks is None:
+            owner.hooks = {}
+        HookHandle._next += 1
+        self.id = HookHandle._next
+        self.owner = owner
+        owner.hooks[self.id] = hook
+
+    def remove(self) -> None:
+        if self.owner.hooks:
+            self.owner.hooks.pop(self.id, None)
+
+
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+    """Call ``hook(grad)`` when this tensor's gradient is known; it may replace it.
+
+    >>> x = weft.tensor(1.0, requires_grad=True)
+    >>> handle = x.register_hook(lambda g: g * 10)
+    >>> (x * 2).backward()
+    >>> x.grad
+    tensor(20., dtype=float32)
+    """
+    if self._node is None:
+        raise AutogradError(
+            "register_hook: this tensor does not require grad, so no gradient will come"
+        )
+    return HookHandle(self._node, hook)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keep this intermediate tensor's gradient in ``.grad`` too.
+
+    >>> x = weft.tensor(2.0, requires_grad=True)
+    >>> y = x * x
+    >>> y.retain_grad()
+    >>> (y * 3).backward()
+    >>> y.grad
+    tensor(3., dtype=float32)
+    """
+    if self._node is None:
+        raise AutogradError("retain_grad: this tensor does not require grad")
+    if type(self._node) is Leaf:
+        return
+    import weakref
+
+    me = weakref.ref(self)
+
+    def keep(g: Tensor) -> None:
+        owner = me()
+        if owner is not None:
+            accumulate(owner, g, mode.recording)
+
+    register_hook(self, keep)

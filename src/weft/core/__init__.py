@@ -1,0 +1,1 @@
+"""Operator records, the one dispatch point, and the tape."""

@@ -1,0 +1,36 @@
+"""Dimensions as users write them: negative, one or several, none for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError
+
+
+def normalize_dim(name: str, dim: Any, ndim: int) -> int:
+    """A dimension in 0..ndim-1 (a 0-d tensor counts as having one)."""
+    try:
+        index = dim.__index__()
+    except AttributeError:
+        raise DTypeError(
+            f"{name}: expected dim to be an int, got {type(dim).__name__} ({dim!r})"
+        ) from None
+    limit = max(ndim, 1)
+    if not -limit <= index < limit:
+        raise OutOfRangeError(
+            f"{name}: dim {index} is out of range for a {ndim}-d tensor "
+            f"(expected {-limit} to {limit - 1})"
+        )
+    return index % limit
+
+
+def normalize_dims(name: str, dim: Any, ndim: int) -> tuple[int, ...]:
+    """Several dimensions; None means all of them, a repeated one is refused."""
+    if dim is None:
+        return tuple(range(ndim))
+    if not isinstance(dim, (tuple, list)):
+        dim = (dim,)
+    dims = tuple(normalize_dim(name, d, ndim) for d in dim)
+    if len(set(dims)) != len(dims):
+        raise ArgumentError(f"{name}: a dimension appears twice in {tuple(dim)}")
+    return dims if ndim else ()

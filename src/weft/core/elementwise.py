@@ -1,0 +1,462 @@
+"""Builders for element-wise operators: promotion, broadcasting, and the fast path.
+
+    exp = unary("exp", np.exp, d=lambda out: out, doc=...)
+
+makes the record and the public function in one statement. ``d`` is the partial
+derivative of the output by each input; both derivative rules follow from it:
+``g * d`` back and ``t * d`` forward. A product that would be 0 times infinity
+is 0 (see ``absorb``), so an element that nothing came back to stays exactly
+zero.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.dispatch import bind
+from weft.core.mode import RECORDING, mode
+from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
+from weft.core.tape import Node, drop_spent
+from weft.core.tensor import Tensor
+from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
+from weft.errors import INTERNAL, ArgumentError, DTypeError, ShapeError
+
+ndarray = np.ndarray
+NATIVE_CODES = "fdeFD"  # floating types whose Python-number arithmetic NumPy keeps
+_getframe = sys._getframe
+
+Public = Callable[..., Tensor]
+
+
+# -- shapes and types
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of several, or an error naming the axis that differs."""
+    ndim = max(map(len, shapes), default=0)
+    out = []
+    for axis in range(-ndim, 0):
+        sizes = {s[axis] for s in shapes if -axis <= len(s)} - {1}
+        if len(sizes) > 1:
+            listed = " and ".join(str(tuple(s)) for s in shapes)
+            raise ShapeError(
+                f"{name}: cannot broadcast shapes {listed}: axis {axis} has sizes "
+                f"{' and '.join(map(str, sorted(sizes)))}; expected equal sizes or 1"
+            )
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(out)
+
+
+def elementwise_type(name: str, accepts: str, returns: str) -> Callable[..., Any]:
+    """The type rule of an element-wise operator."""
+
+    def rule(*types: Any, **params: Any) -> TensorType:
+        tensors = [t for t in types if isinstance(t, TensorType)]
+        shapes = {t.shape for t in tensors}
+        if len(shapes) > 1:
+            broadcast_shapes(name, *shapes)
+            raise ShapeError(f"{name}: expected equal shapes, got {sorted(shapes)}")
+        kinds = {t.dtype for t in tensors}
+        if len(kinds) > 1:
+            listed = " and ".join(sorted(d.name for d in kinds))
+            raise DTypeError(f"{name}: expected equal dtypes, got {listed}")
+        dtype = tensors[0].dtype
+        check_accepts(name, accepts, dtype)
+        return TensorType(tensors[0].shape, _returned(returns, dtype))
+
+    return rule
+
+
+def _returned(returns: str, dtype: DType) -> DType:
+    if returns == "bool":
+        return dtypes.bool_
+    return dtype.to_real() if returns == "real" else dtype
+
+
+_ACCEPTS: dict[str, tuple[Callable[[DType], bool], str]] = {
+    "all": (lambda d: True, "any"),
+    "number": (lambda d: d.category != dtypes.BOOL, "a non-boolean"),
+    "real": (lambda d: not d.is_complex, "a real"),
+    "ordered": (lambda d: not d.is_complex, "a real"),
+    "integral": (lambda d: d.category <= dtypes.INT, "an integer or boolean"),
+    "inexact": (lambda d: d.is_inexact, "a floating-point or complex"),
+    "floating": (lambda d: d.is_floating_point, "a floating-point"),
+}
+
+
+def check_accepts(name: str, accepts: str, dtype: DType) -> None:
+    """Refuse a dtype that the operator is not defined for."""
+    test, wanted = _ACCEPTS[accepts]
+    if not test(dtype):
+        raise DTypeError(f"{name}: expected {wanted} dtype, got {dtype.name}")
+
+
+def as_operand(name: str, value: Any) -> Any:
+    """A tensor or Python number from what the user passed."""
+    if isinstance(value, (Tensor, int, float, complex)):
+        return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, (np.ndarray, np.generic)):
+        from weft.ops.creation import as_tensor
+
+        return as_tensor(value)
+    raise DTypeError(
+        f"{name}: expected a tensor or a number, got {type(value).__name__}"
+    )
+
+
+def result_type(*values: Any) -> DType:
+    """The dtype that tensors and Python numbers have in common.
+
+    Tensors with dimensions come before 0-d tensors, and those before Python
+    numbers: a lower group counts only if it is of a higher category.
+
+    >>> weft.result_type(weft.ones(2, dtype=weft.float16), 1.5)
+    weft.float16
+    """
+    groups: list[DType | None] = [None, None, None]
+    for value in values:
+        if isinstance(value, Tensor):
+            place, dtype = (0 if value.ndim else 1), value.dtype
+        elif isinstance(value, DType):
+            place, dtype = 0, value
+        else:
+            place, dtype = 2, dtypes.scalar_dtype(value)
+        before = groups[place]
+        groups[place] = dtype if before is None else promote_types(before, dtype)
+    result: DType | None = None
+    for dtype in groups:
+        if dtype is None:
+            continue
+        if result is None:
+            result = dtype
+        elif dtype.category > result.category:
+            result = _raise_category(result, dtype)
+    if result is None:
+        raise ArgumentError("result_type: expected at least one tensor or number")
+    return result
+
+
+def _raise_category(low: DType, high: DType) -> DType:
+    if high.is_complex and low.is_floating_point:
+        return low.to_complex()
+    return high
+
+
+def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
+    """Operands of one dtype and one shape (Python numbers may stay numbers)."""
+    operands = [as_operand(name, v) for v in values]
+    dtype = result_type(*operands)
+    if accepts in ("inexact", "floating") and not dtype.is_inexact:
+        dtype = default_dtype()
+    check_accepts(name, accepts, dtype)
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    shape = tensors[0].shape if tensors else ()
+    if any(x.shape != shape for x in tensors):
+        shape = broadcast_shapes(name, *(x.shape for x in tensors))
+    plain = dtype.np.char in NATIVE_CODES and bool(tensors)
+    return tuple([_fit(x, dtype, shape, plain) for x in operands])
+
+
+def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
+    from weft.ops.creation import full
+    from weft.ops.movement import cast, expand
+
+    if not isinstance(x, Tensor):
+        if plain:
+            return x
+        return full(shape, _wrap_int(x, dtype), dtype=dtype)
+    if x.dtype is not dtype:
+        x = cast(x, dtype)
+    return x if x.shape == shape else expand(x, shape)
+
+
+def _wrap_int(value: Any, dtype: DType) -> Any:
+    """An integer brought into its dtype's range, as C would."""
+    if dtype.category == dtypes.INT and isinstance(value, int):
+        bits = 8 * dtype.itemsize
+        value &= (1 << bits) - 1
+        if dtype.is_signed and value >> (bits - 1):
+            value -= 1 << bits
+    return value
+
+
+# -- 0 * infinity
+
+
+def _absorb_eval(g: Any, d: Any) -> Any:
+    """The product, but 0 where one factor is 0 and the other not finite."""
+    r = np.multiply(g, d)
+    if r.size == 0 or not _has_nan(r):
+        return r
+    g, d = np.broadcast_arrays(g, d)
+    lost = np.isnan(r) & ((g == 0) | ((d == 0) & np.isinf(g)))
+    return np.where(lost, np.zeros((), r.dtype), r)
+
+
+def _has_nan(r: Any) -> bool:
+    if type(r) is ndarray and r.dtype.char in "fd" and r.flags.c_contiguous:
+        flat = r.reshape(-1)
+        total = flat.dot(flat)  # squares only add up to NaN if one is NaN
+        return bool(total != total)
+    return bool(np.isnan(r).any())
+
+
+# -- rules from partial derivatives
+
+
+def conj(value: Any) -> Any:
+    """The complex conjugate; a real value is its own."""
+    if type(value) is Tensor and value._data.dtype.char not in "FD":
+        return value
+    if isinstance(value, Tensor):
+        return value.conj() if value.dtype.is_complex else value
+    return value.conjugate()
+
+
+def _vjp_from(d: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(g: Any, *values: Any) -> Any:
+        return times(g, conj(d(*values)))
+
+    rule.names = rule_names(d)  # type: ignore[attr-defined]
+    return rule
+
+
+def _jvp_from(d: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(t: Any, *values: Any) -> Any:
+        return times(t, d(*values))
+
+    rule.names = rule_names(d)  # type: ignore[attr-defined]
+    return rule
+
+
+def times(g: Any, d: Any) -> Any:
+    """``absorb(g, d)`` where ``d`` may be a number (or one of its own shape)."""
+    if type(g) is Tensor and mode.state == 1:  # backward without create_graph
+        if type(d) is Tensor and d._data.dtype is g._data.dtype:
+            r = _absorb_eval(g._data, d._data)
+            return Tensor(r if type(r) is ndarray else np.asarray(r))
+    if not isinstance(d, Tensor):
+        return g * d
+    if isinstance(g, Tensor) and g.dtype is not d.dtype:
+        return absorb(*prepare("absorb", "all", g, d))
+    return absorb(g, d)
+
+
+# -- batching
+
+
+def elementwise_batch(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Any:
+    """Give unbatched tensors the batch axis, then apply the operator."""
+    from weft.ops.movement import expand
+
+    full = [
+        expand(a, (size, *a.shape)) if isinstance(a, Tensor) and not b else a
+        for a, b in zip(args, batched, strict=True)
+    ]
+    return bind(op, tuple(full), params)
+
+
+# -- samples
+
+
+def samples_in(*domains: tuple[float, float]) -> Callable[..., Any]:
+    """Sample arguments, one interval (low, high) an input."""
+
+    def samples(rng: np.random.Generator) -> Any:
+        for shape in ((3, 4), (), (0, 2), (5,)):
+            yield Sample(tuple(rng.uniform(lo, hi, shape) for lo, hi in domains))
+
+    return samples
+
+
+def integer_samples(count: int, low: int, high: int) -> Callable[..., Any]:
+    """Sample arguments of integers in [low, high)."""
+
+    def samples(rng: np.random.Generator) -> Any:
+        for shape in ((3, 4), (), (0, 2)):
+            yield Sample(tuple(rng.integers(low, high, shape) for _ in range(count)))
+
+    return samples
+
+
+# -- the builders
+
+
+def _finish(fn: Public, name: str, op: Op, doc: str) -> Public:
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = doc
+    fn.op = op  # type: ignore[attr-defined]
+    return fn
+
+
+def unary(
+    name: str,
+    eval: Callable[..., Any],
+    *,
+    doc: str,
+    reference: Callable[..., Any],
+    d: Callable[..., Any] | None = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    linear: bool = False,
+    accepts: str = "inexact",
+    returns: str = "same",
+    domain: tuple[float, float] = (-2.0, 2.0),
+    samples: Callable[..., Any] | None = None,
+) -> Public:
+    """Declare an element-wise operator of one input and its public function."""
+    if d is not None:
+        vjp, jvp = {"x": _vjp_from(d)}, {"x": _jvp_from(d)}
+    op = define(
+        name,
+        inputs="x",
+        eval=eval,
+        type=elementwise_type(name, accepts, returns),
+        vjp=vjp,
+        jvp=jvp,
+        linear=linear,
+        batch=elementwise_batch,
+        samples=samples or samples_in(domain),
+        reference=reference,
+        doc=doc,
+    )
+    plan = op.plan((True,)) if vjp is not None else None
+    wants_outs = plan is not None and plan.wants_outs
+    promotes = accepts in ("inexact", "floating")
+    codes = "fdeE" if accepts in ("floating", "real", "ordered") else INEXACT_CODES
+
+    def fn(input: Tensor) -> Tensor:
+        state = mode.state
+        if state and type(input) is Tensor and input._data.dtype.char in codes:
+            r = eval(input._data)
+            if type(r) is not ndarray:
+                r = np.asarray(r)
+            node = input._node
+            if node is None or plan is None or state != RECORDING:
+                return Tensor(r)
+            frame = _getframe(1)
+            code = frame.f_code
+            while INTERNAL[code.co_filename] and frame.f_back is not None:
+                frame = frame.f_back
+                code = frame.f_code
+            out = Tensor(r)
+            saved = plan.pick((input, (out,)) if wants_outs else (input,))
+            out._node = Node(plan, (node,), saved, _NO_PARAMS, code, frame.f_lasti)
+            return out
+        if not promotes and isinstance(input, Tensor):
+            return bind(op, (input,), {})
+        return bind(op, prepare(name, accepts, input), {})
+
+    return _finish(fn, name, op, doc)
+
+
+_NO_PARAMS: dict[str, Any] = {}
+
+
+def binary(
+    name: str,
+    eval: Callable[..., Any],
+    *,
+    doc: str,
+    reference: Callable[..., Any],
+    d: dict[str, Callable[..., Any]] | None = None,
+    vjp: Any = None,
+    jvp: Any = None,
+    accepts: str = "all",
+    returns: str = "same",
+    domain: tuple[tuple[float, float], tuple[float, float]] = ((-2.0, 2.0),) * 2,
+    samples: Callable[..., Any] | None = None,
+) -> Public:
+    """Declare an element-wise operator of two inputs and its public function."""
+    if d is not None:
+        vjp = {k: _vjp_from(f) for k, f in d.items()}
+        jvp = {k: _jvp_from(f) for k, f in d.items()}
+    op = define(
+        name,
+        inputs="x y",
+        eval=eval,
+        type=elementwise_type(name, accepts, returns),
+        vjp=vjp,
+        jvp=jvp,
+        batch=elementwise_batch,
+        samples=samples or samples_in(*domain),
+        reference=reference,
+        doc=doc,
+    )
+    plans: list[Plan | None] = [None] * 4
+    if vjp is not None:
+        plans = [op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
+    wants_outs = vjp is not None and op.plan((True, True)).wants_outs
+    codes = "fde" if accepts in ("floating", "real", "ordered") else NATIVE_CODES
+
+    def fn(input: Any, other: Any) -> Tensor:
+        state = mode.state
+        if not state or type(input) is not Tensor:
+            return bind(op, prepare(name, accepts, input, other), {})
+        x = input._data
+        kind = type(other)
+        if kind is Tensor:
+            y = other._data
+            if x.dtype is not y.dtype or x.dtype.char not in codes:
+                return bind(op, prepare(name, accepts, input, other), {})
+            ny = other._node
+        elif (kind is float or kind is int) and x.dtype.char in codes:
+            y, ny = other, None
+        else:
+            return bind(op, prepare(name, accepts, input, other), {})
+        try:
+            r = eval(x, y)
+        except (ValueError, MemoryError):  # let the slow path find the words
+            return bind(op, prepare(name, accepts, input, other), {})
+        if type(r) is not ndarray:
+            r = np.asarray(r)
+        nx = input._node
+        if state != RECORDING or (nx is None and ny is None):
+            return Tensor(r)
+        shape = r.shape
+        if x.shape != shape or (kind is Tensor and y.shape != shape):
+            return bind(op, prepare(name, accepts, input, other), {})
+        plan = plans[(nx is not None) + 2 * (ny is not None)]
+        if plan is None:
+            return Tensor(r)
+        if not shape:  # running totals of losses: forget what is spent
+            drop_spent(nx)
+            drop_spent(ny)
+        frame = _getframe(1)
+        code = frame.f_code
+        while INTERNAL[code.co_filename] and frame.f_back is not None:
+            frame = frame.f_back
+            code = frame.f_code
+        out = Tensor(r)
+        saved = plan.pick(
+            (input, other, (out,)) if wants_outs else (input, other)
+        )
+        out._node = Node(plan, (nx, ny), saved, _NO_PARAMS, code, frame.f_lasti)
+        return out
+
+    return _finish(fn, name, op, doc)
+
+
+_absorb = binary(
+    "absorb",
+    _absorb_eval,
+    vjp={"x": lambda g, y: times(g, conj(y)), "y": lambda g, x: times(g, conj(x))},
+    jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
+    reference=lambda x, y: x * y,
+    doc="""The product of two tensors, where zero times infinity is zero.
+
+    Derivative rules use it, so that an element nothing came back to adds
+    exactly zero even where its local derivative is infinite.
+
+    >>> weft.ops.absorb(weft.tensor([0.0, 1.0]), weft.tensor([float("inf"), 2.0]))
+    tensor([0., 2.], shape=(2,), dtype=float32)
+    """,
+)
+absorb = _absorb

@@ -1,0 +1,198 @@
+"""Changing a tensor in place without losing its history.
+
+An in-place operator is its out-of-place form followed by ``assign``: the memory
+takes the new value, and the tensor takes the new value's place on the tape. If
+the tensor is a view, its base's history becomes "the base with this region
+replaced", and every view of that base is derived from it anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core.mode import mode
+from weft.core.tape import Leaf, drop_spent
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
+
+
+def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
+    """Make ``target`` hold ``new`` (of its shape and dtype); returns ``target``."""
+    base = target if target._base is None else target._base
+    _check_leaf(target, base, name)
+    if type(target) is Tensor:
+        _write(target, new, name)
+    elif target._interpreter is not None:
+        _check_level(target, new, name)
+    target.storage.touch(name)
+    if target._interpreter is not None or (
+        mode.recording and (new._node is not None or base._node is not None)
+    ):
+        _set_history(target, base, new)
+    return target
+
+
+def _check_leaf(target: Tensor, base: Tensor, name: str) -> None:
+    if mode.recording and (type(base._node) is Leaf or type(target._node) is Leaf):
+        what = "this tensor is" if base is target else "this is a view of"
+        raise AutogradError(
+            f"{name}: {what} a leaf that requires grad, and it would be changed in "
+            "place. Do it inside `with weft.no_grad():`, or use the out-of-place form"
+        )
+    if target._inference and not mode.inference and mode.recording:
+        raise AutogradError(
+            f"{name}: a tensor made in inference_mode cannot be changed outside it"
+        )
+
+
+def _write(target: Tensor, new: Tensor, name: str) -> None:
+    if new._interpreter is not None:
+        raise AutogradError(
+            f"{name}: a value inside {new._interpreter.name} cannot be written into a "
+            "tensor from outside it; build the result with stack, cat or where instead"
+        )
+    if not target._data.flags.writeable:
+        raise ArgumentError(
+            f"{name}: several elements of this tensor share memory (it was expanded, "
+            "or comes from a read-only array); change a .clone() of it"
+        )
+    np.copyto(target._data, new._data)
+
+
+def _check_level(target: Any, new: Any, name: str) -> None:
+    if (
+        new._interpreter is not None
+        and new._interpreter.level > target._interpreter.level
+    ):
+        raise AutogradError(
+            f"{name}: a value inside {new._interpreter.name} cannot be written into a "
+            "tensor from outside it"
+        )
+
+
+def _set_history(target: Tensor, base: Tensor, new: Tensor) -> None:
+    if base is target:
+        _take(target, new)
+    else:
+        _take(base, _with_region(base, target._chain, new))
+    for view in base.storage.live_views():
+        if view._base is base:
+            _take(view, _replay(base, view._chain))
+
+
+def _take(target: Any, source: Any) -> None:
+    if target._interpreter is not None:
+        target.become(source)
+    target._node = source._node
+
+
+def _with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
+    """The base with the viewed region replaced, as an operator on the tape."""
+    from weft.ops.index import scatter
+
+    count = int(np.prod(base.shape, dtype=np.int64))
+    places = _walk(np.arange(count).reshape(base.shape), chain)
+    flat = scatter(
+        base.reshape(-1), 0, Tensor(np.ascontiguousarray(places).reshape(-1)),
+        new.reshape(-1),
+    )  # fmt: skip
+    return flat.reshape(base.shape)
+
+
+def _walk(array: Any, chain: tuple[Any, ...]) -> Any:
+    for op, params, index in chain:
+        array = op.eval(array, **params)
+        array = array if index is None else array[index]
+    return array
+
+
+def _replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
+    """The view again, derived from the base's present history."""
+    before = mode.inference
+    mode.inference = True  # the replayed views need not be tracked
+    try:
+        out = base
+        for op, params, index in chain:
+            out = op(out, **params)
+            out = out if index is None else out[index]
+        return out
+    finally:
+        mode.inference = before
+
+
+def inplace(fn: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """The in-place form of an out-of-place function."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        stand_in = self.alias(self._node)
+        new = fn(stand_in, *args, **kwargs)
+        if sys.getrefcount(stand_in) > 2:
+            stand_in.freeze()  # the tape kept the old value: give it its own memory
+        return assign(self, fitted(self, new, name), name)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"""The in-place form of ``{name.rstrip("_")}``.
+
+    It changes the tensor's own memory (seen by its views too) and returns it.
+    """
+    return method
+
+
+def fitted(target: Tensor, new: Tensor, name: str) -> Tensor:
+    """``new`` in the target's dtype, if it fits there."""
+    if new.shape != target.shape:
+        raise ShapeError(
+            f"{name}: the result has shape {new.shape}, which does not fit in place "
+            f"into shape {target.shape}"
+        )
+    if new.dtype is target.dtype:
+        return new
+    if new.dtype.category > target.dtype.category:
+        raise DTypeError(
+            f"{name}: the result is {new.dtype.name}, which cannot be stored in place "
+            f"as {target.dtype.name}"
+        )
+    from weft.ops.movement import cast
+
+    return cast(new, target.dtype)
+
+
+def arithmetic(fn: Callable[..., Tensor], name: str, ufunc: Any) -> Callable[..., Any]:
+    """The in-place form of a binary operator, without a temporary if possible."""
+    general = inplace(fn, name)
+
+    def method(self: Tensor, other: Any, **options: Any) -> Tensor:
+        if type(self) is Tensor and not options:
+            kind = type(other)
+            y = other._data if kind is Tensor else other
+            quiet = not mode.recording or (
+                self._node is None and (kind is not Tensor or other._node is None)
+            )
+            if (
+                quiet
+                and mode.state
+                and self._data.dtype.char in "fd"
+                and (
+                    y.dtype is self._data.dtype
+                    if kind is Tensor
+                    else kind is float or kind is int
+                )
+                and (kind is not Tensor or y.shape == self._data.shape or y.ndim == 0)
+                and self._data.flags.writeable
+                and not self._inference
+            ):
+                ufunc(self._data, y, self._data)
+                self.storage.touch(name)
+                return self
+            if kind is Tensor and self._data.ndim == 0:
+                drop_spent(self._node)
+                drop_spent(other._node)
+        return general(self, other, **options)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = general.__doc__
+    return method

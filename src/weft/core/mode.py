@@ -1,0 +1,64 @@
+"""What the current thread is doing: recording or not, watched or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+# The three states the fast paths tell apart. WATCHED sends every operator
+# through ``bind``, where observers see it; ``recording`` then says whether the
+# tape is written.
+WATCHED, QUIET, RECORDING = range(3)
+
+Observer = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+
+
+class _Mode(threading.local):
+    state: int = RECORDING
+    recording: bool = True
+    forward: bool = True  # do tangents propagate?
+    inference: bool = False
+    observers: tuple[Observer, ...] = ()
+    depth: int = 0  # how many transforms are running
+    batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
+    backward_node: Any = None  # the node whose rule is running
+
+
+mode = _Mode()
+
+
+def _settle() -> None:
+    if mode.observers:
+        mode.state = WATCHED
+    else:
+        mode.state = RECORDING if mode.recording else QUIET
+
+
+def set_recording(recording: bool) -> bool:
+    """Switch the tape on or off; returns what it was."""
+    before = mode.recording
+    mode.recording = recording
+    _settle()
+    return before
+
+
+@contextmanager
+def observe(observer: Observer) -> Iterator[None]:
+    """Call ``observer(op, args, params, out)`` after each operator of this thread.
+
+    >>> seen = []
+    >>> with weft.core.mode.observe(lambda op, args, params, out: seen.append(op.name)):
+    ...     _ = weft.ones(2) + 1
+    >>> seen
+    ['full', 'add']
+    """
+    before = mode.observers
+    mode.observers = (*before, observer)
+    _settle()
+    try:
+        yield
+    finally:
+        mode.observers = before
+        _settle()

@@ -1,0 +1,298 @@
+"""Operator records: everything that is known about an operator, in one place.
+
+    mul = Op("mul", inputs="x y", eval=np.multiply, type=elementwise_type,
+             vjp={"x": lambda g, y: g * y, "y": lambda g, x: g * x}, ...)
+
+A rule's parameter names say what it needs, and only that is kept for it:
+
+    g, t        first: the cotangent of the output, the tangent of the input
+    x, y, ...   an input of the operator, by its name
+    x_shape     the shape of an input (the input itself is not kept)
+    x_dtype     the dtype of an input
+    out         the output (or one of several, by its name)
+    need        which inputs want a cotangent (joint rules only)
+    dim, ...    a static parameter, by its name
+
+``vjp`` and ``jvp`` are dictionaries with one rule an input, or one joint rule
+for all: a joint vjp returns a cotangent for each input (None where not
+needed), a joint jvp takes a list of tangents (None where zero) and returns the
+output's tangent. Rules are written in Weft's own operators, so they can be
+differentiated, batched and captured in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from weft.dtype import DType
+from weft.errors import ArgumentError
+
+RuleFn = Callable[..., Any]
+
+
+class TensorType(NamedTuple):
+    """What is known of a tensor before it has a value."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+
+class Sample(NamedTuple):
+    """Arguments that exercise an operator in tests.
+
+    ``args`` are float64, integer or boolean arrays (floating ones are cast to
+    the dtype under test) or Python numbers; ``params`` the static parameters.
+    """
+
+    args: tuple[Any, ...]
+    params: dict[str, Any] = {}
+
+
+class Source(NamedTuple):
+    """Where a rule's argument comes from.
+
+    ``kind`` is one of ``in``, ``shape``, ``dtype``, ``out`` and ``param``.
+    """
+
+    kind: str
+    index: int
+    name: str
+
+
+class Step(NamedTuple):
+    """One call of a rule during backward.
+
+    An argument is a position into what was saved, or a parameter's name.
+    """
+
+    input: int
+    fn: RuleFn
+    args: tuple[int | str, ...]
+
+
+class Plan:
+    """How to save for, and run, one operator's vjp for one set of inputs."""
+
+    __slots__ = ("joint", "keep", "need", "op", "outs", "pick", "steps")
+
+    def __init__(self, op: Op, need: tuple[bool, ...]) -> None:
+        self.op = op
+        self.need = need
+        self.joint = callable(op.vjp)
+        self.keep: list[tuple[str, int]] = []
+        rules = op.vjp
+        if callable(rules):
+            self.steps: tuple[Step, ...] = (self._step(0, rules),)
+        else:
+            self.steps = tuple(
+                self._step(i, rules[name])
+                for i, name in enumerate(op.inputs)
+                if need[i] and name in rules
+            )
+        self.outs = tuple(k for k, (kind, _) in enumerate(self.keep) if kind == "out")
+        self.pick = self._picker()
+
+    def _step(self, index: int, fn: RuleFn) -> Step:
+        args: list[int | str] = []
+        for source in self.op.sources(fn):
+            key = (source.kind, source.index)
+            if source.kind == "param":
+                args.append(source.name)
+                continue
+            if key not in self.keep:
+                self.keep.append(key)
+            args.append(self.keep.index(key))
+        return Step(index, fn, tuple(args))
+
+    def _picker(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+        """A function from the arguments (then outputs) to what is saved."""
+        if any(kind != "in" for kind, _ in self.keep) or self.op.variadic:
+            return self._pick_slowly
+        indices = [i for _, i in self.keep]
+        if not indices:
+            return lambda args: ()
+        if len(indices) == 1:
+            return itemgetter(slice(indices[0], indices[0] + 1))
+        return itemgetter(*indices)
+
+    def _pick_slowly(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """As the picker, with the outputs as the last argument."""
+        *inputs, outs = args
+        return tuple(self._pick_one(kind, i, inputs, outs) for kind, i in self.keep)
+
+    def _pick_one(self, kind: str, i: int, inputs: list[Any], outs: Any) -> Any:
+        if kind == "out":
+            return outs[i].saved_alias()
+        if self.op.variadic:
+            return [x if kind == "in" else getattr(x, kind) for x in inputs]
+        return inputs[i] if kind == "in" else getattr(inputs[i], kind)
+
+    @property
+    def wants_outs(self) -> bool:
+        return self.pick == self._pick_slowly
+
+
+def rule_names(fn: RuleFn) -> tuple[str, ...]:
+    """The names of a plain function's positional parameters."""
+    code = fn.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+class Op:
+    """One primitive operator. Calling it applies it to tensors.
+
+    A minimal record has a name, inputs, ``eval`` and ``type``; what is left
+    out is derived where it can be (``jvp`` from ``vjp``, ``batch`` by a loop)
+    and otherwise means that the operator is not differentiable.
+
+    ``linear`` says that the output is linear in the one input, so that the jvp
+    is the operator itself; ``view`` that the output shares the input's memory;
+    ``composite`` that ``eval`` is a program over tensors instead of arrays.
+    """
+
+    __slots__ = (
+        "batch", "composite", "doc", "eval", "inputs", "jvp", "linear", "lower", "name",
+        "outputs", "plans", "reference", "samples", "type", "variadic", "view", "vjp",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        inputs: str,
+        eval: Callable[..., Any],
+        type: Callable[..., Any] | None,
+        outputs: str = "out",
+        vjp: Mapping[str, RuleFn] | RuleFn | None = None,
+        jvp: Mapping[str, RuleFn] | RuleFn | None = None,
+        batch: Callable[..., Any] | None = None,
+        linear: bool = False,
+        view: bool = False,
+        composite: bool = False,
+        samples: Callable[..., Iterable[Sample]] | None = None,
+        reference: Callable[..., Any] | None = None,
+        lower: Callable[..., Any] | None = None,
+        doc: str = "",
+    ) -> None:
+        self.name = name
+        self.variadic = inputs.startswith("*")
+        self.inputs = tuple(inputs.removeprefix("*").split())
+        self.outputs = tuple(outputs.split())
+        self.eval = eval
+        self.type = type
+        self.vjp = vjp
+        self.jvp = jvp
+        self.batch = batch
+        self.linear = linear
+        self.view = view
+        self.composite = composite
+        self.samples = samples
+        self.reference = reference
+        self.lower = lower
+        self.doc = doc
+        self.plans: dict[tuple[bool, ...], Plan] = {}
+        self._check_rules()
+
+    @property
+    def differentiable(self) -> bool:
+        return self.vjp is not None
+
+    def _check_rules(self) -> None:
+        for rules in (self.vjp, self.jvp):
+            if isinstance(rules, Mapping):
+                unknown = set(rules) - set(self.inputs)
+                if unknown:
+                    raise ArgumentError(
+                        f"operator {self.name!r}: rules for unknown inputs "
+                        f"{sorted(unknown)}; its inputs are {list(self.inputs)}"
+                    )
+
+    def sources(self, fn: RuleFn) -> list[Source]:
+        """Where each argument of a rule (after the first) comes from."""
+        names = getattr(fn, "names", None)
+        if names is None:
+            names = rule_names(fn)[1:]
+        return [self._source(name) for name in names]
+
+    def _source(self, name: str) -> Source:
+        if name in self.inputs:
+            return Source("in", self.inputs.index(name), name)
+        owner, _, what = name.rpartition("_")
+        if what in ("shape", "dtype") and owner in self.inputs:
+            return Source(what, self.inputs.index(owner), name)
+        if name in self.outputs:
+            return Source("out", self.outputs.index(name), name)
+        return Source("param", -1, name)
+
+    def plan(self, need: tuple[bool, ...]) -> Plan:
+        """The saving plan for the inputs that want a gradient."""
+        found = self.plans.get(need)
+        if found is None:
+            found = self.plans[need] = Plan(self, need)
+        return found
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        from weft.core.dispatch import bind
+
+        return bind(self, args, params)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (find_op, (self.name,))
+
+
+_REGISTRY: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add a record to the registry; a second one of the same name is refused."""
+    if op.name in _REGISTRY:
+        raise ArgumentError(
+            f"an operator named {op.name!r} exists; unregister it first or choose "
+            "another name"
+        )
+    _REGISTRY[op.name] = op
+    return op
+
+
+def unregister(name: str) -> None:
+    """Take a record out of the registry."""
+    _REGISTRY.pop(name, None)
+
+
+def define(name: str, **fields: Any) -> Op:
+    """Declare an operator: build its record and register it.
+
+    >>> def type_rule(x):
+    ...     return x
+    >>> cube = weft.core.op.define(
+    ...     "cube", inputs="x", eval=lambda x: x**3, type=type_rule,
+    ...     vjp={"x": lambda g, x: 3 * g * x * x},
+    ... )
+    >>> x = weft.tensor(2.0, requires_grad=True)
+    >>> cube(x).backward()
+    >>> x.grad
+    tensor(12., dtype=float32)
+    >>> weft.core.op.unregister("cube")
+    """
+    return register(Op(name, **fields))
+
+
+def find_op(name: str) -> Op:
+    """The record with this name."""
+    found = _REGISTRY.get(name)
+    if found is None:
+        raise ArgumentError(f"no operator is named {name!r}")
+    return found
+
+
+def all_ops() -> list[Op]:
+    """Every registered record, in the order of registration."""
+    return list(_REGISTRY.values())

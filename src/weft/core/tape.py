@@ -1,0 +1,406 @@
+"""The tape: what was done to tensors that want gradients, and how it runs back.
+
+Each recorded operator leaves one ``Node`` that knows its parents, the few
+values its rule needs and the user's line (as a code object and an offset).
+Sequence numbers grow with time, so taking the largest first is a reverse
+topological order: backward is one heap and one loop, without recursion.
+
+    z = x * y        Node(mul, parents=(x's, y's), saved=(x, y))
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.core.mode import mode, set_recording
+from weft.core.op import Plan
+from weft.errors import INTERNAL, AutogradError, describe_line
+
+if TYPE_CHECKING:
+    from weft.tensor import Tensor
+
+Hook = Callable[[Any], Any]
+next_number = itertools.count(1).__next__
+
+
+class Storage:
+    """The memory shared by a tensor and its views, and when it last changed."""
+
+    __slots__ = ("changed_at", "code", "lasti", "op_name", "version", "views")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.changed_at = 0
+        self.code: CodeType | None = None
+        self.lasti = 0
+        self.op_name = ""
+        self.views: list[weakref.ref[Any]] = []
+
+    def touch(self, op_name: str) -> None:
+        """Note that an in-place operator has written here."""
+        self.version += 1
+        self.changed_at = next_number()
+        self.op_name = op_name
+        self.code, self.lasti = caller()
+
+    def live_views(self) -> list[Any]:
+        """The views that still exist, dead ones forgotten."""
+        alive = [(ref, ref()) for ref in self.views]
+        self.views = [ref for ref, view in alive if view is not None]
+        return [view for _, view in alive if view is not None]
+
+    def add_view(self, view: Any) -> None:
+        if len(self.views) >= 64 and len(self.views) & (len(self.views) - 1) == 0:
+            self.live_views()  # at each doubling, so the list stays bounded
+        self.views.append(weakref.ref(view))
+
+
+def caller() -> tuple[CodeType | None, int]:
+    """The user's code object and instruction offset."""
+    frame = sys._getframe(1)
+    while INTERNAL[frame.f_code.co_filename]:
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+    return frame.f_code, frame.f_lasti
+
+
+class Node:
+    """One recorded operator."""
+
+    __slots__ = (
+        "__weakref__", "code", "hooks", "lasti", "number", "out_types", "params",
+        "parents", "plan", "saved",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        plan: Plan,
+        parents: tuple[Any, ...],
+        saved: tuple[Any, ...],
+        params: dict[str, Any],
+        code: CodeType | None,
+        lasti: int,
+    ) -> None:
+        self.plan = plan
+        self.parents = parents
+        self.saved: tuple[Any, ...] | None = saved
+        self.params = params
+        self.code = code
+        self.lasti = lasti
+        self.number = next_number()
+        self.hooks: dict[int, Hook] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.plan.op.name
+
+    @property
+    def next_functions(self) -> tuple[Any, ...]:
+        """The parent nodes, as PyTorch names them."""
+        return tuple((parent, 0) for parent in self.parents)
+
+    @property
+    def spent(self) -> bool:
+        return self.saved is None
+
+    def release(self) -> None:
+        """Let go of what was saved, once backward has passed."""
+        self.saved = None
+        self.parents = ()
+
+    def pull_back(self, g: Any) -> list[tuple[int, Any]]:
+        """(position, cotangent) for each input that wants one."""
+        values = self._unpack()
+        plan, params = self.plan, self.params
+        if plan.joint:
+            step = plan.steps[0]
+            found = step.fn(g, *[self._argument(a, values) for a in step.args])
+            return [pair for pair in enumerate(found) if plan.need[pair[0]]]
+        pairs = []
+        for i, fn, args in plan.steps:
+            if not args:
+                pairs.append((i, fn(g)))
+            elif len(args) == 1 and type(args[0]) is int:
+                pairs.append((i, fn(g, values[args[0]])))
+            else:
+                rest = [params[a] if type(a) is str else values[a] for a in args]
+                pairs.append((i, fn(g, *rest)))
+        return pairs
+
+    def _argument(self, source: int | str, values: tuple[Any, ...]) -> Any:
+        if type(source) is int:
+            return values[source]
+        return self.plan.need if source == "need" else self.params[source]
+
+    def _unpack(self) -> tuple[Any, ...]:
+        saved = self.saved
+        if saved is None:
+            raise _second_backward(self)
+        number = self.number
+        for value in saved:
+            storage = getattr(value, "_storage", None)
+            if storage is not None and storage.changed_at > number:
+                raise _changed(self, value, storage)
+        if self.plan.outs:
+            saved = self._reattach(saved)
+        return saved
+
+    def _reattach(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Give saved outputs their place on the tape (kept off it: no cycles)."""
+        values = list(saved)
+        single = len(self.plan.op.outputs) == 1
+        for position in self.plan.outs:
+            node = self if single else Pick(self, self.plan.keep[position][1])
+            values[position] = values[position].alias(node)
+        return tuple(values)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class Pick:
+    """One output of a node that has several."""
+
+    __slots__ = ("__weakref__", "hooks", "index", "node", "number")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node = node
+        self.index = index
+        self.number = next_number()
+        self.hooks: dict[int, Hook] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def parents(self) -> tuple[Any, ...]:
+        return (self.node,)
+
+    @property
+    def next_functions(self) -> tuple[Any, ...]:
+        return self.node.next_functions
+
+    @property
+    def spent(self) -> bool:
+        return self.node.spent
+
+    def __repr__(self) -> str:
+        return f"<{self.name}.{self.node.plan.op.outputs[self.index]}>"
+
+
+class Leaf:
+    """Where gradients end: a tensor that the user asked gradients for."""
+
+    __slots__ = ("__weakref__", "hooks", "number", "tensor")
+
+    name = "leaf"
+    parents: tuple[Any, ...] = ()
+    next_functions: tuple[Any, ...] = ()
+    spent = False
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = weakref.ref(tensor)
+        self.number = next_number()
+        self.hooks: dict[int, Hook] | None = None
+
+    def __repr__(self) -> str:
+        return "<leaf>"
+
+
+def record(
+    op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any
+) -> None:
+    """Write ``out = op(*args, **params)`` on the tape if an argument asks for it."""
+    if op.vjp is None:
+        return
+    parents = tuple([getattr(a, "_node", None) for a in args])
+    if not any(parents):
+        return
+    need = tuple([p is not None for p in parents])
+    plan = op.plan(need)
+    outs = out if type(out) is tuple else (out,)
+    saved = plan.pick((*args, outs))
+    code, lasti = caller()
+    node = Node(plan, parents, saved, params, code, lasti)
+    if type(out) is not tuple:
+        if out.dtype.is_inexact:
+            out._node = node
+        return
+    node.out_types = [(o.shape, o.dtype) for o in outs]
+    for index, one in enumerate(outs):
+        if one.dtype.is_inexact:
+            one._node = Pick(node, index)
+
+
+def drop_spent(node: Any) -> None:
+    """Release a node whose every parent was used up by an earlier backward.
+
+    Nothing can flow through it any more, and a running total of losses would
+    otherwise hold one more of them each step.
+    """
+    if type(node) is Node and node.parents:
+        for parent in node.parents:
+            if parent is not None and not parent.spent:
+                return
+        node.release()
+
+
+class Backward:
+    """One run of the tape backwards."""
+
+    def __init__(self, *, create_graph: bool, retain_graph: bool) -> None:
+        self.create_graph = create_graph
+        self.retain_graph = retain_graph
+        self.pending: dict[Any, Any] = {}
+        self.owned: set[Any] = set()
+        self.heap: list[tuple[int, Any]] = []
+
+    def send(self, node: Any, g: Any) -> None:
+        """Add a cotangent to what ``node`` will receive."""
+        before = self.pending.get(node)
+        if before is None:
+            self.pending[node] = g
+            heappush(self.heap, (-node.number, node))
+        elif node in self.owned:
+            np.add(before._data, g._data, out=before._data)
+        else:
+            self.pending[node] = total = before + g
+            if not self.create_graph and total.is_owned():
+                self.owned.add(node)
+
+    def run(self, on_leaf: Callable[[Any, Any], None], wanted: Any = None) -> None:
+        """Go back over the tape; ``wanted`` limits it to some nodes' ancestors."""
+        before = set_recording(self.create_graph)
+        try:
+            with np.errstate(all="ignore"):
+                self._loop(on_leaf, wanted)
+        finally:
+            set_recording(before)
+            mode.backward_node = None
+
+    def _loop(self, on_leaf: Callable[[Any, Any], None], wanted: Any) -> None:
+        heap, pending, owned, send = self.heap, self.pending, self.owned, self.send
+        retain = self.retain_graph
+        watched = bool(mode.observers)
+        while heap:
+            node = heappop(heap)[1]
+            g = pending.pop(node)
+            owned.discard(node)
+            if node.hooks:
+                g = run_hooks(node, g)
+            kind = type(node)
+            if kind is Leaf or (wanted is not None and node in wanted.targets):
+                on_leaf(node, g)
+                if kind is Leaf or node not in wanted.through:
+                    continue
+            if kind is Pick:
+                self._gather(node, g)
+                continue
+            if node.saved is not None and len(node.plan.op.outputs) > 1:
+                g = _fill(node, g)
+            if watched:
+                mode.backward_node = node
+            parents = node.parents
+            for i, gi in node.pull_back(g):
+                if gi is not None and (wanted is None or wanted.has(parents[i])):
+                    send(parents[i], gi)
+            if not retain:
+                node.release()
+
+    def _gather(self, pick: Pick, g: Any) -> None:
+        """Collect the cotangents of a node with several outputs."""
+        node = pick.node
+        slots = self.pending.get(node)
+        if slots is None:
+            slots = self.pending[node] = [None] * len(node.plan.op.outputs)
+            heappush(self.heap, (-node.number, node))
+        slots[pick.index] = g if slots[pick.index] is None else slots[pick.index] + g
+
+
+def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
+    """Zeros for the floating outputs that nothing came back through."""
+    from weft.ops.creation import zeros
+
+    return tuple(
+        zeros(shape, dtype=dtype) if g is None and dtype.is_inexact else g
+        for g, (shape, dtype) in zip(slots, node.out_types, strict=True)
+    )
+
+
+def run_hooks(node: Any, g: Any) -> Any:
+    """Pass a cotangent through a node's hooks, each of which may replace it."""
+    for hook in list(node.hooks.values()):
+        replaced = hook(g)
+        if replaced is not None:
+            g = replaced
+    return g
+
+
+class Wanted:
+    """The nodes of a backward run that lead to the asked-for ones.
+
+    ``targets`` receive their cotangents; ``through`` are the nodes whose rules
+    must run because some target lies behind them.
+    """
+
+    __slots__ = ("targets", "through")
+
+    def __init__(self, roots: Iterable[Any], targets: Iterable[Any]) -> None:
+        self.targets = set(targets)
+        floor = min((t.number for t in self.targets), default=0)
+        reached = reach(roots, floor)
+        self.through: set[Any] = set()
+        for node in sorted(reached, key=lambda n: n.number):
+            if any(p in self.through or p in self.targets for p in node.parents):
+                self.through.add(node)
+
+    def has(self, node: Any) -> bool:
+        return node in self.through or node in self.targets
+
+
+def reach(roots: Iterable[Any], floor: int = 0) -> set[Any]:
+    """Every node behind ``roots`` that is no older than ``floor``."""
+    seen: set[Any] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen or node.number < floor:
+            continue
+        seen.add(node)
+        stack.extend(node.parents)
+    return seen
+
+
+def current_backward() -> Any:
+    """The node whose rule is running now, while operators are watched."""
+    return mode.backward_node
+
+
+def _second_backward(node: Node) -> AutogradError:
+    return AutogradError(
+        f"backward: the values saved by {node.name!r} were already freed by an "
+        "earlier backward. Pass retain_graph=True to that earlier backward, or "
+        f"compute the result again.\n  saved at {describe_line(node.code, node.lasti)}"
+    )
+
+
+def _changed(node: Node, value: Any, storage: Storage) -> AutogradError:
+    return AutogradError(
+        f"backward: a {value.dtype.name} tensor of shape {tuple(value.shape)} that "
+        f"{node.name!r} saved for its gradient was changed in place by "
+        f"{storage.op_name!r} (version {storage.version}). Use the out-of-place form "
+        "there, or change a .clone() of it.\n"
+        f"  saved at {describe_line(node.code, node.lasti)}\n"
+        f"  changed at {describe_line(storage.code, storage.lasti)}"
+    )

@@ -1,0 +1,218 @@
+"""The Tensor class: data, place on the tape, and nothing else.
+
+Operators live in ``weft.ops``; ``weft.methods`` lists which of them are methods
+and puts them on this class.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.tape import Leaf, Storage
+from weft.device import Device, cpu
+from weft.errors import AutogradError, DTypeError
+
+ndarray = np.ndarray
+
+if TYPE_CHECKING:
+    from weft.methods import Methods as _Methods
+else:
+    _Methods = object
+
+
+class Tensor(_Methods):
+    """An n-dimensional array that can record what is done to it.
+
+    >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.], shape=(2,), dtype=float32)
+    """
+
+    # Defaults live on the class, so that making a tensor sets two fields.
+    grad: Tensor | None = None
+    device: Device = cpu
+    _node: Any = None
+    _storage: Storage | None = None
+    _base: Tensor | None = None  # what this is a view of
+    _chain: tuple[Any, ...] = ()  # the view operators from the base to here
+    _interpreter: Any = None  # set on tracers
+    _inference: bool = False
+    __array_priority__ = 1000
+
+    def __init__(self, data: Any, node: Any = None) -> None:
+        if type(data) is not ndarray:
+            data = _array_from(data)
+        self._data = data
+        self._node = node
+
+    @staticmethod
+    def on_device(buffer: Any, device: Device) -> Tensor:
+        """A tensor around another device's buffer."""
+        if device is cpu:
+            return Tensor(buffer)
+        return DeviceTensor(buffer, device)
+
+    # -- what a tensor is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each dimension.
+
+        >>> weft.zeros(2, 3).shape
+        (2, 3)
+        """
+        return self._data.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions.
+
+        >>> weft.zeros(2, 3).ndim
+        2
+        """
+        return self._data.ndim
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The element type.
+
+        >>> weft.zeros(2).dtype
+        weft.float32
+        """
+        return dtypes.of_array(self._data)
+
+    # -- the tape
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients with respect to this tensor are recorded.
+
+        >>> weft.ones(2, requires_grad=True).requires_grad
+        True
+        """
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for (or give up) gradients with respect to this tensor.
+
+        >>> weft.ones(2).requires_grad_().requires_grad
+        True
+        """
+        if not requires_grad:
+            if not self.is_leaf:
+                raise AutogradError(
+                    "requires_grad_(False): only a leaf can give up gradients; this "
+                    f"tensor was made by {self._node.name!r}. Use .detach()"
+                )
+            self._node = None
+        elif self._node is None:
+            if not self.dtype.is_inexact:
+                raise DTypeError(
+                    "requires_grad: expected a floating-point or complex tensor, got "
+                    f"{self.dtype.name}. Convert it with .float() first"
+                )
+            if self._inference:
+                raise AutogradError(
+                    "requires_grad: this tensor was made in inference_mode; use a "
+                    ".clone() made outside it"
+                )
+            self._node = Leaf(self)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the user made this tensor (rather than a recorded operator).
+
+        >>> x = weft.ones(2, requires_grad=True)
+        >>> x.is_leaf, (x * 2).is_leaf
+        (True, False)
+        """
+        return self._node is None or type(self._node) is Leaf
+
+    @property
+    def grad_fn(self) -> Any:
+        """The recorded operator that made this tensor.
+
+        >>> (weft.ones(2, requires_grad=True) * 2).grad_fn
+        <mul>
+        """
+        return None if self.is_leaf else self._node
+
+    @property
+    def _version(self) -> int:
+        """How often this tensor's memory was changed in place."""
+        return 0 if self._storage is None else self._storage.version
+
+    @property
+    def storage(self) -> Storage:
+        """The record of this memory's changes, made when first asked for."""
+        if self._storage is None:
+            self._storage = Storage()
+        return self._storage
+
+    def alias(self, node: Any = None) -> Tensor:
+        """The same value under another object, at another place of the tape."""
+        twin = Tensor(self._data, node)
+        twin._storage = self.storage
+        return twin
+
+    def become(self, other: Tensor) -> None:
+        """Take over another tensor's value (tracers carry values, not memory)."""
+        raise TypeError("a concrete tensor is changed through its memory")
+
+    def freeze(self) -> None:
+        """Get memory of one's own, so that in-place changes elsewhere don't show."""
+        self._data = self._data.copy()
+        self._storage = None
+
+    def saved_alias(self) -> Tensor:
+        """What the tape keeps of an output: the value without its node."""
+        return self.alias()
+
+    def is_owned(self) -> bool:
+        """Whether the memory is this tensor's own and plain, free to be reused."""
+        return type(self) is Tensor and self._data.base is None
+
+    def stopped(self) -> Tensor:
+        """The same value, cut off from every kind of derivative."""
+        return self.alias()
+
+    def to_host(self) -> np.ndarray:
+        """The values as a NumPy array, wherever they are."""
+        return self.device.to_host(self.array())
+
+    def array(self) -> np.ndarray:
+        """The NumPy array behind this tensor; tracers have none to give."""
+        return self._data
+
+
+class DeviceTensor(Tensor):
+    """A tensor on another device than the CPU."""
+
+    def __init__(self, buffer: Any, device: Device, node: Any = None) -> None:
+        self._data = buffer
+        self._node = node
+        self.device = device
+
+    def alias(self, node: Any = None) -> Tensor:
+        twin = DeviceTensor(self._data, self.device, node)
+        twin._storage = self.storage
+        return twin
+
+
+def _array_from(data: Any) -> np.ndarray:
+    """The array of ``weft.Tensor(data)``: NumPy scalars keep their type, Python
+    data gets the default dtype."""
+    if isinstance(data, np.generic):
+        return np.asarray(data)
+    from weft.ops.creation import tensor
+
+    return tensor(data, dtype=dtypes.default_dtype())._data

@@ -1,0 +1,203 @@
+"""Element types, and PyTorch's rules for combining them.
+
+A ``DType`` wraps one NumPy dtype. Mixed operands are promoted by category
+(bool < integer < floating < complex); inside a category the wider type wins,
+and a pair with no common member (float16 with bfloat16, uint8 with int8) goes
+to the smallest type that holds both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.errors import DTypeError
+
+BOOL, INT, FLOAT, COMPLEX = range(4)
+
+
+class DType:
+    """One element type, such as ``weft.float32``.
+
+    >>> weft.float32.itemsize, weft.float32.is_floating_point
+    (4, True)
+    """
+
+    __slots__ = ("category", "itemsize", "name", "np")
+
+    def __init__(self, name: str, np_dtype: Any, category: int) -> None:
+        self.name = name
+        self.np = np.dtype(np_dtype)
+        self.itemsize = self.np.itemsize
+        self.category = category
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category == FLOAT
+
+    @property
+    def is_complex(self) -> bool:
+        return self.category == COMPLEX
+
+    @property
+    def is_inexact(self) -> bool:
+        return self.category >= FLOAT
+
+    @property
+    def is_signed(self) -> bool:
+        return self.category != BOOL and self.name != "uint8"
+
+    def to_real(self) -> DType:
+        """The type of this type's real part."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def to_complex(self) -> DType:
+        """The complex type whose parts have this type's precision."""
+        return complex128 if self.name in ("float64", "complex128") else complex64
+
+    def __repr__(self) -> str:
+        return f"weft.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def __deepcopy__(self, memo: object) -> DType:
+        return self
+
+
+bool_ = DType("bool", np.bool_, BOOL)
+uint8 = DType("uint8", np.uint8, INT)
+int8 = DType("int8", np.int8, INT)
+int16 = DType("int16", np.int16, INT)
+int32 = DType("int32", np.int32, INT)
+int64 = DType("int64", np.int64, INT)
+float16 = DType("float16", np.float16, FLOAT)
+bfloat16 = DType("bfloat16", ml_dtypes.bfloat16, FLOAT)
+float32 = DType("float32", np.float32, FLOAT)
+float64 = DType("float64", np.float64, FLOAT)
+complex64 = DType("complex64", np.complex64, COMPLEX)
+complex128 = DType("complex128", np.complex128, COMPLEX)
+
+ALL: tuple[DType, ...] = (
+    bool_, uint8, int8, int16, int32, int64,
+    float16, bfloat16, float32, float64, complex64, complex128,
+)  # fmt: skip
+
+_BY_NP: dict[Any, DType] = {d.np: d for d in ALL}
+_BY_NAME: dict[str, DType] = {d.name: d for d in ALL} | {
+    "float": float32, "double": float64, "half": float16, "int": int32,
+    "long": int64, "short": int16, "cfloat": complex64, "cdouble": complex128,
+}  # fmt: skip
+_BY_PYTHON: dict[Any, DType] = {bool: bool_, int: int64}
+
+# One-letter NumPy codes of the types on which calculus works.
+INEXACT_CODES = "fdeEFD"
+assert bfloat16.np.char == "E"
+
+
+def as_dtype(spec: Any) -> DType:
+    """The ``DType`` meant by a DType, a NumPy dtype, a Python type or a name.
+
+    >>> weft.dtype.as_dtype("float32")
+    weft.float32
+    """
+    if type(spec) is DType:
+        return spec
+    if spec is float:
+        return default_dtype()
+    if spec is complex:
+        return default_dtype().to_complex()
+    found = _BY_PYTHON.get(spec) if isinstance(spec, type) else None
+    if found is None and isinstance(spec, str):
+        found = _BY_NAME.get(spec.removeprefix("weft."))
+    elif found is None and spec is not None:
+        try:
+            found = _BY_NP.get(np.dtype(spec))
+        except TypeError:
+            found = None
+    if found is None:
+        known = ", ".join(d.name for d in ALL)
+        raise DTypeError(f"unknown dtype {spec!r}; expected one of {known}")
+    return found
+
+
+def of_array(array: np.ndarray) -> DType:
+    """The ``DType`` of a NumPy array; an array of a foreign dtype is refused."""
+    found = _BY_NP.get(array.dtype)
+    return found if found is not None else as_dtype(array.dtype)
+
+
+class _Default:
+    value = float32
+
+
+def default_dtype() -> DType:
+    return _Default.value
+
+
+def get_default_dtype() -> DType:
+    """The floating type given to Python floats.
+
+    >>> weft.get_default_dtype()
+    weft.float32
+    """
+    return _Default.value
+
+
+def set_default_dtype(d: Any) -> None:
+    """Change the floating type given to Python floats.
+
+    >>> weft.set_default_dtype(weft.float64)
+    >>> weft.tensor(1.5).dtype
+    weft.float64
+    >>> weft.set_default_dtype(weft.float32)
+    """
+    chosen = as_dtype(d)
+    if not chosen.is_floating_point:
+        raise DTypeError(
+            f"set_default_dtype: expected a floating-point dtype, got {chosen}"
+        )
+    _Default.value = chosen
+
+
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The type that both types are converted to when they meet.
+
+    >>> weft.promote_types(weft.int64, weft.float16)
+    weft.float16
+    """
+    a, b = as_dtype(type1), as_dtype(type2)
+    if a is b:
+        return a
+    if a.category != b.category:
+        low, high = sorted((a, b), key=lambda d: d.category)
+        if high is complex64 and low is float64:
+            return complex128
+        return high
+    if a.category == INT:
+        return _promote_ints(a, b)
+    if {a, b} == {float16, bfloat16}:
+        return float32
+    return max(a, b, key=lambda d: d.itemsize)
+
+
+def _promote_ints(a: DType, b: DType) -> DType:
+    wide, narrow = (a, b) if a.itemsize >= b.itemsize else (b, a)
+    if uint8 in (a, b) and wide.itemsize == narrow.itemsize:
+        return int16  # uint8 with int8
+    return wide
+
+
+def scalar_dtype(value: Any) -> DType:
+    """The type that a bare Python number stands for."""
+    if isinstance(value, bool):
+        return bool_
+    if isinstance(value, int):
+        return int64
+    if isinstance(value, float):
+        return default_dtype()
+    if isinstance(value, complex):
+        return default_dtype().to_complex()
+    raise DTypeError(f"expected a number, got {type(value).__name__}")

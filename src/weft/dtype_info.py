@@ -1,0 +1,57 @@
+"""The limits of element types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.dtype import INT, as_dtype, default_dtype
+from weft.errors import DTypeError
+
+
+class finfo:
+    """The limits of a floating-point type.
+
+    >>> weft.finfo(weft.float32).bits
+    32
+    """
+
+    def __init__(self, type: Any = None) -> None:
+        dtype = default_dtype() if type is None else as_dtype(type)
+        if not dtype.is_inexact:
+            raise DTypeError(f"finfo: expected a floating-point dtype, got {dtype.name}")
+        real = dtype.to_real()
+        info = ml_dtypes.finfo(real.np)
+        self.dtype = real.name
+        self.bits = int(info.bits)
+        self.eps = float(info.eps)
+        self.max = float(info.max)
+        self.min = float(info.min)
+        self.tiny = self.smallest_normal = float(info.smallest_normal)
+        self.resolution = float(info.resolution)
+
+    def __repr__(self) -> str:
+        return f"finfo({self.dtype}, eps={self.eps:g}, min={self.min:g}, max={self.max:g})"
+
+
+class iinfo:
+    """The limits of an integer type.
+
+    >>> weft.iinfo(weft.int8).max
+    127
+    """
+
+    def __init__(self, type: Any) -> None:
+        dtype = as_dtype(type)
+        if dtype.category != INT:
+            raise DTypeError(f"iinfo: expected an integer dtype, got {dtype.name}")
+        info = np.iinfo(dtype.np)
+        self.dtype = dtype.name
+        self.bits = int(info.bits)
+        self.max = int(info.max)
+        self.min = int(info.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo({self.dtype}, min={self.min}, max={self.max})"

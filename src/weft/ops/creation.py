@@ -1,0 +1,512 @@
+"""Making tensors: from Python values, from arrays, and filled ones."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.dispatch import bind
+from weft.core.mode import mode
+from weft.core.op import Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.device import Device, cpu
+from weft.device import device as find_device
+from weft.dtype import DType, as_dtype, default_dtype
+from weft.errors import (
+    AllocationError,
+    ArgumentError,
+    DTypeError,
+    ShapeError,
+)
+
+ndarray = np.ndarray
+_F64 = dtypes.float64.np
+
+
+# -- from values
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: str | Device | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor with a copy of the data: numbers, nested lists, arrays or tensors.
+
+    Python floats become the default dtype, integers int64.
+
+    >>> weft.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]], shape=(2, 2), dtype=int64)
+    """
+    if isinstance(data, Tensor):
+        data = data.array()
+    if type(data) is ndarray or isinstance(data, np.generic):
+        array = np.array(data, dtype=_np_dtype(dtype, data))
+    else:
+        array = _from_python(data, dtype)
+    out = Tensor(array)
+    if device is not None:
+        out = out.to(device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _np_dtype(dtype: Any, array: Any) -> Any:
+    if dtype is not None:
+        return as_dtype(dtype).np
+    return dtypes.of_array(array).np
+
+
+def _from_python(data: Any, dtype: Any) -> ndarray:
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise ShapeError(
+            f"tensor: expected nested sequences of equal lengths, got {_ragged(data)}"
+        ) from None
+    except TypeError as error:
+        raise DTypeError(f"tensor: {error}") from None
+    if array.dtype == object or array.dtype.kind in "USmMV":
+        return _from_parts(data, array, dtype)
+    if dtype is not None:
+        return _to(array, as_dtype(dtype))
+    if array.dtype.kind == "f" and not _holds_numpy(data, array):
+        return array.astype(default_dtype().np)
+    if array.dtype.kind == "c" and not _holds_numpy(data, array):
+        return array.astype(default_dtype().to_complex().np)
+    if array.dtype.kind == "u":
+        return array.astype(np.int64 if array.dtype.itemsize > 1 else array.dtype)
+    if array.size == 0 and array.dtype == _F64:
+        return array.astype(default_dtype().np)
+    return array
+
+
+def _holds_numpy(data: Any, array: ndarray) -> bool:
+    """Whether the numbers came as NumPy's own (which keep their precision)."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, (np.generic, ndarray))
+
+
+def _from_parts(data: Any, array: ndarray, dtype: Any) -> ndarray:
+    """Sequences that hold tensors, or an error naming what cannot be stored."""
+    flat = data
+    while isinstance(flat, (list, tuple)) and flat:
+        flat = flat[0]
+    if isinstance(flat, Tensor):
+        parts = np.array(_tolist(data))
+        return parts.astype(as_dtype(dtype).np if dtype else flat.dtype.np)
+    kind = type(flat).__name__
+    if isinstance(flat, int):
+        raise ArgumentError("tensor: an integer does not fit into int64")
+    raise DTypeError(f"tensor: expected numbers, got {kind} ({str(flat)[:40]!r})")
+
+
+def _tolist(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return data.tolist()
+    return [_tolist(x) for x in data] if isinstance(data, (list, tuple)) else data
+
+
+def _ragged(data: Any) -> str:
+    """Where the lengths of nested lists first differ."""
+    lengths = [len(x) if isinstance(x, (list, tuple)) else "a number" for x in data]
+    if len({str(n) for n in lengths}) > 1:
+        shown = ", ".join(map(str, lengths[:8]))
+        return f"lengths {shown}{', …' if len(lengths) > 8 else ''}"
+    return "lengths that differ further inside"
+
+
+def _to(array: ndarray, dtype: DType) -> ndarray:
+    if array.dtype.kind == "c" and not dtype.is_complex:
+        raise DTypeError(f"tensor: complex numbers do not fit into {dtype.name}")
+    if dtype.category == dtypes.INT and array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise ArgumentError(
+                f"tensor: NaN or infinity cannot be stored as {dtype.name}"
+            )
+    if dtype.category == dtypes.INT and array.dtype.kind in "iu" and array.size:
+        limits = np.iinfo(dtype.np)
+        low, high = array.min(), array.max()
+        if low < limits.min or high > limits.max:
+            bad = low if low < limits.min else high
+            raise ArgumentError(
+                f"tensor: {bad} does not fit into {dtype.name} "
+                f"({limits.min} to {limits.max})"
+            )
+    return array.astype(dtype.np)
+
+
+def as_tensor(
+    data: Any, dtype: Any = None, device: str | Device | None = None
+) -> Tensor:
+    """A tensor of the data, sharing memory where no conversion is needed.
+
+    >>> array = np.zeros(2)
+    >>> weft.as_tensor(array)[0] = 5
+    >>> array
+    array([5., 0.])
+    """
+    if isinstance(data, Tensor):
+        out = data
+    elif isinstance(data, ndarray):
+        out = from_numpy(data)
+    else:
+        return tensor(data, dtype=dtype, device=device)
+    if dtype is not None:
+        out = out.to(as_dtype(dtype))
+    return out if device is None else out.to(device)
+
+
+asarray = as_tensor
+
+
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor that shares the array's memory.
+
+    >>> array = np.arange(3.0)
+    >>> weft.from_numpy(array).mul_(2)
+    tensor([0., 2., 4.], shape=(3,), dtype=float64)
+    >>> array
+    array([0., 2., 4.])
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise DTypeError(
+            f"from_numpy: expected a numpy.ndarray, got {type(ndarray).__name__}"
+        )
+    array = ndarray
+    if not array.dtype.isnative:
+        raise DTypeError(
+            f"from_numpy: expected the machine's byte order, got {array.dtype}; "
+            "convert it with .astype(array.dtype.newbyteorder('='))"
+        )
+    dtypes.of_array(array)
+    return Tensor(array.view(np.ndarray) if type(array) is not np.ndarray else array)
+
+
+# -- sizes
+
+
+def parse_size(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape from ``f(2, 3)`` or ``f((2, 3))``; negative sizes are refused."""
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        size = tuple(size[0])
+    for n in size:
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
+            n = _as_int(name, n)
+        if n < 0:
+            raise ShapeError(f"{name}: expected sizes of at least 0, got {size}")
+    return tuple([int(n) for n in size])
+
+
+def _as_int(name: str, n: Any) -> int:
+    if isinstance(n, Tensor) and n.ndim == 0 and not n.dtype.is_inexact:
+        return int(n.item())
+    raise DTypeError(f"{name}: expected integer sizes, got {type(n).__name__} ({n!r})")
+
+
+def physical_memory() -> int:
+    """Bytes of memory that this machine (or its container) has."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in (
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ):
+        try:
+            with open(path) as file:
+                text = file.read().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
+
+
+def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
+    """Refuse a tensor that cannot fit into memory before asking for it."""
+    nbytes = dtype.itemsize
+    for n in shape:
+        nbytes *= n
+    if nbytes > 1 << 28 and nbytes > physical_memory():
+        raise AllocationError(
+            f"{name}: a {dtype.name} tensor of shape {shape} needs {nbytes:,} bytes; "
+            f"this machine has {physical_memory():,}"
+        )
+
+
+# -- filled tensors
+
+
+def _full_eval(*, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
+    if value == 0:
+        return np.zeros(shape, dtype.np)
+    return np.full(shape, value, dtype.np)
+
+
+full_op = define(
+    "full",
+    inputs="",
+    eval=_full_eval,
+    type=lambda *, shape, value, dtype: TensorType(shape, dtype),
+    samples=lambda rng: [
+        Sample((), {"shape": s, "value": v, "dtype": d})
+        for s, v, d in (
+            ((2, 3), 1.5, dtypes.float64),
+            ((), 2, dtypes.int64),
+            ((0, 2), 0.0, dtypes.float32),
+        )
+    ],
+    reference=lambda *, shape, value, dtype: np.zeros(shape, dtype.np) + value,
+)
+
+
+def _filled(
+    name: str,
+    shape: tuple[int, ...],
+    value: Any,
+    dtype: Any,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    check_memory(name, shape, dtype)
+    try:
+        if mode.state:
+            out = Tensor(_full_eval(shape=shape, value=value, dtype=dtype))
+        else:
+            out = bind(full_op, (), {"shape": shape, "value": value, "dtype": dtype})
+    except (OverflowError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"{name}: {error}") from None
+    except MemoryError as error:
+        raise AllocationError(f"{name}: {error}") from None
+    if device is not None:
+        out = out.to(device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def zeros(
+    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of zeros.
+
+    >>> weft.zeros(2, 2)
+    tensor([[0., 0.],
+            [0., 0.]], shape=(2, 2), dtype=float32)
+    """
+    shape = parse_size("zeros", size)
+    return _filled("zeros", shape, 0, dtype, device, requires_grad)
+
+
+def ones(
+    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor of ones.
+
+    >>> weft.ones(3, dtype=weft.int64)
+    tensor([1, 1, 1], shape=(3,), dtype=int64)
+    """
+    shape = parse_size("ones", size)
+    return _filled("ones", shape, 1, dtype, device, requires_grad)
+
+
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor filled with one value.
+
+    >>> weft.full((2,), 7)
+    tensor([7, 7], shape=(2,), dtype=int64)
+    """
+    if isinstance(fill_value, Tensor):
+        if dtype is None:
+            dtype = fill_value.dtype
+        fill_value = fill_value.item()
+    if dtype is None:
+        dtype = dtypes.scalar_dtype(fill_value)
+    shape = parse_size("full", (size,) if isinstance(size, int) else tuple(size))
+    return _filled("full", shape, fill_value, dtype, device, requires_grad)
+
+
+def empty(
+    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A tensor whose elements are not set to anything in particular.
+
+    >>> weft.empty(2, 3).shape
+    (2, 3)
+    """
+    shape = parse_size("empty", size)
+    dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    check_memory("empty", shape, dtype)
+    try:
+        out = Tensor(np.empty(shape, dtype.np))
+    except (MemoryError, ValueError) as error:
+        raise AllocationError(f"empty: {error}") from None
+    if device is not None:
+        out = out.to(device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
+    dtype = input.dtype if dtype is None else as_dtype(dtype)
+    device = options.pop("device", None) or (None if input.device is cpu else input.device)
+    return _filled(name, input.shape, value, dtype, device, **options)
+
+
+def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+    """Zeros with another tensor's shape and dtype.
+
+    >>> weft.zeros_like(weft.tensor([1, 2]))
+    tensor([0, 0], shape=(2,), dtype=int64)
+    """
+    return _like("zeros_like", input, 0, dtype, options)
+
+
+def ones_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+    """Ones with another tensor's shape and dtype.
+
+    >>> weft.ones_like(weft.tensor([1.5, 2.5]))
+    tensor([1., 1.], shape=(2,), dtype=float32)
+    """
+    return _like("ones_like", input, 1, dtype, options)
+
+
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Any
+) -> Tensor:
+    """One value with another tensor's shape and dtype.
+
+    >>> weft.full_like(weft.tensor([1, 2]), 9)
+    tensor([9, 9], shape=(2,), dtype=int64)
+    """
+    return _like("full_like", input, fill_value, dtype, options)
+
+
+def empty_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+    """An unset tensor with another tensor's shape and dtype.
+
+    >>> weft.empty_like(weft.ones(2, 3)).shape
+    (2, 3)
+    """
+    return empty(input.shape, dtype=input.dtype if dtype is None else dtype, **options)
+
+
+# -- ranges and matrices
+
+
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The numbers from ``start`` up to (not including) ``end``.
+
+    >>> weft.arange(5)
+    tensor([0, 1, 2, 3, 4], shape=(5,), dtype=int64)
+    >>> weft.arange(0, 1, 0.5)
+    tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
+    """
+    if end is None:
+        start, end = 0, start
+    values = [v.item() if isinstance(v, Tensor) else v for v in (start, end, step)]
+    start, end, step = values
+    if step == 0:
+        raise ArgumentError("arange: step must not be 0")
+    if (end - start) * step < 0:
+        raise ArgumentError(
+            f"arange: cannot go from {start} to {end} in steps of {step}"
+        )
+    if dtype is None:
+        whole = all(isinstance(v, (int, np.integer)) for v in values)
+        dtype = dtypes.int64 if whole else default_dtype()
+    chosen = as_dtype(dtype)
+    count = int(np.ceil((end - start) / step))
+    check_memory("arange", (count,), chosen)
+    array = (start + step * np.arange(count)).astype(chosen.np)
+    return _place(array, device, requires_grad)
+
+
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Evenly spaced numbers from ``start`` to ``end``, both included.
+
+    >>> weft.linspace(0, 1, 3)
+    tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
+    """
+    if steps < 0:
+        raise ShapeError(f"linspace: expected steps of at least 0, got {steps}")
+    chosen = as_dtype(dtype or default_dtype())
+    check_memory("linspace", (steps,), chosen)
+    ends = [v.item() if isinstance(v, Tensor) else v for v in (start, end)]
+    array = np.linspace(*ends, steps).astype(chosen.np)
+    return _place(array, device, requires_grad)
+
+
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Powers of ``base`` with evenly spaced exponents.
+
+    >>> weft.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.], shape=(3,), dtype=float32)
+    """
+    chosen = as_dtype(dtype or default_dtype())
+    array = np.logspace(start, end, steps, base=base).astype(chosen.np)
+    return _place(array, device, requires_grad)
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Ones on the diagonal and zeros elsewhere.
+
+    >>> weft.eye(2)
+    tensor([[1., 0.],
+            [0., 1.]], shape=(2, 2), dtype=float32)
+    """
+    shape = parse_size("eye", (n, n if m is None else m))
+    chosen = as_dtype(dtype or default_dtype())
+    check_memory("eye", shape, chosen)
+    return _place(np.eye(*shape, dtype=chosen.np), device, requires_grad)
+
+
+def _place(array: ndarray, device: Any, requires_grad: bool) -> Tensor:
+    out = Tensor(array)
+    if device is not None:
+        out = out.to(find_device(device))
+    return out.requires_grad_() if requires_grad else out

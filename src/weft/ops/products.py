@@ -1,0 +1,275 @@
+"""The matrix product, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core.dims import normalize_dims
+from weft.core.dispatch import bind
+from weft.core.elementwise import broadcast_shapes, conj, result_type
+from weft.core.mode import mode
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tape import Node, caller
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.movement import cast, expand, permute, reshape, transpose
+from weft.ops.reduce import HALF, sum
+
+
+def _matmul_eval(x: Any, y: Any) -> Any:
+    kind = x.dtype.char
+    if kind in HALF:
+        return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
+    if x.ndim == 2 and kind in "fd":
+        return x.dot(y)
+    return np.matmul(x, y)
+
+
+def _matmul_type(x: TensorType, y: TensorType) -> TensorType:
+    _check_inner(x.shape, y.shape)
+    if x.dtype is not y.dtype:
+        raise DTypeError(
+            f"matmul: expected equal dtypes, got {x.dtype.name} and {y.dtype.name}"
+        )
+    if x.shape[:-2] != y.shape[:-2]:
+        raise ShapeError(
+            f"matmul: expected equal batch dimensions, got {x.shape} and {y.shape}"
+        )
+    return TensorType((*x.shape[:-1], y.shape[-1]), x.dtype)
+
+
+def _check_inner(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    inner = y[-2] if len(y) > 1 else y[-1]
+    if x[-1] != inner:
+        raise ShapeError(
+            f"matmul: cannot multiply shapes {x} and {y}: the last axis of the first "
+            f"has size {x[-1]}, axis {-2 if len(y) > 1 else -1} of the second has "
+            f"size {inner}; expected equal sizes"
+        )
+
+
+def _turned(x: Any) -> Any:
+    return transpose(conj(x), -2, -1)
+
+
+def _matmul_batch(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Tensor:
+    x, y = args
+    if x.ndim == 3 and batched[0] and not batched[1] and y.ndim == 2:
+        # one matrix for the whole batch: fold the batch into the rows
+        rows = reshape(x, (size * x.shape[1], x.shape[2]))
+        return reshape(matmul_op(rows, y), (size, x.shape[1], y.shape[1]))
+    full = [
+        a if b else expand(a, (size, *a.shape))
+        for a, b in zip(args, batched, strict=True)
+    ]
+    return matmul_op(*full)
+
+
+matmul_op = define(
+    "matmul",
+    inputs="x y",
+    eval=_matmul_eval,
+    type=_matmul_type,
+    vjp={
+        "x": lambda g, y: matmul_op(g, _turned(y)),
+        "y": lambda g, x: matmul_op(_turned(x), g),
+    },
+    jvp={"x": lambda t, y: matmul_op(t, y), "y": lambda t, x: matmul_op(x, t)},
+    batch=_matmul_batch,
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, a), rng.uniform(-2, 2, b)))
+        for a, b in (
+            ((3, 4), (4, 2)),
+            ((2, 3, 4), (2, 4, 2)),
+            ((0, 3), (3, 2)),
+            ((2, 0), (0, 3)),
+            ((1, 1), (1, 1)),
+        )
+    ],
+    reference=lambda x, y: (x[..., :, :, None] * y[..., None, :, :]).sum(-2),
+)
+
+_PLANS = [matmul_op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
+
+
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """The matrix product, with vectors and broadcast batches as in NumPy.
+
+    >>> weft.ones(2, 3) @ weft.ones(3)
+    tensor([3., 3.], shape=(2,), dtype=float32)
+    """
+    if type(input) is Tensor and type(other) is Tensor and mode.state:
+        x, y = input._data, other._data
+        if x.ndim == 2 and y.ndim == 2 and x.dtype is y.dtype and x.dtype.char in "fd":
+            if x.shape[1] == y.shape[0]:
+                return _small(input, other, x.dot(y))
+    return _matmul_any(input, other)
+
+
+def _small(input: Tensor, other: Tensor, result: Any) -> Tensor:
+    nx, ny = input._node, other._node
+    out = Tensor(result)
+    if (nx is not None or ny is not None) and mode.recording:
+        plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
+        code, lasti = caller()
+        out._node = Node(plan, (nx, ny), plan.pick((input, other)), {}, code, lasti)
+    return out
+
+
+def _matmul_any(input: Any, other: Any) -> Tensor:
+    x, y = (_matrix_operand(v) for v in (input, other))
+    _check_inner(x.shape, y.shape)
+    dtype = result_type(x.dtype, y.dtype)
+    x, y = cast(x, dtype), cast(y, dtype)
+    if x.ndim == 1 and y.ndim == 1:
+        return sum(x * y)
+    left = reshape(x, (1, -1)) if x.ndim == 1 else x
+    right = reshape(y, (y.shape[0], 1)) if y.ndim == 1 else y
+    if right.ndim == 2 and left.ndim > 2:
+        # rows of all batches in one product
+        rows = reshape(left, (math.prod(left.shape[:-1]), left.shape[-1]))
+        out = matmul_op(rows, right)
+        out = reshape(out, (*left.shape[:-1], right.shape[-1]))
+    else:
+        lead = broadcast_shapes("matmul", left.shape[:-2], right.shape[:-2])
+        out = matmul_op(
+            expand(left, (*lead, *left.shape[-2:])),
+            expand(right, (*lead, *right.shape[-2:])),
+        )
+    if x.ndim == 1:
+        out = out.squeeze(-2)
+    return out.squeeze(-1) if y.ndim == 1 else out
+
+
+def _matrix_operand(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise DTypeError(f"matmul: expected two tensors, got {type(value).__name__}")
+    if value.ndim == 0:
+        raise ShapeError(
+            "matmul: expected tensors of at least one dimension, got a 0-d tensor; "
+            "use * to scale"
+        )
+    return value
+
+
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices.
+
+    >>> weft.mm(weft.ones(1, 2), weft.ones(2, 1))
+    tensor([[2.]], shape=(1, 1), dtype=float32)
+    """
+    return matmul(*_with_rank("mm", 2, input, mat2))
+
+
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The products of two batches of matrices.
+
+    >>> weft.bmm(weft.ones(5, 1, 2), weft.ones(5, 2, 3)).shape
+    (5, 1, 3)
+    """
+    return matmul(*_with_rank("bmm", 3, input, mat2))
+
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """A matrix times a vector.
+
+    >>> weft.mv(weft.ones(2, 3), weft.ones(3))
+    tensor([3., 3.], shape=(2,), dtype=float32)
+    """
+    _with_rank("mv", 2, input)
+    _with_rank("mv", 1, vec)
+    return matmul(input, vec)
+
+
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The dot product of two vectors.
+
+    >>> weft.dot(weft.tensor([1.0, 2.0]), weft.tensor([3.0, 4.0]))
+    tensor(11., dtype=float32)
+    """
+    return matmul(*_with_rank("dot", 1, input, tensor))
+
+
+def _with_rank(name: str, ndim: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    for x in tensors:
+        if x.ndim != ndim:
+            raise ShapeError(f"{name}: expected {ndim}-d tensors, got shape {x.shape}")
+    return tensors
+
+
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """``beta * input + alpha * mat1 @ mat2``.
+
+    >>> weft.addmm(weft.ones(1, 1), weft.ones(1, 2), weft.ones(2, 1))
+    tensor([[3.]], shape=(1, 1), dtype=float32)
+    """
+    return beta * input + alpha * mm(mat1, mat2)
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of an element of one vector with one of the other.
+
+    >>> weft.outer(weft.tensor([1, 2]), weft.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]], shape=(2, 2), dtype=int64)
+    """
+    x, y = _with_rank("outer", 1, input, vec2)
+    return reshape(x, (-1, 1)) * y if x.numel() else reshape(x, (0, 1)) * y
+
+
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Products summed over the last dimension of both.
+
+    >>> weft.inner(weft.ones(2, 3), weft.ones(4, 3)).shape
+    (2, 4)
+    """
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    return tensordot(input, other, ([-1], [-1]))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Products summed over several dimensions.
+
+    ``dims`` is a number (the last ones of ``a``, the first ones of ``b``) or two
+    lists of dimensions.
+
+    >>> weft.tensordot(weft.ones(2, 3), weft.ones(3, 4), 1).shape
+    (2, 4)
+    """
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(a.ndim, b.ndim):
+            raise ArgumentError(
+                f"tensordot: cannot sum over {dims} dimensions of shapes {a.shape} "
+                f"and {b.shape}"
+            )
+        da, db = range(a.ndim - dims, a.ndim), range(dims)
+    else:
+        da, db = dims
+    xs = normalize_dims("tensordot", tuple(da), a.ndim)
+    ys = normalize_dims("tensordot", tuple(db), b.ndim)
+    sizes = [a.shape[d] for d in xs]
+    if sizes != [b.shape[d] for d in ys]:
+        raise ShapeError(
+            f"tensordot: shapes {a.shape} and {b.shape} differ along dims {xs} and {ys}"
+        )
+    free_a = [d for d in range(a.ndim) if d not in xs]
+    free_b = [d for d in range(b.ndim) if d not in ys]
+    left = _fold(permute(a, (*free_a, *xs)), len(free_a))
+    right = _fold(permute(b, (*ys, *free_b)), len(ys))
+    shape = [a.shape[d] for d in free_a] + [b.shape[d] for d in free_b]
+    return reshape(matmul(left, right), shape)
+
+
+def _fold(x: Tensor, rows: int) -> Tensor:
+    """A matrix whose rows are the first ``rows`` dimensions."""
+    shape: Sequence[int] = x.shape
+    return reshape(x, (math.prod(shape[:rows]), math.prod(shape[rows:])))

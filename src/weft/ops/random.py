@@ -1,0 +1,563 @@
+"""Random numbers from a counter: Philox 4x32 with ten rounds.
+
+Every draw is a pure function of (seed, counter): the operators ``uniform``,
+``normal`` and ``random_integers`` take both as tensors, and a ``Generator`` only
+hands out counters. The same seed therefore gives the same numbers in any mode
+and for any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.dispatch import bind
+from weft.core.mode import mode
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.dtype import DType, as_dtype, default_dtype
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.creation import check_memory, parse_size
+from weft.ops.movement import along
+from weft.ops.sorting import argsort
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+
+
+def philox(
+    counter: tuple[Any, Any, Any, Any], key: tuple[int, int]
+) -> tuple[Any, Any, Any, Any]:
+    """Ten rounds of Philox 4x32 on four arrays of 32-bit counters (as uint64)."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (
+            (p1 >> _32) ^ c1 ^ np.uint64(k0),
+            p1 & _LOW,
+            (p0 >> _32) ^ c3 ^ np.uint64(k1),
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def random_words(seed: int, counter: int, count: int) -> np.ndarray:
+    """``count`` random 32-bit words, the first at block number ``counter``."""
+    blocks = np.arange(-(-count // 4), dtype=np.uint64) + np.uint64(counter)
+    zero = np.zeros_like(blocks)
+    seed &= (1 << 64) - 1
+    words = philox(
+        (blocks & _LOW, blocks >> _32, zero, zero), (seed & 0xFFFFFFFF, seed >> 32)
+    )
+    return np.stack(words, -1).reshape(-1)[:count]
+
+
+def _unit(words: np.ndarray, dtype: DType) -> np.ndarray:
+    """Words as numbers in [0, 1), on the grid that the dtype holds exactly."""
+    if dtype.name == "float64":
+        high, low = words[0::2] >> np.uint64(5), words[1::2] >> np.uint64(6)
+        return (high * 67108864.0 + low) * 2.0**-53
+    bits = {"float32": 24, "float16": 11, "bfloat16": 8}[dtype.name]
+    grid = (words >> np.uint64(32 - bits)).astype(np.float32)
+    return (grid * np.float32(2.0**-bits)).astype(dtype.np)
+
+
+def _words_each(dtype: DType) -> int:
+    return 2 if dtype.name == "float64" else 1
+
+
+def _uniform_eval(
+    seed: Any, counter: Any, *, shape: tuple[int, ...], dtype: DType
+) -> Any:
+    n = math.prod(shape)
+    words = random_words(int(seed), int(counter), n * _words_each(dtype))
+    return _unit(words, dtype).reshape(shape)
+
+
+def _normal_eval(
+    seed: Any, counter: Any, *, shape: tuple[int, ...], dtype: DType
+) -> Any:
+    """Box and Muller's transform of pairs of uniform numbers."""
+    n = math.prod(shape)
+    pairs = -(-n // 2)
+    wide = dtypes.float64 if dtype.name == "float64" else dtypes.float32
+    words = random_words(int(seed), int(counter), 2 * pairs * _words_each(wide))
+    unit = _unit(words, wide)
+    radius = np.sqrt(-2 * np.log1p(-unit[0::2]))
+    angle = unit[1::2] * wide.np.type(2 * math.pi)
+    both = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1)
+    return both.reshape(-1)[:n].reshape(shape).astype(dtype.np)
+
+
+def _integers_eval(
+    seed: Any, counter: Any, *, shape: tuple[int, ...], low: int, high: int
+) -> Any:
+    n = math.prod(shape)
+    span = high - low
+    words = random_words(int(seed), int(counter), 2 * n)
+    if span <= 1 << 32:
+        scaled = (words[0::2] * np.uint64(span)) >> _32 if span < 1 << 32 else words[0::2]
+    else:
+        scaled = ((words[0::2] << _32) | words[1::2]) % np.uint64(span)
+    return (scaled.astype(np.int64) + low).reshape(shape)
+
+
+def _state_samples(params: list[dict[str, Any]]) -> Any:
+    def samples(rng: np.random.Generator) -> Any:
+        for given in params:
+            yield Sample((rng.integers(0, 2**40), rng.integers(0, 2**40)), given)
+
+    return samples
+
+
+def _scalar_philox(seed: int, counter: int, count: int) -> list[int]:
+    """Philox in Python's integers, a word at a time."""
+    out: list[int] = []
+    for block in range(-(-count // 4)):
+        n = counter + block
+        c = [n & 0xFFFFFFFF, n >> 32, 0, 0]
+        k = [seed & 0xFFFFFFFF, seed >> 32]
+        for _ in range(10):
+            a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+            c = [(b >> 32) ^ c[1] ^ k[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ k[1],
+                 a & 0xFFFFFFFF]  # fmt: skip
+            k = [(k[0] + _W0) & 0xFFFFFFFF, (k[1] + _W1) & 0xFFFFFFFF]
+        out += c
+    return out[:count]
+
+
+def _uniform_reference(seed: Any, counter: Any, *, shape: Any, dtype: Any) -> Any:
+    n = math.prod(shape)
+    if dtype.name == "float64":
+        w = _scalar_philox(int(seed), int(counter), 2 * n)
+        flat = [((w[2 * i] >> 5) * 2**26 + (w[2 * i + 1] >> 6)) / 2**53 for i in range(n)]
+    else:
+        flat = [(w >> 8) / 2**24 for w in _scalar_philox(int(seed), int(counter), n)]
+    return np.array(flat).reshape(shape)
+
+
+def _normal_reference(seed: Any, counter: Any, *, shape: Any, dtype: Any) -> Any:
+    n = math.prod(shape)
+    even = (2 * -(-n // 2),)
+    u = _uniform_reference(seed, counter, shape=even, dtype=dtype)
+    z = np.sqrt(-2 * np.log(1 - u[0::2])) * np.exp(2j * np.pi * u[1::2])
+    return np.stack([z.real, z.imag], -1).reshape(-1)[:n].reshape(shape)
+
+
+def _integers_reference(
+    seed: Any, counter: Any, *, shape: Any, low: int, high: int
+) -> Any:
+    n = math.prod(shape)
+    w = _scalar_philox(int(seed), int(counter), 2 * n)[0::2]
+    return np.array([low + (x * (high - low) >> 32) for x in w]).reshape(shape)
+
+
+_FLOAT_PARAMS = [
+    {"shape": (3, 5), "dtype": dtypes.float32},
+    {"shape": (7,), "dtype": dtypes.float64},
+    {"shape": (0, 2), "dtype": dtypes.float32},
+    {"shape": (), "dtype": dtypes.float64},
+]
+
+
+def _float_type(
+    seed: TensorType, counter: TensorType, *, shape: tuple[int, ...], dtype: DType
+) -> TensorType:
+    return TensorType(shape, dtype)
+
+
+uniform_op = define(
+    "uniform",
+    inputs="seed counter",
+    eval=_uniform_eval,
+    type=_float_type,
+    samples=_state_samples(_FLOAT_PARAMS),
+    reference=_uniform_reference,
+)
+
+normal_op = define(
+    "normal",
+    inputs="seed counter",
+    eval=_normal_eval,
+    type=_float_type,
+    samples=_state_samples(_FLOAT_PARAMS),
+    reference=_normal_reference,
+)
+
+integers_op = define(
+    "random_integers",
+    inputs="seed counter",
+    eval=_integers_eval,
+    type=lambda seed, counter, *, shape, low, high: TensorType(shape, dtypes.int64),
+    samples=_state_samples(
+        [
+            {"shape": (3, 4), "low": -5, "high": 20},
+            {"shape": (), "low": 0, "high": 3},
+            {"shape": (0,), "low": 0, "high": 1},
+        ]
+    ),
+    reference=_integers_reference,
+)
+
+
+class Generator:
+    """A stream of random numbers: a seed, and how far the counter has come.
+
+    >>> a = weft.Generator().manual_seed(7)
+    >>> x = weft.rand(2, generator=a)
+    >>> weft.equal(x, weft.rand(2, generator=weft.Generator().manual_seed(7)))
+    True
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._seed = 0
+        self._counter = 0
+        self._lock = threading.Lock()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from a seed."""
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            raise DTypeError(
+                f"manual_seed: expected an int, got {type(seed).__name__}"
+            )
+        self._seed = int(seed) & ((1 << 64) - 1)
+        self._counter = 0
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed this generator was started from."""
+        return self._seed
+
+    def seed(self) -> int:
+        """Start again from an unpredictable seed, which is returned."""
+        import secrets
+
+        self.manual_seed(secrets.randbits(63))
+        return self._seed
+
+    def get_state(self) -> Tensor:
+        """Seed and counter as a tensor of two integers."""
+        signed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
+        return Tensor(np.array([signed, self._counter], np.int64))
+
+    def set_state(self, state: Tensor) -> Generator:
+        """Go on from a state that ``get_state`` gave."""
+        array = np.asarray(state.array())
+        if array.shape != (2,) or array.dtype != np.int64 or array[1] < 0:
+            raise ArgumentError(
+                "set_state: expected the int64 tensor of two elements that get_state "
+                f"gives, got {array.dtype} of shape {array.shape}"
+            )
+        self._seed = int(array[0]) & ((1 << 64) - 1)
+        self._counter = int(array[1])
+        return self
+
+    def take(self, words: int) -> tuple[Tensor, Tensor]:
+        """The seed and the next free counter, for a draw of some words."""
+        with self._lock:
+            counter = self._counter
+            self._counter += -(-words // 4)
+        signed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
+        return Tensor(np.asarray(signed)), Tensor(np.asarray(counter))
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator from a seed.
+
+    >>> _ = weft.manual_seed(0)
+    >>> a = weft.rand(3)
+    >>> _ = weft.manual_seed(0)
+    >>> weft.equal(a, weft.rand(3))
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """The default generator's seed.
+
+    >>> _ = weft.manual_seed(5)
+    >>> weft.initial_seed()
+    5
+    """
+    return default_generator.initial_seed()
+
+
+def seed() -> int:
+    """Start the default generator from an unpredictable seed, which is returned.
+
+    >>> 0 <= weft.seed() < 2**63
+    True
+    """
+    return default_generator.seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default generator's state.
+
+    >>> weft.get_rng_state().shape
+    (2,)
+    """
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Put the default generator into a state.
+
+    >>> state = weft.get_rng_state()
+    >>> a = weft.rand(2)
+    >>> weft.set_rng_state(state)
+    >>> weft.equal(a, weft.rand(2))
+    True
+    """
+    default_generator.set_state(new_state)
+
+
+def _draw(
+    op: Op, name: str, shape: tuple[int, ...], words: int, generator: Any, params: Any
+) -> Tensor:
+    """One draw, or one for each example of the running vmaps."""
+    lead: tuple[int, ...] = ()
+    separate = []
+    for run in mode.batching:
+        if run.randomness == "error":
+            raise ArgumentError(
+                f"{name}: a random operator inside vmap needs to know whether examples "
+                "share their numbers; pass randomness='same' or 'different' to vmap"
+            )
+        if run.randomness == "different":
+            lead += (run.size,)
+            separate.append(run)
+    state = (generator or default_generator).take(words * math.prod(lead))
+    out = bind(op, state, {"shape": (*lead, *shape), **params})
+    from weft.func.vmap import Batched
+
+    for run in separate:
+        out = Batched(out, run)
+    return out
+
+
+def _random_float(
+    op: Op, name: str, shape: tuple[int, ...], dtype: Any, generator: Any
+) -> Tensor:
+    dtype = default_dtype() if dtype is None else as_dtype(dtype)
+    if not dtype.is_floating_point:
+        raise DTypeError(f"{name}: expected a floating-point dtype, got {dtype.name}")
+    check_memory(name, shape, dtype)
+    words = (math.prod(shape) + 1) * _words_each(dtype)
+    return _draw(op, name, shape, words, generator, {"dtype": dtype})
+
+
+def _finish(out: Tensor, device: Any, requires_grad: bool) -> Tensor:
+    if device is not None:
+        out = out.to(device)
+    return out.requires_grad_() if requires_grad else out
+
+
+def rand(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Uniform random numbers in [0, 1).
+
+    >>> x = weft.rand(2, 3)
+    >>> bool(((x >= 0) & (x < 1)).all())
+    True
+    """
+    shape = parse_size("rand", size)
+    out = _random_float(uniform_op, "rand", shape, dtype, generator)
+    return _finish(out, device, requires_grad)
+
+
+def randn(
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normally distributed random numbers, mean 0 and variance 1.
+
+    >>> weft.randn(2, 3).shape
+    (2, 3)
+    """
+    shape = parse_size("randn", size)
+    out = _random_float(normal_op, "randn", shape, dtype, generator)
+    return _finish(out, device, requires_grad)
+
+
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Random whole numbers from ``low`` up to (not including) ``high``.
+
+    >>> x = weft.randint(3, 7, (100,))
+    >>> int(x.min()) >= 3, int(x.max()) < 7
+    (True, True)
+    """
+    if size is None:
+        low, high, size = 0, low, high
+    if size is None or high is None:
+        raise ArgumentError("randint: expected randint(high, size) or (low, high, size)")
+    if not low < high:
+        raise ArgumentError(f"randint: expected low < high, got {low} and {high}")
+    shape = parse_size("randint", tuple(size))
+    chosen = dtypes.int64 if dtype is None else as_dtype(dtype)
+    check_memory("randint", shape, chosen)
+    params = {"low": int(low), "high": int(high)}
+    words = 2 * math.prod(shape)
+    out = _draw(integers_op, "randint", shape, words, generator, params)
+    return _finish(out.to(chosen), device, requires_grad)
+
+
+def randperm(
+    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """The numbers 0 to n-1 in random order.
+
+    >>> weft.randperm(5).sort().values
+    tensor([0, 1, 2, 3, 4], shape=(5,), dtype=int64)
+    """
+    if n < 0:
+        raise ShapeError(f"randperm: expected n of at least 0, got {n}")
+    keys = rand(n, generator=generator, dtype=dtypes.float64)
+    out = argsort(keys).to(dtypes.int64 if dtype is None else as_dtype(dtype))
+    return _finish(out, device, False)
+
+
+def rand_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+    """Uniform random numbers with another tensor's shape and dtype.
+
+    >>> weft.rand_like(weft.zeros(2, 3)).shape
+    (2, 3)
+    """
+    return rand(input.shape, dtype=dtype or input.dtype, **options)
+
+
+def randn_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
+    """Normal random numbers with another tensor's shape and dtype.
+
+    >>> weft.randn_like(weft.zeros(2, 3)).shape
+    (2, 3)
+    """
+    return randn(input.shape, dtype=dtype or input.dtype, **options)
+
+
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, dtype: Any = None,
+    **options: Any,
+) -> Tensor:  # fmt: skip
+    """Random whole numbers with another tensor's shape and dtype.
+
+    >>> weft.randint_like(weft.zeros(2, 3), 10).shape
+    (2, 3)
+    """
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, input.shape, dtype=dtype or input.dtype, **options)
+
+
+def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """1 with each element's probability, else 0.
+
+    >>> weft.bernoulli(weft.tensor([0.0, 1.0]))
+    tensor([0., 1.], shape=(2,), dtype=float32)
+    """
+    if not input.dtype.is_floating_point:
+        raise DTypeError(
+            f"bernoulli: expected floating-point probabilities, got {input.dtype.name}"
+        )
+    p = input.detach()
+    if type(p) is Tensor and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
+        raise ArgumentError("bernoulli: expected probabilities between 0 and 1")
+    u = _random_float(uniform_op, "bernoulli", input.shape, dtypes.float32, generator)
+    return (u < p.to(dtypes.float32)).to(input.dtype)
+
+
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = None,
+) -> Tensor:
+    """Normal random numbers with a mean and a standard deviation.
+
+    >>> weft.normal(0.0, 1.0, (2, 3)).shape
+    (2, 3)
+    """
+    if not isinstance(std, Tensor) and std < 0:
+        raise ArgumentError(f"normal: expected std of at least 0, got {std}")
+    if size is None:
+        like = mean if isinstance(mean, Tensor) else std
+        if not isinstance(like, Tensor):
+            raise ArgumentError("normal: give size when mean and std are numbers")
+        both = mean + std if isinstance(mean, Tensor) or isinstance(std, Tensor) else like
+        size, dtype = both.shape, dtype or both.dtype
+    shape = parse_size("normal", tuple(size))
+    z = _random_float(normal_op, "normal", shape, dtype, generator)
+    return z * std + mean
+
+
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Indices drawn by weight from each row.
+
+    >>> weft.multinomial(weft.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
+    tensor([1, 1], shape=(2,), dtype=int64)
+    """
+    from weft.ops.index import concrete
+
+    weights = np.asarray(concrete("multinomial", input), np.float64)
+    if weights.ndim not in (1, 2):
+        raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise ArgumentError("multinomial: expected finite weights of at least 0")
+    if (weights.sum(-1) <= 0).any():
+        raise ArgumentError("multinomial: a row's weights add up to 0")
+    possible = int((weights > 0).sum(-1).min())
+    if not replacement and num_samples > possible:
+        raise ArgumentError(
+            f"multinomial: cannot draw {num_samples} different samples from "
+            f"{possible} with positive weight"
+        )
+    if replacement:
+        edges = weights.cumsum(-1)
+        shape = (*weights.shape[:-1], num_samples)
+        u = rand(shape, generator=generator, dtype=dtypes.float64)
+        aim = Tensor(np.asarray(u.array() * edges[..., -1:]))
+        found = (Tensor(edges).unsqueeze(-2) <= aim.unsqueeze(-1)).sum(-1)
+        last = weights.shape[-1] - 1 - (weights[..., ::-1] > 0).argmax(-1)
+        return Tensor(np.minimum(found.array(), last[..., None]))
+    # The largest of log(u) / w are a draw without replacement.
+    u = rand(weights.shape, generator=generator, dtype=dtypes.float64).array()
+    with np.errstate(divide="ignore"):
+        keys = np.where(weights > 0, np.log1p(-u) / weights, -np.inf)
+    order = argsort(Tensor(np.asarray(keys)), -1, descending=True)
+    return along(order, order.ndim - 1, slice(0, num_samples))

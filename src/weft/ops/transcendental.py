@@ -1,0 +1,409 @@
+"""Exponentials, logarithms, roots, trigonometric and hyperbolic functions.
+
+Each statement declares one operator: evaluation, derivative and public function.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.core.elementwise import binary, unary
+from weft.core.tensor import Tensor
+from weft.ops.elementwise import where
+
+
+def _sigmoid_eval(x: Any) -> Any:
+    z = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, z) / (1 + z).astype(x.dtype, copy=False)
+
+
+exp = unary(
+    "exp",
+    np.exp,
+    d=lambda out: out,
+    reference=lambda x: np.power(np.e, x),
+    doc="""e to the power of each element.
+
+    >>> weft.exp(weft.tensor([0.0, 1.0]))
+    tensor([1.0000, 2.7183], shape=(2,), dtype=float32)
+    """,
+)
+
+exp2 = unary(
+    "exp2",
+    np.exp2,
+    d=lambda out: out * math.log(2),
+    reference=lambda x: np.power(2.0, x),
+    doc="""2 to the power of each element.
+
+    >>> weft.exp2(weft.tensor([0.0, 3.0]))
+    tensor([1., 8.], shape=(2,), dtype=float32)
+    """,
+)
+
+expm1 = unary(
+    "expm1",
+    np.expm1,
+    d=lambda out: out + 1,
+    reference=lambda x: np.exp(x) - 1,
+    doc="""``exp(x) - 1``, exact near 0.
+
+    >>> weft.expm1(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.7183], shape=(2,), dtype=float32)
+    """,
+)
+
+log = unary(
+    "log",
+    np.log,
+    d=lambda x: 1 / x,
+    domain=(0.3, 3.0),
+    reference=lambda x: np.log2(x) * np.log(2),
+    doc="""The natural logarithm.
+
+    >>> weft.log(weft.tensor([1.0, 10.0]))
+    tensor([0.0000, 2.3026], shape=(2,), dtype=float32)
+    """,
+)
+
+log2 = unary(
+    "log2",
+    np.log2,
+    d=lambda x: 1 / (x * math.log(2)),
+    domain=(0.3, 3.0),
+    reference=lambda x: np.log(x) / np.log(2),
+    doc="""The logarithm to base 2.
+
+    >>> weft.log2(weft.tensor([1.0, 8.0]))
+    tensor([0., 3.], shape=(2,), dtype=float32)
+    """,
+)
+
+log10 = unary(
+    "log10",
+    np.log10,
+    d=lambda x: 1 / (x * math.log(10)),
+    domain=(0.3, 3.0),
+    reference=lambda x: np.log(x) / np.log(10),
+    doc="""The logarithm to base 10.
+
+    >>> weft.log10(weft.tensor([1.0, 1000.0]))
+    tensor([0., 3.], shape=(2,), dtype=float32)
+    """,
+)
+
+log1p = unary(
+    "log1p",
+    np.log1p,
+    d=lambda x: 1 / (x + 1),
+    domain=(-0.6, 3.0),
+    reference=lambda x: np.log(1 + x),
+    doc="""``log(1 + x)``, exact near 0.
+
+    >>> weft.log1p(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.6931], shape=(2,), dtype=float32)
+    """,
+)
+
+sqrt = unary(
+    "sqrt",
+    np.sqrt,
+    d=lambda out: 0.5 / out,
+    domain=(0.3, 3.0),
+    reference=lambda x: x**0.5,
+    doc="""The square root.
+
+    >>> weft.sqrt(weft.tensor([1.0, 2.0]))
+    tensor([1.0000, 1.4142], shape=(2,), dtype=float32)
+    """,
+)
+
+rsqrt = unary(
+    "rsqrt",
+    lambda x: 1 / np.sqrt(x),
+    d=lambda x, out: -0.5 * out / x,
+    domain=(0.3, 3.0),
+    reference=lambda x: x**-0.5,
+    doc="""One over the square root.
+
+    >>> weft.rsqrt(weft.tensor([1.0, 4.0]))
+    tensor([1.0000, 0.5000], shape=(2,), dtype=float32)
+    """,
+)
+
+sin = unary(
+    "sin",
+    np.sin,
+    d=lambda x: cos(x),
+    domain=(-3.0, 3.0),
+    reference=lambda x: np.exp(1j * x).imag,
+    doc="""The sine.
+
+    >>> weft.sin(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8415], shape=(2,), dtype=float32)
+    """,
+)
+
+cos = unary(
+    "cos",
+    np.cos,
+    d=lambda x: -sin(x),
+    domain=(-3.0, 3.0),
+    reference=lambda x: np.exp(1j * x).real,
+    doc="""The cosine.
+
+    >>> weft.cos(weft.tensor([0.0, 1.0]))
+    tensor([1.0000, 0.5403], shape=(2,), dtype=float32)
+    """,
+)
+
+tan = unary(
+    "tan",
+    np.tan,
+    d=lambda out: out * out + 1,
+    domain=(-1.2, 1.2),
+    reference=lambda x: np.sin(x) / np.cos(x),
+    doc="""The tangent.
+
+    >>> weft.tan(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.5574], shape=(2,), dtype=float32)
+    """,
+)
+
+asin = unary(
+    "asin",
+    np.arcsin,
+    d=lambda x: rsqrt(1 - x * x),
+    domain=(-0.9, 0.9),
+    reference=lambda x: np.arctan2(x, np.sqrt(1 - x * x)),
+    doc="""The angle whose sine it is.
+
+    >>> weft.asin(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.5708], shape=(2,), dtype=float32)
+    """,
+)
+
+acos = unary(
+    "acos",
+    np.arccos,
+    d=lambda x: -rsqrt(1 - x * x),
+    domain=(-0.9, 0.9),
+    reference=lambda x: np.arctan2(np.sqrt(1 - x * x), x),
+    doc="""The angle whose cosine it is.
+
+    >>> weft.acos(weft.tensor([1.0, 0.0]))
+    tensor([0.0000, 1.5708], shape=(2,), dtype=float32)
+    """,
+)
+
+atan = unary(
+    "atan",
+    np.arctan,
+    d=lambda x: 1 / (x * x + 1),
+    domain=(-3.0, 3.0),
+    reference=lambda x: np.arctan2(x, 1.0),
+    doc="""The angle whose tangent it is.
+
+    >>> weft.atan(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7854], shape=(2,), dtype=float32)
+    """,
+)
+
+sinh = unary(
+    "sinh",
+    np.sinh,
+    d=lambda x: cosh(x),
+    reference=lambda x: (np.exp(x) - np.exp(-x)) / 2,
+    doc="""The hyperbolic sine.
+
+    >>> weft.sinh(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.1752], shape=(2,), dtype=float32)
+    """,
+)
+
+cosh = unary(
+    "cosh",
+    np.cosh,
+    d=lambda x: sinh(x),
+    reference=lambda x: (np.exp(x) + np.exp(-x)) / 2,
+    doc="""The hyperbolic cosine.
+
+    >>> weft.cosh(weft.tensor([0.0, 1.0]))
+    tensor([1.0000, 1.5431], shape=(2,), dtype=float32)
+    """,
+)
+
+tanh = unary(
+    "tanh",
+    np.tanh,
+    d=lambda out: 1 - out * out,
+    reference=lambda x: 1 - 2 / (np.exp(2 * x) + 1),
+    doc="""The hyperbolic tangent.
+
+    >>> weft.tanh(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7616], shape=(2,), dtype=float32)
+    """,
+)
+
+asinh = unary(
+    "asinh",
+    np.arcsinh,
+    d=lambda x: rsqrt(x * x + 1),
+    domain=(-3.0, 3.0),
+    reference=lambda x: np.log(x + np.sqrt(x * x + 1)),
+    doc="""The inverse of the hyperbolic sine.
+
+    >>> weft.asinh(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8814], shape=(2,), dtype=float32)
+    """,
+)
+
+acosh = unary(
+    "acosh",
+    np.arccosh,
+    d=lambda x: rsqrt(x * x - 1),
+    domain=(1.3, 3.0),
+    reference=lambda x: np.log(x + np.sqrt(x * x - 1)),
+    doc="""The inverse of the hyperbolic cosine.
+
+    >>> weft.acosh(weft.tensor([1.0, 2.0]))
+    tensor([0.0000, 1.3170], shape=(2,), dtype=float32)
+    """,
+)
+
+atanh = unary(
+    "atanh",
+    np.arctanh,
+    d=lambda x: 1 / (1 - x * x),
+    domain=(-0.8, 0.8),
+    reference=lambda x: (np.log(1 + x) - np.log(1 - x)) / 2,
+    doc="""The inverse of the hyperbolic tangent.
+
+    >>> weft.atanh(weft.tensor([0.0, 0.5]))
+    tensor([0.0000, 0.5493], shape=(2,), dtype=float32)
+    """,
+)
+
+sigmoid = unary(
+    "sigmoid",
+    _sigmoid_eval,
+    d=lambda out: out * (1 - out),
+    domain=(-3.0, 3.0),
+    reference=lambda x: (np.tanh(x / 2) + 1) / 2,
+    doc="""``1 / (1 + exp(-x))``, without overflow.
+
+    >>> weft.sigmoid(weft.tensor([0.0, 2.0]))
+    tensor([0.5000, 0.8808], shape=(2,), dtype=float32)
+    """,
+)
+
+atan2 = binary(
+    "atan2",
+    np.arctan2,
+    accepts="floating",
+    d={
+        "x": lambda x, y: y / (x * x + y * y),
+        "y": lambda x, y: -x / (x * x + y * y),
+    },
+    domain=((0.4, 2.0), (-2.0, 2.0)),
+    reference=lambda x, y: np.angle(y + 1j * x),
+    doc="""The angle of the point (other, input).
+
+    >>> weft.atan2(weft.tensor([1.0]), weft.tensor([1.0]))
+    tensor([0.7854], shape=(1,), dtype=float32)
+    """,
+)
+
+hypot = binary(
+    "hypot",
+    np.hypot,
+    accepts="floating",
+    d={
+        "x": lambda x, out: where(out == 0, 0, x / out),
+        "y": lambda y, out: where(out == 0, 0, y / out),
+    },
+    domain=((0.4, 2.0), (-2.0, 2.0)),
+    reference=lambda x, y: np.sqrt(x * x + y * y),
+    doc="""The length of the vector (input, other); its gradient at 0 is 0.
+
+    >>> weft.hypot(weft.tensor([3.0]), weft.tensor([4.0]))
+    tensor([5.], shape=(1,), dtype=float32)
+    """,
+)
+
+logaddexp = binary(
+    "logaddexp",
+    np.logaddexp,
+    accepts="floating",
+    d={
+        "x": lambda x, y: sigmoid(x - y),
+        "y": lambda x, y: sigmoid(y - x),
+    },
+    reference=lambda x, y: np.log(np.exp(x) + np.exp(y)),
+    doc="""``log(exp(input) + exp(other))``, without overflow.
+
+    >>> weft.logaddexp(weft.tensor([1000.0]), weft.tensor([1000.0]))
+    tensor([1000.6931], shape=(1,), dtype=float32)
+    """,
+)
+
+
+def xlogy(input: Any, other: Any) -> Tensor:
+    """``input * log(other)``, and 0 where ``input`` is 0.
+
+    >>> weft.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 1.0]))
+    tensor([0., 0.], shape=(2,), dtype=float32)
+    """
+    return where(input == 0, 0, input * log(where(input == 0, 1, other)))
+
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """``log(x / (1 - x))``, the inverse of the sigmoid.
+
+    >>> weft.logit(weft.tensor([0.5, 0.9]))
+    tensor([0.0000, 2.1972], shape=(2,), dtype=float32)
+    """
+    x = input if eps is None else input.clamp(eps, 1 - eps)
+    return log(x / (1 - x))
+
+
+def sinc(input: Tensor) -> Tensor:
+    """``sin(pi x) / (pi x)``, and 1 at 0.
+
+    >>> weft.sinc(weft.tensor([0.0, 0.5]))
+    tensor([1.0000, 0.6366], shape=(2,), dtype=float32)
+    """
+    angle = where(input == 0, 1, input) * math.pi
+    return where(input == 0, 1, sin(angle) / angle)
+
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees to radians.
+
+    >>> weft.deg2rad(weft.tensor([180.0]))
+    tensor([3.1416], shape=(1,), dtype=float32)
+    """
+    return input * (math.pi / 180)
+
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians to degrees.
+
+    >>> weft.rad2deg(weft.tensor([0.0]))
+    tensor([0.], shape=(1,), dtype=float32)
+    """
+    return input * (180 / math.pi)
+
+
+def angle(input: Tensor) -> Tensor:
+    """The angle of each complex number; pi for a negative real one.
+
+    >>> weft.angle(weft.tensor([1j]))
+    tensor([1.5708], shape=(1,), dtype=float32)
+    """
+    if input.dtype.is_complex:
+        return atan2(input.imag, input.real)
+    return where(input < 0, math.pi, input * 0)
