@@ -758,14 +758,19 @@ cat_op = define(
             (((0, 2), (0, 3)), 1),
         )
     ],
-    reference=lambda *xs, dim: np.moveaxis(
-        np.array([row for x in xs for row in np.moveaxis(x, dim, 0)]).reshape(
-            -1, *np.moveaxis(xs[0], dim, 0).shape[1:]
-        ),
-        0,
-        dim,
-    ),
+    reference=lambda *xs, dim: _cat_reference(xs, dim),
 )
+
+
+def _cat_reference(xs: Any, dim: int) -> Any:
+    """Each tensor written into its place of a zero array."""
+    total = _cat_type(*(TensorType(x.shape, dtypes.float64) for x in xs), dim=dim)
+    out = np.zeros(total.shape)
+    start = 0
+    for x in xs:
+        np.moveaxis(out, dim, 0)[start : start + x.shape[dim]] = np.moveaxis(x, dim, 0)
+        start += x.shape[dim]
+    return out
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:

@@ -6,6 +6,7 @@ linear_scan``; means, variances, norms and log-sum-exp are made of them.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -67,7 +68,7 @@ def _samples(low: float = -2.0, high: float = 2.0) -> Callable[..., Any]:
             ((), (), False),
             ((2, 0), (0,), False),
         ):
-            x = rng.permuted(np.linspace(low, high, max(math.prod(shape), 1)))
+            x = rng.permuted(np.linspace(low, high, builtins.max(math.prod(shape), 1)))
             x = x[: math.prod(shape)].reshape(shape)
             yield Sample((x,), {"dim": dim, "keepdim": keep})
 
@@ -218,7 +219,7 @@ def var(
     dims = normalize_dims("var", dim, x.ndim)
     off = x - mean(x, dims, keepdim=True)
     squares = real(off * conj(off))
-    left = max(_count(x, dims) - correction, 0)
+    left = builtins.max(_count(x, dims) - correction, 0)
     total = sum(squares, dims, keepdim)
     return total / left if left else total * math.nan
 
@@ -383,7 +384,9 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
 def _sorted_reference(place: int) -> Callable[..., Any]:
     def reference(x: Any, *, dim: tuple[int, ...], keepdim: bool) -> Any:
         kept = [i for i in range(x.ndim) if i not in dim]
-        flat = np.transpose(x, (*kept, *dim)).reshape([x.shape[i] for i in kept] + [-1])
+        count = math.prod(x.shape[i] for i in dim)
+        rows = [x.shape[i] for i in kept]
+        flat = np.transpose(x, (*kept, *dim)).reshape([*rows, count])
         out = np.sort(flat, -1)[..., place]
         return out.reshape(reduced_shape(x.shape, dim, keepdim))
 

@@ -1,0 +1,128 @@
+"""Every operator record, through every check; and proof that the checks can fail."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.core.op import Op, all_ops, define, unregister
+from weft.testing import CHECKS, check_op
+
+OPS = {op.name: op for op in all_ops()}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", OPS)
+def test_record(name, check):
+    result = check_op(OPS[name], only=[check])[check]
+    assert result in ("ok", "-"), f"{name}: {result}"
+
+
+def clone_with(op: Op, **changes) -> Op:
+    fields = {
+        "inputs": " ".join(op.inputs), "eval": op.eval, "type": op.type,
+        "outputs": " ".join(op.outputs), "vjp": op.vjp, "jvp": op.jvp,
+        "batch": op.batch, "linear": op.linear, "view": op.view,
+        "samples": op.samples, "reference": op.reference,
+    }  # fmt: skip
+    return Op("planted", **{**fields, **changes})
+
+
+MUL, SUM = weft.mul.op, OPS["sum"]
+
+
+def spoil(x, y):
+    if x.size:
+        x.reshape(-1)[...] = 0
+    return x * y
+
+
+# name of the check that must catch it -> a record with one thing wrong
+PLANTED = {
+    "f64": clone_with(MUL, eval=lambda x, y: x * y * (1 + 1e-8)),
+    "f32": clone_with(MUL, eval=lambda x, y: x * y * (1 + 1e-3)),
+    "f16": clone_with(MUL, eval=lambda x, y: x * y + x.dtype.type(0.1)),
+    "bf16": clone_with(MUL, eval=lambda x, y: x * y + x.dtype.type(0.5)),
+    "type": clone_with(SUM, type=lambda x, *, dim, keepdim: x),
+    "vjp": clone_with(MUL, vjp={"x": lambda g, y: g * y, "y": lambda g, x: g * x * 1.01}),
+    "jvp": clone_with(MUL, jvp={"x": lambda t, y: t * y}),
+    "vjp²": clone_with(
+        MUL, vjp={"x": lambda g, y: g * y.detach(), "y": lambda g, x: g * x}
+    ),
+    "jvp∘vjp": clone_with(
+        MUL, vjp={"x": lambda g, y: g.detach() * y, "y": lambda g, x: g * x}
+    ),
+    "vmap": clone_with(SUM, batch=lambda op, size, args, batched, params: op(*args, **params)),
+    "strides": clone_with(
+        MUL, eval=lambda x, y: (x.ravel("K") * y.ravel("K")).reshape(x.shape)
+    ),
+    "intact": clone_with(MUL, eval=spoil),
+    "empty": clone_with(MUL, samples=lambda rng: list(MUL.samples(rng))[:1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("check", PLANTED)
+def test_planted_error_is_caught(check):
+    assert check_op(PLANTED[check], only=[check])[check] not in ("ok", "-")
+
+
+def test_missing_rule_is_a_hole():
+    hole = clone_with(MUL, vjp=None, jvp=None)
+    assert "no vjp" in check_op(hole, only=["vjp"])["vjp"]
+
+
+def test_the_unplanted_record_passes():
+    row = check_op(clone_with(MUL))
+    assert set(row.values()) == {"ok"}
+
+
+def test_matrix_has_no_holes(capsys):
+    """Half of the rows here (each cell is a test of its own above)."""
+    text = weft.testing.matrix([MUL, SUM, OPS["gather"], OPS["eq"]])
+    with capsys.disabled():
+        print("\n" + text)
+    assert "FAIL" not in text
+    assert text.count("\n") == 4
+
+
+@pytest.fixture
+def user_op():
+    """An operator declared from outside: hypot(x, y) cubed, with no jvp and no batch."""
+    op = define(
+        "user_cube_norm",
+        inputs="x y",
+        eval=lambda x, y: (x * x + y * y) ** 1.5,
+        type=lambda x, y: x,
+        vjp={
+            "x": lambda g, x, y: g * 3 * x * (x * x + y * y).sqrt(),
+            "y": lambda g, x, y: g * 3 * y * (x * x + y * y).sqrt(),
+        },
+        samples=weft.core.elementwise.samples_in((0.5, 2), (0.5, 2)),
+        reference=lambda x, y: np.hypot(x, y) ** 3,
+    )
+    yield op
+    unregister("user_cube_norm")
+
+
+def test_user_operator_works_in_every_transform(user_op):
+    # its evaluation rounds four times, which the half types' tolerance is not for
+    checks = [name for name in CHECKS if name not in ("f16", "bf16")]
+    assert set(check_op(user_op, only=checks).values()) == {"ok"}
+    x = weft.tensor([1.0, 2.0], dtype=weft.float64)
+    y = weft.tensor([0.5, 1.5], dtype=weft.float64)
+    f = lambda x: user_op(x, y).sum()
+    h = weft.func.hessian(f)(x)
+    assert h.shape == (2, 2)
+    reverse = weft.func.jacrev(weft.func.grad(f))(x)
+    np.testing.assert_allclose(h.numpy(), reverse.numpy(), rtol=1e-12)
+    many = weft.func.vmap(weft.func.grad(f))(weft.stack([x, 2 * x]))
+    np.testing.assert_allclose(many[0].numpy(), weft.func.grad(f)(x).numpy(), rtol=1e-12)
+
+
+def test_second_operator_of_a_name_is_refused():
+    with pytest.raises(ValueError, match="'mul' exists"):
+        define("mul", inputs="x", eval=abs, type=lambda x: x)
+
+
+def test_rule_for_an_unknown_input_is_refused():
+    with pytest.raises(ValueError, match=r"unknown inputs \['z'\].*\['x'\]"):
+        Op("bad", inputs="x", eval=abs, type=None, vjp={"z": lambda g: g})
