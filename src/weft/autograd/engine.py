@@ -59,7 +59,9 @@ def _cotangent(name: str, out: Tensor, g: Any) -> Tensor:
             )
         return ones_like(out)
     if not isinstance(g, Tensor):
-        raise DTypeError(f"{name}: expected a tensor as gradient, got {type(g).__name__}")
+        raise DTypeError(
+            f"{name}: expected a tensor as gradient, got {type(g).__name__}"
+        )
     if g.shape != out.shape:
         raise ShapeError(
             f"{name}: the gradient has shape {tuple(g.shape)}, but the output has "

@@ -50,7 +50,8 @@ def numerical_derivative(
         return [np.array(o.detach().numpy()) for o in _outputs(fn, there)]
 
     return [
-        (up - down) / (2 * eps) for up, down in zip(moved(1.0), moved(-1.0), strict=True)
+        (up - down) / (2 * eps)
+        for up, down in zip(moved(1.0), moved(-1.0), strict=True)
     ]
 
 
@@ -98,12 +99,20 @@ def _check_inputs(xs: list[Any], active: list[bool]) -> None:
 
 
 def _compare(
-    fn: Any, xs: Any, active: Any, eps: Any, atol: Any, rtol: Any, forward: bool, seed: int
+    fn: Any,
+    xs: Any,
+    active: Any,
+    eps: Any,
+    atol: Any,
+    rtol: Any,
+    forward: bool,
+    seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     plain = [x.detach() if isinstance(x, Tensor) else x for x in xs]
     leaves = [
-        p.clone().requires_grad_() if a else p for p, a in zip(plain, active, strict=True)
+        p.clone().requires_grad_() if a else p
+        for p, a in zip(plain, active, strict=True)
     ]
     outs = _outputs(fn, leaves)
     directions = [
@@ -116,7 +125,14 @@ def _compare(
 
 
 def _check_reverse(
-    leaves: Any, active: Any, outs: Any, vs: Any, numeric: Any, rng: Any, atol: Any, rtol: Any
+    leaves: Any,
+    active: Any,
+    outs: Any,
+    vs: Any,
+    numeric: Any,
+    rng: Any,
+    atol: Any,
+    rtol: Any,
 ) -> None:
     wanted = [x for x, a in zip(leaves, active, strict=True) if a]
     for k, (out, expected) in enumerate(zip(outs, numeric, strict=True)):
@@ -130,7 +146,9 @@ def _check_reverse(
         _match("reverse", k, got, _dot(u.numpy(), expected), atol, rtol)
 
 
-def _check_forward(fn: Any, plain: Any, vs: Any, numeric: Any, atol: Any, rtol: Any) -> None:
+def _check_forward(
+    fn: Any, plain: Any, vs: Any, numeric: Any, atol: Any, rtol: Any
+) -> None:
     from weft.func import jvp
 
     places = [k for k, v in enumerate(vs) if v is not None]
@@ -148,7 +166,9 @@ def _check_forward(fn: Any, plain: Any, vs: Any, numeric: Any, atol: Any, rtol: 
         _match("forward", k, np.asarray(t.numpy()), expected, atol, rtol)
 
 
-def _match(kind: str, k: int, got: Any, expected: Any, atol: float, rtol: float) -> None:
+def _match(
+    kind: str, k: int, got: Any, expected: Any, atol: float, rtol: float
+) -> None:
     if not np.allclose(got, expected, rtol=rtol, atol=atol):
         off = np.max(np.abs(np.asarray(got) - expected))
         raise GradcheckError(
@@ -181,7 +201,11 @@ def gradgradcheck(
     if grad_outputs is None:
         us = [_direction(o, rng).requires_grad_() for o in outs]
     else:
-        us = list(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
+        us = (
+            list(grad_outputs)
+            if isinstance(grad_outputs, (tuple, list))
+            else [grad_outputs]
+        )
 
     from weft.func import vjp
 
@@ -204,4 +228,3 @@ def gradgradcheck(
         first, [*xs, *us], eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, seed=seed,
     )  # fmt: skip
-

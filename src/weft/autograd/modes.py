@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft.core.mode import mode, set_recording
+from weft.core.mode import mode, set_inference, set_recording
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,10 +25,11 @@ class _Switch:
         set_recording(self.recording)
         mode.forward = self.recording
         if self.inference is not None:
-            mode.inference = self.inference
+            set_inference(self.inference)
 
     def __exit__(self, *error: object) -> None:
-        recording, mode.forward, mode.inference = self._before.pop()
+        recording, mode.forward, inference = self._before.pop()
+        set_inference(inference)
         set_recording(recording)
 
     def __call__(self, fn: F) -> F:

@@ -16,13 +16,13 @@ from weft.core.mode import mode, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.tape import record
 from weft.core.tensor import Tensor
-from weft.device import cpu
 from weft.errors import (
     AllocationError,
     ArgumentError,
     DeviceError,
     WeftError,
 )
+
 
 class Interpreter:
     """A transform: it owns a level and says what an operator does there."""
@@ -46,25 +46,61 @@ class Interpreter:
 
 def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to tensors, tracers or Python numbers."""
-    interpreter = None
+    arrays = []
     for a in args:
-        if type(a) is not Tensor and isinstance(a, Tensor):
-            found = a._interpreter
-            if found is not None and (
-                interpreter is None or found.level > interpreter.level
-            ):
-                interpreter = found
-    if interpreter is None:
-        out = run_composite(op, args) if op.composite else evaluate(op, args, params)
+        if type(a) is Tensor:
+            arrays.append(a._data)
+        elif isinstance(a, Tensor):
+            out = _bind_other(op, args, params)  # a tracer, or on another device
+            break
+        else:
+            arrays.append(a)
     else:
-        out = interpreter.process(op, args, params)
-    if op.view and out is not args[0]:
+        if op.composite:
+            out = run_composite(op, args)
+        else:
+            out = evaluate(op, args, arrays, params)
+    if mode.inference:
+        _mark_inference(out)
+    elif op.view and mode.views and out is not args[0]:
         link_view(op, args[0], params, out)
     if mode.recording:
         record(op, args, params, out)
     for observer in mode.observers:
         observer(op, args, params, out)
     return out
+
+
+def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
+    """Run an operator's CPU kernel now."""
+    try:
+        result = op.kernel(*arrays, **params)
+    except Exception as error:
+        raise explain(op, args, params, error) from None
+    if type(result) is np.ndarray:
+        return Tensor(result)
+    if type(result) is tuple:
+        return tuple([Tensor(np.asarray(r)) for r in result])
+    return Tensor(np.asarray(result))
+
+
+def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply an operator to arguments of which one is no plain CPU tensor."""
+    found = [a._interpreter for a in args if isinstance(a, Tensor) and a._interpreter]
+    if found:
+        return max(found, key=lambda i: i.level).process(op, args, params)
+    if op.composite:
+        return run_composite(op, args)
+    device = _common_device(op, args)
+    kernel = device.kernel(op)
+    buffers = [a._data if isinstance(a, Tensor) else a for a in args]
+    try:
+        result = kernel(*buffers, **params)
+    except Exception as error:
+        raise explain(op, args, params, error) from None
+    if type(result) is tuple:
+        return tuple([Tensor.on_device(r, device) for r in result])
+    return Tensor.on_device(result, device)
 
 
 def run_composite(op: Op, args: tuple[Any, ...]) -> Any:
@@ -76,31 +112,9 @@ def run_composite(op: Op, args: tuple[Any, ...]) -> Any:
         set_recording(before)
 
 
-def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run an operator now on the device that its arguments share."""
-    device = _common_device(op, args)
-    kernel = op.eval if device is cpu and not cpu.kernels else device.kernel(op)
-    arrays = [a._data if isinstance(a, Tensor) else a for a in args]
-    try:
-        result = kernel(*arrays, **params)
-    except WeftError:
-        raise
-    except MemoryError as error:
-        raise AllocationError(f"{op.name}: {error}") from None
-    except Exception as error:
-        raise explain(op, args, params, error) from None
-    if type(result) is tuple:
-        return tuple([wrap(r, device) for r in result])
-    return wrap(result, device)
-
-
-def wrap(array: Any, device: Any = cpu) -> Any:
-    """A tensor around an array; NumPy's scalars become 0-d arrays."""
-    if device is not cpu:
-        return Tensor.on_device(array, device)
-    if type(array) is not np.ndarray:
-        array = np.asarray(array)
-    return Tensor(array)
+def _mark_inference(out: Any) -> None:
+    for one in out if type(out) is tuple else (out,):
+        one._inference = True
 
 
 def _common_device(op: Op, args: tuple[Any, ...]) -> Any:
@@ -115,7 +129,7 @@ def _common_device(op: Op, args: tuple[Any, ...]) -> Any:
                     f"{device.name!r} and {a.device.name!r}. Move one with "
                     f".to({device.name!r})"
                 )
-    return device or cpu
+    return device
 
 
 def type_of(value: Any) -> Any:
@@ -129,6 +143,10 @@ def explain(
     op: Op, args: tuple[Any, ...], params: dict[str, Any], error: Exception
 ) -> Exception:
     """The clear form of an evaluation's error: the type rule's, if it has one."""
+    if isinstance(error, WeftError):
+        return error
+    if isinstance(error, MemoryError):
+        return AllocationError(f"{op.name}: {error}")
     try:
         if op.type is not None:
             op.type(*[type_of(a) for a in args], **params)
@@ -138,18 +156,12 @@ def explain(
     return ArgumentError(f"{op.name}({kinds}): {error}")
 
 
-def link_view(op: Op, base: Tensor, params: dict[str, Any], out: Any) -> None:
+def link_view(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> None:
     """Let a view share its base's storage record, and know how it was made."""
-    if mode.inference:
-        return
-    for index, one in enumerate(out if type(out) is tuple else (out,)):
-        _link(base, (op, params, index if type(out) is tuple else None), one)
-
-
-def _link(base: Any, made_by: tuple[Any, ...], view: Any) -> None:
-    if type(view) is Tensor and not np.may_share_memory(view._data, base._data):
-        return  # a reshape that had to copy
-    view._storage = base.storage
-    view._base = base._base if base._base is not None else base
-    view._chain = (*base._chain, made_by)
-    view._storage.add_view(view)
+    if op.view == "maybe" and type(view) is Tensor:
+        if not np.may_share_memory(view._data, base._data):
+            return  # a reshape that had to copy
+    storage = view._storage = base.storage
+    view._base = base if base._base is None else base._base
+    view._chain = (*base._chain, (op, params))
+    storage.add_view(view)

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
-from weft.core.mode import RECORDING, mode
+from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
 from weft.core.tape import Node, drop_spent
 from weft.core.tensor import Tensor
@@ -31,6 +31,15 @@ NATIVE_CODES = "fdeFD"  # floating types whose Python-number arithmetic NumPy ke
 _getframe = sys._getframe
 
 Public = Callable[..., Tensor]
+NO_PARAMS: dict[str, Any] = {}
+
+
+def expanded(node: Any, have: Any, shape: Any, code: Any, lasti: int) -> Node:
+    """The tape's entry of a broadcast that NumPy did on its own."""
+    from weft.ops.movement import expand_op
+
+    plan = expand_op.plan((True,))
+    return Node(plan, (node,), (have,), {"shape": shape}, code, lasti)
 
 
 # -- shapes and types
@@ -236,10 +245,10 @@ def _jvp_from(d: Callable[..., Any]) -> Callable[..., Any]:
 
 def times(g: Any, d: Any) -> Any:
     """``absorb(g, d)`` where ``d`` may be a number (or one of its own shape)."""
-    if type(g) is Tensor and mode.state == 1:  # backward without create_graph
-        if type(d) is Tensor and d._data.dtype is g._data.dtype:
-            r = _absorb_eval(g._data, d._data)
-            return Tensor(r if type(r) is ndarray else np.asarray(r))
+    quick = type(g) is Tensor and type(d) is Tensor and mode.state == QUIET
+    if quick and d._data.dtype is g._data.dtype:
+        r = _absorb_eval(g._data, d._data)
+        return Tensor(r if type(r) is ndarray else np.asarray(r))
     if not isinstance(d, Tensor):
         return g * d
     if isinstance(g, Tensor) and g.dtype is not d.dtype:
@@ -348,16 +357,13 @@ def unary(
                 code = frame.f_code
             out = Tensor(r)
             saved = plan.pick((input, (out,)) if wants_outs else (input,))
-            out._node = Node(plan, (node,), saved, _NO_PARAMS, code, frame.f_lasti)
+            out._node = Node(plan, (node,), saved, NO_PARAMS, code, frame.f_lasti)
             return out
         if not promotes and isinstance(input, Tensor):
             return bind(op, (input,), {})
         return bind(op, prepare(name, accepts, input), {})
 
     return _finish(fn, name, op, doc)
-
-
-_NO_PARAMS: dict[str, Any] = {}
 
 
 def binary(
@@ -398,48 +404,55 @@ def binary(
 
     def fn(input: Any, other: Any) -> Tensor:
         state = mode.state
-        if not state or type(input) is not Tensor:
-            return bind(op, prepare(name, accepts, input, other), {})
-        x = input._data
-        kind = type(other)
-        if kind is Tensor:
-            y = other._data
-            if x.dtype is not y.dtype or x.dtype.char not in codes:
-                return bind(op, prepare(name, accepts, input, other), {})
-            ny = other._node
-        elif (kind is float or kind is int) and x.dtype.char in codes:
-            y, ny = other, None
-        else:
-            return bind(op, prepare(name, accepts, input, other), {})
-        try:
-            r = eval(x, y)
-        except (ValueError, MemoryError):  # let the slow path find the words
-            return bind(op, prepare(name, accepts, input, other), {})
-        if type(r) is not ndarray:
-            r = np.asarray(r)
-        nx = input._node
-        if state != RECORDING or (nx is None and ny is None):
-            return Tensor(r)
-        shape = r.shape
-        if x.shape != shape or (kind is Tensor and y.shape != shape):
-            return bind(op, prepare(name, accepts, input, other), {})
-        plan = plans[(nx is not None) + 2 * (ny is not None)]
-        if plan is None:
-            return Tensor(r)
-        if not shape:  # running totals of losses: forget what is spent
-            drop_spent(nx)
-            drop_spent(ny)
-        frame = _getframe(1)
+        if state:
+            x, nx, y, ny = input, None, other, None
+            if type(input) is Tensor:
+                x, nx = input._data, input._node
+                code = x.dtype.char
+                if type(other) is Tensor:
+                    y, ny = other._data, other._node
+                    fast = x.dtype is y.dtype and code in codes
+                else:
+                    fast = (
+                        type(other) is float or type(other) is int
+                    ) and code in codes
+            elif type(other) is Tensor:
+                y, ny = other._data, other._node
+                fast = (type(input) is float or type(input) is int) and (
+                    y.dtype.char in codes
+                )
+            else:
+                fast = False
+            if fast:
+                try:
+                    r = eval(x, y)
+                except (ValueError, MemoryError):  # the slow path finds the words
+                    return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
+                out = Tensor(r if type(r) is ndarray else np.asarray(r))
+                if state == RECORDING and (nx is not None or ny is not None):
+                    plan = plans[(nx is not None) + 2 * (ny is not None)]
+                    if plan is not None:
+                        write(plan, input, nx, other, ny, out)
+                return out
+        return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
+
+    def write(plan: Plan, input: Any, nx: Any, other: Any, ny: Any, out: Any) -> None:
+        """Put the operator on the tape (and each operand's expansion before it)."""
+        frame = _getframe(2)
         code = frame.f_code
         while INTERNAL[code.co_filename] and frame.f_back is not None:
             frame = frame.f_back
             code = frame.f_code
-        out = Tensor(r)
-        saved = plan.pick(
-            (input, other, (out,)) if wants_outs else (input, other)
-        )
-        out._node = Node(plan, (nx, ny), saved, _NO_PARAMS, code, frame.f_lasti)
-        return out
+        shape = out._data.shape
+        if nx is not None and input._data.shape != shape:
+            nx = expanded(nx, input._data.shape, shape, code, frame.f_lasti)
+        if ny is not None and other._data.shape != shape:
+            ny = expanded(ny, other._data.shape, shape, code, frame.f_lasti)
+        if not shape:  # running totals of losses: forget what is spent
+            drop_spent(nx)
+            drop_spent(ny)
+        saved = plan.pick((input, other, (out,)) if wants_outs else (input, other))
+        out._node = Node(plan, (nx, ny), saved, NO_PARAMS, code, frame.f_lasti)
 
     return _finish(fn, name, op, doc)
 

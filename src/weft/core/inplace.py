@@ -104,24 +104,22 @@ def _with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
 
 
 def _walk(array: Any, chain: tuple[Any, ...]) -> Any:
-    for op, params, index in chain:
+    for op, params in chain:
         array = op.eval(array, **params)
-        array = array if index is None else array[index]
     return array
 
 
 def _replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
     """The view again, derived from the base's present history."""
-    before = mode.inference
-    mode.inference = True  # the replayed views need not be tracked
+    before = mode.views
+    mode.views = False  # the replayed views need not be tracked
     try:
         out = base
-        for op, params, index in chain:
+        for op, params in chain:
             out = op(out, **params)
-            out = out if index is None else out[index]
         return out
     finally:
-        mode.inference = before
+        mode.views = before
 
 
 def inplace(fn: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:

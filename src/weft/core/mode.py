@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# The three states the fast paths tell apart. WATCHED sends every operator
-# through ``bind``, where observers see it; ``recording`` then says whether the
-# tape is written.
+# The states that fast paths tell apart: WATCHED sends every operator through
+# ``bind``, where observers see it and ``inference_mode`` marks its results; else
+# the tape is written (RECORDING) or not (QUIET).
 WATCHED, QUIET, RECORDING = range(3)
 
 Observer = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
@@ -20,6 +20,7 @@ class _Mode(threading.local):
     recording: bool = True
     forward: bool = True  # do tangents propagate?
     inference: bool = False
+    views: bool = True  # are views tied to their bases?
     observers: tuple[Observer, ...] = ()
     depth: int = 0  # how many transforms are running
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
@@ -30,7 +31,7 @@ mode = _Mode()
 
 
 def _settle() -> None:
-    if mode.observers:
+    if mode.observers or mode.inference:
         mode.state = WATCHED
     else:
         mode.state = RECORDING if mode.recording else QUIET
@@ -42,6 +43,12 @@ def set_recording(recording: bool) -> bool:
     mode.recording = recording
     _settle()
     return before
+
+
+def set_inference(inference: bool) -> None:
+    """Switch inference mode on or off."""
+    mode.inference = inference
+    _settle()
 
 
 @contextmanager

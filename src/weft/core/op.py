@@ -60,7 +60,7 @@ class Source(NamedTuple):
     """
 
     kind: str
-    index: int
+    place: int
     name: str
 
 
@@ -85,7 +85,7 @@ class Plan:
         self.need = need
         self.joint = callable(op.vjp)
         self.keep: list[tuple[str, int]] = []
-        rules = op.vjp
+        rules = op.vjp if op.vjp is not None else {}
         if callable(rules):
             self.steps: tuple[Step, ...] = (self._step(0, rules),)
         else:
@@ -100,7 +100,7 @@ class Plan:
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
         for source in self.op.sources(fn):
-            key = (source.kind, source.index)
+            key = (source.kind, source.place)
             if source.kind == "param":
                 args.append(source.name)
                 continue
@@ -151,12 +151,13 @@ class Op:
     and otherwise means that the operator is not differentiable.
 
     ``linear`` says that the output is linear in the one input, so that the jvp
-    is the operator itself; ``view`` that the output shares the input's memory;
+    is the operator itself; ``view`` that the output shares the input's memory
+    (``"maybe"``: where the memory's layout allows);
     ``composite`` that ``eval`` is a program over tensors instead of arrays.
     """
 
     __slots__ = (
-        "batch", "composite", "doc", "eval", "inputs", "jvp", "linear", "lower", "name",
+        "batch", "composite", "doc", "eval", "inputs", "jvp", "kernel", "linear", "lower", "name",
         "outputs", "plans", "reference", "samples", "type", "variadic", "view", "vjp",
     )  # fmt: skip
 
@@ -172,7 +173,7 @@ class Op:
         jvp: Mapping[str, RuleFn] | RuleFn | None = None,
         batch: Callable[..., Any] | None = None,
         linear: bool = False,
-        view: bool = False,
+        view: bool | str = False,
         composite: bool = False,
         samples: Callable[..., Iterable[Sample]] | None = None,
         reference: Callable[..., Any] | None = None,
@@ -184,6 +185,7 @@ class Op:
         self.inputs = tuple(inputs.removeprefix("*").split())
         self.outputs = tuple(outputs.split())
         self.eval = eval
+        self.kernel = eval  # what the CPU runs; a device may register a better one
         self.type = type
         self.vjp = vjp
         self.jvp = jvp

@@ -25,7 +25,7 @@ from weft.core.op import Plan
 from weft.errors import INTERNAL, AutogradError, describe_line
 
 if TYPE_CHECKING:
-    from weft.tensor import Tensor
+    from weft.core.tensor import Tensor
 
 Hook = Callable[[Any], Any]
 next_number = itertools.count(1).__next__
@@ -74,6 +74,9 @@ def caller() -> tuple[CodeType | None, int]:
     return frame.f_code, frame.f_lasti
 
 
+NO_TYPES: list[Any] = []
+
+
 class Node:
     """One recorded operator."""
 
@@ -99,6 +102,7 @@ class Node:
         self.lasti = lasti
         self.number = next_number()
         self.hooks: dict[int, Hook] | None = None
+        self.out_types: list[Any] = NO_TYPES  # of several outputs
 
     @property
     def name(self) -> str:
@@ -130,10 +134,8 @@ class Node:
         for i, fn, args in plan.steps:
             if not args:
                 pairs.append((i, fn(g)))
-            elif len(args) == 1 and type(args[0]) is int:
-                pairs.append((i, fn(g, values[args[0]])))
             else:
-                rest = [params[a] if type(a) is str else values[a] for a in args]
+                rest = [params[a] if type(a) is str else values[a] for a in args]  # type: ignore[index]
                 pairs.append((i, fn(g, *rest)))
         return pairs
 
@@ -218,9 +220,7 @@ class Leaf:
         return "<leaf>"
 
 
-def record(
-    op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any
-) -> None:
+def record(op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> None:
     """Write ``out = op(*args, **params)`` on the tape if an argument asks for it."""
     if op.vjp is None:
         return
@@ -282,11 +282,13 @@ class Backward:
     def run(self, on_leaf: Callable[[Any, Any], None], wanted: Any = None) -> None:
         """Go back over the tape; ``wanted`` limits it to some nodes' ancestors."""
         before = set_recording(self.create_graph)
+        views, mode.views = mode.views, self.create_graph
         try:
             with np.errstate(all="ignore"):
                 self._loop(on_leaf, wanted)
         finally:
             set_recording(before)
+            mode.views = views
             mode.backward_node = None
 
     def _loop(self, on_leaf: Callable[[Any, Any], None], wanted: Any) -> None:
@@ -380,6 +382,14 @@ def reach(roots: Iterable[Any], floor: int = 0) -> set[Any]:
         seen.add(node)
         stack.extend(node.parents)
     return seen
+
+
+def leads_outside(node: Any, mine: Iterable[Any]) -> bool:
+    """Whether a node leads to a leaf other than ``mine``."""
+    own = set(mine)
+    return node is not None and any(
+        type(n) is Leaf and n not in own for n in reach([node])
+    )
 
 
 def current_backward() -> Any:

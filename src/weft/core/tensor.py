@@ -6,6 +6,7 @@ and puts them on this class.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,6 +185,10 @@ class Tensor(_Methods):
     def stopped(self) -> Tensor:
         """The same value, cut off from every kind of derivative."""
         return self.alias()
+
+    def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
+        """The same value, with only those tape nodes (at any level) that ``keep``."""
+        return self.alias(self._node if keep(self._node) else None)
 
     def to_host(self) -> np.ndarray:
         """The values as a NumPy array, wherever they are."""

@@ -148,7 +148,9 @@ class jacobian:
         self.passes = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen = by_argnums("jacobian", self.func, self.argnums, args, kwargs)
+        of_chosen, chosen = by_argnums(
+            "jacobian", self.func, self.argnums, args, kwargs
+        )
         inputs = sum(x.numel() for x in tree_flatten(chosen)[0])
         with no_grad():  # a look at the output's size
             outputs = sum(o.numel() for o in tree_flatten(of_chosen(chosen))[0])

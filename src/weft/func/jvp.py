@@ -1,6 +1,6 @@
 """Forward mode: each value carries its tangent, and nothing is kept.
 
-    Dual(primal, tangent)      op(dual) = Dual(op(primal), jvp rule)
+Dual(primal, tangent)      op(dual) = Dual(op(primal), jvp rule)
 """
 
 from __future__ import annotations
@@ -61,6 +61,12 @@ class Dual(Tensor):
     def stopped(self) -> Tensor:
         return Dual(self.primal.stopped(), None, self._interpreter)
 
+    def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
+        moved = None if self.tangent is None else self.tangent.relinked(keep)
+        twin = Dual(self.primal.relinked(keep), moved, self._interpreter)
+        twin._node = self._node if keep(self._node) else None
+        return twin
+
     def become(self, other: Any) -> None:
         self.primal, self.tangent = self._interpreter.split(other)
 
@@ -109,7 +115,9 @@ def push_forward(
             rule = op.jvp[name]
             part = rule(t, *_values(op, rule, primals, out, params))
             total = part if total is None else _add(total, part)
-        return total if total is not None or type(out) is not tuple else [None] * len(out)
+        return (
+            total if total is not None or type(out) is not tuple else [None] * len(out)
+        )
     if op.vjp is not None:
         return _transposed(op, primals, tangents, out, params)
     return [None] * len(out) if type(out) is tuple else None
@@ -127,16 +135,16 @@ def _values(op: Op, rule: Any, primals: Any, out: Any, params: Any) -> list[Any]
     """A rule's arguments, by the names it gives them."""
     outs = out if type(out) is tuple else (out,)
     values = []
-    for kind, index, name in op.sources(rule):
+    for kind, place, name in op.sources(rule):
         if kind == "param":
             values.append(params[name])
         elif kind == "out":
-            values.append(outs[index])
+            values.append(outs[place])
         elif op.variadic:
             values.append([p if kind == "in" else getattr(p, kind) for p in primals])
         else:
             values.append(
-                primals[index] if kind == "in" else getattr(primals[index], kind)
+                primals[place] if kind == "in" else getattr(primals[place], kind)
             )
     return values
 
@@ -148,7 +156,7 @@ def _transposed(op: Op, primals: Any, tangents: Any, out: Any, params: Any) -> A
     ``<vjp(u), t>`` is the jvp of t.
     """
     from weft.autograd.engine import pull
-    from weft.core.tape import Leaf, Node
+    from weft.core.tape import Leaf, Node, leads_outside
     from weft.ops.creation import ones_like, zeros_like
 
     many = type(out) is tuple
@@ -175,6 +183,10 @@ def _transposed(op: Op, primals: Any, tangents: Any, out: Any, params: Any) -> A
         leaves = [u._node for u in us if u._node is not None]
         found = pull(seeds, leaves, retain_graph=False, create_graph=True)
     moved = [found.get(u._node) if u._node is not None else None for u in us]
+    moved = [
+        m if m is None else m.relinked(lambda n: leads_outside(n, leaves))
+        for m in moved
+    ]
     return tuple(moved) if many else moved[0]
 
 
@@ -254,7 +266,9 @@ def _unwrap(run: Forward, tree: Any, strict: bool) -> tuple[Any, Any]:
     leaves, structure = tree_flatten(tree)
     pairs = [run.split(leaf) for leaf in leaves]
     if strict and any(t is None for _, t in pairs):
-        raise AutogradError("jvp: an output does not depend on the inputs (strict=True)")
+        raise AutogradError(
+            "jvp: an output does not depend on the inputs (strict=True)"
+        )
     values = [p for p, _ in pairs]
     moved = [
         zeros_like(p) if t is None and isinstance(p, Tensor) else t for p, t in pairs

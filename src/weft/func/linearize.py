@@ -40,9 +40,7 @@ class Program(Forward):
         outs = out if many else (out,)
         linear = op.vjp is not None or op.jvp is not None or op.linear
         active = linear and any(s is not None for s in reads)
-        writes = [
-            self.slot() if active and o.dtype.is_inexact else None for o in outs
-        ]
+        writes = [self.slot() if active and o.dtype.is_inexact else None for o in outs]
         if active:
             self.steps.append((op, primals, reads, out, params, writes))
         duals = tuple(Dual(o, w, self) for o, w in zip(outs, writes, strict=True))

@@ -16,7 +16,7 @@ from weft.autograd.modes import enable_grad
 from weft.core.dispatch import bind
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.tape import Leaf, reach
+from weft.core.tape import Leaf, leads_outside
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 
@@ -63,26 +63,28 @@ class Pulled:
                     f"{type(out).__name__}"
                 )
         self.linked = outside and self._linked(leaves)
-        self.aux = self._strip_tree(aux)
+        self.aux = self._strip_tree(aux, self.linked)
 
     def _linked(self, leaves: list[Any]) -> bool:
         """Whether something outside may want to differentiate through this."""
         if any(x._interpreter is not None for x in (*leaves, *self.outs)):
             return True
-        reached = reach([o._node for o in self.outs])
-        mine = set(self.nodes)
-        return any(type(n) is Leaf and n not in mine for n in reached)
+        return any(leads_outside(o._node, self.nodes) for o in self.outs)
 
-    def _strip_tree(self, tree: Any) -> Any:
+    def _strip_tree(self, tree: Any, linked: bool) -> Any:
+        """Results without their links to this run's own entries."""
         leaves, structure = tree_flatten(tree)
-        return tree_unflatten([self._strip(x) for x in leaves], structure)
-
-    def _strip(self, x: Any) -> Any:
-        return x if self.linked or not isinstance(x, Tensor) else x.alias()
+        stripped = [
+            x if not isinstance(x, Tensor) else
+            x.relinked(lambda node: linked and leads_outside(node, self.nodes))
+            for x in leaves
+        ]  # fmt: skip
+        return tree_unflatten(stripped, structure)
 
     @property
     def value(self) -> Any:
-        return self._strip_tree(tree_unflatten(self.outs, self.out_structure))
+        out = tree_unflatten(self.outs, self.out_structure)
+        return self._strip_tree(out, self.linked)
 
     def pull(self, cotangents: list[Tensor], *, keep: bool) -> Any:
         """The arguments' cotangents, in the arguments' structure."""
@@ -101,7 +103,7 @@ class Pulled:
         for e, node in zip(self.entries, self.nodes, strict=True):
             g = found.get(node)
             grads.append(zeros_like(e) if g is None else g)
-        return tree_unflatten(grads, self.structure)
+        return self._strip_tree(tree_unflatten(grads, self.structure), linked)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -145,7 +147,11 @@ def _split_args(name: str, argnums: Any, args: tuple[Any, ...]) -> tuple[int, ..
 
 
 def by_argnums(
-    name: str, func: Callable[..., Any], argnums: Any, args: tuple[Any, ...], kwargs: Any
+    name: str,
+    func: Callable[..., Any],
+    argnums: Any,
+    args: tuple[Any, ...],
+    kwargs: Any,
 ) -> tuple[Callable[[Any], Any], Any]:
     """``func`` as a function of the chosen arguments alone, and those arguments."""
     places = _split_args(name, argnums, args)

@@ -1,6 +1,6 @@
 """Batching: one example's program, run for all examples at once.
 
-    Batched(value)     value has one more axis, in front, than the example
+Batched(value)     value has one more axis, in front, than the example
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ class Batched(Tensor):
     def stopped(self) -> Tensor:
         return Batched(self.value.stopped(), self._interpreter)
 
+    def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
+        twin = Batched(self.value.relinked(keep), self._interpreter)
+        twin._node = self._node if keep(self._node) else None
+        return twin
+
     def become(self, other: Any) -> None:
         self.value = self._interpreter.lift(other)
 
@@ -100,9 +105,7 @@ class Batching(Interpreter):
 
             return run_composite(op, args)
         batched = [type(a) is Batched and a._interpreter is self for a in args]
-        values = [
-            a.value if b else a for a, b in zip(args, batched, strict=True)
-        ]
+        values = [a.value if b else a for a, b in zip(args, batched, strict=True)]
         rule = op.batch or by_loop
         out = rule(op, self.size, values, batched, params)
         if type(out) is tuple:
@@ -206,7 +209,8 @@ def _run(
 ) -> Any:  # fmt: skip
     with Batching(size, randomness) as run:
         inner = [
-            x if d is None else Batched(x, run) for x, d in zip(moved, dims, strict=True)
+            x if d is None else Batched(x, run)
+            for x, d in zip(moved, dims, strict=True)
         ]
         result = func(*tree_unflatten(inner, structure), **kwargs)
         return _from_front(run, result, out_dims)
@@ -249,7 +253,8 @@ def _in_chunks(
     parts = []
     for a in range(0, size, chunk):
         piece = [
-            x if d is None else x[a : a + chunk] for x, d in zip(moved, dims, strict=True)
+            x if d is None else x[a : a + chunk]
+            for x, d in zip(moved, dims, strict=True)
         ]
         parts.append(run(piece, min(chunk, size - a)))
     flat = [tree_flatten(p) for p in parts]
@@ -259,6 +264,8 @@ def _in_chunks(
         places = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
     joined = [
         column[0] if d is None else cat(list(column), d)
-        for column, d in zip(zip(*[f[0] for f in flat], strict=True), places, strict=True)
+        for column, d in zip(
+            zip(*[f[0] for f in flat], strict=True), places, strict=True
+        )
     ]
     return tree_unflatten(joined, flat[0][1])
