@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import interchange
 from weft.autograd import engine
-from weft.core.inplace import arithmetic, assign, fitted, inplace
+from weft.core.inplace import arithmetic, assign, fitted, inplace, reshaped
 from weft.core.tensor import Tensor as _Tensor
 from weft.device import Device
 from weft.device import device as find_device
@@ -179,6 +180,15 @@ class Methods:
     less_equal = elementwise.le
     not_equal = elementwise.ne
     true_divide = elementwise.div
+    fmax = elementwise.fmax
+    fmin = elementwise.fmin
+    heaviside = elementwise.heaviside
+    float_power = elementwise.float_power
+    ldexp = elementwise.ldexp
+    isreal = elementwise.isreal
+    is_nonzero = elementwise.is_nonzero
+    is_same_size = elementwise.is_same_size
+    fix = elementwise.fix
 
     # -- transcendental
 
@@ -207,6 +217,7 @@ class Methods:
     atan2 = transcendental.atan2
     hypot = transcendental.hypot
     logaddexp = transcendental.logaddexp
+    logaddexp2 = transcendental.logaddexp2
     xlogy = transcendental.xlogy
     logit = transcendental.logit
     sinc = transcendental.sinc
@@ -244,6 +255,9 @@ class Methods:
     cumprod = reduce.cumprod
     diff = reduce.diff
     logsumexp = reduce.logsumexp
+    logcumsumexp = reduce.logcumsumexp
+    cov = reduce.cov
+    corrcoef = reduce.corrcoef
     norm = reduce.norm
     dist = reduce.dist
 
@@ -257,6 +271,13 @@ class Methods:
     flatten = movement.flatten
     ravel = movement.ravel
     unflatten = movement.unflatten
+    unfold = movement.unfold
+    hsplit = movement.hsplit
+    vsplit = movement.vsplit
+    dsplit = movement.dsplit
+    view_as = movement.view_as
+    reshape_as = movement.reshape_as
+    sum_to_size = movement.sum_to_size
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
     permute = movement.permute
@@ -304,6 +325,14 @@ class Methods:
     gather = index.gather
     scatter = index.scatter
     scatter_add = index.scatter_add
+    scatter_reduce = index.scatter_reduce
+    masked_scatter = index.masked_scatter
+    index_put = index.index_put
+    put = index.put
+    diagflat = index.diagflat
+    diagonal_scatter = index.diagonal_scatter
+    select_scatter = index.select_scatter
+    slice_scatter = index.slice_scatter
     take_along_dim = index.take_along_dim
     take = index.take
     index_select = index.index_select
@@ -328,6 +357,11 @@ class Methods:
     topk = sorting.topk
     kthvalue = sorting.kthvalue
     median = sorting.median
+    nanmedian = sorting.nanmedian
+    nanquantile = sorting.nanquantile
+    mode = sorting.mode
+    unique_consecutive = sorting.unique_consecutive
+    histc = sorting.histc
     quantile = sorting.quantile
     cummax = sorting.cummax
     cummin = sorting.cummin
@@ -350,38 +384,38 @@ class Methods:
     sign_ = inplace(elementwise.sign, "sign_")
     square_ = inplace(elementwise.square, "square_")
     reciprocal_ = inplace(elementwise.reciprocal, "reciprocal_")
-    pow_ = inplace(elementwise.pow, "pow_")
-    remainder_ = inplace(elementwise.remainder, "remainder_")
-    fmod_ = inplace(elementwise.fmod, "fmod_")
-    floor_divide_ = inplace(elementwise.floor_divide, "floor_divide_")
-    clamp_ = inplace(elementwise.clamp, "clamp_")
-    clamp_min_ = inplace(elementwise.clamp_min, "clamp_min_")
-    clamp_max_ = inplace(elementwise.clamp_max, "clamp_max_")
-    clip_ = inplace(elementwise.clip, "clip_")
+    pow_ = inplace(elementwise.pow, "pow_", "2")
+    remainder_ = inplace(elementwise.remainder, "remainder_", "2")
+    fmod_ = inplace(elementwise.fmod, "fmod_", "2")
+    floor_divide_ = inplace(elementwise.floor_divide, "floor_divide_", "2")
+    clamp_ = inplace(elementwise.clamp, "clamp_", "0, 1")
+    clamp_min_ = inplace(elementwise.clamp_min, "clamp_min_", "0")
+    clamp_max_ = inplace(elementwise.clamp_max, "clamp_max_", "1")
+    clip_ = inplace(elementwise.clip, "clip_", "0, 1")
     nan_to_num_ = inplace(elementwise.nan_to_num, "nan_to_num_")
-    eq_ = inplace(elementwise.eq, "eq_")
-    ne_ = inplace(elementwise.ne, "ne_")
-    lt_ = inplace(elementwise.lt, "lt_")
-    le_ = inplace(elementwise.le, "le_")
-    gt_ = inplace(elementwise.gt, "gt_")
-    ge_ = inplace(elementwise.ge, "ge_")
-    logical_and_ = inplace(elementwise.logical_and, "logical_and_")
-    logical_or_ = inplace(elementwise.logical_or, "logical_or_")
-    logical_xor_ = inplace(elementwise.logical_xor, "logical_xor_")
+    eq_ = inplace(elementwise.eq, "eq_", "1")
+    ne_ = inplace(elementwise.ne, "ne_", "1")
+    lt_ = inplace(elementwise.lt, "lt_", "1")
+    le_ = inplace(elementwise.le, "le_", "1")
+    gt_ = inplace(elementwise.gt, "gt_", "1")
+    ge_ = inplace(elementwise.ge, "ge_", "1")
+    logical_and_ = inplace(elementwise.logical_and, "logical_and_", "x")
+    logical_or_ = inplace(elementwise.logical_or, "logical_or_", "x")
+    logical_xor_ = inplace(elementwise.logical_xor, "logical_xor_", "x")
     logical_not_ = inplace(elementwise.logical_not, "logical_not_")
-    bitwise_and_ = inplace(elementwise.bitwise_and, "bitwise_and_")
-    bitwise_or_ = inplace(elementwise.bitwise_or, "bitwise_or_")
-    bitwise_xor_ = inplace(elementwise.bitwise_xor, "bitwise_xor_")
-    bitwise_not_ = inplace(elementwise.bitwise_not, "bitwise_not_")
+    bitwise_and_ = inplace(elementwise.bitwise_and, "bitwise_and_", "3", "int64")
+    bitwise_or_ = inplace(elementwise.bitwise_or, "bitwise_or_", "3", "int64")
+    bitwise_xor_ = inplace(elementwise.bitwise_xor, "bitwise_xor_", "3", "int64")
+    bitwise_not_ = inplace(elementwise.bitwise_not, "bitwise_not_", "", "int64")
     floor_ = inplace(elementwise.floor, "floor_")
     ceil_ = inplace(elementwise.ceil, "ceil_")
     trunc_ = inplace(elementwise.trunc, "trunc_")
     round_ = inplace(elementwise.round, "round_")
     frac_ = inplace(elementwise.frac, "frac_")
-    copysign_ = inplace(elementwise.copysign, "copysign_")
-    lerp_ = inplace(elementwise.lerp, "lerp_")
-    addcmul_ = inplace(elementwise.addcmul, "addcmul_")
-    addcdiv_ = inplace(elementwise.addcdiv, "addcdiv_")
+    copysign_ = inplace(elementwise.copysign, "copysign_", "-1.0")
+    lerp_ = inplace(elementwise.lerp, "lerp_", "x, 0.5")
+    addcmul_ = inplace(elementwise.addcmul, "addcmul_", "x, x")
+    addcdiv_ = inplace(elementwise.addcdiv, "addcdiv_", "x, x")
     exp_ = inplace(transcendental.exp, "exp_")
     exp2_ = inplace(transcendental.exp2, "exp2_")
     expm1_ = inplace(transcendental.expm1, "expm1_")
@@ -404,19 +438,54 @@ class Methods:
     acosh_ = inplace(transcendental.acosh, "acosh_")
     atanh_ = inplace(transcendental.atanh, "atanh_")
     sigmoid_ = inplace(transcendental.sigmoid, "sigmoid_")
-    atan2_ = inplace(transcendental.atan2, "atan2_")
-    hypot_ = inplace(transcendental.hypot, "hypot_")
+    atan2_ = inplace(transcendental.atan2, "atan2_", "x")
+    hypot_ = inplace(transcendental.hypot, "hypot_", "x")
     tril_ = inplace(movement.tril, "tril_")
     triu_ = inplace(movement.triu, "triu_")
-    cumsum_ = inplace(reduce.cumsum, "cumsum_")
-    cumprod_ = inplace(reduce.cumprod, "cumprod_")
-    scatter_ = inplace(index.scatter, "scatter_")
-    scatter_add_ = inplace(index.scatter_add, "scatter_add_")
-    index_add_ = inplace(index.index_add, "index_add_")
-    index_copy_ = inplace(index.index_copy, "index_copy_")
-    index_fill_ = inplace(index.index_fill, "index_fill_")
-    masked_fill_ = inplace(index.masked_fill, "masked_fill_")
-    addmm_ = inplace(products.addmm, "addmm_")
+    cumsum_ = inplace(reduce.cumsum, "cumsum_", "0")
+    cumprod_ = inplace(reduce.cumprod, "cumprod_", "0")
+    scatter_ = inplace(index.scatter, "scatter_", "0, weft.tensor([[0]]), 5.0")
+    scatter_add_ = inplace(
+        index.scatter_add, "scatter_add_", "0, weft.tensor([[0]]), x"
+    )
+    index_add_ = inplace(index.index_add, "index_add_", "0, weft.tensor([0, 1]), x")
+    index_copy_ = inplace(index.index_copy, "index_copy_", "0, weft.tensor([1, 0]), x")
+    index_fill_ = inplace(index.index_fill, "index_fill_", "0, weft.tensor([0]), 5")
+    masked_fill_ = inplace(index.masked_fill, "masked_fill_", "x > 0, 5")
+    addmm_ = inplace(products.addmm, "addmm_", "x, x")
+
+    scatter_reduce_ = inplace(
+        index.scatter_reduce, "scatter_reduce_", "0, weft.tensor([[0]]), x, 'amax'"
+    )
+    index_put_ = inplace(
+        index.index_put, "index_put_", "(weft.tensor([0]),), weft.tensor(5.0)"
+    )
+    put_ = inplace(index.put, "put_", "weft.tensor([0]), weft.tensor([5.0])")
+    masked_scatter_ = inplace(index.masked_scatter, "masked_scatter_", "x > 0, x * 2")
+    sgn_ = inplace(elementwise.sgn, "sgn_")
+    gcd_ = inplace(elementwise.gcd, "gcd_", "2", "int64")
+    lcm_ = inplace(elementwise.lcm, "lcm_", "2", "int64")
+    bitwise_left_shift_ = inplace(
+        elementwise.bitwise_left_shift, "bitwise_left_shift_", "1", "int64"
+    )
+    bitwise_right_shift_ = inplace(
+        elementwise.bitwise_right_shift, "bitwise_right_shift_", "1", "int64"
+    )
+    ldexp_ = inplace(elementwise.ldexp, "ldexp_", "x")
+    heaviside_ = inplace(elementwise.heaviside, "heaviside_", "x")
+    xlogy_ = inplace(transcendental.xlogy, "xlogy_", "x")
+    logit_ = inplace(transcendental.logit, "logit_", "0.1")
+    sinc_ = inplace(transcendental.sinc, "sinc_")
+    deg2rad_ = inplace(transcendental.deg2rad, "deg2rad_")
+    rad2deg_ = inplace(transcendental.rad2deg, "rad2deg_")
+    absolute_, negative_, multiply_, subtract_, divide_ = abs_, neg_, mul_, sub_, div_
+    true_divide_, fix_ = div_, trunc_
+    t_ = reshaped(movement.t, "t_")
+    transpose_ = reshaped(movement.transpose, "transpose_", "0, 1")
+    swapdims_ = reshaped(movement.swapdims, "swapdims_", "0, 1")
+    swapaxes_ = reshaped(movement.swapaxes, "swapaxes_", "0, 1")
+    squeeze_ = reshaped(movement.squeeze, "squeeze_")
+    unsqueeze_ = reshaped(movement.unsqueeze, "unsqueeze_", "0")
 
     __iadd__ = add_
     __isub__ = sub_
@@ -428,6 +497,43 @@ class Methods:
     __iand__ = bitwise_and_
     __ior__ = bitwise_or_
     __ixor__ = bitwise_xor_
+    __ilshift__ = bitwise_left_shift_
+    __irshift__ = bitwise_right_shift_
+
+    def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Tensor:
+        """Set the main diagonal to one value.
+
+        >>> weft.zeros(2, 2).fill_diagonal_(3)
+        tensor([[3., 0.],
+                [0., 3.]], shape=(2, 2), dtype=float32)
+        """
+        if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) > 1):
+            raise ShapeError(
+                "fill_diagonal_: expected a matrix, or more dimensions of one size, "
+                f"got shape {self.shape}"
+            )
+        rows = min(self.shape)
+        if wrap and self.ndim == 2:
+            rows = self.shape[0]
+        step = np.arange(rows)
+        places = [step, *[step % (self.shape[1] + 1)] * (self.ndim - 1)]
+        kept = places[1] < self.shape[1]
+        ids = tuple(_Tensor(p[kept]) for p in places)
+        self[ids] = fill_value
+        return self
+
+    def where(self: Any, condition: Any, other: Any) -> Tensor:
+        """This tensor where the condition holds, ``other`` elsewhere.
+
+        >>> x = weft.tensor([-1.0, 4.0])
+        >>> x.where(x > 0, 0.0)
+        tensor([0., 4.], shape=(2,), dtype=float32)
+        """
+        return elementwise.where(condition, self, other)
+
+    __ilshift__ = inplace(elementwise.bitwise_left_shift, "bitwise_left_shift_")
+    __irshift__ = inplace(elementwise.bitwise_right_shift, "bitwise_right_shift_")
+    __imatmul__ = inplace(products.matmul, "matmul_")
 
     def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
         """Take over another tensor's values, broadcast and converted.
@@ -492,7 +598,9 @@ class Methods:
         False
         """
         if self._base is not None and self._node is not None:
-            raise AutogradError("detach_: a view cannot be cut off its base; use detach()")
+            raise AutogradError(
+                "detach_: a view cannot be cut off its base; use detach()"
+            )
         self._node = None
         return self
 
@@ -653,6 +761,15 @@ class Methods:
         tensor([2.], shape=(1,), dtype=float32)
         """
         return elementwise.imag(self)
+
+    @property
+    def mH(self: Any) -> Tensor:
+        """The last two dimensions exchanged, and complex numbers conjugated.
+
+        >>> weft.zeros(5, 2, 3).mH.shape
+        (5, 3, 2)
+        """
+        return movement.adjoint(self)
 
     conj = elementwise.conj
 
@@ -847,7 +964,9 @@ class Methods:
 
     def __index__(self: Any) -> int:
         if self.dtype.is_inexact:
-            raise DTypeError(f"index: expected an integer tensor, got {self.dtype.name}")
+            raise DTypeError(
+                f"index: expected an integer tensor, got {self.dtype.name}"
+            )
         return int(self.item())
 
     def __len__(self: Any) -> int:
@@ -875,6 +994,18 @@ class Methods:
         if spec and self.numel() == 1 and self._interpreter is None:
             return format(self.item(), spec)
         return format(repr(self), spec)
+
+    # -- other libraries
+
+    __array__ = interchange.to_array
+    __array_ufunc__ = interchange.array_ufunc
+    __array_function__ = interchange.array_function
+    __array_namespace__ = interchange.array_namespace
+    __dlpack__ = interchange.to_dlpack
+    __dlpack_device__ = interchange.dlpack_device
+    __reduce_ex__ = interchange.refuse_pickle
+    __copy__ = interchange.shallow_copy
+    to_device = interchange.to_device
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
@@ -928,7 +1059,13 @@ def _moved(x: Any, device: Device) -> Any:
 
 def _install() -> None:
     for name, value in vars(Methods).items():
-        if name not in ("__module__", "__dict__", "__weakref__", "__doc__", "__qualname__"):
+        if name not in (
+            "__module__",
+            "__dict__",
+            "__weakref__",
+            "__doc__",
+            "__qualname__",
+        ):
             setattr(_Tensor, name, value)
     for name, dtype in _CASTS.items():
         setattr(_Tensor, name, _cast_method(name, dtype))

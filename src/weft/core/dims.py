@@ -34,3 +34,8 @@ def normalize_dims(name: str, dim: Any, ndim: int) -> tuple[int, ...]:
     if len(set(dims)) != len(dims):
         raise ArgumentError(f"{name}: a dimension appears twice in {tuple(dim)}")
     return dims if ndim else ()
+
+
+def reduced_dims(name: str, dim: Any, ndim: int) -> tuple[int, ...]:
+    """The dimensions of a reduction: none named (None or an empty tuple) is all."""
+    return normalize_dims(name, None if dim in ((), []) else dim, ndim)

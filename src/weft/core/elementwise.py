@@ -91,6 +91,7 @@ _ACCEPTS: dict[str, tuple[Callable[[DType], bool], str]] = {
     "all": (lambda d: True, "any"),
     "number": (lambda d: d.category != dtypes.BOOL, "a non-boolean"),
     "real": (lambda d: not d.is_complex, "a real"),
+    "real number": (lambda d: d.category in (dtypes.INT, dtypes.FLOAT), "a real"),
     "ordered": (lambda d: not d.is_complex, "a real"),
     "integral": (lambda d: d.category <= dtypes.INT, "an integer or boolean"),
     "inexact": (lambda d: d.is_inexact, "a floating-point or complex"),
@@ -360,6 +361,7 @@ def unary(
             out._node = Node(plan, (node,), saved, NO_PARAMS, code, frame.f_lasti)
             return out
         if not promotes and isinstance(input, Tensor):
+            check_accepts(name, accepts, input.dtype)
             return bind(op, (input,), {})
         return bind(op, prepare(name, accepts, input), {})
 

@@ -122,8 +122,13 @@ def _replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
         mode.views = before
 
 
-def inplace(fn: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
-    """The in-place form of an out-of-place function."""
+def inplace(
+    fn: Callable[..., Tensor], name: str, given: str = "", dtype: str = "float32"
+) -> Callable[..., Tensor]:
+    """The in-place form of an out-of-place function.
+
+    ``given`` and ``dtype`` are the arguments and the tensor of its example.
+    """
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         stand_in = self.alias(self._node)
@@ -136,6 +141,42 @@ def inplace(fn: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     method.__doc__ = f"""The in-place form of ``{name.rstrip("_")}``.
 
     It changes the tensor's own memory (seen by its views too) and returns it.
+
+    >>> x = weft.ones(2, 2, dtype=weft.{dtype})
+    >>> x.{name}({given}) is x
+    True
+    """
+    return method
+
+
+def reshaped(
+    fn: Callable[..., Tensor], name: str, given: str = ""
+) -> Callable[..., Tensor]:
+    """The in-place form of a view: the tensor itself takes the other shape."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        _check_leaf(self, self, name)
+        if any(view._base is self for view in self.storage.live_views()):
+            raise AutogradError(
+                f"{name}: this tensor has views, which would no longer fit it; use "
+                f"{name.rstrip('_')}, which returns another view"
+            )
+        new = fn(self, *args, **kwargs)
+        if new is not self:
+            self._data, self._node = new._data, new._node
+            if self._base is not None:
+                self._chain = new._chain
+            new._base = None  # so that it does not count as a view of this
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"""The in-place form of ``{name.rstrip("_")}``.
+
+    The tensor itself takes the other shape, over the same memory.
+
+    >>> x = weft.ones(1, 2)
+    >>> x.{name}({given}) is x
+    True
     """
     return method
 
@@ -161,7 +202,7 @@ def fitted(target: Tensor, new: Tensor, name: str) -> Tensor:
 
 def arithmetic(fn: Callable[..., Tensor], name: str, ufunc: Any) -> Callable[..., Any]:
     """The in-place form of a binary operator, without a temporary if possible."""
-    general = inplace(fn, name)
+    general = inplace(fn, name, "2")
 
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:
         if type(self) is Tensor and not options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
@@ -63,6 +64,8 @@ def _np_dtype(dtype: Any, array: Any) -> Any:
 
 
 def _from_python(data: Any, dtype: Any) -> ndarray:
+    first = _first(data)
+    data = _bare(data)
     try:
         array = np.array(data)
     except ValueError:
@@ -72,12 +75,15 @@ def _from_python(data: Any, dtype: Any) -> ndarray:
     except TypeError as error:
         raise DTypeError(f"tensor: {error}") from None
     if array.dtype == object or array.dtype.kind in "USmMV":
-        return _from_parts(data, array, dtype)
+        if array.dtype != dtypes.bfloat16.np:
+            raise _not_numbers(first)
+    if isinstance(first, Tensor) and first.dtype.np.kind == array.dtype.kind:
+        dtype = first.dtype if dtype is None else dtype
     if dtype is not None:
         return _to(array, as_dtype(dtype))
-    if array.dtype.kind == "f" and not _holds_numpy(data, array):
+    if array.dtype.kind == "f" and not isinstance(first, (np.generic, ndarray)):
         return array.astype(default_dtype().np)
-    if array.dtype.kind == "c" and not _holds_numpy(data, array):
+    if array.dtype.kind == "c" and not isinstance(first, (np.generic, ndarray)):
         return array.astype(default_dtype().to_complex().np)
     if array.dtype.kind == "u":
         return array.astype(np.int64 if array.dtype.itemsize > 1 else array.dtype)
@@ -86,31 +92,30 @@ def _from_python(data: Any, dtype: Any) -> ndarray:
     return array
 
 
-def _holds_numpy(data: Any, array: ndarray) -> bool:
-    """Whether the numbers came as NumPy's own (which keep their precision)."""
+def _first(data: Any) -> Any:
+    """The first element of nested sequences (NumPy's own keep their precision)."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
-    return isinstance(data, (np.generic, ndarray))
+    return data
 
 
-def _from_parts(data: Any, array: ndarray, dtype: Any) -> ndarray:
-    """Sequences that hold tensors, or an error naming what cannot be stored."""
-    flat = data
-    while isinstance(flat, (list, tuple)) and flat:
-        flat = flat[0]
-    if isinstance(flat, Tensor):
-        parts = np.array(_tolist(data))
-        return parts.astype(as_dtype(dtype).np if dtype else flat.dtype.np)
-    kind = type(flat).__name__
-    if isinstance(flat, int):
-        raise ArgumentError("tensor: an integer does not fit into int64")
-    raise DTypeError(f"tensor: expected numbers, got {kind} ({str(flat)[:40]!r})")
-
-
-def _tolist(data: Any) -> Any:
+def _bare(data: Any) -> Any:
+    """Sequences with the tensors in them replaced by their arrays."""
     if isinstance(data, Tensor):
-        return data.tolist()
-    return [_tolist(x) for x in data] if isinstance(data, (list, tuple)) else data
+        return data.array()
+    if isinstance(data, (list, tuple)) and any(
+        issubclass(kind, (Tensor, list, tuple)) for kind in set(map(type, data))
+    ):
+        return [_bare(x) for x in data]
+    return data
+
+
+def _not_numbers(first: Any) -> Exception:
+    """An error naming what cannot be stored."""
+    if isinstance(first, int):
+        return ArgumentError("tensor: an integer does not fit into int64")
+    kind = type(first).__name__
+    return DTypeError(f"tensor: expected numbers, got {kind} ({str(first)[:40]!r})")
 
 
 def _ragged(data: Any) -> str:
@@ -292,7 +297,11 @@ def _filled(
 
 
 def zeros(
-    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of zeros.
 
@@ -300,19 +309,23 @@ def zeros(
     tensor([[0., 0.],
             [0., 0.]], shape=(2, 2), dtype=float32)
     """
-    shape = parse_size("zeros", size)
+    shape = parse_size("zeros", sizes if size is None else (size,))
     return _filled("zeros", shape, 0, dtype, device, requires_grad)
 
 
 def ones(
-    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor of ones.
 
     >>> weft.ones(3, dtype=weft.int64)
     tensor([1, 1, 1], shape=(3,), dtype=int64)
     """
-    shape = parse_size("ones", size)
+    shape = parse_size("ones", sizes if size is None else (size,))
     return _filled("ones", shape, 1, dtype, device, requires_grad)
 
 
@@ -340,14 +353,18 @@ def full(
 
 
 def empty(
-    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """A tensor whose elements are not set to anything in particular.
 
     >>> weft.empty(2, 3).shape
     (2, 3)
     """
-    shape = parse_size("empty", size)
+    shape = parse_size("empty", sizes if size is None else (size,))
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     check_memory("empty", shape, dtype)
     try:
@@ -361,7 +378,9 @@ def empty(
 
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
     dtype = input.dtype if dtype is None else as_dtype(dtype)
-    device = options.pop("device", None) or (None if input.device is cpu else input.device)
+    device = options.pop("device", None) or (
+        None if input.device is cpu else input.device
+    )
     return _filled(name, input.shape, value, dtype, device, **options)
 
 
@@ -407,7 +426,7 @@ def empty_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -423,7 +442,10 @@ def arange(
     tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
     """
     if end is None:
-        start, end = 0, start
+        start, end = None, start
+    if end is None:
+        raise ArgumentError("arange: expected arange(end) or arange(start, end)")
+    start = 0 if start is None else start
     values = [v.item() if isinstance(v, Tensor) else v for v in (start, end, step)]
     start, end, step = values
     if step == 0:
@@ -510,3 +532,92 @@ def _place(array: ndarray, device: Any, requires_grad: bool) -> Tensor:
     if device is not None:
         out = out.to(find_device(device))
     return out.requires_grad_() if requires_grad else out
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A 0-d tensor, in the default dtype unless one is named.
+
+    >>> weft.scalar_tensor(3)
+    tensor(3., dtype=float32)
+    """
+    return full((), s, dtype=default_dtype() if dtype is None else dtype, device=device)
+
+
+def _triangle_indices(
+    keep: Any, row: int, col: int, offset: int, options: Any
+) -> Tensor:
+    places = np.nonzero(keep(np.ones((row, col), np.bool_), offset))
+    return tensor(np.stack(places), **{"dtype": dtypes.int64, **options})
+
+
+def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
+    """The indices of a matrix's lower triangle: rows, then columns.
+
+    >>> weft.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]], shape=(2, 3), dtype=int64)
+    """
+    shape = parse_size("tril_indices", (row, col))
+    return _triangle_indices(np.tril, *shape, offset, options)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
+    """The indices of a matrix's upper triangle: rows, then columns.
+
+    >>> weft.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]], shape=(2, 3), dtype=int64)
+    """
+    shape = parse_size("triu_indices", (row, col))
+    return _triangle_indices(np.triu, *shape, offset, options)
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """A row of powers of each element, the highest first.
+
+    >>> weft.vander(weft.tensor([1, 2, 3]), 3)
+    tensor([[1, 1, 1],
+            [4, 2, 1],
+            [9, 3, 1]], shape=(3, 3), dtype=int64)
+    """
+    if x.ndim != 1:
+        raise ShapeError(f"vander: expected a vector, got shape {x.shape}")
+    count = x.shape[0] if N is None else N
+    if count < 0:
+        raise ArgumentError(f"vander: expected N of at least 0, got {N}")
+    powers = np.arange(count) if increasing else np.arange(count)[::-1].copy()
+    return x.unsqueeze(1) ** Tensor(powers)
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """Every combination of one element of each vector, a row each.
+
+    >>> weft.cartesian_prod(weft.tensor([1, 2]), weft.tensor([3, 4])).shape
+    (4, 2)
+    """
+    from weft.ops.movement import meshgrid, stack
+
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([g.flatten() for g in meshgrid(*tensors, indexing="ij")], 1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Every choice of r elements of a vector, a row each, in order.
+
+    >>> weft.combinations(weft.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]], shape=(3, 2), dtype=int64)
+    """
+    if input.ndim != 1:
+        raise ShapeError(f"combinations: expected a vector, got shape {input.shape}")
+    if r < 0:
+        raise ArgumentError(f"combinations: expected r of at least 0, got {r}")
+    choose = (
+        itertools.combinations_with_replacement
+        if with_replacement
+        else itertools.combinations
+    )
+    rows = list(choose(range(input.shape[0]), r))
+    return input[Tensor(np.array(rows, np.int64).reshape(len(rows), r))]

@@ -19,6 +19,7 @@ from weft.core.elementwise import (
     elementwise_type,
     integer_samples,
     prepare,
+    result_type,
     samples_in,
     times,
     unary,
@@ -26,7 +27,7 @@ from weft.core.elementwise import (
 from weft.core.elementwise import conj as conj_value
 from weft.core.op import Sample, TensorType, define
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 
 # -- arithmetic
 
@@ -60,7 +61,10 @@ _sub = binary(
 mul = binary(
     "mul",
     np.multiply,
-    vjp={"x": lambda g, y: times(g, conj_value(y)), "y": lambda g, x: times(g, conj_value(x))},
+    vjp={
+        "x": lambda g, y: times(g, conj_value(y)),
+        "y": lambda g, x: times(g, conj_value(x)),
+    },
     jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
     reference=lambda x, y: np.copysign(1, y) * x * np.abs(y),
     doc="""Element-wise product.
@@ -91,7 +95,18 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     >>> weft.add(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
     tensor([31, 42], shape=(2,), dtype=int64)
     """
-    return _add(input, other if alpha == 1 else mul(as_tensorlike(other), alpha))
+    return _add(input, other if alpha == 1 else _scaled("add", input, other, alpha))
+
+
+def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+    """``alpha * other``, where alpha must not raise the operands' category."""
+    dtype = result_type(as_operand(name, input), as_operand(name, other))
+    if dtypes.scalar_dtype(alpha).category > max(dtype.category, dtypes.INT):
+        raise ArgumentError(
+            f"{name}: expected alpha to be an integer for {dtype.name} operands, got "
+            f"{alpha!r}"
+        )
+    return mul(other, bool(alpha) if dtype is dtypes.bool_ else alpha)
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
@@ -100,7 +115,16 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     >>> weft.sub(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
     tensor([-29, -38], shape=(2,), dtype=int64)
     """
-    return _sub(input, other if alpha == 1 else mul(as_tensorlike(other), alpha))
+    return _sub(input, other if alpha == 1 else _scaled("sub", input, other, alpha))
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``other - alpha * input``.
+
+    >>> weft.rsub(weft.tensor([1, 2]), 10)
+    tensor([9, 8], shape=(2,), dtype=int64)
+    """
+    return sub(other, input, alpha=alpha)
 
 
 def as_tensorlike(value: Any) -> Tensor:
@@ -125,8 +149,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "trunc":
         return _truncated(input, other)
     raise ArgumentError(
-        "div: rounding_mode must be None, 'floor' or 'trunc', got "
-        f"{rounding_mode!r}"
+        f"div: rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}"
     )
 
 
@@ -156,7 +179,7 @@ class ZeroDivision(ArgumentError, ZeroDivisionError):
 floor_divide = binary(
     "floor_divide",
     _integer_divisor("floor_divide", np.floor_divide),
-    accepts="real",
+    accepts="real number",
     d={"x": lambda x: x * 0, "y": lambda y: y * 0},
     domain=((-7.0, 7.0), (0.6, 2.0)),
     reference=lambda x, y: np.floor(x / y),
@@ -232,14 +255,21 @@ abs = unary(
     """,
 )
 
+
+def _sign_eval(x: Any) -> Any:
+    if x.dtype.kind == "b":
+        return x.copy()
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # 0 at NaN
+
+
 sign = unary(
     "sign",
-    np.sign,
+    _sign_eval,
     accepts="real",
     d=lambda x: x * 0,
     domain=(0.3, 2.0),
     reference=lambda x: x / np.abs(x),
-    doc="""-1, 0 or 1 by each element's sign.
+    doc="""-1, 0 or 1 by each element's sign; 0 at NaN.
 
     >>> weft.sign(weft.tensor([-2.0, 0.0, 3.0]))
     tensor([-1.,  0.,  1.], shape=(3,), dtype=float32)
@@ -297,9 +327,19 @@ reciprocal = unary(
 )
 
 
+def _pow_eval(x: Any, y: Any) -> Any:
+    if type(y) is not np.ndarray or y.dtype.kind != "i" or not (y < 0).any():
+        return np.power(x, y)
+    # 1 / x**n cut to a whole number: 0 unless x is 1 or -1
+    odd = np.where(np.remainder(y, 2) == 1, x, 1)
+    inverse = np.where(np.abs(x) == 1, odd, 0)
+    result = np.where(np.less(y, 0), inverse, np.power(x, np.maximum(y, 0)))
+    return result.astype(x.dtype)
+
+
 _pow = binary(
     "pow",
-    np.power,
+    _pow_eval,
     d={"x": lambda x, y: _pow_dx(x, y), "y": lambda x, y, out: _pow_dy(x, y, out)},
     domain=((0.4, 2.0), (-2.0, 2.0)),
     reference=lambda x, y: np.exp(y * np.log(x)),
@@ -479,10 +519,17 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         raise ArgumentError("clamp: expected at least one of min and max")
     out = input
     if min is not None:
-        out = where(out < min, min, out)
+        out = where(_beyond(out < min, min), min, out)
     if max is not None:
-        out = where(out > max, max, out)
+        out = where(_beyond(out > max, max), max, out)
     return out
+
+
+def _beyond(outside: Tensor, limit: Any) -> Tensor:
+    """Where a limit applies: outside of it, and everywhere if it is NaN."""
+    if isinstance(limit, Tensor):
+        return outside | isnan(limit) if limit.dtype.is_inexact else outside
+    return logical_not(outside) | outside if limit != limit else outside
 
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:
@@ -805,7 +852,7 @@ trunc = _rounding(
     "The whole part", "-1.,  1.,  2.",
 )  # fmt: skip
 _round = _rounding(
-    "round", np.rint, lambda x: np.floor(x + 0.5),
+    "round", lambda x: x.copy() if x.dtype.kind in "iub" else np.rint(x), lambda x: np.floor(x + 0.5),
     "The nearest whole number, ties to even", "-2.,  2.,  2.",
 )  # fmt: skip
 
@@ -1005,3 +1052,162 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     """
     return input + value * tensor1 / tensor2
 
+
+# -- more of the same, made of the above
+
+fix = trunc
+
+
+def fmax(input: Tensor, other: Tensor) -> Tensor:
+    """The larger of two elements, a NaN only if both are.
+
+    >>> weft.fmax(weft.tensor([1.0, float("nan")]), weft.tensor([3.0, 2.0]))
+    tensor([3., 2.], shape=(2,), dtype=float32)
+    """
+    return where(isnan(input), other, where(isnan(other), input, maximum(input, other)))
+
+
+def fmin(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller of two elements, a NaN only if both are.
+
+    >>> weft.fmin(weft.tensor([1.0, float("nan")]), weft.tensor([3.0, 2.0]))
+    tensor([1., 2.], shape=(2,), dtype=float32)
+    """
+    return where(isnan(input), other, where(isnan(other), input, minimum(input, other)))
+
+
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below zero, 1 above it, and ``values`` at zero.
+
+    >>> weft.heaviside(weft.tensor([-1.0, 0.0, 2.0]), weft.tensor(0.5))
+    tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
+    """
+    if input.dtype is not values.dtype:
+        raise DTypeError(
+            f"heaviside: expected equal dtypes, got {input.dtype.name} and "
+            f"{values.dtype.name}"
+        )
+    return where(input == 0, values, (input > 0).to(input.dtype))
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """Each element to a power, in float64 (or complex128).
+
+    >>> weft.float_power(weft.tensor([1, 2, 3]), 2)
+    tensor([1., 4., 9.], shape=(3,), dtype=float64)
+    """
+    operands = [as_operand("float_power", v) for v in (input, exponent)]
+    has_complex = result_type(*operands).is_complex
+    wide = dtypes.complex128 if has_complex else dtypes.float64
+    return _pow(*[x.to(wide) if isinstance(x, Tensor) else x for x in operands])
+
+
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """``input * 2**other``.
+
+    >>> weft.ldexp(weft.tensor([1.0, 3.0]), weft.tensor([2, 1]))
+    tensor([4., 6.], shape=(2,), dtype=float32)
+    """
+    return mul(input, _pow(2.0, other))
+
+
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """Complex numbers from their sizes and angles.
+
+    >>> weft.polar(weft.tensor([2.0]), weft.tensor([0.0]))
+    tensor([2.+0.j], shape=(1,), dtype=complex64)
+    """
+    from weft.ops.transcendental import cos, sin
+
+    return complex(abs * cos(angle), abs * sin(angle))
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Whether each element has no imaginary part.
+
+    >>> weft.isreal(weft.tensor([1 + 0j, 1j]))
+    tensor([ True, False], shape=(2,), dtype=bool)
+    """
+    return imag(input) == 0 if input.dtype.is_complex else input.isfinite() | True
+
+
+def view_as_real(input: Tensor) -> Tensor:
+    """Real and imaginary part as a last dimension of size 2 (a copy).
+
+    >>> weft.view_as_real(weft.tensor([1 + 2j]))
+    tensor([[1., 2.]], shape=(1, 2), dtype=float32)
+    """
+    from weft.ops.movement import stack
+
+    return stack([real(input), imag(input)], -1)
+
+
+def view_as_complex(input: Tensor) -> Tensor:
+    """Complex numbers from a last dimension of size 2 (a copy).
+
+    >>> weft.view_as_complex(weft.tensor([[1.0, 2.0]]))
+    tensor([1.+2.j], shape=(1,), dtype=complex64)
+    """
+    if input.ndim == 0 or input.shape[-1] != 2:
+        raise ShapeError(
+            "view_as_complex: expected a last dimension of size 2, got shape "
+            f"{input.shape}"
+        )
+    return complex(input[..., 0], input[..., 1])
+
+
+# -- questions about a tensor
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements.
+
+    >>> weft.numel(weft.zeros(2, 3))
+    6
+    """
+    return input.numel()
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a floating-point type.
+
+    >>> weft.is_floating_point(weft.ones(1))
+    True
+    """
+    return input.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is a complex type.
+
+    >>> weft.is_complex(weft.ones(1))
+    False
+    """
+    return input.dtype.is_complex
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero.
+
+    >>> weft.is_nonzero(weft.tensor([0.0]))
+    False
+    """
+    return bool(input)
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape.
+
+    >>> weft.is_same_size(weft.ones(2), weft.zeros(2))
+    True
+    """
+    return input.shape == other.shape
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether promotion may turn one dtype into another.
+
+    >>> weft.can_cast(weft.int64, weft.float32), weft.can_cast(weft.float32, weft.int64)
+    (True, False)
+    """
+    return dtypes.as_dtype(from_).category <= dtypes.as_dtype(to).category

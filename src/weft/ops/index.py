@@ -37,9 +37,14 @@ from weft.ops.movement import (
 # -- checks
 
 
-def check_range(name: str, index: Any, size: int, axis: int) -> None:
-    """Raise IndexError for the first index outside its axis."""
-    bad = (index < -size) | (index >= size)
+def check_range(
+    name: str, index: Any, size: int, axis: int, *, wrap: bool = True
+) -> None:
+    """Raise IndexError for the first index outside its axis.
+
+    Negative indices count from the end where they ``wrap``.
+    """
+    bad = (index < (-size if wrap else 0)) | (index >= size)
     if not bad.any():
         return
     place = tuple(int(k) for k in np.argwhere(bad)[0])
@@ -102,7 +107,9 @@ def _flat_rows(x: Tensor, index: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 def _index_samples(rng: np.random.Generator) -> Any:
     for shape, ids in (((4, 3), (2, 2)), ((5,), (3,)), ((4, 2), ()), ((3, 0), (2,))):
-        yield Sample((rng.uniform(-2, 2, shape), rng.integers(-shape[0], shape[0], ids)))
+        yield Sample(
+            (rng.uniform(-2, 2, shape), rng.integers(-shape[0], shape[0], ids))
+        )
 
 
 take_op = define(
@@ -144,7 +151,12 @@ def _add_at_batch(
 
 
 def _add_at_samples(rng: np.random.Generator) -> Any:
-    for ids, rest, n in (((2, 2), (3,), 4), ((3,), (), 5), ((), (2,), 3), ((0,), (2,), 3)):
+    for ids, rest, n in (
+        ((2, 2), (3,), 4),
+        ((3,), (), 5),
+        ((), (2,), 3),
+        ((0,), (2,), 3),
+    ):
         yield Sample(
             (rng.uniform(-2, 2, (*ids, *rest)), rng.integers(-n, n, ids)), {"size": n}
         )
@@ -233,7 +245,9 @@ def _zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
 # -- x[...]
 
 
-def normalize_index(x: Tensor, index: Any) -> tuple[list[Any], list[tuple[int, Tensor]]]:
+def normalize_index(
+    x: Tensor, index: Any
+) -> tuple[list[Any], list[tuple[int, Tensor]]]:
     """A basic index, and the index tensors with the axes they apply to after it."""
     items = list(index) if isinstance(index, tuple) else [index]
     items = [_item(i) for i in items]
@@ -496,19 +510,19 @@ def _grid(index: Any, dim: int) -> tuple[Any, ...]:
 
 
 def _gather_eval(x: Any, index: Any, *, dim: int) -> Any:
-    check_range("gather", index, x.shape[dim], dim)
+    check_range("gather", index, x.shape[dim], dim, wrap=False)
     return x[_grid(index, dim)]
 
 
 def _scatter_eval(x: Any, index: Any, src: Any, *, dim: int) -> Any:
-    check_range("scatter", index, x.shape[dim], dim)
+    check_range("scatter", index, x.shape[dim], dim, wrap=False)
     out = x.copy()
     out[_grid(index, dim)] = src
     return out
 
 
 def _scatter_add_eval(x: Any, index: Any, src: Any, *, dim: int) -> Any:
-    check_range("scatter_add", index, x.shape[dim], dim)
+    check_range("scatter_add", index, x.shape[dim], dim, wrap=False)
     out = x.copy()
     np.add.at(out, _grid(index, dim), src)
     return out
@@ -540,10 +554,15 @@ def _all_batched(
         a if b else expand(a, (size, *a.shape))
         for a, b in zip(args, batched, strict=True)
     ]
-    return bind(op, tuple(full), {"dim": params["dim"] + 1})
+    return bind(op, tuple(full), dict(params, dim=params["dim"] + 1))
 
 
-_GATHERS = (((3, 4), (3, 2), 1), ((4, 3), (2, 3), 0), ((5,), (3,), 0), ((3, 2), (0, 2), 0))
+_GATHERS = (
+    ((3, 4), (3, 2), 1),
+    ((4, 3), (2, 3), 0),
+    ((5,), (3,), 0),
+    ((3, 2), (0, 2), 0),
+)
 
 
 def _gather_samples(rng: np.random.Generator) -> Any:
@@ -598,11 +617,15 @@ scatter_op = define(
     eval=_scatter_eval,
     type=lambda x, index, src, *, dim: x,
     vjp={
-        "x": lambda g, index, dim: scatter_op(g, index, _zeros(index.shape, g), dim=dim),
+        "x": lambda g, index, dim: scatter_op(
+            g, index, _zeros(index.shape, g), dim=dim
+        ),
         "src": lambda g, index, dim: gather_op(g, index, dim=dim),
     },
     jvp={
-        "x": lambda t, index, dim: scatter_op(t, index, _zeros(index.shape, t), dim=dim),
+        "x": lambda t, index, dim: scatter_op(
+            t, index, _zeros(index.shape, t), dim=dim
+        ),
         "src": lambda t, x, index, dim: scatter_op(
             _zeros(x.shape, t), index, t, dim=dim
         ),
@@ -646,39 +669,83 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """
     d = normalize_dim("gather", dim, input.ndim)
     index = as_index("gather", index)
+    if input.ndim == 0 and index.ndim <= 1:
+        return reshape(gather(reshape(input, (1,)), 0, _row(index)), index.shape)
     _check_gather("gather", input.shape, index.shape, d)
     return bind(gather_op, (input, index), {"dim": d})
 
 
-def _scatter(op: Op, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
-    d = normalize_dim(op.name, dim, x.ndim)
-    index = as_index(op.name, index)
-    _check_gather(op.name, x.shape, index.shape, d)
+def _row(x: Tensor) -> Tensor:
+    """A 0-d tensor as a vector of one element."""
+    return x if x.ndim else reshape(x, (1,))
+
+
+def _scatter_operands(
+    name: str, x: Tensor, dim: int, index: Tensor, src: Any
+) -> tuple[int, Tensor, Tensor]:
+    """The checked dimension, index, and source of the index's shape."""
+    d = normalize_dim(name, dim, x.ndim)
+    index = as_index(name, index)
+    _check_gather(name, x.shape, index.shape, d)
     if not isinstance(src, Tensor):
         src = expand(scalar(src, x.dtype), index.shape)
     if src.dtype is not x.dtype:
         raise DTypeError(
-            f"{op.name}: expected src to be {x.dtype.name} like the tensor, got "
+            f"{name}: expected src to be {x.dtype.name} like the tensor, got "
             f"{src.dtype.name}"
         )
     if src.shape != index.shape:
-        if any(m < n for m, n in zip(src.shape, index.shape, strict=False)):
+        if src.ndim != index.ndim or any(
+            m < n for m, n in zip(src.shape, index.shape, strict=True)
+        ):
             raise ShapeError(
-                f"{op.name}: src of shape {src.shape} is smaller than index of shape "
+                f"{name}: src of shape {src.shape} is smaller than index of shape "
                 f"{index.shape}"
             )
         window = tuple(slice(0, n) for n in index.shape)
         src = bind(slice_op, (src,), {"index": window})
+    return d, index, src
+
+
+def _scatter(op: Op, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+    if x.ndim == 0:
+        src = _row(src) if isinstance(src, Tensor) else src
+        ids = _row(as_index(op.name, index))
+        return reshape(_scatter(op, _row(x), dim, ids, src), ())
+    d, index, src = _scatter_operands(op.name, x, dim, index, src)
     return bind(op, (x, index, src), {"dim": d})
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
-    """A copy with the elements of ``src`` put where ``index`` says.
+_SCATTERS = {"add": "sum", "multiply": "prod"}
+
+
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
+) -> Tensor:
+    """A copy with the elements of ``src`` (or one value) put where ``index`` says.
+
+    ``reduce`` is None, ``"add"`` or ``"multiply"``.
 
     >>> weft.zeros(3).scatter(0, weft.tensor([2]), weft.tensor([5.0]))
     tensor([0., 0., 5.], shape=(3,), dtype=float32)
     """
-    return _scatter(scatter_op, input, dim, index, src)
+    given = value if src is None else src
+    if given is None:
+        raise ArgumentError("scatter: expected src or value, got neither")
+    if reduce is None:
+        return _scatter(scatter_op, input, dim, index, given)
+    if reduce not in _SCATTERS:
+        raise ArgumentError(
+            f"scatter: reduce must be None, 'add' or 'multiply', got {reduce!r}"
+        )
+    d, index, given = _scatter_operands("scatter", input, dim, index, given)
+    return scatter_reduce(input, d, index, given, _SCATTERS[reduce])
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -688,6 +755,156 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     tensor([ 0., 11.], shape=(2,), dtype=float32)
     """
     return _scatter(scatter_add_op, input, dim, index, src)
+
+
+# -- scatter with a reduction
+
+_COMBINE = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def _combine_eval(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -> Any:
+    check_range("scatter_reduce", index, x.shape[dim], dim, wrap=False)
+    out = x.copy()
+    _COMBINE[reduce].at(out, _grid(index, dim), src)
+    return out
+
+
+def _shares(
+    x: Tensor, index: Tensor, src: Tensor, out: Tensor, dim: int, reduce: str
+) -> tuple[Tensor, Tensor]:
+    """The output's derivative by each element of ``x`` and of ``src``."""
+    back = gather_op(out, index, dim=dim)
+    if reduce != "prod":  # equal winners share
+        won, won_src = cast(x == out, x.dtype), cast(src == back, x.dtype)
+        count = scatter_add_op(won, index, won_src, dim=dim)
+        return won / count, won_src / gather_op(count, index, dim=dim)
+    filled, filled_src = (where(v == 0, 1, v) for v in (x, src))
+    rest = scatter_combine(filled, index, filled_src, dim=dim, reduce="prod")
+    zero, zero_src = (cast(v == 0, x.dtype) for v in (x, src))
+    zeros = scatter_add_op(zero, index, zero_src, dim=dim)
+    nil, nil_src = (where(v == 0, v, 0) for v in (x, src))
+    nils = scatter_add_op(nil, index, nil_src, dim=dim)
+    return _others_product(x, filled, rest, zeros, nils), _others_product(
+        src, filled_src, *(gather_op(v, index, dim=dim) for v in (rest, zeros, nils))
+    )
+
+
+def _others_product(
+    v: Tensor, filled: Tensor, rest: Tensor, zeros: Tensor, nils: Tensor
+) -> Tensor:
+    """The product of a group without ``v``, right where the group has zeros.
+
+    ``rest`` is the product of the elements that are not zero, ``zeros`` the number
+    of the others and ``nils`` their sum (which is 0, but has derivatives).
+    """
+    few = where(zeros == 1, nils * rest / filled, 0)
+    return where(
+        v == 0, where(zeros == 1, rest, 0), where(zeros == 0, rest / filled, few)
+    )
+
+
+def _combine_vjp(
+    g: Tensor, need: Any, x: Tensor, index: Tensor, src: Tensor, out: Tensor,
+    dim: int, reduce: str,
+) -> tuple[Any, ...]:  # fmt: skip
+    by_x, by_src = _shares(x, index, src, out, dim, reduce)
+    back = gather_op(g, index, dim=dim)
+    return (g * by_x if need[0] else None, None, back * by_src if need[2] else None)
+
+
+def _combine_jvp(
+    ts: list[Any], x: Tensor, index: Tensor, src: Tensor, out: Tensor,
+    dim: int, reduce: str,
+) -> Tensor:  # fmt: skip
+    by_x, by_src = _shares(x, index, src, out, dim, reduce)
+    moved = _zeros(x.shape, x) if ts[0] is None else ts[0] * by_x
+    if ts[2] is None:
+        return moved
+    return scatter_add_op(moved, index, ts[2] * by_src, dim=dim)
+
+
+def _combine_samples(rng: np.random.Generator) -> Any:
+    for k, (shape, ids, dim) in enumerate(_GATHERS):
+        index = rng.integers(0, shape[dim], ids)
+        values = rng.permuted(np.linspace(0.4, 2, math.prod(shape) + math.prod(ids)))
+        x, src = values[: math.prod(shape)], values[math.prod(shape) :]
+        params = {"dim": dim, "reduce": ("prod", "amax", "amin")[k % 3]}
+        yield Sample((x.reshape(shape), index, src.reshape(ids)), params)
+
+
+def _combine_reference(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -> Any:
+    combine = {"prod": lambda a, b: a * b, "amax": max, "amin": min}[reduce]
+    out = x.copy()
+    for place in np.ndindex(index.shape):
+        to = (*place[:dim], index[place], *place[dim + 1 :])
+        out[to] = combine(out[to], src[place])
+    return out
+
+
+scatter_combine = define(
+    "scatter_combine",
+    inputs="x index src",
+    eval=_combine_eval,
+    type=lambda x, index, src, *, dim, reduce: x,
+    vjp=_combine_vjp,
+    jvp=_combine_jvp,
+    batch=_all_batched,
+    samples=_combine_samples,
+    reference=_combine_reference,
+)
+
+
+def scatter_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Tensor:
+    """A copy with the elements of ``src`` combined where ``index`` says.
+
+    ``reduce`` is ``sum``, ``prod``, ``mean``, ``amax`` or ``amin``; without
+    ``include_self`` the elements that something comes to don't count themselves.
+
+    >>> x, ids = weft.tensor([1.0, 2.0]), weft.tensor([0, 0])
+    >>> x.scatter_reduce(0, ids, weft.tensor([5.0, 3.0]), "amax")
+    tensor([5., 2.], shape=(2,), dtype=float32)
+    """
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise ArgumentError(
+            "scatter_reduce: reduce must be 'sum', 'prod', 'mean', 'amax' or 'amin', "
+            f"got {reduce!r}"
+        )
+    d, ids, src = _scatter_operands("scatter_reduce", input, dim, index, src)
+    hits = scatter_add_op(
+        Tensor(np.zeros(input.shape, np.int64)),
+        ids,
+        Tensor(np.ones(ids.shape, np.int64)),
+        dim=d,
+    )
+    x = input
+    if not include_self:
+        x = where(hits > 0, scalar(_neutral(reduce, x.dtype), x.dtype), x)
+    if reduce in _COMBINE:
+        return scatter_combine(x, ids, src, dim=d, reduce=reduce)
+    total = scatter_add_op(x, ids, src, dim=d)
+    if reduce == "sum":
+        return total
+    count = hits + 1 if include_self else where(hits > 0, hits, 1)
+    whole = not total.dtype.is_inexact
+    return total // count if whole else total / cast(count, total.dtype)
+
+
+def _neutral(reduce: str, dtype: dtypes.DType) -> Any:
+    """What leaves the other operand as it is."""
+    if reduce in ("sum", "mean", "prod"):
+        return int(reduce == "prod")
+    if dtype.is_floating_point:
+        return -math.inf if reduce == "amax" else math.inf
+    limits = np.iinfo(dtype.np)
+    return limits.min if reduce == "amax" else limits.max
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -727,8 +944,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     ids = as_index("index_select", index)
     if ids.ndim > 1:
         raise ShapeError(f"index_select: expected a 1-d index, got shape {ids.shape}")
-    if type(ids) is Tensor and input.ndim:
-        check_range("index_select", ids._data, input.shape[d], d)
+    if input.ndim == 0:
+        return reshape(index_select(_row(input), 0, ids), ())
+    if type(ids) is Tensor:
+        check_range("index_select", ids._data, input.shape[d], d, wrap=False)
     rows = input if d == 0 else movedim(input, d, 0)
     out = take_op(rows, reshape(ids, (-1,)) if ids.ndim == 0 else ids)
     return out if d == 0 else movedim(out, 0, d)
@@ -764,12 +983,19 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     tensor([0., 0., 7.], shape=(3,), dtype=float32)
     """
     d = normalize_dim("index_fill", dim, input.ndim)
-    shape = (*input.shape[:d], index.numel(), *input.shape[d + 1 :])
-    return index_copy(input, d, index, expand(scalar(value, input.dtype), shape))
+    ids = as_index("index_fill", index)
+    if isinstance(value, Tensor) and value.ndim:
+        raise ShapeError(
+            f"index_fill: expected a number or 0-d tensor, got shape {value.shape}"
+        )
+    fill = value if isinstance(value, Tensor) else scalar(value, input.dtype)
+    shape = (*input.shape[:d], ids.numel(), *input.shape[d + 1 :])
+    _, rows = _index_rows("index_fill", input, d, ids, expand(fill, shape), wrap=True)
+    return movedim(put_op(movedim(input, d, 0), _row(ids), rows), 0, d)
 
 
 def _index_rows(
-    name: str, x: Tensor, dim: int, index: Tensor, source: Tensor
+    name: str, x: Tensor, dim: int, index: Tensor, source: Tensor, *, wrap: bool = False
 ) -> tuple[int, Tensor]:
     d = normalize_dim(name, dim, x.ndim)
     ids = as_index(name, index)
@@ -780,7 +1006,7 @@ def _index_rows(
             f"dim {d} of shape {x.shape}, got {source.shape}"
         )
     if type(ids) is Tensor:
-        check_range(name, ids._data, x.shape[d], d)
+        check_range(name, ids._data, x.shape[d], d, wrap=wrap)
     return d, movedim(cast(source, x.dtype), d, 0)
 
 
@@ -799,7 +1025,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         raise ShapeError(
             f"masked_fill: expected a number or 0-d tensor, got shape {value.shape}"
         )
-    if result_type(input, value).category > input.dtype.category:
+    if result_type(input, value).is_complex and not input.dtype.is_complex:
         raise DTypeError(
             f"masked_fill: {value!r} cannot be stored in a {input.dtype.name} tensor"
         )
@@ -820,6 +1046,37 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if not shape:
         return getitem(reshape(input, (1,)), reshape(mask, (1,)))
     return getitem(expand(input, shape), expand(mask, shape))
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy with the elements of ``source``, in order, where the mask holds.
+
+    >>> mask = weft.tensor([False, True, True])
+    >>> weft.zeros(3).masked_scatter(mask, weft.tensor([5.0, 6.0]))
+    tensor([0., 5., 6.], shape=(3,), dtype=float32)
+    """
+    if mask.dtype is not dtypes.bool_:
+        raise DTypeError(
+            f"masked_scatter: expected a boolean mask, got {mask.dtype.name}"
+        )
+    if source.dtype is not input.dtype:
+        raise DTypeError(
+            f"masked_scatter: expected a {input.dtype.name} source, got "
+            f"{source.dtype.name}"
+        )
+    shape = broadcast_shapes("masked_scatter", input.shape, mask.shape)
+    flat = reshape(expand(mask, shape), (math.prod(shape),))
+    wanted, have = int(flat.sum()), source.numel()
+    if wanted > have:
+        raise ShapeError(
+            f"masked_scatter: the mask holds at {wanted} places, but the source has "
+            f"{have} elements"
+        )
+    if have == 0:
+        return expand(input, shape).clone()
+    place = (flat.cumsum(0) - 1).clamp(min=0, max=have - 1)
+    values = reshape(take_op(reshape(source, (have,)), place), shape)
+    return where(expand(mask, shape), values, input)
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
@@ -857,8 +1114,70 @@ def concrete(name: str, x: Tensor) -> np.ndarray:
 # -- diagonals and one-hot
 
 
+def _diagonal_eval(x: Any, *, offset: int, dim1: int, dim2: int) -> Any:
+    out = np.diagonal(x, offset, dim1, dim2)
+    if x.flags.writeable:
+        out.flags.writeable = True
+    return out
+
+
+def _diagonal_type(x: TensorType, *, offset: int, dim1: int, dim2: int) -> TensorType:
+    rows, _ = _diagonal_indices(x.shape[dim1], x.shape[dim2], offset)
+    rest = [n for axis, n in enumerate(x.shape) if axis not in (dim1, dim2)]
+    return TensorType((*rest, len(rows)), x.dtype)
+
+
+def _diagonal_back(
+    g: Tensor, x_shape: tuple[int, ...], offset: int, dim1: int, dim2: int
+) -> Tensor:
+    """Zeros with ``g`` on the diagonal."""
+    n, m = x_shape[dim1], x_shape[dim2]
+    rows, cols = _diagonal_indices(n, m, offset)
+    flat = add_at(movedim(g, -1, 0), Tensor(rows * m + cols), size=n * m)
+    return movedim(reshape(flat, (n, m, *g.shape[:-1])), (0, 1), (dim1, dim2))
+
+
+def _diagonal_reference(x: Any, *, offset: int, dim1: int, dim2: int) -> Any:
+    moved = np.moveaxis(x, (dim1, dim2), (0, 1))
+    pairs = [(i, i + offset) for i in range(len(moved))]
+    kept = [moved[i, j] for i, j in pairs if 0 <= j < moved.shape[1]]
+    rest = moved.shape[2:]
+    return np.moveaxis(np.array(kept).reshape(len(kept), *rest), 0, -1)
+
+
+diagonal_op = define(
+    "diagonal",
+    inputs="x",
+    eval=_diagonal_eval,
+    type=_diagonal_type,
+    vjp={
+        "x": lambda g, x_shape, offset, dim1, dim2: _diagonal_back(
+            g, x_shape, offset, dim1, dim2
+        )
+    },
+    linear=True,
+    view=True,
+    batch=lambda op, size, args, batched, params: diagonal_op(
+        args[0],
+        offset=params["offset"],
+        dim1=params["dim1"] + 1,
+        dim2=params["dim2"] + 1,
+    ),
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, s),), {"offset": k, "dim1": a, "dim2": b})
+        for s, k, a, b in (
+            ((3, 4), 0, 0, 1),
+            ((3, 4), -1, 0, 1),
+            ((2, 3, 4), 1, 2, 0),
+            ((0, 2), 0, 0, 1),
+        )
+    ],
+    reference=_diagonal_reference,
+)
+
+
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of two dimensions, as the last dimension.
+    """The diagonal of two dimensions, as the last dimension, without copying.
 
     >>> weft.tensor([[1, 2], [3, 4]]).diagonal()
     tensor([1, 4], shape=(2,), dtype=int64)
@@ -866,10 +1185,11 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     a = normalize_dim("diagonal", dim1, input.ndim)
     b = normalize_dim("diagonal", dim2, input.ndim)
     if a == b:
-        raise ArgumentError(f"diagonal: dim1 and dim2 are both {a}")
-    rows, cols = _diagonal_indices(input.shape[a], input.shape[b], offset)
-    moved = movedim(input, (a, b), (0, 1))
-    return movedim(getitem(moved, (Tensor(rows), Tensor(cols))), 0, -1)
+        raise ArgumentError(
+            f"diagonal: expected two different dims of shape {input.shape}, got {dim1} "
+            f"and {dim2}"
+        )
+    return bind(diagonal_op, (input,), {"offset": offset, "dim1": a, "dim2": b})
 
 
 def _diagonal_indices(n: int, m: int, offset: int) -> tuple[Any, Any]:
@@ -892,17 +1212,36 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     return getitem(input, (Tensor(rows), Tensor(cols)))
 
 
-def diag_embed(input: Tensor, offset: int = 0) -> Tensor:
+def diag_embed(
+    input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Tensor:
     """Matrices with the last dimension on their diagonals.
 
     >>> weft.diag_embed(weft.ones(2, 3)).shape
     (2, 3, 3)
     """
+    if input.ndim == 0:
+        raise ShapeError(
+            "diag_embed: expected at least one dimension, got a 0-d tensor"
+        )
+    a, b = (normalize_dim("diag_embed", d, input.ndim + 1) for d in (dim1, dim2))
+    if a == b:
+        raise ArgumentError(f"diag_embed: dim1 and dim2 are both {a}")
     n = input.shape[-1] + abs(offset)
     rows, cols = _diagonal_indices(n, n, offset)
     flat = add_at(movedim(input, -1, 0), Tensor(rows * n + cols), size=n * n)
     out = reshape(flat, (n, n, *input.shape[:-1]))
-    return movedim(out, (0, 1), (-2, -1))
+    return movedim(out, (0, 1), (a, b))
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements on its diagonal.
+
+    >>> weft.tensor([[1, 2]]).diagflat()
+    tensor([[1, 0],
+            [0, 2]], shape=(2, 2), dtype=int64)
+    """
+    return diag_embed(reshape(input, (input.numel(),)), offset)
 
 
 def trace(input: Tensor) -> Tensor:
@@ -939,13 +1278,22 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def repeat_interleave(
-    input: Tensor, repeats: Any, dim: int | None = None
+    input: Tensor,
+    repeats: Any = None,
+    dim: int | None = None,
+    *,
+    output_size: int | None = None,
 ) -> Tensor:
     """Each element (or slice) repeated, one after the other.
+
+    With the repeats alone, the index of each that many times.
 
     >>> weft.tensor([1, 2]).repeat_interleave(2)
     tensor([1, 1, 2, 2], shape=(4,), dtype=int64)
     """
+    if repeats is None:
+        places = Tensor(np.arange(input.numel()))
+        return repeat_interleave(places, as_index("repeat_interleave", input), 0)
     if dim is None:
         input, dim = reshape(input, (input.numel(),)), 0
     d = normalize_dim("repeat_interleave", dim, input.ndim)
@@ -964,3 +1312,104 @@ def repeat_interleave(
     places = np.repeat(np.arange(size), counts)
     return index_select(input, d, Tensor(places))
 
+
+# -- copies with a region replaced
+
+
+def _changed(input: Tensor, index: Any, src: Any) -> Tensor:
+    out = input.clone()
+    setitem(out, index, src)
+    return out
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with one slice along a dimension replaced.
+
+    >>> weft.zeros(2, 2).select_scatter(weft.ones(2), 0, 1)
+    tensor([[0., 0.],
+            [1., 1.]], shape=(2, 2), dtype=float32)
+    """
+    d = normalize_dim("select_scatter", dim, input.ndim)
+    return _changed(input, (*(slice(None),) * d, index), src)
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None,
+    step: int = 1,
+) -> Tensor:  # fmt: skip
+    """A copy with several slices along a dimension replaced.
+
+    >>> weft.zeros(3).slice_scatter(weft.ones(2), 0, 1)
+    tensor([0., 1., 1.], shape=(3,), dtype=float32)
+    """
+    d = normalize_dim("slice_scatter", dim, input.ndim)
+    return _changed(input, (*(slice(None),) * d, slice(start, end, step)), src)
+
+
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """A copy with the diagonal replaced.
+
+    >>> weft.zeros(2, 2).diagonal_scatter(weft.ones(2))
+    tensor([[1., 0.],
+            [0., 1.]], shape=(2, 2), dtype=float32)
+    """
+    out = input.clone()
+    setitem(diagonal(out, offset, dim1, dim2), ..., src)
+    return out
+
+
+def index_put(
+    input: Tensor, indices: Any, values: Any, accumulate: bool = False
+) -> Tensor:
+    """A copy with ``input[indices] = values``, or ``values`` added there.
+
+    >>> weft.zeros(3).index_put((weft.tensor([1, 1]),), weft.tensor(2.0), True)
+    tensor([0., 4., 0.], shape=(3,), dtype=float32)
+    """
+    index = tuple(slice(None) if i is None else i for i in indices)
+    if not accumulate:
+        return _changed(input, index, values)
+    basic, advanced = normalize_index(input, index)
+    if not advanced:
+        raise ArgumentError("index_put: expected index tensors or masks, got none")
+    target = _basic(input, basic)
+    rows, flat = _rows(target, advanced)
+    axes = [axis for axis, _ in advanced]
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    seen = _moved_shape((*flat.shape, *rows.shape[1:]), flat.ndim, first)
+    value = _value_for(seen, target, values)
+    if first and flat.ndim:
+        block = list(range(first, first + flat.ndim))
+        value = movedim(value, block, list(range(flat.ndim)))
+    added = add_at(value, flat, size=rows.shape[0])
+    added = reshape(added, (*(target.shape[a] for a in axes), *rows.shape[1:]))
+    return input + reshape(movedim(added, list(range(len(axes))), axes), input.shape)
+
+
+def put(
+    input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy with elements of the flattened tensor replaced (or added to).
+
+    >>> weft.zeros(2, 2).put(weft.tensor([3]), weft.tensor([7.0]))
+    tensor([[0., 0.],
+            [0., 7.]], shape=(2, 2), dtype=float32)
+    """
+    ids = as_index("put", index)
+    if source.numel() != ids.numel():
+        raise ShapeError(
+            f"put: expected as many elements as indices ({ids.numel()}), got "
+            f"{source.numel()}"
+        )
+    if source.dtype is not input.dtype:
+        raise DTypeError(
+            f"put: expected a {input.dtype.name} source, got {source.dtype.name}"
+        )
+    count = (input.numel(),)
+    if type(ids) is Tensor:
+        check_range("put", ids._data, count[0], 0)
+    flat, ids = reshape(input, count), reshape(ids, (ids.numel(),))
+    out = index_put(flat, (ids,), reshape(source, ids.shape), accumulate)
+    return reshape(out, input.shape)

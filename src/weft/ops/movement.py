@@ -71,6 +71,20 @@ def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
     return TensorType(shape, x.dtype)
 
 
+def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
+    """As np.broadcast_to, which takes eight times as long for small arrays."""
+    lead = len(shape) - x.ndim
+    if lead < 0 or x.dtype.char not in "fdlq?" or not x.flags.c_contiguous:
+        return np.broadcast_to(x, shape)
+    for have, want in zip(x.shape, shape[lead:], strict=True):
+        if have != want and have != 1:
+            return np.broadcast_to(x, shape)  # which raises
+    steps = [0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)]
+    out = np.ndarray(shape, x.dtype, x, 0, (*(0,) * lead, *steps))
+    out.flags.writeable = False
+    return out
+
+
 def _expand_batch(
     op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
 ) -> Tensor:
@@ -95,7 +109,7 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 expand_op = define(
     "expand",
     inputs="x",
-    eval=lambda x, *, shape: np.broadcast_to(x, shape),
+    eval=_expand_eval,
     type=_expand_type,
     vjp={"x": lambda g, x_shape: sum_to(g, x_shape)},
     linear=True,
@@ -115,14 +129,14 @@ expand_op = define(
 )
 
 
-def expand(input: Tensor, *size: Any) -> Tensor:
+def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """The tensor repeated along axes of size 1, without copying; -1 keeps a size.
 
     >>> weft.tensor([[1], [2]]).expand(2, 3)
     tensor([[1, 1, 1],
             [2, 2, 2]], shape=(2, 3), dtype=int64)
     """
-    shape = _flat(size)
+    shape = _flat("expand", sizes, size)
     lead = len(shape) - input.ndim
     if -1 in shape:
         shape = tuple(
@@ -138,11 +152,22 @@ def expand(input: Tensor, *size: Any) -> Tensor:
     return bind(expand_op, (input,), {"shape": shape})
 
 
-def _flat(size: tuple[Any, ...]) -> tuple[int, ...]:
-    """Sizes given one by one or as one sequence."""
-    if len(size) == 1 and isinstance(size[0], (tuple, list)):
-        return tuple(size[0])
-    return tuple([int(n) if type(n) is not int else n for n in size])
+def _flat(name: str, sizes: tuple[Any, ...], keyword: Any = None) -> tuple[int, ...]:
+    """Sizes given one by one, as one sequence, or by keyword."""
+    if keyword is not None:
+        sizes = (keyword,)
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    return tuple([n if type(n) is int else _as_int(name, n) for n in sizes])
+
+
+def _as_int(name: str, n: Any) -> int:
+    try:
+        return n.__index__()
+    except AttributeError:
+        raise DTypeError(
+            f"{name}: expected integers, got {type(n).__name__} ({n!r})"
+        ) from None
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
@@ -161,6 +186,19 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     (2, 3)
     """
     return expand(input, tuple(size))
+
+
+def _public_broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that several broadcast to.
+
+    >>> weft.broadcast_shapes((3, 1), (1, 4))
+    (3, 4)
+    """
+    full = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return broadcast_shapes("broadcast_shapes", *full)
+
+
+_public_broadcast_shapes.__name__ = "broadcast_shapes"
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -193,7 +231,7 @@ reshape_op = define(
     type=_reshape_type,
     vjp={"x": lambda g, x_shape: reshape(g, x_shape)},
     linear=True,
-    view=True,
+    view="maybe",
     batch=lambda op, size, args, batched, params: reshape(
         args[0], (size, *params["shape"])
     ),
@@ -201,13 +239,15 @@ reshape_op = define(
         Sample((rng.uniform(-2, 2, a),), {"shape": b})
         for a, b in (((3, 4), (2, 6)), ((), (1, 1)), ((0, 2), (2, 0)), ((4,), (4,)))
     ],
-    reference=lambda x, *, shape: np.array(list(np.nditer(x, order="C"))).reshape(shape)
-    if x.size
-    else np.zeros(shape),
+    reference=lambda x, *, shape: (
+        np.array(list(np.nditer(x, order="C"))).reshape(shape)
+        if x.size
+        else np.zeros(shape)
+    ),
 )
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; one size may be -1.
 
     A view where the memory allows it, else a copy.
@@ -216,7 +256,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]], shape=(2, 3), dtype=int64)
     """
-    wanted = _infer("reshape", input.shape, _flat(shape))
+    wanted = _infer("reshape", input.shape, _flat("reshape", sizes, shape))
     if wanted == input.shape:
         return input
     return bind(reshape_op, (input,), {"shape": wanted})
@@ -245,7 +285,7 @@ def _infer(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> tuple[int
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same memory in another shape; refused if that would need a copy.
 
-    With a dtype instead, the memory read as another type of the same size.
+    With a dtype instead, the memory read as that type.
 
     >>> x = weft.zeros(4)
     >>> x.view(2, 2)[0, 0] = 1
@@ -254,7 +294,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
         return _view_dtype(input, shape[0])
-    wanted = _infer("view", input.shape, _flat(shape))
+    wanted = _infer("view", input.shape, _flat("view", shape))
     out = bind(reshape_op, (input,), {"shape": wanted})
     if type(input) is Tensor and out._base is None and input.numel():
         raise ShapeError(
@@ -265,11 +305,15 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 
 
 def _view_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
+    array = input.array()
     if input.dtype.itemsize != dtype.itemsize:
-        raise DTypeError(
-            f"view: {input.dtype.name} and {dtype.name} have different sizes"
-        )
-    out = Tensor(input.array().view(dtype.np))
+        last = array.shape[-1] * input.dtype.itemsize if array.ndim else 0
+        if not last or last % dtype.itemsize or array.strides[-1] != array.itemsize:
+            raise DTypeError(
+                f"view: the last dimension of a {input.dtype.name} tensor of shape "
+                f"{input.shape} cannot be read as {dtype.name}"
+            )
+    out = Tensor(array.view(dtype.np))
     out._storage = input.storage
     return out
 
@@ -367,18 +411,19 @@ permute_op = define(
 )
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The dimensions in another order, without copying.
 
     >>> weft.zeros(2, 3, 4).permute(2, 0, 1).shape
     (4, 2, 3)
     """
-    order = normalize_dims("permute", _flat(dims), input.ndim)
-    if len(order) != input.ndim:
+    given = _flat("permute", order, dims)
+    if len(given) != input.ndim:
         raise ShapeError(
-            f"permute: expected {input.ndim} dims for shape {input.shape}, got {order}"
+            f"permute: expected {input.ndim} dims for shape {input.shape}, got {given}"
         )
-    return bind(permute_op, (input,), {"dims": order})
+    wanted = normalize_dims("permute", given, input.ndim)
+    return bind(permute_op, (input,), {"dims": wanted})
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -496,7 +541,7 @@ def _strided_reference(x: Any, *, index: Any) -> Any:
 slice_op = define(
     "slice",
     inputs="x",
-    eval=lambda x, *, index: x[index],
+    eval=lambda x, *, index: x[(*index, ...)],  # ...: a 0-d view, not a scalar
     type=_slice_type,
     vjp={"x": lambda g, x_shape, index: place_op(g, shape=x_shape, index=index)},
     linear=True,
@@ -590,20 +635,34 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple([along(input, d, i) for i in range(input.shape[d])])
 
 
-def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(
+    tensor: Tensor,
+    split_size_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    split_size: Any = None,
+) -> tuple[Tensor, ...]:
     """Pieces of a given size (the last may be smaller), or of listed sizes.
 
     >>> [piece.shape for piece in weft.arange(5).split(2)]
     [(2,), (2,), (1,)]
     """
+    input = _with_axis("split", tensor)
+    if split_size is None:
+        split_size = split_size_or_sections
     d = normalize_dim("split", dim, input.ndim)
     size = input.shape[d]
     if isinstance(split_size, int):
-        if split_size <= 0 and size:
+        if split_size < 0 or (split_size == 0 and size):
             raise ArgumentError(f"split: expected a positive size, got {split_size}")
         sizes = [min(split_size, size - k) for k in range(0, size, max(split_size, 1))]
         sizes = sizes or [0]
     else:
+        if not isinstance(split_size, (list, tuple)):
+            raise DTypeError(
+                "split: expected a size or a list of sizes, got "
+                f"{type(split_size).__name__}"
+            )
         sizes = list(split_size)
         if builtin_sum(sizes) != size or any(n < 0 for n in sizes):
             raise ShapeError(
@@ -619,6 +678,12 @@ def split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 builtin_sum = sum
 
 
+def _with_axis(name: str, x: Tensor) -> Tensor:
+    if x.ndim == 0:
+        raise ShapeError(f"{name}: expected at least one dimension, got a 0-d tensor")
+    return x
+
+
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller).
 
@@ -627,7 +692,9 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """
     if chunks <= 0:
         raise ArgumentError(f"chunk: expected a positive number, got {chunks}")
-    d = normalize_dim("chunk", dim, input.ndim)
+    d = normalize_dim("chunk", dim, _with_axis("chunk", input).ndim)
+    if input.shape[d] == 0:
+        return (along(input, d, slice(0, 0)),) * chunks
     return split(input, max(-(-input.shape[d] // chunks), 1), d)
 
 
@@ -637,13 +704,18 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
     >>> [piece.shape for piece in weft.arange(5).tensor_split(2)]
     [(3,), (2,)]
     """
-    d = normalize_dim("tensor_split", dim, input.ndim)
+    d = normalize_dim("tensor_split", dim, _with_axis("tensor_split", input).ndim)
     size = input.shape[d]
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
         n = indices_or_sections
+        if n <= 0:
+            raise ArgumentError(f"tensor_split: expected a positive number, got {n}")
         cuts = [k * (size // n) + min(k, size % n) for k in range(n + 1)]
     else:
-        cuts = [0, *(min(max(i, 0), size) for i in indices_or_sections), size]
+        wanted = [i + size if i < 0 else i for i in indices_or_sections]
+        cuts = [0, *(min(max(i, 0), size) for i in wanted), size]
     pairs = zip(cuts, cuts[1:], strict=False)
     return tuple(along(input, d, slice(a, max(a, b))) for a, b in pairs)
 
@@ -665,18 +737,84 @@ flip_op = define(
         for s, d in (((3, 4), (0,)), ((3, 4), (0, 1)), ((0, 2), (1,)), ((), ()))
     ],
     reference=lambda x, *, dims: x[
-        tuple(slice(None, None, -1) if i in dims else slice(None) for i in range(x.ndim))
+        tuple(
+            slice(None, None, -1) if i in dims else slice(None) for i in range(x.ndim)
+        )
     ],
 )
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def _split_along(name: str, x: Tensor, cuts: Any, dim: int) -> tuple[Tensor, ...]:
+    if x.ndim <= dim and not (name == "hsplit" and x.ndim == 1):
+        raise ShapeError(
+            f"{name}: expected at least {dim + 1} dimensions, got shape {x.shape}"
+        )
+    d = min(dim, x.ndim - 1)
+    if isinstance(cuts, int) and (cuts <= 0 or x.shape[d] % cuts):
+        raise ShapeError(
+            f"{name}: cannot cut dim {d} of size {x.shape[d]} into {cuts} equal pieces"
+        )
+    return tensor_split(x, cuts, d)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Pieces along the second dimension (the first of a vector).
+
+    >>> [piece.shape for piece in weft.hsplit(weft.zeros(3, 4), 2)]
+    [(3, 2), (3, 2)]
+    """
+    return _split_along("hsplit", input, indices_or_sections, 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Pieces along the first dimension.
+
+    >>> [piece.shape for piece in weft.vsplit(weft.zeros(3, 4), [1])]
+    [(1, 4), (2, 4)]
+    """
+    if input.ndim < 2:
+        raise ShapeError(f"vsplit: expected at least 2 dimensions, got {input.shape}")
+    return _split_along("vsplit", input, indices_or_sections, 0)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Pieces along the third dimension.
+
+    >>> [piece.shape for piece in weft.dsplit(weft.zeros(1, 1, 4), 2)]
+    [(1, 1, 2), (1, 1, 2)]
+    """
+    return _split_along("dsplit", input, indices_or_sections, 2)
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of a dimension, their elements in a new last dimension (a copy).
+
+    >>> weft.arange(4).unfold(0, 2, 1)
+    tensor([[0, 1],
+            [1, 2],
+            [2, 3]], shape=(3, 2), dtype=int64)
+    """
+    from weft.ops.index import index_select
+
+    d = normalize_dim("unfold", dimension, _with_axis("unfold", input).ndim)
+    if not 0 <= size <= input.shape[d] or step <= 0:
+        raise ArgumentError(
+            f"unfold: expected a size from 0 to {input.shape[d]} and a positive step, "
+            f"got {size} and {step}"
+        )
+    count = (input.shape[d] - size) // step + 1
+    places = np.arange(count)[:, None] * step + np.arange(size)
+    picked = index_select(input, d, Tensor(places.reshape(-1)))
+    return movedim(unflatten(picked, d, (count, size)), d + 1, -1)
+
+
+def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions (a copy).
 
     >>> weft.arange(3).flip(0)
     tensor([2, 1, 0], shape=(3,), dtype=int64)
     """
-    chosen = normalize_dims("flip", _flat(dims), input.ndim)
+    chosen = normalize_dims("flip", _flat("flip", axes, dims), input.ndim)
     return contiguous(flip_op(input, dims=chosen))
 
 
@@ -686,6 +824,8 @@ def fliplr(input: Tensor) -> Tensor:
     >>> weft.tensor([[1, 2]]).fliplr()
     tensor([[2, 1]], shape=(1, 2), dtype=int64)
     """
+    if input.ndim < 2:
+        raise ShapeError(f"fliplr: expected at least 2 dimensions, got {input.shape}")
     return flip(input, 1)
 
 
@@ -829,37 +969,41 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return bind(cat_op, raised, {"dim": d})
 
 
-def _at_least(x: Tensor, ndim: int) -> Tensor:
-    while x.ndim < ndim:
-        x = unsqueeze(x, -1 if x.ndim == 2 else 0)
-    return x
+def _at_least(ndim: int, tensors: tuple[Any, ...]) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+        x = tensors[0]
+        while x.ndim < ndim:
+            x = unsqueeze(x, -1 if x.ndim == 2 else 0)
+        return x
+    xs = _tensor_list(f"atleast_{ndim}d", tensors[0] if len(tensors) == 1 else tensors)
+    return tuple(_at_least(ndim, (x,)) for x in xs)
 
 
-def atleast_1d(input: Tensor) -> Tensor:
-    """The tensor with at least one dimension.
+def atleast_1d(*tensors: Any) -> Any:
+    """The tensor (or each of several) with at least one dimension.
 
     >>> weft.tensor(1).atleast_1d().shape
     (1,)
     """
-    return _at_least(input, 1)
+    return _at_least(1, tensors)
 
 
-def atleast_2d(input: Tensor) -> Tensor:
-    """The tensor with at least two dimensions.
+def atleast_2d(*tensors: Any) -> Any:
+    """The tensor (or each of several) with at least two dimensions.
 
     >>> weft.ones(3).atleast_2d().shape
     (1, 3)
     """
-    return _at_least(input, 2)
+    return _at_least(2, tensors)
 
 
-def atleast_3d(input: Tensor) -> Tensor:
-    """The tensor with at least three dimensions.
+def atleast_3d(*tensors: Any) -> Any:
+    """The tensor (or each of several) with at least three dimensions.
 
     >>> weft.ones(3).atleast_3d().shape
     (1, 3, 1)
     """
-    return _at_least(input, 3)
+    return _at_least(3, tensors)
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -890,6 +1034,42 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_3d(x) for x in _tensor_list("dstack", tensors)], 2)
 
 
+row_stack = vstack
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors joined along the second dimension, vectors as columns.
+
+    >>> weft.column_stack([weft.tensor([1, 2]), weft.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]], shape=(2, 2), dtype=int64)
+    """
+    xs = _tensor_list("column_stack", tensors)
+    return cat([x if x.ndim > 1 else reshape(x, (x.numel(), 1)) for x in xs], 1)
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of a larger one, zeros elsewhere.
+
+    >>> weft.block_diag(weft.tensor([[1, 2]]), weft.tensor([3]))
+    tensor([[1, 2, 0],
+            [0, 0, 3]], shape=(2, 3), dtype=int64)
+    """
+    blocks = [atleast_2d(x) for x in _tensor_list("block_diag", tensors)]
+    for k, x in enumerate(blocks):
+        if x.ndim > 2:
+            raise ShapeError(
+                f"block_diag: expected at most 2 dimensions, got shape {x.shape} at "
+                f"position {k}"
+            )
+    total = builtin_sum(x.shape[1] for x in blocks)
+    rows, done = [], 0
+    for x in blocks:
+        rows.append(pad(x, (done, total - done - x.shape[1])))
+        done += x.shape[1]
+    return cat(rows, 0)
+
+
 # -- repeating, rolling, padding
 
 
@@ -899,7 +1079,7 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     >>> weft.tensor([1, 2]).repeat(2)
     tensor([1, 2, 1, 2], shape=(4,), dtype=int64)
     """
-    counts = _flat(sizes)
+    counts = _flat("repeat", sizes)
     if len(counts) < input.ndim or any(n < 0 for n in counts):
         raise ShapeError(
             f"repeat: expected at least {input.ndim} counts of at least 0 for shape "
@@ -912,14 +1092,14 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     return reshape(expand(reshape(input, inner), wide), total).clone()
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     """The whole tensor repeated, missing counts taken as 1.
 
     >>> weft.tensor([[1, 2]]).tile(2)
     tensor([[1, 2, 1, 2]], shape=(1, 4), dtype=int64)
     """
-    counts = _flat(dims)
-    return repeat(input, (1,) * (input.ndim - len(counts)) + counts)
+    times = _flat("tile", counts, dims)
+    return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
@@ -1070,21 +1250,24 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     >>> a.shape, b[0]
     ((2, 3), tensor([0, 1, 2], shape=(3,), dtype=int64))
     """
-    xs = list(tensors[0]) if isinstance(tensors[0], (list, tuple)) else list(tensors)
+    listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    xs = _tensor_list("meshgrid", tensors[0] if listed else tensors)
+    for k, x in enumerate(xs):
+        if x.ndim > 1:
+            raise ShapeError(
+                f"meshgrid: expected vectors, got shape {x.shape} at position {k}"
+            )
     if indexing not in ("ij", "xy"):
-        raise ArgumentError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}")
+        raise ArgumentError(
+            f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}"
+        )
     swap = indexing == "xy" and len(xs) >= 2
-    if swap:
-        xs[0], xs[1] = xs[1], xs[0]
     shape = tuple(x.numel() for x in xs)
     grids = [
-        expand(reshape(x, (1,) * k + (-1,) + (1,) * (len(xs) - k - 1)), shape)
+        expand(reshape(x, (1,) * k + (shape[k],) + (1,) * (len(xs) - k - 1)), shape)
         for k, x in enumerate(xs)
     ]
-    if swap:
-        grids = [transpose(g, 0, 1) for g in grids]
-        grids[0], grids[1] = grids[1], grids[0]
-    return tuple(grids)
+    return tuple(transpose(g, 0, 1) if swap else g for g in grids)
 
 
 # -- copies
@@ -1138,3 +1321,32 @@ def contiguous(input: Tensor) -> Tensor:
         return clone(input)
     return input
 
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same memory in another tensor's shape.
+
+    >>> weft.zeros(6).view_as(weft.ones(2, 3)).shape
+    (2, 3)
+    """
+    return view(input, other.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same elements in another tensor's shape.
+
+    >>> weft.zeros(6).reshape_as(weft.ones(2, 3)).shape
+    (2, 3)
+    """
+    return reshape(input, other.shape)
+
+
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """The sum over the axes along which a smaller shape would be broadcast.
+
+    >>> weft.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]], shape=(1, 3), dtype=float32)
+    """
+    shape = _flat("sum_to_size", size)
+    if broadcast_shapes("sum_to_size", input.shape, shape) != input.shape:
+        raise ShapeError(f"sum_to_size: {shape} does not expand to {input.shape}")
+    return sum_to(input, shape)

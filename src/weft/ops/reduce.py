@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.dims import normalize_dim, normalize_dims
+from weft.core.dims import normalize_dim, reduced_dims
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts, conj
 from weft.core.op import Op, Sample, TensorType, define
@@ -25,6 +25,7 @@ from weft.ops.elementwise import abs, real, where
 from weft.ops.movement import cast, expand, flip_op, reshape
 from weft.ops.transcendental import exp, log, sqrt
 
+builtin_max, builtin_min = max, min
 HALF = ("e", "E")  # summed in float32
 
 
@@ -43,7 +44,7 @@ def reduced_shape(
 def restore(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Tensor:
     """A reduced value spread again over the shape it came from."""
     dims = dim if isinstance(dim, tuple) else (dim,)
-    if not keepdim:
+    if not keepdim and g.ndim:
         g = reshape(g, reduced_shape(shape, dims, True))
     return expand(g, shape)
 
@@ -96,7 +97,7 @@ def _sum_eval(x: Any, *, dim: tuple[int, ...], keepdim: bool) -> Any:
     if x.dtype.char in HALF:
         total = x.astype(np.float32).sum(dim, keepdims=keepdim)
         return np.asarray(total).astype(x.dtype)
-    return np.add.reduce(x, dim, None, None, keepdim)
+    return np.add.reduce(x, dim, x.dtype, None, keepdim)
 
 
 def _reduce_type(x: TensorType, *, dim: tuple[int, ...], keepdim: bool) -> TensorType:
@@ -131,7 +132,7 @@ def sum(
     tensor([4, 6], shape=(2,), dtype=int64)
     """
     x = _widen(input, dtype)
-    dims = normalize_dims("sum", dim, x.ndim)
+    dims = reduced_dims("sum", dim, x.ndim)
     return bind(sum_op, (x,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
@@ -167,7 +168,7 @@ def mean(
     tensor(3., dtype=float32)
     """
     x = _floating("mean", input, dtype)
-    dims = normalize_dims("mean", dim, x.ndim)
+    dims = reduced_dims("mean", dim, x.ndim)
     count = _count(x, dims)
     total = sum(x, dims, keepdim)
     return total / count if count else total * math.nan
@@ -203,63 +204,89 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 def var(
     input: Tensor,
     dim: Any = None,
-    *,
-    correction: float = 1,
     unbiased: bool | None = None,
     keepdim: bool = False,
+    *,
+    correction: float | None = None,
 ) -> Tensor:
-    """The variance, with ``correction`` degrees of freedom taken off.
+    """The variance, with ``correction`` degrees of freedom (1) taken off.
 
     >>> weft.tensor([1.0, 2.0, 3.0]).var()
     tensor(1., dtype=float32)
     """
-    if unbiased is not None:
-        correction = 1 if unbiased else 0
-    x = _floating("var", input)
-    dims = normalize_dims("var", dim, x.ndim)
+    return _spread("var", input, dim, unbiased, keepdim, correction)
+
+
+def _spread(
+    name: str,
+    input: Tensor,
+    dim: Any,
+    unbiased: bool | None,
+    keepdim: bool,
+    correction: float | None,
+) -> Tensor:
+    if isinstance(dim, bool):  # PyTorch's var(unbiased)
+        dim, unbiased = None, dim
+    if unbiased is not None and correction is not None:
+        raise ArgumentError(f"{name}: expected unbiased or correction, got both")
+    if correction is None:
+        correction = 0 if unbiased is False else 1
+    x = _floating(name, input)
+    dims = reduced_dims(name, dim, x.ndim)
     off = x - mean(x, dims, keepdim=True)
-    squares = real(off * conj(off))
-    left = builtins.max(_count(x, dims) - correction, 0)
-    total = sum(squares, dims, keepdim)
-    return total / left if left else total * math.nan
+    total = sum(real(off * conj(off)), dims, keepdim)
+    left = _count(x, dims) - correction
+    return total / builtin_max(left, 0)
 
 
 def std(
     input: Tensor,
     dim: Any = None,
-    *,
-    correction: float = 1,
     unbiased: bool | None = None,
     keepdim: bool = False,
+    *,
+    correction: float | None = None,
 ) -> Tensor:
     """The standard deviation; its gradient where all elements are equal is 0.
 
     >>> weft.tensor([1.0, 2.0, 3.0]).std()
     tensor(1., dtype=float32)
     """
-    return sqrt(
-        var(input, dim, correction=correction, unbiased=unbiased, keepdim=keepdim)
-    )
+    return sqrt(_spread("std", input, dim, unbiased, keepdim, correction))
 
 
-def var_mean(input: Tensor, dim: Any = None, **options: Any) -> tuple[Tensor, Tensor]:
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
     """The variance and the mean.
 
     >>> weft.var_mean(weft.tensor([1.0, 3.0]))
     (tensor(2., dtype=float32), tensor(2., dtype=float32))
     """
-    keepdim = options.get("keepdim", False)
-    return var(input, dim, **options), mean(input, dim, keepdim)
+    spread = _spread("var_mean", input, dim, unbiased, keepdim, correction)
+    return spread, mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
-def std_mean(input: Tensor, dim: Any = None, **options: Any) -> tuple[Tensor, Tensor]:
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean.
 
     >>> weft.std_mean(weft.tensor([1.0, 1.0]))
     (tensor(0., dtype=float32), tensor(1., dtype=float32))
     """
-    keepdim = options.get("keepdim", False)
-    return std(input, dim, **options), mean(input, dim, keepdim)
+    spread, middle = var_mean(input, dim, unbiased, keepdim, correction=correction)
+    return sqrt(spread), middle
 
 
 # -- product
@@ -286,6 +313,12 @@ def _shift(x: Tensor, dim: int, fill: float) -> Tensor:
     return cat_op(first, along(x, dim, slice(0, -1)), dim=dim)
 
 
+def _prod_eval(x: Any, *, dim: int) -> Any:
+    if x.dtype.char in HALF:
+        return np.asarray(_prod_eval(x.astype(np.float32), dim=dim)).astype(x.dtype)
+    return np.multiply.reduce(x, dim, x.dtype)
+
+
 def _along_type(x: TensorType, *, dim: int) -> TensorType:
     return TensorType(reduced_shape(x.shape, (dim,), False), x.dtype)
 
@@ -293,15 +326,17 @@ def _along_type(x: TensorType, *, dim: int) -> TensorType:
 prod_op = define(
     "prod",
     inputs="x",
-    eval=lambda x, *, dim: np.multiply.reduce(x, dim),
+    eval=_prod_eval,
     type=_along_type,
     vjp={"x": lambda g, x, dim: _prod_vjp(g, x, dim)},
     jvp={"x": lambda t, x, dim: sum(t * _others(x, dim), dim)},
     batch=_reduce_batch,
     samples=_along_samples(),
-    reference=lambda x, *, dim: np.cumprod(x, dim).take(-1, dim)
-    if x.shape[dim]
-    else np.ones(reduced_shape(x.shape, (dim,), False)),
+    reference=lambda x, *, dim: (
+        np.cumprod(x, dim).take(-1, dim)
+        if x.shape[dim]
+        else np.ones(reduced_shape(x.shape, (dim,), False))
+    ),
 )
 
 
@@ -375,7 +410,9 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
         },
         batch=_reduce_batch,
         samples=lambda rng: [
-            s for s in _samples()(rng) if 0 not in [s.args[0].shape[d] for d in s.params["dim"]]
+            s
+            for s in _samples()(rng)
+            if 0 not in [s.args[0].shape[d] for d in s.params["dim"]]
         ],
         reference=reference,
     )
@@ -399,7 +436,7 @@ amin_op = _extreme("amin", np.minimum, _sorted_reference(0))
 
 def _reduce_extreme(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     check_accepts(op.name, "ordered", input.dtype)
-    dims = normalize_dims(op.name, () if input.ndim == 0 else dim, input.ndim)
+    dims = reduced_dims(op.name, dim, input.ndim)
     _check_nonempty(op.name, input.shape, dims)
     return bind(op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
@@ -570,9 +607,9 @@ any_op = define(
     type=_bool_type,
     batch=_reduce_batch,
     samples=_bool_samples,
-    reference=lambda x, *, dim, keepdim: _sum_reference(
-        x * 1.0, dim=dim, keepdim=keepdim
-    ) > 0,
+    reference=lambda x, *, dim, keepdim: (
+        _sum_reference(x * 1.0, dim=dim, keepdim=keepdim) > 0
+    ),
 )
 
 all_op = define(
@@ -582,9 +619,9 @@ all_op = define(
     type=_bool_type,
     batch=_reduce_batch,
     samples=_bool_samples,
-    reference=lambda x, *, dim, keepdim: _sum_reference(
-        1.0 - x, dim=dim, keepdim=keepdim
-    ) == 0,
+    reference=lambda x, *, dim, keepdim: (
+        _sum_reference(1.0 - x, dim=dim, keepdim=keepdim) == 0
+    ),
 )
 
 
@@ -594,7 +631,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> weft.tensor([False, True]).any()
     tensor(True, dtype=bool)
     """
-    dims = normalize_dims("any", dim, input.ndim)
+    dims = reduced_dims("any", dim, input.ndim)
     return bind(any_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
@@ -604,7 +641,7 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> weft.tensor([False, True]).all()
     tensor(False, dtype=bool)
     """
-    dims = normalize_dims("all", dim, input.ndim)
+    dims = reduced_dims("all", dim, input.ndim)
     return bind(all_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
@@ -615,6 +652,15 @@ def _cumulative_type(x: TensorType, *, dim: int) -> TensorType:
     return x
 
 
+def _running_eval(ufunc: Any) -> Callable[..., Any]:
+    def eval(x: Any, *, dim: int) -> Any:
+        if x.dtype.char in HALF:
+            return ufunc.accumulate(x.astype(np.float32), dim).astype(x.dtype)
+        return ufunc.accumulate(x, dim, x.dtype)
+
+    return eval
+
+
 def _reverse_cumsum(g: Tensor, dim: int) -> Tensor:
     return flip_op(cumsum_op(flip_op(g, dims=(dim,)), dim=dim), dims=(dim,))
 
@@ -622,17 +668,20 @@ def _reverse_cumsum(g: Tensor, dim: int) -> Tensor:
 cumsum_op = define(
     "cumsum",
     inputs="x",
-    eval=lambda x, *, dim: np.cumsum(x, dim, dtype=x.dtype),
+    eval=_running_eval(np.add),
     type=_cumulative_type,
     vjp={"x": lambda g, dim: _reverse_cumsum(g, dim)},
     linear=True,
     batch=_reduce_batch,
     samples=_along_samples(),
-    reference=lambda x, *, dim: np.stack(
-        [np.sum(np.take(x, range(k + 1), dim), dim) for k in range(x.shape[dim])], dim
-    )
-    if x.shape[dim]
-    else x,
+    reference=lambda x, *, dim: (
+        np.stack(
+            [np.sum(np.take(x, range(k + 1), dim), dim) for k in range(x.shape[dim])],
+            dim,
+        )
+        if x.shape[dim]
+        else x
+    ),
 )
 
 
@@ -699,19 +748,20 @@ def _cumprod_vjp(g: Tensor, x: Tensor, dim: int) -> Tensor:
 cumprod_op = define(
     "cumprod",
     inputs="x",
-    eval=lambda x, *, dim: np.cumprod(x, dim, dtype=x.dtype),
+    eval=_running_eval(np.multiply),
     type=_cumulative_type,
     vjp={"x": lambda g, x, dim: _cumprod_vjp(g, x, dim)},
-    jvp={
-        "x": lambda t, x, dim: linear_scan(x, t * _shifted_products(x, dim), dim=dim)
-    },
+    jvp={"x": lambda t, x, dim: linear_scan(x, t * _shifted_products(x, dim), dim=dim)},
     batch=_reduce_batch,
     samples=_along_samples(),
-    reference=lambda x, *, dim: np.stack(
-        [np.prod(np.take(x, range(k + 1), dim), dim) for k in range(x.shape[dim])], dim
-    )
-    if x.shape[dim]
-    else x,
+    reference=lambda x, *, dim: (
+        np.stack(
+            [np.prod(np.take(x, range(k + 1), dim), dim) for k in range(x.shape[dim])],
+            dim,
+        )
+        if x.shape[dim]
+        else x
+    ),
 )
 
 
@@ -739,18 +789,31 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return _running(cumprod_op, input, dim, dtype)
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+def diff(
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
     """The differences of neighbours along a dimension, n times.
 
     >>> weft.tensor([1, 4, 9]).diff()
     tensor([3, 5], shape=(2,), dtype=int64)
     """
-    from weft.ops.movement import along
+    from weft.ops.movement import along, cat
 
+    if input.ndim == 0:
+        raise ShapeError("diff: expected at least one dimension, got a 0-d tensor")
+    if n < 0:
+        raise ArgumentError(f"diff: expected n of at least 0, got {n}")
     d = normalize_dim("diff", dim, input.ndim)
     out = input
+    if prepend is not None or append is not None:
+        out = cat([x for x in (prepend, input, append) if x is not None], d)
     for _ in range(n):
-        out = along(out, d, slice(1, None)) - along(out, d, slice(0, -1))
+        later, earlier = along(out, d, slice(1, None)), along(out, d, slice(0, -1))
+        out = later ^ earlier if out.dtype is dtypes.bool_ else later - earlier
     return out
 
 
@@ -764,13 +827,31 @@ def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     tensor(1000.6931, dtype=float32)
     """
     x = input if input.dtype.is_inexact else cast(input, default_dtype())
-    dims = normalize_dims("logsumexp", dim, x.ndim)
+    dims = reduced_dims("logsumexp", dim, x.ndim)
     if _count(x, dims) == 0:
         return log(sum(exp(x), dims, keepdim))
     top = amax(x.detach(), dims, keepdim=True)
     top = where(abs(top) == math.inf, 0, top)
     total = log(sum(exp(x - top), dims, keepdim))
     return total + reshape(top, total.shape)
+
+
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """The logarithm of the running sum of exponentials along a dimension.
+
+    >>> weft.logcumsumexp(weft.tensor([0.0, 0.0]), 0)
+    tensor([0.0000, 0.6931], shape=(2,), dtype=float32)
+    """
+    from weft.ops.movement import along, stack
+    from weft.ops.transcendental import logaddexp
+
+    d = normalize_dim("logcumsumexp", dim, input.ndim)
+    if input.ndim == 0 or input.shape[d] == 0:
+        return input + 0.0
+    parts = [along(input, d, 0)]
+    for k in range(1, input.shape[d]):
+        parts.append(logaddexp(parts[-1], along(input, d, k)))
+    return stack(parts, d)
 
 
 def norm(
@@ -786,7 +867,7 @@ def norm(
     tensor(5., dtype=float32)
     """
     x = _floating("norm", input, dtype)
-    dims = normalize_dims("norm", dim, x.ndim)
+    dims = reduced_dims("norm", dim, x.ndim)
     if p in ("fro", 2, 2.0, None):
         return sqrt(sum(real(x * conj(x)), dims, keepdim))
     size = abs(x)
@@ -810,3 +891,90 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     tensor(5., dtype=float32)
     """
     return norm(input - other, p)
+
+
+# -- statistics of several variables
+
+
+def cov(input: Tensor, *, correction: int = 1) -> Tensor:
+    """The covariance matrix of variables (rows) over observations (columns).
+
+    >>> weft.cov(weft.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]], shape=(2, 2), dtype=float32)
+    """
+    if input.ndim > 2:
+        raise ShapeError(f"cov: expected at most 2 dimensions, got shape {input.shape}")
+    x = input if input.ndim == 2 else reshape(input, (1, input.numel()))
+    x = x if x.dtype.is_inexact else cast(x, default_dtype())
+    off = x - mean(x, 1, keepdim=True)
+    table = off @ conj(off).T / builtin_max(x.shape[1] - correction, 0)
+    return table if input.ndim == 2 else reshape(table, ())
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlation coefficients of variables (rows).
+
+    >>> weft.corrcoef(weft.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]], shape=(2, 2), dtype=float32)
+    """
+    table = cov(input)
+    if table.ndim == 0:
+        return table / table
+    spread = sqrt(real(table.diagonal()))
+    return table / spread.unsqueeze(1) / spread.unsqueeze(0)
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distance of each row of one matrix from each of the other.
+
+    >>> weft.cdist(weft.tensor([[0.0, 0.0]]), weft.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[5., 0.]], shape=(1, 2), dtype=float32)
+    """
+    if builtin_min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(
+            "cdist: expected matrices (or batches) with rows of one length, got shapes "
+            f"{x1.shape} and {x2.shape}"
+        )
+    off = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    if x1.shape[-1] == 0:
+        return sum(off, -1)
+    return norm(off, p, -1)
+
+
+def _widths(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> Any:
+    """The steps between samples, and the sums of neighbouring ones."""
+    from weft.ops.movement import along
+
+    if x is not None and dx is not None:
+        raise ArgumentError(f"{name}: expected x or dx, got both")
+    d = normalize_dim(name, dim, y.ndim)
+    pairs = along(y, d, slice(1, None)) + along(y, d, slice(0, -1))
+    if x is None:
+        return d, pairs * (1 if dx is None else dx) / 2
+    lone = (x.shape[0],) + (1,) * (y.ndim - d - 1)
+    grid = reshape(x, lone) if x.ndim == 1 else x
+    return d, pairs * diff(grid, dim=grid.ndim - y.ndim + d) / 2
+
+
+def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
+    """The integral along a dimension by the trapezoidal rule.
+
+    >>> weft.trapezoid(weft.tensor([1.0, 3.0, 5.0]))
+    tensor(6., dtype=float32)
+    """
+    d, areas = _widths("trapezoid", y, x, dx, dim)
+    return sum(areas, d)
+
+
+def cumulative_trapezoid(
+    y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1
+) -> Tensor:
+    """The running integral along a dimension by the trapezoidal rule.
+
+    >>> weft.cumulative_trapezoid(weft.tensor([1.0, 3.0, 5.0]))
+    tensor([2., 6.], shape=(2,), dtype=float32)
+    """
+    d, areas = _widths("cumulative_trapezoid", y, x, dx, dim)
+    return cumsum(areas, d)

@@ -6,6 +6,7 @@ primitive.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,13 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.elementwise import as_tensorlike, ceil, floor, where
 from weft.ops.index import concrete, gather
-from weft.ops.movement import along, reshape
+from weft.ops.movement import along, movedim, reshape
 from weft.ops.reduce import Extreme
+
+sorted_list = sorted
 
 
 def _argsort_eval(x: Any, *, dim: int, descending: bool) -> Any:
@@ -150,43 +154,165 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle element (the lower one of two); along a dimension, with indices.
 
+    A NaN wins, as in ``max``.
+
     >>> weft.tensor([3.0, 1.0, 2.0, 9.0]).median()
     tensor(2., dtype=float32)
     """
+    return _median("median", input, dim, keepdim, skip_nan=False)
+
+
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle one of the elements that are not NaN.
+
+    >>> weft.tensor([3.0, float("nan"), 2.0]).nanmedian()
+    tensor(2., dtype=float32)
+    """
+    return _median("nanmedian", input, dim, keepdim, skip_nan=True)
+
+
+def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) -> Any:
+    check_accepts(name, "ordered", x.dtype)
     if dim is None:
-        if input.numel() == 0:
-            raise ShapeError("median: expected at least one element, got none")
-        return median(reshape(input, (input.numel(),)), 0).values
-    d = normalize_dim("median", dim, input.ndim)
-    size = input.shape[d] if input.ndim else 1
-    if size == 0:
-        raise ShapeError(f"median: dim {d} of shape {input.shape} is empty")
-    return kthvalue(input, (size + 1) // 2, d, keepdim)
+        if x.numel() == 0:
+            if x.dtype.is_floating_point:
+                return x.sum() * math.nan
+            raise ShapeError(f"{name}: expected at least one element, got none")
+        flat = reshape(x, (x.numel(),))
+        return _median(name, flat, 0, False, skip_nan=skip_nan).values
+    d = normalize_dim(name, dim, x.ndim)
+    if x.ndim == 0:
+        return Extreme(x, Tensor(np.zeros((), np.int64)))
+    if x.shape[d] == 0:
+        raise ShapeError(f"{name}: dim {d} of shape {x.shape} is empty")
+    valid = (x == x).sum(d, keepdim=True)
+    middle = (valid - 1).clamp(min=0) // 2
+    if not skip_nan:  # NaN is sorted last, so the last element says if there is one
+        middle = where(valid < x.shape[d], x.shape[d] - 1, middle)
+    indices = gather(argsort(x, d), d, middle)
+    values = gather(x, d, indices)
+    if not keepdim:
+        values, indices = values.squeeze(d), indices.squeeze(d)
+    return Extreme(values, indices)
+
+
+_BETWEEN: dict[str, Any] = {
+    "linear": lambda low, high, part: low + (high - low) * part,
+    "lower": lambda low, high, part: low,
+    "higher": lambda low, high, part: high,
+    "nearest": lambda low, high, part: where(part <= 0.5, low, high),
+    "midpoint": lambda low, high, part: where(part == 0, low, (low + high) / 2),
+}
 
 
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
 ) -> Tensor:
-    """The q-quantile, linear between neighbours.
+    """The q-quantile (or several, in a first dimension); a NaN wins.
+
+    ``interpolation`` is ``linear``, ``lower``, ``higher``, ``nearest`` or
+    ``midpoint``.
 
     >>> weft.tensor([1.0, 2.0, 3.0, 4.0]).quantile(0.5)
     tensor(2.5000, dtype=float32)
     """
-    if not isinstance(q, (int, float)) or not 0 <= q <= 1:
-        raise ArgumentError(f"quantile: expected a number from 0 to 1, got {q!r}")
-    x, d = (input, dim) if dim is not None else (input.flatten(), 0)
-    d = normalize_dim("quantile", d, x.ndim)
-    if x.shape[d] == 0:
-        raise ShapeError("quantile: expected at least one element, got none")
-    ordered = sort(x, d).values
-    place = q * (x.shape[d] - 1)
-    low = int(place)
-    high = min(low + 1, x.shape[d] - 1)
-    part = place - low
-    out = along(ordered, d, low) * (1 - part) + along(ordered, d, high) * part
+    return _quantile("quantile", input, q, dim, keepdim, interpolation)
+
+
+def nanquantile(
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """The q-quantile of the elements that are not NaN.
+
+    >>> weft.tensor([1.0, float("nan"), 3.0]).nanquantile(0.5)
+    tensor(2., dtype=float32)
+    """
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
+
+
+def _quantile(
+    name: str, x: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str
+) -> Tensor:
+    check_accepts(name, "floating", x.dtype)
+    if interpolation not in _BETWEEN:
+        raise ArgumentError(
+            f"{name}: interpolation must be one of {sorted_list(_BETWEEN)}, got "
+            f"{interpolation!r}"
+        )
+    places = _places(name, q)
+    d = 0 if dim is None else normalize_dim(name, dim, x.ndim)
+    rows = x.flatten() if dim is None else movedim(x.atleast_1d(), d, -1)
+    if rows.shape[-1] == 0:
+        raise ShapeError(f"{name}: expected at least one element, got shape {x.shape}")
+    out = _pick_quantiles(rows, places.flatten(), name, interpolation)  # (..., Q)
+    out = movedim(out, -1, 0)
+    if keepdim and dim is None:
+        out = out.reshape(-1, *(1,) * x.ndim)
+    elif keepdim:
+        out = out.unsqueeze(d + 1)
+    return out if places.ndim else out.squeeze(0)
+
+
+def _places(name: str, q: Any) -> Tensor:
+    """The quantiles asked for, in float64."""
+    if not isinstance(q, (int, float, Tensor)):
+        raise DTypeError(f"{name}: expected q to be a number or a tensor, got {q!r}")
+    array = np.asarray(concrete(name, q) if isinstance(q, Tensor) else q, np.float64)
+    if array.ndim > 1:
+        raise ShapeError(
+            f"{name}: expected q of at most 1 dimension, got {array.shape}"
+        )
+    if not ((array >= 0) & (array <= 1)).all():
+        raise ArgumentError(f"{name}: expected q from 0 to 1, got {q!r}")
+    return Tensor(array)
+
+
+def _pick_quantiles(rows: Tensor, q: Tensor, name: str, interpolation: str) -> Tensor:
+    """Quantiles over the last dimension, which they replace."""
+    ordered = sort(rows, -1).values
+    count = (rows == rows).sum(-1, keepdim=True)
+    last = rows.shape[-1] - 1
+    place = q * (count - 1).clamp(min=0)
+    if name == "quantile":
+        place = where(count <= last, float(last), q * last)
+    low, high = (gather(ordered, -1, f(place).long()) for f in (floor, ceil))
+    part = (place - floor(place)).to(rows.dtype)
+    return _BETWEEN[interpolation](low, high, part)
+
+
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
+    """The most frequent element (the smallest of equals), and its last place.
+
+    >>> weft.tensor([3, 1, 3, 2]).mode().values
+    tensor(3, dtype=int64)
+    """
+    check_accepts("mode", "ordered", input.dtype)
+    d = normalize_dim("mode", dim, input.ndim)
+    if input.ndim == 0:
+        return Extreme(input, Tensor(np.zeros((), np.int64)))
+    rows = np.moveaxis(concrete("mode", input), d, -1)
+    if rows.shape[-1] == 0:
+        raise ShapeError(f"mode: dim {d} of shape {input.shape} is empty")
+    found = np.zeros((*rows.shape[:-1], 1), np.int64)
+    for place in np.ndindex(rows.shape[:-1]):
+        values, counts = np.unique(rows[place], return_counts=True, equal_nan=False)
+        best = values[counts.argmax()]
+        found[place] = np.flatnonzero((rows[place] == best) | (best != best))[-1]
+    indices = Tensor(np.moveaxis(found, -1, d))
+    values = gather(input, d, indices)
     if not keepdim:
-        return out
-    return out.unsqueeze(d) if dim is not None else out.reshape((1,) * input.ndim)
+        values, indices = values.squeeze(d), indices.squeeze(d)
+    return Extreme(values, indices)
 
 
 def cummax(input: Tensor, dim: int) -> Extreme:
@@ -222,7 +348,8 @@ def _running_index(name: str, ufunc: Any, better: Any) -> Op:
         lone = [1] * x.ndim
         lone[dim] = x.shape[dim]
         places = np.arange(x.shape[dim]).reshape(lone)
-        return np.maximum.accumulate(np.where(x == best, places, 0), dim)
+        leads = (x == best) | (x != x)  # a NaN takes the lead and keeps it
+        return np.maximum.accumulate(np.where(leads, places, 0), dim)
 
     def reference(x: Any, *, dim: int) -> Any:
         rows = np.moveaxis(x, dim, 0)
@@ -296,35 +423,131 @@ def bincount(
         )
     if weights is None:
         return Tensor(np.bincount(array, minlength=minlength))
+    if weights.shape != input.shape:
+        raise ShapeError(
+            f"bincount: expected weights of shape {input.shape}, got {weights.shape}"
+        )
     counts = np.bincount(array, concrete("bincount", weights), minlength)
-    return Tensor(counts.astype(weights.dtype.np))
+    kept = weights.dtype is dtypes.float32
+    return Tensor(counts.astype(np.float32 if kept else np.float64))
 
 
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, right: bool = False, side: str | None = None
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
 ) -> Tensor:
-    """Where elements would be put into a sorted 1-d sequence.
+    """Where elements would be put into a sorted last dimension.
+
+    The sequence has one dimension, or all but the last in common with ``input``.
 
     >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
     tensor([1, 3], shape=(2,), dtype=int64)
     """
-    if sorted_sequence.ndim != 1:
-        raise ShapeError(
-            "searchsorted: expected a 1-d sequence, got shape "
-            f"{sorted_sequence.shape}"
-        )
-    values = concrete("searchsorted", input) if isinstance(input, Tensor) else input
     chosen = side or ("right" if right else "left")
-    if chosen not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
-    found = np.searchsorted(concrete("searchsorted", sorted_sequence), values, chosen)
-    return Tensor(np.asarray(found))
+    if chosen not in ("left", "right") or (right and side == "left"):
+        raise ArgumentError(
+            f"searchsorted: side must be 'left' or 'right' (as right=), got {side!r}"
+        )
+    edges = concrete("searchsorted", sorted_sequence)
+    values = np.asarray(
+        concrete("searchsorted", input) if isinstance(input, Tensor) else input
+    )
+    if edges.ndim != 1 and edges.shape[:-1] != values.shape[:-1]:
+        raise ShapeError(
+            "searchsorted: expected a 1-d sequence, or one that matches the values in "
+            f"all dimensions but the last; got shapes {edges.shape} and {values.shape}"
+        )
+    if edges.ndim == 1:
+        found = np.asarray(np.searchsorted(edges, values, chosen))
+    else:
+        found = np.empty(values.shape, np.int64)
+        for place in np.ndindex(edges.shape[:-1]):
+            found[place] = np.searchsorted(edges[place], values[place], chosen)
+    return Tensor(found.astype(np.int32 if out_int32 else np.int64))
 
 
-def isin(elements: Tensor, test_elements: Tensor) -> Tensor:
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The number of the bucket between boundaries that each element falls into.
+
+    >>> weft.bucketize(weft.tensor([0.5, 2.0]), weft.tensor([1.0, 2.0]))
+    tensor([0, 1], shape=(2,), dtype=int64)
+    """
+    if boundaries.ndim != 1:
+        raise ShapeError(
+            f"bucketize: expected 1-d boundaries, got shape {boundaries.shape}"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements fall into each of some equal bins from ``min`` to ``max``.
+
+    With both 0, from the smallest to the largest element.
+
+    >>> weft.histc(weft.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
+    tensor([0., 2., 1., 0.], shape=(4,), dtype=float32)
+    """
+    check_accepts("histc", "floating", input.dtype)
+    if bins <= 0 or max < min:
+        raise ArgumentError(
+            f"histc: expected positive bins and min <= max, got bins {bins}, min {min} "
+            f"and max {max}"
+        )
+    array = concrete("histc", input).astype(np.float64)
+    low, high = float(min), float(max)
+    if low == high and array.size:
+        low, high = float(array.min()), float(array.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not np.isfinite([low, high]).all():
+        raise ArgumentError(f"histc: expected a finite range, got {low} to {high}")
+    counts, _ = np.histogram(array, bins, (low, high))
+    return Tensor(counts.astype(input.dtype.np))
+
+
+def isin(
+    elements: Any,
+    test_elements: Any,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Tensor:
     """Whether each element is among the others.
 
     >>> weft.isin(weft.tensor([1, 2, 3]), weft.tensor([2]))
     tensor([False,  True, False], shape=(3,), dtype=bool)
     """
-    return (elements.unsqueeze(-1) == test_elements.flatten()).any(-1)
+    wanted = as_tensorlike(test_elements).flatten()
+    found = (as_tensorlike(elements).unsqueeze(-1) == wanted).any(-1)
+    return ~found if invert else found
+
+
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The elements (or slices along ``dim``) with equal neighbours made one.
+
+    >>> weft.unique_consecutive(weft.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1], shape=(3,), dtype=int64)
+    """
+    array = concrete("unique_consecutive", input)
+    d = 0 if dim is None else normalize_dim("unique_consecutive", dim, input.ndim)
+    rows = array.reshape(-1) if dim is None else np.moveaxis(array, d, 0)
+    change = (rows[1:] != rows[:-1]).reshape(max(len(rows) - 1, 0), -1).any(1)
+    starts = np.flatnonzero(np.concatenate([[True] * (len(rows) > 0), change]))
+    inverse = np.concatenate([[0] * (len(rows) > 0), change]).cumsum().astype(np.int64)
+    out = [Tensor(np.ascontiguousarray(np.moveaxis(rows[starts], 0, d)))]
+    if return_inverse:
+        out.append(Tensor(inverse.reshape(array.shape if dim is None else -1)))
+    if return_counts:
+        out.append(Tensor(np.diff(np.append(starts, len(rows))).astype(np.int64)))
+    return out[0] if len(out) == 1 else tuple(out)

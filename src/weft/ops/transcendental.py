@@ -16,6 +16,8 @@ from weft.ops.elementwise import where
 
 
 def _sigmoid_eval(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
     z = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, z) / (1 + z).astype(x.dtype, copy=False)
 
@@ -357,7 +359,18 @@ def xlogy(input: Any, other: Any) -> Tensor:
     >>> weft.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 1.0]))
     tensor([0., 0.], shape=(2,), dtype=float32)
     """
-    return where(input == 0, 0, input * log(where(input == 0, 1, other)))
+    chosen = where(input == 0, 0, input * log(where(input == 0, 1, other)))
+    return where(other != other, math.nan, chosen)
+
+
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    """``log2(2**input + 2**other)``, without overflow.
+
+    >>> weft.logaddexp2(weft.tensor([1000.0]), weft.tensor([1000.0]))
+    tensor([1001.], shape=(1,), dtype=float32)
+    """
+    scale = math.log(2)
+    return logaddexp(input * scale, other * scale) / scale
 
 
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
