@@ -1,0 +1,243 @@
+"""The standard's ``linalg`` extension, over ``weft.linalg``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft import linalg as la
+from weft.array_api._common import Array, operands
+from weft.array_api._manipulation import matrix_transpose
+from weft.array_api._products import matmul, tensordot, vecdot
+from weft.dtype import as_dtype
+from weft.errors import ArgumentError, ShapeError
+from weft.ops import index, movement, products, reduce
+
+__all__ = [
+    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv",
+    "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot",
+    "vector_norm",
+]  # fmt: skip
+
+
+class Eigh(NamedTuple):
+    """What ``eigh`` returns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class QR(NamedTuple):
+    """What ``qr`` returns."""
+
+    Q: Array
+    R: Array
+
+
+class Slogdet(NamedTuple):
+    """What ``slogdet`` returns."""
+
+    sign: Array
+    logabsdet: Array
+
+
+class SVD(NamedTuple):
+    """What ``svd`` returns."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+def cholesky(x: Array, /, *, upper: bool = False) -> Array:
+    """The Cholesky factor: ``L @ L.mT`` (or ``U.mT @ U``) is the matrix.
+
+    >>> weft.array_api.linalg.cholesky(weft.tensor([[4.0]]))
+    tensor([[2.]], shape=(1, 1), dtype=float32)
+    """
+    return la.cholesky(x, upper=upper)
+
+
+def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
+    """The cross products of vectors of three elements.
+
+    >>> x, y = weft.tensor([1.0, 0.0, 0.0]), weft.tensor([0.0, 1.0, 0.0])
+    >>> weft.array_api.linalg.cross(x, y)
+    tensor([0., 0., 1.], shape=(3,), dtype=float32)
+    """
+    a, b = operands("cross", x1, x2)
+    if min(a.ndim, b.ndim) == 0 or a.shape[axis] != 3 or b.shape[axis] != 3:
+        raise ShapeError(
+            f"cross: expected 3 elements along axis {axis}, got shapes {a.shape} and "
+            f"{b.shape}"
+        )
+    rest = -min(a.ndim, b.ndim)
+    if not rest <= axis < 0 and a.ndim != b.ndim:
+        raise ShapeError("cross: expected a negative axis for arrays of unequal rank")
+    u, v = movement.unbind(a, axis), movement.unbind(b, axis)
+    parts = [u[i] * v[j] - u[j] * v[i] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return movement.stack(parts, axis)
+
+
+def det(x: Array, /) -> Array:
+    """The determinants.
+
+    >>> weft.array_api.linalg.det(weft.tensor([[2.0]]))
+    tensor(2., dtype=float32)
+    """
+    return la.det(x)
+
+
+def diagonal(x: Array, /, *, offset: int = 0) -> Array:
+    """The diagonals of the last two axes.
+
+    >>> weft.array_api.linalg.diagonal(weft.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4], shape=(2,), dtype=int64)
+    """
+    return index.diagonal(x, offset, -2, -1)
+
+
+def eigh(x: Array, /) -> Eigh:
+    """The eigenvalues (rising) and eigenvectors of symmetric matrices.
+
+    >>> weft.array_api.linalg.eigh(weft.tensor([[3.0]])).eigenvalues
+    tensor([3.], shape=(1,), dtype=float32)
+    """
+    return Eigh(*la.eigh(x))
+
+
+def eigvalsh(x: Array, /) -> Array:
+    """The eigenvalues (rising) of symmetric matrices.
+
+    >>> weft.array_api.linalg.eigvalsh(weft.tensor([[3.0]]))
+    tensor([3.], shape=(1,), dtype=float32)
+    """
+    return la.eigvalsh(x)
+
+
+def inv(x: Array, /) -> Array:
+    """The inverses.
+
+    >>> weft.array_api.linalg.inv(weft.tensor([[2.0]]))
+    tensor([[0.5000]], shape=(1, 1), dtype=float32)
+    """
+    return la.inv(x)
+
+
+def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
+    """The norms of the matrices in the last two axes.
+
+    >>> weft.array_api.linalg.matrix_norm(weft.tensor([[3.0, 4.0]]))
+    tensor(5., dtype=float32)
+    """
+    return la.matrix_norm(x, ord, keepdim=keepdims)
+
+
+def matrix_power(x: Array, n: int, /) -> Array:
+    """Square matrices to a whole power.
+
+    >>> weft.array_api.linalg.matrix_power(weft.tensor([[2.0]]), 3)
+    tensor([[8.]], shape=(1, 1), dtype=float32)
+    """
+    return la.matrix_power(x, n)
+
+
+def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
+    """How many singular values are above ``rtol`` times the largest.
+
+    >>> weft.array_api.linalg.matrix_rank(weft.ones(2, 2))
+    tensor(1, dtype=int64)
+    """
+    return la.matrix_rank(x, rtol=rtol)
+
+
+def outer(x1: Array, x2: Array, /) -> Array:
+    """All products of an element of one vector with one of the other.
+
+    >>> weft.array_api.linalg.outer(weft.ones(2), weft.ones(3)).shape
+    (2, 3)
+    """
+    return products.outer(*operands("outer", x1, x2))
+
+
+def pinv(x: Array, /, *, rtol: Any = None) -> Array:
+    """The Moore-Penrose inverses.
+
+    >>> weft.array_api.linalg.pinv(weft.tensor([[2.0]]))
+    tensor([[0.5000]], shape=(1, 1), dtype=float32)
+    """
+    return la.pinv(x, rtol=rtol)
+
+
+def qr(x: Array, /, *, mode: str = "reduced") -> QR:
+    """Orthonormal columns times an upper triangle.
+
+    >>> weft.array_api.linalg.qr(weft.ones(3, 2)).R.shape
+    (2, 2)
+    """
+    if mode not in ("reduced", "complete"):
+        raise ArgumentError(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
+    return QR(*la.qr(x, mode))
+
+
+def slogdet(x: Array, /) -> Slogdet:
+    """The sign of the determinant and the logarithm of its size.
+
+    >>> weft.array_api.linalg.slogdet(weft.tensor([[-1.0]])).sign
+    tensor(-1., dtype=float32)
+    """
+    return Slogdet(*la.slogdet(x))
+
+
+def solve(x1: Array, x2: Array, /) -> Array:
+    """The ``y`` with ``x1 @ y == x2``; only a 1-d ``x2`` is one vector.
+
+    >>> weft.array_api.linalg.solve(weft.tensor([[2.0]]), weft.tensor([4.0]))
+    tensor([2.], shape=(1,), dtype=float32)
+    """
+    a, b = operands("solve", x1, x2)
+    if b.ndim != 1:
+        lead = movement.broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])
+        return la.solve(a, movement.expand(b, (*lead, *b.shape[-2:])))
+    return movement.squeeze(la.solve(a, movement.unsqueeze(b, -1).expand(
+        *a.shape[:-1], 1
+    )), -1)  # fmt: skip
+
+
+def svd(x: Array, /, *, full_matrices: bool = True) -> SVD:
+    """``x`` as ``U @ diag(S) @ Vh``.
+
+    >>> weft.array_api.linalg.svd(weft.ones(3, 2)).U.shape
+    (3, 3)
+    """
+    return SVD(*la.svd(x, full_matrices=full_matrices))
+
+
+def svdvals(x: Array, /) -> Array:
+    """The singular values, largest first.
+
+    >>> weft.array_api.linalg.svdvals(weft.tensor([[3.0, 4.0]]))
+    tensor([5.], shape=(1,), dtype=float32)
+    """
+    return la.svdvals(x)
+
+
+def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Array:
+    """The sums of the diagonals of the last two axes.
+
+    >>> weft.array_api.linalg.trace(weft.tensor([[1, 2], [3, 4]]))
+    tensor(5, dtype=int64)
+    """
+    chosen = None if dtype is None else as_dtype(dtype)
+    return reduce.sum(diagonal(x, offset=offset), -1, dtype=chosen)
+
+
+def vector_norm(
+    x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+) -> Array:
+    """The norms of vectors along axes (of all elements by default).
+
+    >>> weft.array_api.linalg.vector_norm(weft.tensor([3.0, 4.0]))
+    tensor(5., dtype=float32)
+    """
+    return la.vector_norm(x, ord, axis, keepdims)

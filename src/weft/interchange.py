@@ -1,0 +1,218 @@
+"""Handing tensors to other libraries and taking theirs: DLPack and NumPy.
+
+What leaves Weft leaves its derivatives behind, so a tensor that requires grad,
+or that a transform is looking at, is refused with the way to do it instead.
+NumPy's functions called on tensors are answered in ``weft.numpy_protocol``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.tensor import Tensor
+from weft.device import Device, cpu
+from weft.device import device as find_device
+from weft.errors import ArgumentError, AutogradError, WeftError
+
+CPU_CODE = 1  # DLPack's kDLCPU
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+class ExportError(WeftError, BufferError):
+    """A tensor that cannot be handed over as memory."""
+
+
+def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
+    """A tensor's values as an array, refused where derivatives would be lost."""
+    if x._interpreter is not None:
+        raise AutogradError(
+            f"{name}: this tensor is inside {x._interpreter.name}, which cannot look "
+            f"into other libraries; use Weft's functions here, or {remedy}"
+        )
+    if x._node is not None:
+        raise AutogradError(
+            f"{name}: this tensor requires grad, and another library would not "
+            f"record; use {remedy}"
+        )
+    return x.to_host()
+
+
+# -- DLPack
+
+
+def from_dlpack(
+    x: Any, /, *, device: str | Device | None = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor over the memory of any object with ``__dlpack__``.
+
+    The memory is shared unless ``copy=True``.
+
+    >>> array = np.zeros(2)
+    >>> weft.from_dlpack(array)[0] = 5
+    >>> array
+    array([5., 0.])
+    """
+    if not callable(getattr(x, "__dlpack__", None)):
+        raise ArgumentError(
+            f"from_dlpack: expected an object with __dlpack__, got {type(x).__name__}"
+        )
+    try:
+        array = np.from_dlpack(x)
+    except (BufferError, RuntimeError, ValueError, TypeError) as error:
+        raise ExportError(f"from_dlpack: {type(x).__name__}: {error}") from error
+    dtypes.of_array(array)
+    out = Tensor(array.copy() if copy else array)
+    return out if device is None else out.to(find_device(device))
+
+
+def to_dlpack(
+    self: Tensor,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """A DLPack capsule of this tensor's memory, as ``from_dlpack`` asks for it.
+
+    >>> x = weft.zeros(2)
+    >>> np.from_dlpack(x)[0] = 5
+    >>> x
+    tensor([5., 0.], shape=(2,), dtype=float32)
+    """
+    dlpack_device(self)
+    if dl_device is not None and tuple(dl_device) != (CPU_CODE, 0):
+        raise ExportError(
+            f"__dlpack__: expected dl_device (1, 0), the CPU, got {dl_device!r}"
+        )
+    if stream is not None:
+        raise ExportError(f"__dlpack__: the CPU has no streams, got {stream!r}")
+    if self.dtype is dtypes.bfloat16:
+        raise ExportError(
+            "__dlpack__: NumPy cannot export bfloat16; convert it with .float()"
+        )
+    array = plain("__dlpack__", self)
+    if not array.flags.writeable and max_version is None:
+        array = array.copy()  # an old consumer could not be told it is read-only
+    return (array.copy() if copy else array).__dlpack__(max_version=max_version)
+
+
+def dlpack_device(self: Tensor) -> tuple[int, int]:
+    """DLPack's type and number of this tensor's device.
+
+    >>> weft.zeros(2).__dlpack_device__()
+    (1, 0)
+    """
+    if self.device is not cpu:
+        raise ExportError(
+            f"__dlpack__: expected a tensor on the CPU, got one on "
+            f"{self.device.name!r}; move it with .cpu()"
+        )
+    return (CPU_CODE, 0)
+
+
+# -- NumPy
+
+
+def to_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    """This tensor's values for ``np.asarray``, sharing memory where possible.
+
+    >>> np.asarray(weft.tensor([1.0, 2.0]))
+    array([1., 2.], dtype=float32)
+    """
+    array = plain("np.asarray", self, ".detach() or .detach().numpy()")
+    wanted = array.dtype if dtype is None else np.dtype(dtype)
+    if copy is False and wanted != array.dtype:
+        raise ArgumentError(
+            f"np.asarray: copy=False, but {array.dtype} to {wanted} needs a copy"
+        )
+    return array.astype(wanted, copy=bool(copy))
+
+
+def array_ufunc(
+    self: Tensor, ufunc: Any, method: str, *args: Any, **kwargs: Any
+) -> Any:
+    """NumPy's ufuncs on tensors: the operator of the same name, differentiable.
+
+    >>> np.add(np.ones(2), weft.tensor([1.0, 2.0]))
+    tensor([2., 3.], shape=(2,), dtype=float64)
+    """
+    from weft import numpy_protocol
+
+    return numpy_protocol.call_ufunc(ufunc, method, args, kwargs)
+
+
+def array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's functions on tensors: Weft's own, or NumPy's on their values.
+
+    >>> np.concatenate([weft.tensor([1]), weft.tensor([2, 3])])
+    tensor([1, 2, 3], shape=(3,), dtype=int64)
+    """
+    from weft import numpy_protocol
+
+    return numpy_protocol.call_function(func, args, kwargs)
+
+
+# -- the array API standard
+
+
+def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
+    """The namespace that code written against the standard uses.
+
+    >>> weft.ones(2).__array_namespace__().__name__
+    'weft.array_api'
+    """
+    if api_version is not None and api_version not in API_VERSIONS:
+        raise ArgumentError(
+            f"__array_namespace__: expected api_version to be one of "
+            f"{', '.join(API_VERSIONS)}, got {api_version!r}"
+        )
+    from weft import array_api
+
+    return array_api
+
+
+def to_device(self: Tensor, device: str | Device, /, *, stream: Any = None) -> Tensor:
+    """The tensor on another device (the standard's name for ``.to(device)``).
+
+    >>> weft.ones(2).to_device("cpu").device
+    device('cpu')
+    """
+    if stream is not None:
+        raise ArgumentError(f"to_device: streams are not supported, got {stream!r}")
+    return self.to(find_device(device))
+
+
+# -- copying
+
+
+def shallow_copy(self: Tensor) -> Tensor:
+    """``copy.copy``: another tensor over the same memory.
+
+    >>> import copy
+    >>> x = weft.zeros(2)
+    >>> copy.copy(x).add_(1).data_ptr() == x.data_ptr()
+    True
+    """
+    twin = type(self).__new__(type(self))
+    self.storage.version  # noqa: B018 - made now, so that both share it
+    vars(twin).update(vars(self))
+    if self.is_leaf and self._node is not None:
+        twin._node = None
+        twin.requires_grad_()
+    return twin
+
+
+def refuse_pickle(self: Tensor, protocol: Any = None) -> Any:
+    """Pickling is refused: reading a pickle can run anything it likes."""
+    raise PickleRefused(
+        "pickle: tensors are not pickled, because reading a pickle can execute code. "
+        "Use weft.save(obj, path) and weft.load(path), or send .numpy()"
+    )
+
+
+class PickleRefused(WeftError, TypeError):
+    """A tensor given to ``pickle``."""
