@@ -22,7 +22,7 @@ from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.core.elementwise import result_type
 from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
-from weft.device import Device, device, devices, register_device
+from weft.device import Device, device, devices, register_device, unregister_device
 from weft.dtype import (
     DType,
     bfloat16,
@@ -351,6 +351,29 @@ from weft.ops.random import (
     randperm,
     seed,
     set_rng_state,
+)
+from weft.linalg import (
+    cholesky,
+    det,
+    inverse,
+    logdet,
+    matrix_exp,
+    matrix_power,
+    pinverse,
+    slogdet,
+)
+from weft.linalg import cross_along as cross
+from weft.ops.einsum import einsum
+from weft.ops.special import (
+    digamma,
+    erf,
+    erfc,
+    erfinv,
+    i0,
+    lgamma,
+    log_softmax,
+    polygamma,
+    softmax,
 )
 from weft.printing import set_printoptions
 from weft.serialization import load, save

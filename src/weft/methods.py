@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import linalg
 from weft import interchange
 from weft.autograd import engine
 from weft.core.inplace import arithmetic, assign, fitted, inplace, reshaped
@@ -33,6 +34,7 @@ from weft.ops import (
     random,
     reduce,
     sorting,
+    special,
     transcendental,
 )
 from weft.printing import format_tensor
@@ -373,6 +375,34 @@ class Methods:
     bernoulli = random.bernoulli
     multinomial = random.multinomial
 
+    # -- linear algebra and special functions
+
+    cholesky = linalg.cholesky
+    cross = linalg.cross_along
+    det = linalg.det
+    inverse = linalg.inverse
+    logdet = linalg.logdet
+    matrix_exp = linalg.matrix_exp
+    matrix_power = linalg.matrix_power
+    pinverse = linalg.pinverse
+    slogdet = linalg.slogdet
+    digamma = special.digamma
+    erf = special.erf
+    erfc = special.erfc
+    erfinv = special.erfinv
+    i0 = special.i0
+    lgamma = special.lgamma
+    log_softmax = special.log_softmax
+    softmax = special.softmax
+
+    def polygamma(self: Any, n: int) -> Tensor:
+        """The n-th derivative of ``digamma`` of each element.
+
+        >>> weft.tensor([1.0]).polygamma(1)
+        tensor([1.6449], shape=(1,), dtype=float32)
+        """
+        return special.polygamma(n, self)
+
     # -- in place
 
     add_ = arithmetic(elementwise.add, "add_", np.add)
@@ -453,6 +483,11 @@ class Methods:
     index_fill_ = inplace(index.index_fill, "index_fill_", "0, weft.tensor([0]), 5")
     masked_fill_ = inplace(index.masked_fill, "masked_fill_", "x > 0, 5")
     addmm_ = inplace(products.addmm, "addmm_", "x, x")
+    digamma_ = inplace(special.digamma, "digamma_")
+    erf_ = inplace(special.erf, "erf_")
+    erfc_ = inplace(special.erfc, "erfc_")
+    erfinv_ = inplace(special.erfinv, "erfinv_")
+    lgamma_ = inplace(special.lgamma, "lgamma_")
 
     scatter_reduce_ = inplace(
         index.scatter_reduce, "scatter_reduce_", "0, weft.tensor([[0]]), x, 'amax'"
@@ -531,9 +566,7 @@ class Methods:
         """
         return elementwise.where(condition, self, other)
 
-    __ilshift__ = inplace(elementwise.bitwise_left_shift, "bitwise_left_shift_")
-    __irshift__ = inplace(elementwise.bitwise_right_shift, "bitwise_right_shift_")
-    __imatmul__ = inplace(products.matmul, "matmul_")
+    __imatmul__ = inplace(products.matmul, "__imatmul__", "x")
 
     def copy_(self: Any, src: Any, non_blocking: bool = False) -> Tensor:
         """Take over another tensor's values, broadcast and converted.
