@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
 from weft.errors import INTERNAL, ArgumentError, DTypeError, ShapeError
 
 ndarray = np.ndarray
+new = object.__new__
 NATIVE_CODES = "fdeFD"  # floating types whose Python-number arithmetic NumPy keeps
 _getframe = sys._getframe
 
@@ -200,20 +202,16 @@ def _wrap_int(value: Any, dtype: DType) -> Any:
 
 def _absorb_eval(g: Any, d: Any) -> Any:
     """The product, but 0 where one factor is 0 and the other not finite."""
-    r = np.multiply(g, d)
-    if r.size == 0 or not _has_nan(r):
+    r = g * d
+    if r.dtype.char in "fd" and type(r) is ndarray:
+        flat = r.ravel("K")
+        if not isnan(flat.dot(flat)):  # squares add up to NaN only if one is NaN
+            return r
+    elif not np.isnan(r).any():
         return r
     g, d = np.broadcast_arrays(g, d)
     lost = np.isnan(r) & ((g == 0) | ((d == 0) & np.isinf(g)))
     return np.where(lost, np.zeros((), r.dtype), r)
-
-
-def _has_nan(r: Any) -> bool:
-    if type(r) is ndarray and r.dtype.char in "fd" and r.flags.c_contiguous:
-        flat = r.reshape(-1)
-        total = flat.dot(flat)  # squares only add up to NaN if one is NaN
-        return bool(total != total)
-    return bool(np.isnan(r).any())
 
 
 # -- rules from partial derivatives
@@ -246,10 +244,10 @@ def _jvp_from(d: Callable[..., Any]) -> Callable[..., Any]:
 
 def times(g: Any, d: Any) -> Any:
     """``absorb(g, d)`` where ``d`` may be a number (or one of its own shape)."""
-    quick = type(g) is Tensor and type(d) is Tensor and mode.state == QUIET
-    if quick and d._data.dtype is g._data.dtype:
-        r = _absorb_eval(g._data, d._data)
-        return Tensor(r if type(r) is ndarray else np.asarray(r))
+    if type(d) is Tensor is type(g) and mode.state == QUIET:
+        x, y = g._data, d._data
+        if x.dtype is y.dtype:
+            return Tensor(np.asarray(_absorb_eval(x, y)))
     if not isinstance(d, Tensor):
         return g * d
     if isinstance(g, Tensor) and g.dtype is not d.dtype:
@@ -346,17 +344,16 @@ def unary(
         state = mode.state
         if state and type(input) is Tensor and input._data.dtype.char in codes:
             r = eval(input._data)
-            if type(r) is not ndarray:
-                r = np.asarray(r)
+            out = new(Tensor)
+            out._data = r if type(r) is ndarray else np.asarray(r)
             node = input._node
             if node is None or plan is None or state != RECORDING:
-                return Tensor(r)
+                return out
             frame = _getframe(1)
             code = frame.f_code
             while INTERNAL[code.co_filename] and frame.f_back is not None:
                 frame = frame.f_back
                 code = frame.f_code
-            out = Tensor(r)
             saved = plan.pick((input, (out,)) if wants_outs else (input,))
             out._node = Node(plan, (node,), saved, NO_PARAMS, code, frame.f_lasti)
             return out
@@ -430,31 +427,35 @@ def binary(
                     r = eval(x, y)
                 except (ValueError, MemoryError):  # the slow path finds the words
                     return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
-                out = Tensor(r if type(r) is ndarray else np.asarray(r))
-                if state == RECORDING and (nx is not None or ny is not None):
-                    plan = plans[(nx is not None) + 2 * (ny is not None)]
-                    if plan is not None:
-                        write(plan, input, nx, other, ny, out)
+                out = new(Tensor)
+                out._data = r if type(r) is ndarray else np.asarray(r)
+                if (nx is None and ny is None) or state != RECORDING:
+                    return out
+                plan = plans[(nx is not None) + 2 * (ny is not None)]
+                if plan is None:
+                    return out
+                frame = _getframe(1)
+                code = frame.f_code
+                while INTERNAL[code.co_filename] and frame.f_back is not None:
+                    frame = frame.f_back
+                    code = frame.f_code
+                shape = r.shape
+                if nx is not None and x.shape != shape:
+                    nx = expanded(nx, x.shape, shape, code, frame.f_lasti)
+                if ny is not None and y.shape != shape:
+                    ny = expanded(ny, y.shape, shape, code, frame.f_lasti)
+                if not shape:  # running totals of losses: forget what is spent
+                    drop_spent(nx)
+                    drop_spent(ny)
+                if not plan.saves:
+                    saved: tuple[Any, ...] = ()
+                elif wants_outs:
+                    saved = plan.pick((input, other, (out,)))
+                else:
+                    saved = plan.pick((input, other))
+                out._node = Node(plan, (nx, ny), saved, NO_PARAMS, code, frame.f_lasti)
                 return out
         return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
-
-    def write(plan: Plan, input: Any, nx: Any, other: Any, ny: Any, out: Any) -> None:
-        """Put the operator on the tape (and each operand's expansion before it)."""
-        frame = _getframe(2)
-        code = frame.f_code
-        while INTERNAL[code.co_filename] and frame.f_back is not None:
-            frame = frame.f_back
-            code = frame.f_code
-        shape = out._data.shape
-        if nx is not None and input._data.shape != shape:
-            nx = expanded(nx, input._data.shape, shape, code, frame.f_lasti)
-        if ny is not None and other._data.shape != shape:
-            ny = expanded(ny, other._data.shape, shape, code, frame.f_lasti)
-        if not shape:  # running totals of losses: forget what is spent
-            drop_spent(nx)
-            drop_spent(ny)
-        saved = plan.pick((input, other, (out,)) if wants_outs else (input, other))
-        out._node = Node(plan, (nx, ny), saved, NO_PARAMS, code, frame.f_lasti)
 
     return _finish(fn, name, op, doc)
 
@@ -470,7 +471,8 @@ _absorb = binary(
     Derivative rules use it, so that an element nothing came back to adds
     exactly zero even where its local derivative is infinite.
 
-    >>> weft.ops.absorb(weft.tensor([0.0, 1.0]), weft.tensor([float("inf"), 2.0]))
+    >>> absorb = weft.core.elementwise.absorb
+    >>> absorb(weft.tensor([0.0, 1.0]), weft.tensor([float("inf"), 2.0]))
     tensor([0., 2.], shape=(2,), dtype=float32)
     """,
 )

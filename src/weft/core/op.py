@@ -78,7 +78,7 @@ class Step(NamedTuple):
 class Plan:
     """How to save for, and run, one operator's vjp for one set of inputs."""
 
-    __slots__ = ("joint", "keep", "need", "op", "outs", "pick", "steps")
+    __slots__ = ("joint", "keep", "need", "op", "outs", "pick", "saves", "steps")
 
     def __init__(self, op: Op, need: tuple[bool, ...]) -> None:
         self.op = op
@@ -96,6 +96,7 @@ class Plan:
             )
         self.outs = tuple(k for k, (kind, _) in enumerate(self.keep) if kind == "out")
         self.pick = self._picker()
+        self.saves = bool(self.keep)
 
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
@@ -115,7 +116,7 @@ class Plan:
             return self._pick_slowly
         indices = [i for _, i in self.keep]
         if not indices:
-            return lambda args: ()
+            return _nothing
         if len(indices) == 1:
             return itemgetter(slice(indices[0], indices[0] + 1))
         return itemgetter(*indices)
@@ -135,6 +136,11 @@ class Plan:
     @property
     def wants_outs(self) -> bool:
         return self.pick == self._pick_slowly
+
+
+def _nothing(args: Sequence[Any]) -> tuple[Any, ...]:
+    """The picker of a plan that saves nothing."""
+    return ()
 
 
 def rule_names(fn: RuleFn) -> tuple[str, ...]:

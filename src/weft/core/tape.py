@@ -122,16 +122,18 @@ class Node:
         self.saved = None
         self.parents = ()
 
-    def pull_back(self, g: Any) -> list[tuple[int, Any]]:
+    def pull_back(self, g: Any, wanted: Any = None) -> list[tuple[int, Any]]:
         """(position, cotangent) for each input that wants one."""
+        plan, params, parents = self.plan, self.params, self.parents
         values = self._unpack()
-        plan, params = self.plan, self.params
         if plan.joint:
             step = plan.steps[0]
             found = step.fn(g, *[self._argument(a, values) for a in step.args])
             return [pair for pair in enumerate(found) if plan.need[pair[0]]]
         pairs = []
         for i, fn, args in plan.steps:
+            if wanted is not None and not wanted.has(parents[i]):
+                continue
             if not args:
                 pairs.append((i, fn(g)))
             else:
@@ -148,14 +150,13 @@ class Node:
         saved = self.saved
         if saved is None:
             raise _second_backward(self)
-        number = self.number
+        if not saved:
+            return saved
         for value in saved:
             storage = getattr(value, "_storage", None)
-            if storage is not None and storage.changed_at > number:
+            if storage is not None and storage.changed_at > self.number:
                 raise _changed(self, value, storage)
-        if self.plan.outs:
-            saved = self._reattach(saved)
-        return saved
+        return self._reattach(saved) if self.plan.outs else saved
 
     def _reattach(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
         """Give saved outputs their place on the tape (kept off it: no cycles)."""
@@ -272,8 +273,8 @@ class Backward:
         if before is None:
             self.pending[node] = g
             heappush(self.heap, (-node.number, node))
-        elif node in self.owned:
-            np.add(before._data, g._data, out=before._data)
+        elif node in self.owned and type(g) is type(before):
+            np.add(before._data, g._data, before._data)
         else:
             self.pending[node] = total = before + g
             if not self.create_graph and total.is_owned():
@@ -298,7 +299,8 @@ class Backward:
         while heap:
             node = heappop(heap)[1]
             g = pending.pop(node)
-            owned.discard(node)
+            if owned:
+                owned.discard(node)
             if node.hooks:
                 g = run_hooks(node, g)
             kind = type(node)
@@ -309,16 +311,23 @@ class Backward:
             if kind is Pick:
                 self._gather(node, g)
                 continue
-            if node.saved is not None and len(node.plan.op.outputs) > 1:
+            if type(g) is list:
                 g = _fill(node, g)
             if watched:
                 mode.backward_node = node
             parents = node.parents
-            for i, gi in node.pull_back(g):
-                if gi is not None and (wanted is None or wanted.has(parents[i])):
-                    send(parents[i], gi)
+            for i, gi in node.pull_back(g, wanted):
+                if gi is None:
+                    continue
+                parent = parents[i]
+                if parent in pending:
+                    send(parent, gi)
+                elif wanted is None or wanted.has(parent):
+                    pending[parent] = gi
+                    heappush(heap, (-parent.number, parent))
             if not retain:
-                node.release()
+                node.saved = None
+                node.parents = ()
 
     def _gather(self, pick: Pick, g: Any) -> None:
         """Collect the cotangents of a node with several outputs."""
@@ -334,6 +343,8 @@ def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
     """Zeros for the floating outputs that nothing came back through."""
     from weft.ops.creation import zeros
 
+    if node.spent:
+        raise _second_backward(node)
     return tuple(
         zeros(shape, dtype=dtype) if g is None and dtype.is_inexact else g
         for g, (shape, dtype) in zip(slots, node.out_types, strict=True)

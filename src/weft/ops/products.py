@@ -11,7 +11,7 @@ import numpy as np
 from weft.core.dims import normalize_dims
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes, conj, result_type
-from weft.core.mode import mode
+from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tape import Node, caller
 from weft.core.tensor import Tensor
@@ -56,6 +56,23 @@ def _turned(x: Any) -> Any:
     return transpose(conj(x), -2, -1)
 
 
+def _plain(x: Any, y: Any) -> bool:
+    """Two CPU matrices, and nothing to record: NumPy will do."""
+    return type(x) is Tensor and type(y) is Tensor and mode.state == QUIET and (
+        x._data.ndim == 2 and x._data.dtype.char in "fd"
+    )  # fmt: skip
+
+
+def _times_turned(x: Any, y: Any) -> Any:
+    """x @ y.T (conjugated)."""
+    return Tensor(x._data.dot(y._data.T)) if _plain(x, y) else matmul_op(x, _turned(y))
+
+
+def _turned_times(x: Any, y: Any) -> Any:
+    """x.T (conjugated) @ y."""
+    return Tensor(x._data.T.dot(y._data)) if _plain(x, y) else matmul_op(_turned(x), y)
+
+
 def _matmul_batch(
     op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
 ) -> Tensor:
@@ -77,8 +94,8 @@ matmul_op = define(
     eval=_matmul_eval,
     type=_matmul_type,
     vjp={
-        "x": lambda g, y: matmul_op(g, _turned(y)),
-        "y": lambda g, x: matmul_op(_turned(x), g),
+        "x": lambda g, y: _times_turned(g, y),
+        "y": lambda g, x: _turned_times(x, g),
     },
     jvp={"x": lambda t, y: matmul_op(t, y), "y": lambda t, x: matmul_op(x, t)},
     batch=_matmul_batch,
@@ -104,22 +121,20 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     >>> weft.ones(2, 3) @ weft.ones(3)
     tensor([3., 3.], shape=(2,), dtype=float32)
     """
-    if type(input) is Tensor and type(other) is Tensor and mode.state:
+    state = mode.state
+    if state and type(input) is Tensor and type(other) is Tensor:
         x, y = input._data, other._data
-        if x.ndim == 2 and y.ndim == 2 and x.dtype is y.dtype and x.dtype.char in "fd":
+        if x.ndim == 2 == y.ndim and x.dtype is y.dtype and x.dtype.char in "fd":
             if x.shape[1] == y.shape[0]:
-                return _small(input, other, x.dot(y))
+                out = Tensor(x.dot(y))
+                nx, ny = input._node, other._node
+                if state == RECORDING and (nx is not None or ny is not None):
+                    plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
+                    saved = plan.pick((input, other))
+                    code, lasti = caller()
+                    out._node = Node(plan, (nx, ny), saved, {}, code, lasti)
+                return out
     return _matmul_any(input, other)
-
-
-def _small(input: Tensor, other: Tensor, result: Any) -> Tensor:
-    nx, ny = input._node, other._node
-    out = Tensor(result)
-    if (nx is not None or ny is not None) and mode.recording:
-        plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
-        code, lasti = caller()
-        out._node = Node(plan, (nx, ny), plan.pick((input, other)), {}, code, lasti)
-    return out
 
 
 def _matmul_any(input: Any, other: Any) -> Tensor:
@@ -128,7 +143,7 @@ def _matmul_any(input: Any, other: Any) -> Tensor:
     dtype = result_type(x.dtype, y.dtype)
     x, y = cast(x, dtype), cast(y, dtype)
     if x.ndim == 1 and y.ndim == 1:
-        return sum(x * y)
+        return sum(x * y, dtype=dtype)
     left = reshape(x, (1, -1)) if x.ndim == 1 else x
     right = reshape(y, (y.shape[0], 1)) if y.ndim == 1 else y
     if right.ndim == 2 and left.ndim > 2:

@@ -1,0 +1,164 @@
+"""Eager execution beside PyTorch, in one run: small operators, tapes, large arrays.
+
+    python benchmarks/eager.py            (needs torch in the environment)
+
+Each line times Weft and PyTorch in turns and reports the best of each and their
+ratio (below 1: Weft is faster). Two threads each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+import numpy as np
+import torch
+
+import weft
+
+torch.set_num_threads(2)
+Thunk = Callable[[], object]
+
+
+def seconds(run: Thunk, number: int) -> float:
+    start = time.perf_counter()
+    for _ in range(number):
+        run()
+    return (time.perf_counter() - start) / number
+
+
+def compare(name: str, ours: Thunk, theirs: Thunk, number: int, rounds: int) -> float:
+    """Best times of both, taken in turns, and their ratio."""
+    best = [float("inf"), float("inf")]
+    gc.collect()
+    gc.disable()
+    for _ in range(rounds):
+        for k, run in enumerate((ours, theirs)):
+            best[k] = min(best[k], seconds(run, number))
+    gc.enable()
+    ratio = best[0] / best[1]
+    unit, scale = ("µs", 1e6) if best[1] < 1e-3 else ("ms", 1e3)
+    print(
+        f"{name:44} weft {best[0] * scale:9.2f} {unit}   "
+        f"torch {best[1] * scale:9.2f} {unit}   ratio {ratio:5.2f}"
+    )
+    return ratio
+
+
+def matrices(lib: object, count: int = 2) -> list:
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(4, 4)).astype(np.float32) for _ in range(count)]
+    make = weft.tensor if lib is weft else torch.tensor
+    return [make(a, requires_grad=True) for a in arrays]
+
+
+def five(a, b):
+    """Five operators forward, and backward through them."""
+
+    def run():
+        y = ((a + b) * a).tanh() @ b
+        y.sum().backward()
+
+    return run
+
+
+def chain(a, b, length: int):
+    x = a
+    for _ in range(length // 2):
+        x = x * b
+        x = x + b
+    return x.sum()
+
+
+def small(rounds: int) -> None:
+    print("recorded operators on 4x4 float32 matrices")
+    a, b = matrices(weft)
+    c, d = matrices(torch)
+    compare("a + b", lambda: a + b, lambda: c + d, 20000, rounds)
+    compare("a * b", lambda: a * b, lambda: c * d, 20000, rounds)
+    compare("a @ b", lambda: a @ b, lambda: c @ d, 20000, rounds)
+    data = [1.0, 2.0, 3.0]
+    compare(
+        "tensor([1., 2., 3.])",
+        lambda: weft.tensor(data), lambda: torch.tensor(data), 20000, rounds,
+    )  # fmt: skip
+    compare("zeros(3)", lambda: weft.zeros(3), lambda: torch.zeros(3), 20000, rounds)
+    compare("five operators, forward + backward", five(a, b), five(c, d), 1000, rounds)
+
+
+def tapes(rounds: int) -> None:
+    print("a tape of 10,000 operators (multiply and add, 4x4)")
+    a, b = matrices(weft)
+    c, d = matrices(torch)
+    compare(
+        "forward", lambda: chain(a, b, 10000), lambda: chain(c, d, 10000), 1, rounds
+    )
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for k, pair in enumerate(((a, b), (c, d))):
+            loss = chain(*pair, 10000)
+            start = time.perf_counter()
+            loss.backward()
+            best[k] = min(best[k], time.perf_counter() - start)
+    print(
+        f"{'backward':44} weft {best[0] * 1e3:9.2f} ms   torch {best[1] * 1e3:9.2f} ms"
+        f"   ratio {best[0] / best[1]:5.2f}"
+    )
+
+
+def growth(rounds: int) -> None:
+    print("cost per operator as tapes grow and tensors pile up (weft alone)")
+    a, b = matrices(weft)
+    for length in (100, 1000, 10000, 100000):
+        forward = backward = float("inf")
+        for _ in range(rounds):
+            start = time.perf_counter()
+            loss = chain(a, b, length)
+            middle = time.perf_counter()
+            loss.backward()
+            backward = min(backward, (time.perf_counter() - middle) / length)
+            forward = min(forward, (middle - start) / length)
+        print(
+            f"  tape of {length:7,}: forward {forward * 1e6:5.2f} µs, "
+            f"backward {backward * 1e6:5.2f} µs an operator"
+        )
+    for alive in (0, 1000, 100000):
+        held = [weft.ones(1, requires_grad=True) * 2 for _ in range(alive)]
+        best = min(seconds(lambda: a + b, 20000) for _ in range(rounds))
+        print(f"  {alive:7,} tensors alive: a + b takes {best * 1e6:5.2f} µs")
+        del held
+
+
+def large(rounds: int) -> None:
+    print("large float32 arrays (settled with the compiler)")
+    n = 16_000_000
+    array = np.random.default_rng(0).normal(size=n).astype(np.float32)
+    x, y = weft.tensor(array), weft.tensor(array)
+    u, v = torch.tensor(array), torch.tensor(array)
+    compare("add, 16 M", lambda: x + y, lambda: u + v, 1, rounds)
+    compare("exp, 16 M", lambda: x.exp(), lambda: u.exp(), 1, rounds)
+    compare("sum, 16 M", lambda: x.sum(), lambda: u.sum(), 1, rounds)
+    p, q = x.reshape(4000, 4000), u.reshape(4000, 4000)
+    compare("softmax, 4000 x 4000", lambda: p.softmax(1), lambda: q.softmax(1), 1, rounds)
+    m, k = x[: 2048 * 2048].reshape(2048, 2048), u[: 2048 * 2048].reshape(2048, 2048)
+    compare("matmul, 2048 cubed", lambda: m @ m, lambda: k @ k, 1, rounds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="timings taken of each")
+    parser.add_argument("--only", choices=["small", "tapes", "growth", "large"])
+    options = parser.parse_args()
+    parts = {"small": small, "tapes": tapes, "growth": growth, "large": large}
+    for name, part in parts.items():
+        if options.only in (None, name):
+            part(options.rounds)
+
+
+if __name__ == "__main__":
+    main()
