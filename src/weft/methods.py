@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft import interchange
 from weft import linalg
 from weft import interchange
 from weft.autograd import engine
