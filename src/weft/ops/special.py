@@ -219,7 +219,7 @@ erf = unary(
     "erf",
     in_double(erf_array),
     accepts="floating",
-    d=lambda x: exp(-x * x) * (2 / SQRT_PI),
+    d=lambda x: (-x * x).exp() * (2 / SQRT_PI),
     reference=by_element(math.erf),
     doc="""The error function.
 
@@ -232,7 +232,7 @@ erfc = unary(
     "erfc",
     in_double(erfc_array),
     accepts="floating",
-    d=lambda x: exp(-x * x) * (-2 / SQRT_PI),
+    d=lambda x: (-x * x).exp() * (-2 / SQRT_PI),
     reference=by_element(math.erfc),
     doc="""``1 - erf(x)``, exact for large x.
 
@@ -258,7 +258,7 @@ erfinv = unary(
     "erfinv",
     in_double(erfinv_array),
     accepts="floating",
-    d=lambda out: exp(out * out) * (SQRT_PI / 2),
+    d=lambda out: (out * out).exp() * (SQRT_PI / 2),
     domain=(-0.9, 0.9),
     reference=by_element(_bisected),
     doc="""The inverse of the error function.
@@ -278,6 +278,12 @@ def ndtr(input: Tensor) -> Tensor:
     return erfc(input * -math.sqrt(0.5)) * 0.5
 
 
+def _mills(x: Tensor) -> Any:
+    """The derivative of ``log_ndtr``: density over probability."""
+    scaled: Any = erfcx(x * -math.sqrt(0.5))
+    return math.sqrt(2 / math.pi) / scaled
+
+
 def _log_ndtr_array(x: Array) -> Array:
     y = x * -math.sqrt(0.5)
     return pieces(
@@ -291,7 +297,7 @@ log_ndtr = unary(
     "log_ndtr",
     in_double(_log_ndtr_array),
     accepts="floating",
-    d=lambda x: math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5)),
+    d=lambda x: _mills(x),
     domain=(-4.0, 3.0),
     reference=by_element(lambda v: math.log(math.erfc(-v / math.sqrt(2)) / 2)),
     doc="""The logarithm of ``ndtr``, exact for very negative x.
@@ -306,7 +312,7 @@ ndtri = unary(
     "ndtri",
     in_double(_ndtri_array),
     accepts="floating",
-    d=lambda out: exp(out * out * 0.5) * math.sqrt(2 * math.pi),
+    d=lambda out: (out * out * 0.5).exp() * math.sqrt(2 * math.pi),
     domain=(0.1, 0.9),
     reference=by_element(lambda p: math.sqrt(2) * _bisected(2 * p - 1)),
     doc="""The inverse of ``ndtr``.
@@ -613,7 +619,7 @@ def _bessel_reference(order: int, scaled: bool) -> Callable[[Any], Any]:
     return reference
 
 
-def _over(y: Tensor, x: Tensor) -> Tensor:
+def _over(y: Tensor, x: Tensor) -> Any:
     """``y / x`` where y vanishes with x as x / 2."""
     return where(x == 0, 0.5, y / where(x == 0, 1, x))
 
@@ -635,7 +641,7 @@ i1: Public = unary(
     "i1",
     _bessel(1, scaled=False),
     accepts="floating",
-    d=lambda x, out: i0(x) - _over(out, x),
+    d=lambda x, out: -_over(out, x) + i0(x),
     reference=_bessel_reference(1, scaled=False),
     doc="""The modified Bessel function of the first kind, order 1.
 
