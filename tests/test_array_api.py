@@ -839,6 +839,104 @@ def test_products():
         xp.vecdot(weft.ones(2), weft.ones(3))
 
 
+# -- the linalg extension
+
+
+def test_every_name_of_linalg_is_there():
+    assert sorted(xp.linalg.__all__) == sorted(LINALG)
+    assert all(callable(getattr(xp.linalg, name)) for name in LINALG)
+    result = doctest.testmod(xp.linalg, extraglobs={"weft": weft, "np": np})
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def alike(name, *args, tol=1e-9, **kwargs):
+    want = getattr(np.linalg, name)(*args, **kwargs)
+    check(getattr(xp.linalg, name)(*map(as_weft, args), **kwargs), want, tol)
+
+
+SQUARE = RNG.normal(size=(2, 3, 3)) + 3 * np.eye(3)
+SYMMETRIC = SQUARE @ SQUARE.mT
+
+
+def test_factorisations():
+    alike("cholesky", SYMMETRIC)
+    upper = xp.linalg.cholesky(T(SYMMETRIC), upper=True)
+    check(upper, np.linalg.cholesky(SYMMETRIC).mT, 1e-9)
+    alike("eigvalsh", SYMMETRIC)
+    values, vectors = xp.linalg.eigh(T(SYMMETRIC))
+    check(values, np.linalg.eigvalsh(SYMMETRIC), 1e-9)
+    check(vectors * values[..., None, :] @ vectors.mT, SYMMETRIC, 1e-9)
+    for mode in ("reduced", "complete"):
+        q, r = xp.linalg.qr(T(SQUARE[0, :, :2]), mode=mode)
+        assert q.shape == np.linalg.qr(SQUARE[0, :, :2], mode=mode).Q.shape
+        check(q @ r, SQUARE[0, :, :2], 1e-12)
+    for full in (False, True):
+        u, s, vh = xp.linalg.svd(T(SQUARE[:, :2]), full_matrices=full)
+        assert vh.shape == ((2, 3, 3) if full else (2, 2, 3))
+        check(u * s[..., None, :] @ vh[:, :2], SQUARE[:, :2], 1e-12)
+    alike("svdvals", SQUARE)
+    with pytest.raises(ValueError, match="mode must be"):
+        xp.linalg.qr(T(SQUARE), mode="raw")
+
+
+def test_determinants_and_inverses():
+    alike("det", SQUARE)
+    alike("slogdet", SQUARE)
+    alike("inv", SQUARE)
+    for n in (-2, 0, 1, 3):
+        alike("matrix_power", SQUARE, n)
+    alike("pinv", SQUARE[0, :, :2])
+    for rtol in (None, 0.5):
+        alike("pinv", SYMMETRIC[0], rtol=rtol)
+        alike("matrix_rank", SYMMETRIC, rtol=rtol)
+    alike("matrix_rank", np.ones((2, 3, 4)))
+    check(xp.linalg.matrix_rank(T(SYMMETRIC[0]), rtol=weft.tensor(2.0)), np.array(0))
+
+
+def test_solve():
+    for shape in [(3,), (3, 2), (2, 3, 1), (4, 1, 3, 3)]:
+        alike("solve", SQUARE, RNG.normal(size=shape))
+    alike("solve", np.eye(2), np.ones((0, 2, 1)))
+    alike("solve", RNG.normal(size=(3, 3, 3)) + 3 * np.eye(3), RNG.normal(size=(3, 3)))
+    # A batch of vectors is never guessed: only a 1-d right side is a vector.
+    with pytest.raises(ValueError):
+        xp.linalg.solve(T(SQUARE), weft.ones(2, 2))
+
+
+def test_norms():
+    x = RNG.normal(size=(2, 3, 4))
+    for ord in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        for keepdims in (False, True):
+            alike("matrix_norm", x, ord=ord, keepdims=keepdims)
+    for ord in (0, 1, 2, 3, 0.5, math.inf, -math.inf):
+        for axis in (None, 0, -1, (0, 1)):
+            for keepdims in (False, True):
+                alike("vector_norm", x, ord=ord, axis=axis, keepdims=keepdims)
+    alike("vector_norm", x[0] + 1j * x[1])
+
+
+def test_vectors_and_diagonals():
+    x, y = RNG.normal(size=(2, 4, 3)), RNG.normal(size=(4, 3))
+    alike("cross", x, y)
+    alike("cross", x.mT.copy(), y.T.copy(), axis=-2)
+    alike("outer", x[0, 0], y[:, 0])
+    for offset in (-1, 0, 2, 9):
+        alike("diagonal", x, offset=offset)
+        alike("trace", x, offset=offset)
+    alike("trace", np.ones((2, 2), np.int8))
+    alike("trace", np.ones((2, 2), np.float32), dtype=np.float64)
+    alike("vecdot", x, y)
+    alike("matmul", x, y.T)
+    alike("matrix_transpose", x)
+    alike("tensordot", x, y, axes=((1, 2), (0, 1)))
+    for a, b in [((2,), (2,)), ((3,), (1,)), ((), (3,))]:
+        with pytest.raises(ValueError, match="3 elements"):
+            xp.linalg.cross(weft.ones(a), weft.ones(b))
+    with pytest.raises(ValueError, match="negative axis"):
+        xp.linalg.cross(weft.ones(3, 3, 3), weft.ones(3, 3), axis=0)
+
+
 # -- the array object
 
 

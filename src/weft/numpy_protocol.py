@@ -71,6 +71,11 @@ _ACCUMULATE: dict[Any, Callable[..., Any]] = {
 
 def call_ufunc(ufunc: Any, method: str, args: tuple[Any, ...], kwargs: Any) -> Any:
     """The answer to a ufunc, or one of its methods, called on tensors."""
+    if kwargs.pop("where", True) is not True:
+        raise DTypeError(
+            f"np.{ufunc.__name__}: where= is not available on tensors; choose between "
+            "results with np.where"
+        )
     out = kwargs.pop("out", None)
     if out is not None:
         result = call_ufunc(ufunc, method, args, kwargs)

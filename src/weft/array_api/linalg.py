@@ -71,12 +71,9 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
             f"cross: expected 3 elements along axis {axis}, got shapes {a.shape} and "
             f"{b.shape}"
         )
-    rest = -min(a.ndim, b.ndim)
-    if not rest <= axis < 0 and a.ndim != b.ndim:
+    if a.ndim != b.ndim and not -min(a.ndim, b.ndim) <= axis < 0:
         raise ShapeError("cross: expected a negative axis for arrays of unequal rank")
-    u, v = movement.unbind(a, axis), movement.unbind(b, axis)
-    parts = [u[i] * v[j] - u[j] * v[i] for i, j in ((1, 2), (2, 0), (0, 1))]
-    return movement.stack(parts, axis)
+    return la.cross(*movement.broadcast_tensors(a, b), dim=axis)
 
 
 def det(x: Array, /) -> Array:
@@ -148,7 +145,12 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
     >>> weft.array_api.linalg.matrix_rank(weft.ones(2, 2))
     tensor(1, dtype=int64)
     """
-    return la.matrix_rank(x, rtol=rtol)
+    return la.matrix_rank(x, rtol=_number(rtol))
+
+
+def _number(rtol: Any) -> Any:
+    """A tolerance that came as a 0-d array (one for each matrix is refused)."""
+    return rtol.item() if isinstance(rtol, Array) else rtol
 
 
 def outer(x1: Array, x2: Array, /) -> Array:
@@ -166,7 +168,7 @@ def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     >>> weft.array_api.linalg.pinv(weft.tensor([[2.0]]))
     tensor([[0.5000]], shape=(1, 1), dtype=float32)
     """
-    return la.pinv(x, rtol=rtol)
+    return la.pinv(x, rtol=_number(rtol))
 
 
 def qr(x: Array, /, *, mode: str = "reduced") -> QR:
@@ -196,12 +198,11 @@ def solve(x1: Array, x2: Array, /) -> Array:
     tensor([2.], shape=(1,), dtype=float32)
     """
     a, b = operands("solve", x1, x2)
-    if b.ndim != 1:
-        lead = movement.broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])
-        return la.solve(a, movement.expand(b, (*lead, *b.shape[-2:])))
-    return movement.squeeze(la.solve(a, movement.unsqueeze(b, -1).expand(
-        *a.shape[:-1], 1
-    )), -1)  # fmt: skip
+    columns = movement.unsqueeze(b, -1) if b.ndim == 1 else b
+    lead = movement.broadcast_shapes("solve", a.shape[:-2], columns.shape[:-2])
+    # As many axes as x1, so that weft.linalg cannot see a batch of vectors.
+    out = la.solve(a, movement.expand(columns, (*lead, *columns.shape[-2:])))
+    return movement.squeeze(out, -1) if b.ndim == 1 else out
 
 
 def svd(x: Array, /, *, full_matrices: bool = True) -> SVD:

@@ -16,6 +16,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tape import Node, caller
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.elementwise import as_tensorlike
 from weft.ops.movement import cast, expand, permute, reshape, transpose
 from weft.ops.reduce import HALF, sum
 
@@ -163,6 +164,8 @@ def _matmul_any(input: Any, other: Any) -> Tensor:
 
 
 def _matrix_operand(value: Any) -> Tensor:
+    if isinstance(value, np.ndarray):
+        value = as_tensorlike(value)
     if not isinstance(value, Tensor):
         raise DTypeError(f"matmul: expected two tensors, got {type(value).__name__}")
     if value.ndim == 0:
