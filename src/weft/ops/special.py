@@ -164,7 +164,7 @@ def _inverse_from(x: Array, tail: Array) -> Array:
     u = np.where(tail > 0.5, np.log1p(-x * x), np.log(tail * (2 - tail))) / 2
     v = 2 / (math.pi * 0.147) + u
     y = np.sqrt(np.maximum(np.sqrt(v * v - 2 * u / 0.147) - v, 0))
-    for _ in range(3):
+    for _ in range(4):
         off = np.where(tail > 0.5, erf_array(y) - x, tail - erfc_array(y))
         off = off / (2 / SQRT_PI * _gauss(y))
         y = y - off / (1 + y * off)
