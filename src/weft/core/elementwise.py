@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.config import config
 from weft.core.dispatch import bind
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
@@ -209,6 +210,8 @@ def _absorb_eval(g: Any, d: Any) -> Any:
             return r
     elif not np.isnan(r).any():
         return r
+    if config.strict_ieee:
+        return r
     g, d = np.broadcast_arrays(g, d)
     lost = np.isnan(r) & ((g == 0) | ((d == 0) & np.isinf(g)))
     return np.where(lost, np.zeros((), r.dtype), r)
@@ -297,6 +300,12 @@ def integer_samples(count: int, low: int, high: int) -> Callable[..., Any]:
 # -- the builders
 
 
+def _fast_codes(accepts: str, codes: str) -> str:
+    """The dtypes, by code, that an operator takes without any conversion."""
+    kept = [c for c in codes if _ACCEPTS[accepts][0](dtypes.of_code(c))]
+    return "".join(kept)
+
+
 def _finish(fn: Public, name: str, op: Op, doc: str) -> Public:
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc
@@ -338,7 +347,7 @@ def unary(
     plan = op.plan((True,)) if vjp is not None else None
     wants_outs = plan is not None and plan.wants_outs
     promotes = accepts in ("inexact", "floating")
-    codes = "fdeE" if accepts in ("floating", "real", "ordered") else INEXACT_CODES
+    codes = _fast_codes(accepts, INEXACT_CODES)
 
     def fn(input: Tensor) -> Tensor:
         state = mode.state
@@ -399,7 +408,7 @@ def binary(
     if vjp is not None:
         plans = [op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
     wants_outs = vjp is not None and op.plan((True, True)).wants_outs
-    codes = "fde" if accepts in ("floating", "real", "ordered") else NATIVE_CODES
+    codes = _fast_codes(accepts, NATIVE_CODES)
 
     def fn(input: Any, other: Any) -> Tensor:
         state = mode.state

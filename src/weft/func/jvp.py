@@ -62,7 +62,8 @@ class Dual(Tensor):
         return Dual(self.primal.stopped(), None, self._interpreter)
 
     def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
-        moved = None if self.tangent is None else self.tangent.relinked(keep)
+        t = self.tangent  # a slot's number in ``linearize``
+        moved = t.relinked(keep) if isinstance(t, Tensor) else t
         twin = Dual(self.primal.relinked(keep), moved, self._interpreter)
         twin._node = self._node if keep(self._node) else None
         return twin

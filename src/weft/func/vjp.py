@@ -98,7 +98,9 @@ class Pulled:
         linked = self.linked or any(
             g._node is not None or g._interpreter is not None for g in cotangents
         )
-        found = pull(seeds, self.nodes, retain_graph=keep, create_graph=linked)
+        found = pull(
+            seeds, self.nodes, retain_graph=keep or linked, create_graph=linked
+        )
         grads = []
         for e, node in zip(self.entries, self.nodes, strict=True):
             g = found.get(node)
