@@ -1038,3 +1038,39 @@ def test_one_program_for_both_libraries(fn):
 def test_such_programs_are_differentiable(fn):
     x = weft.from_numpy(RNG.normal(size=(3, 2))).requires_grad_()
     assert weft.autograd.gradcheck(fn, (x,))
+
+
+GRADIENTS = {
+    "prod": lambda x: xp.prod(x, axis=(0, 1), keepdims=True),
+    "cumulative_sum": lambda x: xp.cumulative_sum(x, axis=0, include_initial=True),
+    "cumulative_prod": lambda x: xp.cumulative_prod(x, axis=1),
+    "clip": lambda x: xp.clip(x, 0.3, 0.9),
+    "diff": lambda x: xp.diff(x, axis=0, append=x[:1]),
+    "take": lambda x: xp.take(x, weft.tensor([1, 1]), axis=1),
+    "sort": lambda x: xp.sort(x, axis=0, descending=True),
+    "sign": lambda x: xp.sign(x) * x,
+    "round": lambda x: xp.round(x) + x,
+    "sum of none": lambda x: xp.sum(x, axis=()) * x,
+    "vecdot": lambda x: xp.vecdot(x, x, axis=0),
+    "repeat": lambda x: xp.repeat(x, weft.tensor([1, 0, 2]), axis=0),
+    "inv": lambda x: xp.linalg.inv(xp.eye(2, dtype=x.dtype) + x[:2]),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name):
+    x = weft.from_numpy(RNG.permuted(np.linspace(0.1, 1.2, 6)).reshape(3, 2))
+    assert weft.autograd.gradcheck(GRADIENTS[name], (x.requires_grad_(),))
+
+
+def test_gradients_flow_through_sets():
+    x = weft.tensor([3.0, 1.0, 3.0], requires_grad=True)
+    (xp.unique_values(x) * weft.tensor([5.0, 7.0])).sum().backward()
+    assert x.grad.tolist() == [7, 5, 0]  # the first of equal elements stands for them
+
+
+@pytest.mark.parametrize("name", ["prod", "cumulative_sum", "clip", "sort", "vecdot"])
+def test_functions_can_be_mapped(name):
+    x = RNG.uniform(0.1, 1.2, (4, 3, 2))
+    got = weft.func.vmap(GRADIENTS[name])(T(x))
+    check(got, np.stack([GRADIENTS[name](T(row)).numpy() for row in x]))

@@ -168,6 +168,17 @@ def test_a_file_that_cannot_seek(tmp_path):
     same(weft.load(Pipe(file.getvalue())), STRUCTURE)
 
 
+def test_text_files_are_refused(tmp_path):
+    with pytest.raises(DTypeError, match="save: expected a file opened in binary"):
+        weft.save(1, io.StringIO())
+    (tmp_path / "x").write_text("12345678{}")
+    with (
+        open(tmp_path / "x") as file,
+        pytest.raises(DTypeError, match="load: expected a file opened in binary"),
+    ):
+        weft.load(file)
+
+
 def test_a_file_is_read_from_where_it_stands():
     file = io.BytesIO(b"before")
     file.seek(6)
@@ -561,6 +572,19 @@ def test_loading_allocates_about_the_files_size(tmp_path):
     finally:
         tracemalloc.stop()
     assert found["a"].nbytes + found["b"].nbytes <= peak < 1.1 * path.stat().st_size
+
+
+@pytest.mark.parametrize("text", ["[],", "{},", '"ab",', "0,", '["list",[]],'])
+def test_a_header_full_of_small_values(text):
+    """Python's objects are larger than their JSON; that is all they cost."""
+    raw = _build(b'{"a":[' + text.encode() * 20_000 + b"0]}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileFormatError):
+            weft.load(io.BytesIO(raw))
+        assert tracemalloc.get_traced_memory()[1] < 50 * len(raw)
+    finally:
+        tracemalloc.stop()
 
 
 # -- fuzzing

@@ -17,7 +17,9 @@ their node. Tensors that share memory are stored once each.
 
 Reading trusts nothing: every length, offset, shape and name is checked against
 the file's size before anything is allocated for it, and whatever is wrong is a
-``FileFormatError``. Nothing in a file is ever executed.
+``FileFormatError``. Tensors take as much memory as their bytes in the file; the
+header, which may have 100 MB, takes some tens of times its text while it is
+read, as JSON does in Python. Nothing in a file is ever executed.
 """
 
 from __future__ import annotations
@@ -109,8 +111,12 @@ def _sync_folder(folder: str) -> None:
 
 
 def _write(file: Any, header: bytes, arrays: list[np.ndarray]) -> None:
-    file.write(len(header).to_bytes(8, "little"))
-    file.write(header)
+    try:
+        file.write(len(header).to_bytes(8, "little") + header)
+    except TypeError:
+        raise DTypeError(
+            "save: expected a file opened in binary, got one of text"
+        ) from None
     for array in arrays:
         # bytes of a contiguous copy, one tensor at a time
         file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -303,9 +309,19 @@ def _sized(file: Any) -> tuple[Any, int]:
         file.seek(start)
         return file, size
     except (OSError, AttributeError):
-        chunks = list(iter(lambda: file.read(1 << 20), b""))
-        data = b"".join(chunks)
-        return io.BytesIO(data), len(data)
+        whole = io.BytesIO()
+        while chunk := file.read(1 << 20):
+            whole.write(_binary(chunk))
+        size = whole.tell()
+        whole.seek(0)
+        return whole, size
+
+
+def _binary(data: Any) -> Any:
+    """What a file gave, if it was opened in binary."""
+    if isinstance(data, str):
+        raise DTypeError("load: expected a file opened in binary, got one of text")
+    return data
 
 
 class _Entry(NamedTuple):
@@ -357,8 +373,8 @@ class _Reader:
         return header, self.size - 8 - length
 
     def read(self, count: int) -> bytes:
-        data = self.file.read(count)
-        if not isinstance(data, bytes) or len(data) != count:
+        data = _binary(self.file.read(count))
+        if len(data) != count:
             raise self.bad(f"ends in the middle of {count:,} bytes")
         return data
 
