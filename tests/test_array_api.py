@@ -5,6 +5,7 @@ import importlib
 import inspect
 import itertools
 import math
+import operator
 
 import numpy as np
 import pytest
@@ -125,19 +126,128 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_arrays_come_by_position_and_options_by_name(name):
-    ours = inspect.signature(getattr(xp, name)).parameters
-    if name in ("asarray", "finfo", "iinfo", "from_dlpack"):
-        assert next(iter(ours.values())).kind is inspect.Parameter.POSITIONAL_ONLY
-        return
-    # The standard: arrays come first and by position, options by keyword.
-    kinds = [p.kind for p in ours.values()]
-    assert kinds == sorted(kinds)
-    given_first = {("squeeze", "axis"), ("astype", "dtype"), ("isdtype", "dtype")}
-    for key in ("axis", "keepdims", "dtype", "device", "copy", "correction"):
-        if key in ours and (name, key) not in given_first:
-            assert ours[key].kind is inspect.Parameter.KEYWORD_ONLY
+# The standard's signatures; element-wise functions without options follow below.
+SIGNATURES = """
+arange(start, /, stop=None, step=1, *, dtype=None, device=None)
+asarray(obj, /, *, dtype=None, device=None, copy=None)
+empty(shape, *, dtype=None, device=None)
+empty_like(x, /, *, dtype=None, device=None)
+eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None)
+from_dlpack(x, /, *, device=None, copy=None)
+full(shape, fill_value, *, dtype=None, device=None)
+full_like(x, /, fill_value, *, dtype=None, device=None)
+linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True)
+meshgrid(*arrays, indexing='xy')
+ones(shape, *, dtype=None, device=None)
+ones_like(x, /, *, dtype=None, device=None)
+tril(x, /, *, k=0)
+triu(x, /, *, k=0)
+zeros(shape, *, dtype=None, device=None)
+zeros_like(x, /, *, dtype=None, device=None)
+astype(x, dtype, /, *, copy=True, device=None)
+can_cast(from_, to, /)
+finfo(type, /)
+iinfo(type, /)
+isdtype(dtype, kind)
+result_type(*arrays_and_dtypes)
+clip(x, /, min=None, max=None)
+take(x, indices, /, *, axis=None)
+take_along_axis(x, indices, /, *, axis=-1)
+matmul(x1, x2, /)
+matrix_transpose(x, /)
+tensordot(x1, x2, /, *, axes=2)
+vecdot(x1, x2, /, *, axis=-1)
+broadcast_arrays(*arrays)
+broadcast_to(x, /, shape)
+concat(arrays, /, *, axis=0)
+expand_dims(x, /, *, axis=0)
+flip(x, /, *, axis=None)
+moveaxis(x, source, destination, /)
+permute_dims(x, /, axes)
+repeat(x, repeats, /, *, axis=None)
+reshape(x, /, shape, *, copy=None)
+roll(x, /, shift, *, axis=None)
+squeeze(x, /, axis)
+stack(arrays, /, *, axis=0)
+tile(x, repetitions, /)
+unstack(x, /, *, axis=0)
+argmax(x, /, *, axis=None, keepdims=False)
+argmin(x, /, *, axis=None, keepdims=False)
+count_nonzero(x, /, *, axis=None, keepdims=False)
+nonzero(x, /)
+searchsorted(x1, x2, /, *, side='left', sorter=None)
+where(condition, x1, x2, /)
+unique_all(x, /)
+unique_counts(x, /)
+unique_inverse(x, /)
+unique_values(x, /)
+argsort(x, /, *, axis=-1, descending=False, stable=True)
+sort(x, /, *, axis=-1, descending=False, stable=True)
+cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False)
+cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False)
+max(x, /, *, axis=None, keepdims=False)
+mean(x, /, *, axis=None, keepdims=False)
+min(x, /, *, axis=None, keepdims=False)
+prod(x, /, *, axis=None, dtype=None, keepdims=False)
+std(x, /, *, axis=None, correction=0.0, keepdims=False)
+sum(x, /, *, axis=None, dtype=None, keepdims=False)
+var(x, /, *, axis=None, correction=0.0, keepdims=False)
+all(x, /, *, axis=None, keepdims=False)
+any(x, /, *, axis=None, keepdims=False)
+diff(x, /, *, axis=-1, n=1, prepend=None, append=None)
+linalg.cholesky(x, /, *, upper=False)
+linalg.cross(x1, x2, /, *, axis=-1)
+linalg.det(x, /)
+linalg.diagonal(x, /, *, offset=0)
+linalg.eigh(x, /)
+linalg.eigvalsh(x, /)
+linalg.inv(x, /)
+linalg.matrix_norm(x, /, *, keepdims=False, ord='fro')
+linalg.matrix_power(x, n, /)
+linalg.matrix_rank(x, /, *, rtol=None)
+linalg.outer(x1, x2, /)
+linalg.pinv(x, /, *, rtol=None)
+linalg.qr(x, /, *, mode='reduced')
+linalg.slogdet(x, /)
+linalg.solve(x1, x2, /)
+linalg.svd(x, /, *, full_matrices=True)
+linalg.svdvals(x, /)
+linalg.trace(x, /, *, offset=0, dtype=None)
+linalg.vector_norm(x, /, *, axis=None, keepdims=False, ord=2)
+""".strip().splitlines()
+
+
+def signature(path):
+    """A function's signature without annotations."""
+    found = inspect.signature(operator.attrgetter(path)(xp))
+    bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+    return str(found.replace(parameters=bare, return_annotation=found.empty))
+
+
+@pytest.mark.parametrize("line", SIGNATURES, ids=lambda s: s.partition("(")[0])
+def test_signatures_are_the_standards(line):
+    name, _, parameters = line.partition("(")
+    assert signature(name) == "(" + parameters
+
+
+TWO_ARRAYS = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
+    bitwise_xor copysign divide equal floor_divide greater greater_equal hypot less
+    less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply
+    nextafter not_equal pow remainder subtract"""
+
+
+@pytest.mark.parametrize("name", NAMES["elementwise"].split())
+def test_elementwise_signatures_are_the_standards(name):
+    if name != "clip":
+        wanted = "(x1, x2, /)" if name in TWO_ARRAYS.split() else "(x, /)"
+        assert signature(name) == wanted
+
+
+def test_every_function_has_its_signature_tested():
+    tested = {line.partition("(")[0] for line in SIGNATURES}
+    assert set(FUNCTIONS) - tested == set(NAMES["elementwise"].split()) - {"clip"}
+    products = {"matmul", "matrix_transpose", "tensordot", "vecdot"}
+    assert {f"linalg.{name}" for name in LINALG if name not in products} <= tested
 
 
 @pytest.mark.parametrize("name", ["sin", "add", "sum", "sort", "reshape", "matmul"])
