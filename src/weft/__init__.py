@@ -18,6 +18,7 @@ from weft.autograd import (
     no_grad,
     set_grad_enabled,
 )
+from weft.config import config
 from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.core.elementwise import result_type

@@ -87,13 +87,25 @@ _REGISTRY: dict[str, Device] = {"cpu": cpu, "cpu:0": cpu}
 
 
 def register_device(new: Device) -> Device:
-    """Make a device known by its name."""
+    """Make a device known by its name.
+
+    >>> weft.register_device(weft.Device("toy"))
+    device('toy')
+    >>> weft.device("toy").type
+    'toy'
+    >>> weft.unregister_device("toy")
+    """
     _REGISTRY[new.name] = new
     return new
 
 
 def unregister_device(name: str) -> None:
-    """Forget a registered device."""
+    """Forget a registered device.
+
+    >>> weft.register_device(weft.Device("toy"))
+    device('toy')
+    >>> weft.unregister_device("toy")
+    """
     if name == "cpu":
         raise DeviceError("the CPU cannot be unregistered")
     _REGISTRY.pop(name, None)

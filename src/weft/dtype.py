@@ -129,6 +129,11 @@ def of_array(array: np.ndarray) -> DType:
     return found if found is not None else as_dtype(array.dtype)
 
 
+def of_code(code: str) -> DType:
+    """The ``DType`` with NumPy's one-letter code."""
+    return next(d for d in ALL if d.np.char == code)
+
+
 class _Default:
     value = float32
 

@@ -74,7 +74,7 @@ class Methods:
     __radd__ = elementwise._add
     __sub__ = elementwise._sub
     __rsub__ = _reflected(elementwise._sub)
-    __mul__ = elementwise.mul
+    __mul__: Any = elementwise.mul
     __rmul__ = elementwise.mul
     __truediv__ = elementwise._true_divide
     __rtruediv__ = _reflected(elementwise._true_divide)
@@ -86,7 +86,7 @@ class Methods:
     __rpow__ = _reflected(elementwise.pow)
     __matmul__ = products.matmul
     __rmatmul__ = _reflected(products.matmul)
-    __neg__ = elementwise.neg
+    __neg__: Any = elementwise.neg
     __pos__ = elementwise.positive
     __abs__ = elementwise.abs
     __invert__ = elementwise.bitwise_not
@@ -574,7 +574,8 @@ class Methods:
         >>> weft.zeros(2).copy_(weft.tensor([1, 2]))
         tensor([1., 2.], shape=(2,), dtype=float32)
         """
-        value = index._value_for(self.shape, self, elementwise.as_tensorlike(src))
+        given = elementwise.as_tensorlike(src)
+        value = index._value_for(self.shape, self, given, "copy_")
         return assign(self, value, "copy_")
 
     def fill_(self: Any, value: Any) -> Tensor:
@@ -1046,7 +1047,8 @@ class Methods:
                 "deepcopy: only leaves can be copied deeply; this tensor was made by "
                 f"{self._node.name!r}. Use .detach().clone()"
             )
-        twin = type(self).__new__(type(self))
+        kind: Any = type(self)
+        twin = kind.__new__(kind)
         memo[id(self)] = twin
         for name, value in vars(self).items():
             if name in ("_node", "_storage", "_base", "_chain", "_data", "grad"):

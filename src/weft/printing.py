@@ -45,11 +45,11 @@ def _float_formatter(array: np.ndarray, precision: int) -> Any:
     nonzero = finite[finite != 0]
     if nonzero.size == 0 or (nonzero == np.ceil(nonzero)).all():
         large = nonzero.size > 0 and nonzero.max() >= 1e8
-        style = "{:.%de}" % precision if large else "{:.0f}."
+        style = f"{{:.{precision}e}}" if large else "{:.0f}."
     else:
         low, high = nonzero.min(), nonzero.max()
         scientific = high / low > 1000 or high > 1e8 or low < 1e-4
-        style = ("{:.%de}" if scientific else "{:.%df}") % precision
+        style = f"{{:.{precision}{'e' if scientific else 'f'}}}"
     return lambda x: style.format(x) if np.isfinite(x) else str(float(x))
 
 
@@ -106,9 +106,7 @@ def _nested(array: np.ndarray, edge: int | None, write: Any, indent: int) -> str
 def _wrapped(parts: list[str], indent: int) -> str:
     """Elements of one row, broken into lines at the line width."""
     per_line = max((_State.options.linewidth - indent) // (len(parts[0]) + 2), 1)
-    lines = [
-        ", ".join(parts[k : k + per_line]) for k in range(0, len(parts), per_line)
-    ]
+    lines = [", ".join(parts[k : k + per_line]) for k in range(0, len(parts), per_line)]
     return (",\n" + " " * indent).join(lines)
 
 

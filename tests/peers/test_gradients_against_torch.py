@@ -97,12 +97,12 @@ x[x > 0]
 x[:, T.tensor([3, 3])]
 x[None, ..., 0]
 x.gather(1, T.tensor([[0, 0], [1, 2], [3, 3]]))
-x.scatter(1, T.tensor([[0], [1], [2]]), y)
-x.scatter_add(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y)
-x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y, "amax")
-x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y, "prod")
-x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y, "mean")
-x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y * 0, "prod")
+x.scatter(1, T.tensor([[0], [1], [2]]), y[:, :1])
+x.scatter_add(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y[:, :2])
+x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y[:, :2], "amax")
+x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y[:, :2], "prod")
+x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y[:, :2], "mean")
+x.scatter_reduce(1, T.tensor([[0, 0], [1, 1], [2, 3]]), y[:, :2] * 0, "prod")
 x.index_select(1, T.tensor([0, 0, 3]))
 x.index_add(0, T.tensor([0, 0]), y[:2], alpha=2)
 x.index_copy(0, T.tensor([1, 2]), y[:2])
@@ -167,7 +167,7 @@ t = x * 1; u = t.view(-1); u[2:5].exp_(); t * u.view(3, 4)
 t = x * 1; u = t[1]; t.mul_(2); u * v
 t = x * 1; u = t.diagonal(); u.mul_(v[:3]); t
 t = x * 1; t.masked_fill_(x > 0, 0); t
-t = x * 1; t.scatter_(1, T.tensor([[0], [1], [2]]), y); t
+t = x * 1; t.scatter_(1, T.tensor([[0], [1], [2]]), y[:, :1]); t
 t = x * 1; t.index_add_(0, T.tensor([0, 0]), y[:2]); t
 t = x * 1; t.copy_(y); t
 t = x * 1; t.zero_(); t + x
@@ -200,7 +200,13 @@ def test_same_gradients(program: str) -> None:
     assert not (problem := compare(full, make_inputs())), problem
 
 
-@pytest.mark.parametrize("program", PROGRAMS.strip().splitlines())
+# PyTorch's second derivative is NaN at these kinks and removable points, Weft's 0.
+SMOOTHER = ("(x * 0).norm()", "(x * 0).sinc()")
+
+
+@pytest.mark.parametrize(
+    "program", [p for p in PROGRAMS.strip().splitlines() if p not in SMOOTHER]
+)
 def test_same_second_gradients(program: str) -> None:
     """The gradient of a weighted sum of squared gradients."""
     *statements, last = program.split("; ")
@@ -208,7 +214,8 @@ def test_same_second_gradients(program: str) -> None:
         *statements,
         f"r = {last}",
         "w = T.arange(1, r.numel() + 1).reshape(r.shape)",
-        "g = T.autograd.grad((r * w).sum(), [x, y, v], create_graph=True, allow_unused=True)",
+        "o = dict(create_graph=True, allow_unused=True)",
+        "g = T.autograd.grad((r * w).sum(), [x, y, v], **o)",
         "h = sum((k ** 2).sum() for k in g if k is not None)",
         "h.backward() if h.requires_grad else None",
         GRADS,
@@ -216,4 +223,4 @@ def test_same_second_gradients(program: str) -> None:
     assert not (problem := compare(full, make_inputs())), problem
 
 
-GRADS = "[T.zeros(0) if k.grad is None else k.grad for k in [x, y, v]]"
+GRADS = "[T.zeros_like(k) if k.grad is None else k.grad for k in [x, y, v]]"

@@ -11,7 +11,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.mode import mode
-from weft.core.op import Sample, TensorType, define
+from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.device import Device, cpu
 from weft.device import device as find_device
@@ -74,9 +74,9 @@ def _from_python(data: Any, dtype: Any) -> ndarray:
         ) from None
     except TypeError as error:
         raise DTypeError(f"tensor: {error}") from None
-    if array.dtype == object or array.dtype.kind in "USmMV":
-        if array.dtype != dtypes.bfloat16.np:
-            raise _not_numbers(first)
+    foreign = array.dtype == object or array.dtype.kind in "USmMV"
+    if foreign and array.dtype != dtypes.bfloat16.np:
+        raise _not_numbers(data)
     if isinstance(first, Tensor) and first.dtype.np.kind == array.dtype.kind:
         dtype = first.dtype if dtype is None else dtype
     if dtype is not None:
@@ -110,12 +110,17 @@ def _bare(data: Any) -> Any:
     return data
 
 
-def _not_numbers(first: Any) -> Exception:
+def _not_numbers(data: Any) -> Exception:
     """An error naming what cannot be stored."""
-    if isinstance(first, int):
-        return ArgumentError("tensor: an integer does not fit into int64")
-    kind = type(first).__name__
-    return DTypeError(f"tensor: expected numbers, got {kind} ({str(first)[:40]!r})")
+    stack = [data]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, (list, tuple)):
+            stack.extend(reversed(item))
+        elif not isinstance(item, (int, float, complex, np.generic, ndarray)):
+            kind, shown = type(item).__name__, repr(item)[:40]
+            return DTypeError(f"tensor: expected numbers, got {kind} ({shown})")
+    return ArgumentError("tensor: an integer does not fit into int64")
 
 
 def _ragged(data: Any) -> str:
@@ -130,11 +135,9 @@ def _ragged(data: Any) -> str:
 def _to(array: ndarray, dtype: DType) -> ndarray:
     if array.dtype.kind == "c" and not dtype.is_complex:
         raise DTypeError(f"tensor: complex numbers do not fit into {dtype.name}")
-    if dtype.category == dtypes.INT and array.dtype.kind == "f":
-        if not np.isfinite(array).all():
-            raise ArgumentError(
-                f"tensor: NaN or infinity cannot be stored as {dtype.name}"
-            )
+    cuts = dtype.category == dtypes.INT and array.dtype.kind == "f"
+    if cuts and not np.isfinite(array).all():
+        raise ArgumentError(f"tensor: NaN or infinity cannot be stored as {dtype.name}")
     if dtype.category == dtypes.INT and array.dtype.kind in "iu" and array.size:
         limits = np.iinfo(dtype.np)
         low, high = array.min(), array.max()
@@ -253,7 +256,7 @@ def _full_eval(*, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     return np.full(shape, value, dtype.np)
 
 
-full_op = define(
+full_op: Op = define(
     "full",
     inputs="",
     eval=_full_eval,
@@ -346,10 +349,19 @@ def full(
         if dtype is None:
             dtype = fill_value.dtype
         fill_value = fill_value.item()
+    if not isinstance(fill_value, (int, float, complex, np.generic)):
+        raise DTypeError(
+            f"full: expected a number, got {type(fill_value).__name__} ({fill_value!r})"
+        )
     if dtype is None:
-        dtype = dtypes.scalar_dtype(fill_value)
+        dtype = _scalar_dtype(fill_value)
     shape = parse_size("full", (size,) if isinstance(size, int) else tuple(size))
     return _filled("full", shape, fill_value, dtype, device, requires_grad)
+
+
+def _scalar_dtype(value: Any) -> DType:
+    """A number's dtype; NumPy's bool, which is no int, counts as one of ours."""
+    return dtypes.scalar_dtype(value.item() if isinstance(value, np.generic) else value)
 
 
 def empty(
@@ -482,8 +494,8 @@ def linspace(
         raise ShapeError(f"linspace: expected steps of at least 0, got {steps}")
     chosen = as_dtype(dtype or default_dtype())
     check_memory("linspace", (steps,), chosen)
-    ends = [v.item() if isinstance(v, Tensor) else v for v in (start, end)]
-    array = np.linspace(*ends, steps).astype(chosen.np)
+    first, last = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
+    array = np.linspace(first, last, steps).astype(chosen.np)
     return _place(array, device, requires_grad)
 
 
@@ -544,9 +556,9 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def _triangle_indices(
-    keep: Any, row: int, col: int, offset: int, options: Any
+    keep: Any, shape: tuple[int, ...], offset: int, options: Any
 ) -> Tensor:
-    places = np.nonzero(keep(np.ones((row, col), np.bool_), offset))
+    places = np.nonzero(keep(np.ones(shape, np.bool_), offset))
     return tensor(np.stack(places), **{"dtype": dtypes.int64, **options})
 
 
@@ -558,7 +570,7 @@ def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
             [0, 0, 1]], shape=(2, 3), dtype=int64)
     """
     shape = parse_size("tril_indices", (row, col))
-    return _triangle_indices(np.tril, *shape, offset, options)
+    return _triangle_indices(np.tril, shape, offset, options)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
@@ -569,7 +581,7 @@ def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
             [0, 1, 1]], shape=(2, 3), dtype=int64)
     """
     shape = parse_size("triu_indices", (row, col))
-    return _triangle_indices(np.triu, *shape, offset, options)
+    return _triangle_indices(np.triu, shape, offset, options)
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:

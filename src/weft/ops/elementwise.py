@@ -13,6 +13,8 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import (
+    Public,
+    _wrap_int,
     as_operand,
     binary,
     elementwise_batch,
@@ -25,13 +27,13 @@ from weft.core.elementwise import (
     unary,
 )
 from weft.core.elementwise import conj as conj_value
-from weft.core.op import Sample, TensorType, define
+from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 
 # -- arithmetic
 
-_add = binary(
+_add: Public = binary(
     "add",
     np.add,
     vjp={"x": lambda g: g, "y": lambda g: g},
@@ -44,7 +46,7 @@ _add = binary(
     """,
 )
 
-_sub = binary(
+_sub: Public = binary(
     "sub",
     np.subtract,
     accepts="number",
@@ -58,7 +60,7 @@ _sub = binary(
     """,
 )
 
-mul = binary(
+mul: Public = binary(
     "mul",
     np.multiply,
     vjp={
@@ -74,7 +76,7 @@ mul = binary(
     """,
 )
 
-_true_divide = binary(
+_true_divide: Public = binary(
     "div",
     np.true_divide,
     accepts="inexact",
@@ -176,7 +178,7 @@ class ZeroDivision(ArgumentError, ZeroDivisionError):
     """An integer division by zero."""
 
 
-floor_divide = binary(
+floor_divide: Public = binary(
     "floor_divide",
     _integer_divisor("floor_divide", np.floor_divide),
     accepts="real number",
@@ -190,7 +192,7 @@ floor_divide = binary(
     """,
 )
 
-remainder = binary(
+remainder: Public = binary(
     "remainder",
     _integer_divisor("remainder", np.remainder),
     accepts="real",
@@ -204,7 +206,7 @@ remainder = binary(
     """,
 )
 
-fmod = binary(
+fmod: Public = binary(
     "fmod",
     _integer_divisor("fmod", np.fmod),
     accepts="real",
@@ -225,7 +227,7 @@ def ones_like(x: Tensor) -> Tensor:
     return full_like(x, 1)
 
 
-neg = unary(
+neg: Public = unary(
     "neg",
     np.negative,
     accepts="number",
@@ -239,7 +241,7 @@ neg = unary(
     """,
 )
 
-abs = unary(
+abs: Public = unary(
     "abs",
     np.abs,
     accepts="all",
@@ -262,7 +264,7 @@ def _sign_eval(x: Any) -> Any:
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)  # 0 at NaN
 
 
-sign = unary(
+sign: Public = unary(
     "sign",
     _sign_eval,
     accepts="real",
@@ -300,7 +302,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-square = unary(
+square: Public = unary(
     "square",
     np.square,
     accepts="number",
@@ -313,7 +315,7 @@ square = unary(
     """,
 )
 
-reciprocal = unary(
+reciprocal: Public = unary(
     "reciprocal",
     lambda x: 1 / x,
     d=lambda out: -out * out,
@@ -329,7 +331,8 @@ reciprocal = unary(
 
 def _pow_eval(x: Any, y: Any) -> Any:
     if type(y) is not np.ndarray or y.dtype.kind != "i" or not (y < 0).any():
-        return np.power(x, y)
+        result = np.power(x, y)
+        return result if result.dtype.char != "b" else result.astype(x.dtype)
     # 1 / x**n cut to a whole number: 0 unless x is 1 or -1
     odd = np.where(np.remainder(y, 2) == 1, x, 1)
     inverse = np.where(np.abs(x) == 1, odd, 0)
@@ -337,7 +340,7 @@ def _pow_eval(x: Any, y: Any) -> Any:
     return result.astype(x.dtype)
 
 
-_pow = binary(
+_pow: Public = binary(
     "pow",
     _pow_eval,
     d={"x": lambda x, y: _pow_dx(x, y), "y": lambda x, y, out: _pow_dy(x, y, out)},
@@ -373,12 +376,12 @@ def pow(input: Any, exponent: Any) -> Tensor:
     >>> weft.pow(weft.tensor([1.0, 2.0, 3.0]), 2)
     tensor([1., 4., 9.], shape=(3,), dtype=float32)
     """
-    if type(exponent) is int and exponent < 0 and isinstance(input, Tensor):
-        if input.dtype.category <= dtypes.INT:
-            raise ArgumentError(
-                "pow: integers to negative integer powers are not allowed; "
-                "convert the base with .float() first"
-            )
+    below = type(exponent) is int and exponent < 0
+    if below and isinstance(input, Tensor) and not input.dtype.is_inexact:
+        raise ArgumentError(
+            "pow: integers to negative integer powers are not allowed; convert the "
+            "base with .float() first"
+        )
     return _pow(input, exponent)
 
 
@@ -394,7 +397,7 @@ def _dtype_of(x: Any, y: Any) -> Any:
     return x.dtype if isinstance(x, Tensor) else y.dtype
 
 
-maximum = binary(
+maximum: Public = binary(
     "maximum",
     np.maximum,
     accepts="ordered",
@@ -410,7 +413,7 @@ maximum = binary(
     """,
 )
 
-minimum = binary(
+minimum: Public = binary(
     "minimum",
     np.minimum,
     accepts="ordered",
@@ -445,7 +448,7 @@ def _where_samples(rng: np.random.Generator) -> Any:
         yield Sample((rng.uniform(size=shape) < 0.5, x, y))
 
 
-where_op = define(
+where_op: Op = define(
     "where",
     inputs="condition x y",
     eval=np.where,
@@ -506,7 +509,7 @@ def _align(condition: Tensor, input: Any, other: Any) -> tuple[Tensor, ...]:
 
 def scalar(value: Any, dtype: Any) -> Tensor:
     """A 0-d tensor of a Python number."""
-    return Tensor(np.asarray(value, dtype.np))
+    return Tensor(np.asarray(_wrap_int(value, dtype), dtype.np))
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -595,23 +598,23 @@ def _compare(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any
     )
 
 
-eq = _compare(
+eq: Public = _compare(
     "eq", np.equal, lambda x, y: (x - y) == 0, "equal to", "False,  True, False"
 )
-ne = _compare(
+ne: Public = _compare(
     "ne", np.not_equal, lambda x, y: (x - y) != 0, "different from",
     " True, False,  True",
 )  # fmt: skip
-lt = _compare(
+lt: Public = _compare(
     "lt", np.less, lambda x, y: (y - x) > 0, "less than", " True, False, False"
 )
-le = _compare(
+le: Public = _compare(
     "le", np.less_equal, lambda x, y: (y - x) >= 0, "at most", " True,  True, False"
 )
-gt = _compare(
+gt: Public = _compare(
     "gt", np.greater, lambda x, y: (x - y) > 0, "greater than", "False, False,  True"
 )
-ge = _compare(
+ge: Public = _compare(
     "ge", np.greater_equal, lambda x, y: (x - y) >= 0, "at least",
     "False,  True,  True",
 )  # fmt: skip
@@ -736,7 +739,7 @@ logical_xor = _logical(
     "False,  True, False",
 )  # fmt: skip
 
-logical_not = unary(
+logical_not: Public = unary(
     "logical_not",
     np.logical_not,
     accepts="all",
@@ -807,7 +810,7 @@ lcm = _bits(
     "The least common multiple.", " 6, 15",
 )  # fmt: skip
 
-bitwise_not = unary(
+bitwise_not: Public = unary(
     "bitwise_not",
     np.invert,
     accepts="integral",
@@ -839,20 +842,21 @@ def _rounding(name: str, eval: Any, reference: Any, text: str, shown: str) -> An
     )
 
 
-floor = _rounding(
+floor: Public = _rounding(
     "floor", np.floor, lambda x: x - np.mod(x, 1), "The whole number below",
     "-2.,  1.,  2.",
 )  # fmt: skip
-ceil = _rounding(
+ceil: Public = _rounding(
     "ceil", np.ceil, lambda x: x + np.mod(-x, 1), "The whole number above",
     "-1.,  2.,  3.",
 )  # fmt: skip
-trunc = _rounding(
+trunc: Public = _rounding(
     "trunc", np.trunc, lambda x: np.sign(x) * np.floor(np.abs(x)),
     "The whole part", "-1.,  1.,  2.",
 )  # fmt: skip
-_round = _rounding(
-    "round", lambda x: x.copy() if x.dtype.kind in "iub" else np.rint(x), lambda x: np.floor(x + 0.5),
+_round: Public = _rounding(
+    "round", lambda x: x.copy() if x.dtype.kind in "iub" else np.rint(x),
+    lambda x: np.floor(x + 0.5),
     "The nearest whole number, ties to even", "-2.,  2.,  2.",
 )  # fmt: skip
 
@@ -877,7 +881,7 @@ def frac(input: Tensor) -> Tensor:
     return input - trunc(input)
 
 
-copysign = binary(
+copysign: Public = binary(
     "copysign",
     np.copysign,
     accepts="floating",
@@ -891,7 +895,7 @@ copysign = binary(
     """,
 )
 
-nextafter = binary(
+nextafter: Public = binary(
     "nextafter",
     np.nextafter,
     accepts="floating",
@@ -907,7 +911,7 @@ nextafter = binary(
 
 # -- complex numbers
 
-_conj = unary(
+_conj: Public = unary(
     "conj",
     np.conj,
     accepts="all",
@@ -940,7 +944,7 @@ def _part_type(x: TensorType) -> TensorType:
     return TensorType(x.shape, x.dtype.to_real())
 
 
-_real = define(
+_real: Op = define(
     "real",
     inputs="x",
     eval=lambda x: x.real.copy(),
@@ -952,7 +956,7 @@ _real = define(
     reference=lambda x: (x + np.conj(x)).real / 2,
 )
 
-_imag = define(
+_imag: Op = define(
     "imag",
     inputs="x",
     eval=lambda x: x.imag.copy(),
@@ -970,7 +974,7 @@ def _complex_type(x: TensorType, y: TensorType) -> TensorType:
     return TensorType(same.shape, same.dtype.to_complex())
 
 
-complex_op = define(
+complex_op: Op = define(
     "complex",
     inputs="x y",
     eval=lambda x, y: (x + 1j * y).astype(

@@ -37,6 +37,10 @@ from weft.ops.movement import (
 # -- checks
 
 
+class IndexTypeError(DTypeError, IndexError):
+    """A value of a type that is no index."""
+
+
 def check_range(
     name: str, index: Any, size: int, axis: int, *, wrap: bool = True
 ) -> None:
@@ -66,7 +70,7 @@ def as_index(name: str, value: Any) -> Tensor:
         if out.numel() == 0:
             out = cast(out.detach(), dtypes.int64)
     if out.dtype.category != dtypes.INT:
-        raise DTypeError(
+        raise IndexTypeError(
             f"{name}: expected integer indices, got {out.dtype.name}. "
             "Convert them with .long()"
         )
@@ -112,7 +116,7 @@ def _index_samples(rng: np.random.Generator) -> Any:
         )
 
 
-take_op = define(
+take_op: Op = define(
     "take",
     inputs="x index",
     eval=_take_eval,
@@ -169,7 +173,7 @@ def _add_at_reference(x: Any, index: Any, *, size: int) -> Any:
     return (hot.T.astype(float) @ rows).reshape(size, *rest)
 
 
-add_at = define(
+add_at: Op = define(
     "add_at",
     inputs="x index",
     eval=_add_at_eval,
@@ -217,7 +221,7 @@ def _put_reference(x: Any, index: Any, value: Any) -> Any:
     return np.array(rows).reshape(x.shape)
 
 
-put_op = define(
+put_op: Op = define(
     "put",
     inputs="x index value",
     eval=_put_eval,
@@ -246,49 +250,62 @@ def _zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 
 def normalize_index(
-    x: Tensor, index: Any
+    x: Tensor, index: Any, name: str = "getitem"
 ) -> tuple[list[Any], list[tuple[int, Tensor]]]:
     """A basic index, and the index tensors with the axes they apply to after it."""
     items = list(index) if isinstance(index, tuple) else [index]
-    items = [_item(i) for i in items]
-    _expand_ellipsis(x, items)
+    items = [_item(name, i) for i in items]
+    _expand_ellipsis(name, x, items)
     basic: list[Any] = []
     advanced: list[tuple[int, Tensor]] = []
     axis = place = 0  # axis of x, and of the basically indexed result
     for item in items:
-        if item is None:
+        if item is None or item is True:
             basic.append(None)
             place += 1
+        elif item is False:  # a new axis of which nothing is taken
+            basic.append(None)
+            advanced.append((place, Tensor(np.zeros(0, np.int64))))
+            place += 1
         elif isinstance(item, slice):
-            basic.append(_slice(item, x.shape[axis]))
+            basic.append(_slice(name, item, x.shape[axis]))
             axis, place = axis + 1, place + 1
         elif isinstance(item, Tensor) and item.dtype is dtypes.bool_:
-            for ids in _mask_indices(x, item, axis):
+            for ids in _mask_indices(name, x, item, axis):
                 basic.append(slice(None))
                 advanced.append((place, ids))
                 axis, place = axis + 1, place + 1
         elif isinstance(item, Tensor):
             basic.append(slice(None))
-            advanced.append((place, as_index("getitem", item)))
+            if type(item) is Tensor:
+                check_range(name, item._data, x.shape[axis], axis)
+            advanced.append((place, as_index(name, item)))
             axis, place = axis + 1, place + 1
         else:
-            basic.append(_int(item, x.shape, axis))
+            basic.append(_int(name, item, x.shape, axis))
             axis += 1
     return basic, advanced
 
 
-def _item(item: Any) -> Any:
+def _item(name: str, item: Any) -> Any:
     """One index as None, Ellipsis, an int, a slice or a tensor."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (bool, np.bool_)):
-        return Tensor(np.asarray(item))
+        return bool(item)
     if isinstance(item, Tensor):
         plain = type(item) is Tensor and item.ndim == 0
         if plain and item.dtype.category == dtypes.INT:
             return int(item._data)
+        if plain and item.dtype is dtypes.bool_:
+            return bool(item._data)
         if item.dtype.category > dtypes.INT:
-            as_index("getitem", item)
+            as_index(name, item)
+        if item.dtype is dtypes.uint8 and item.ndim:
+            raise IndexTypeError(
+                f"{name}: a uint8 tensor could be a mask or indices; say which with "
+                ".bool() or .long()"
+            )
         return item
     if isinstance(item, (list, tuple, np.ndarray, range)):
         from weft.ops.creation import tensor
@@ -297,36 +314,36 @@ def _item(item: Any) -> Any:
         if found.numel() == 0 and not isinstance(item, np.ndarray):
             return cast(found, dtypes.int64)
         if found.dtype.category > dtypes.INT:
-            as_index("getitem", found)
+            as_index(name, found)
         return found
     try:
         return item.__index__()
     except AttributeError:
-        raise DTypeError(
-            "getitem: expected ints, slices, None, ..., masks or integer tensors, got "
+        raise IndexTypeError(
+            f"{name}: expected ints, slices, None, ..., masks or integer tensors, got "
             f"{type(item).__name__}"
         ) from None
 
 
-def _expand_ellipsis(x: Tensor, items: list[Any]) -> None:
+def _expand_ellipsis(name: str, x: Tensor, items: list[Any]) -> None:
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
-        raise OutOfRangeError("getitem: expected at most one ...")
+        raise OutOfRangeError(f"{name}: expected at most one ...")
     used = 0
     for item in items:
         if isinstance(item, Tensor) and item.dtype is dtypes.bool_:
             used += item.ndim
-        elif item is not None and item is not Ellipsis:
+        elif item is not None and item is not Ellipsis and not isinstance(item, bool):
             used += 1
     if used > x.ndim:
         raise OutOfRangeError(
-            f"getitem: {used} indices for a {x.ndim}-d tensor of shape {x.shape}"
+            f"{name}: {used} indices for a {x.ndim}-d tensor of shape {x.shape}"
         )
     if dots:
         items[dots[0] : dots[0] + 1] = [slice(None)] * (x.ndim - used)
 
 
-def _slice(item: slice, size: int) -> slice:
+def _slice(name: str, item: slice, size: int) -> slice:
     parts = []
     for part in (item.start, item.stop, item.step):
         if isinstance(part, Tensor):
@@ -335,35 +352,30 @@ def _slice(item: slice, size: int) -> slice:
             try:
                 part = part.__index__()
             except AttributeError:
-                raise DTypeError(
-                    f"getitem: expected int slice bounds, got {type(part).__name__}"
+                raise IndexTypeError(
+                    f"{name}: expected int slice bounds, got {type(part).__name__}"
                 ) from None
         parts.append(part)
     if parts[2] is not None and parts[2] <= 0:
         raise ArgumentError(
-            f"getitem: slice steps must be positive, got {parts[2]}; use flip"
+            f"{name}: slice steps must be positive, got {parts[2]}; use flip"
         )
     return slice(*slice(*parts).indices(size))
 
 
-def _int(item: int, shape: tuple[int, ...], axis: int) -> int:
+def _int(name: str, item: int, shape: tuple[int, ...], axis: int) -> int:
     size = shape[axis]
     if not -size <= item < size:
         raise OutOfRangeError(
-            f"getitem: index {item} is out of range for axis {axis} of size {size}"
+            f"{name}: index {item} is out of range for axis {axis} of size {size}"
         )
     return item % size
 
 
-def _mask_indices(x: Tensor, mask: Tensor, axis: int) -> list[Tensor]:
-    if mask.ndim == 0:
-        raise DTypeError(
-            "getitem: a single bool is not an index; use None, an int or a mask of "
-            f"the tensor's shape {x.shape}"
-        )
+def _mask_indices(name: str, x: Tensor, mask: Tensor, axis: int) -> list[Tensor]:
     if x.shape[axis : axis + mask.ndim] != mask.shape:
         raise OutOfRangeError(
-            f"getitem: a mask of shape {mask.shape} does not match axes {axis} to "
+            f"{name}: a mask of shape {mask.shape} does not match axes {axis} to "
             f"{axis + mask.ndim - 1} of shape {x.shape}"
         )
     return list(nonzero(mask, as_tuple=True))
@@ -378,7 +390,9 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             [3, 5]], shape=(2, 2), dtype=int64)
     """
     if type(index) is int and input.ndim:
-        return bind(slice_op, (input,), {"index": (_int(index, input.shape, 0),)})
+        return bind(
+            slice_op, (input,), {"index": (_int("getitem", index, input.shape, 0),)}
+        )
     basic, advanced = normalize_index(input, index)
     out = _basic(input, basic)
     if not advanced:
@@ -418,15 +432,11 @@ def _rows(x: Tensor, advanced: list[tuple[int, Tensor]]) -> tuple[Tensor, Tensor
     shape = broadcast_shapes("getitem", *(i.shape for i in ids))
     if len(axes) == 1:
         rows = x if axes == [0] else movedim(x, axes[0], 0)
-        if type(ids[0]) is Tensor:
-            check_range("getitem", ids[0]._data, x.shape[axes[0]], axes[0])
         return rows, ids[0]
     moved = movedim(x, axes, list(range(len(axes))))
     flat: Any = 0
     for axis, index in advanced:
         size = x.shape[axis]
-        if type(index) is Tensor:
-            check_range("getitem", index._data, size, axis)
         flat = flat * size + where(index < 0, index + size, index)
     sizes = [x.shape[axis] for axis in axes]
     lead = math.prod(sizes)
@@ -442,7 +452,7 @@ def _move_block(x: Tensor, count: int, first: int) -> Tensor:
 
 def setitem(input: Tensor, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
-    basic, advanced = normalize_index(input, index)
+    basic, advanced = normalize_index(input, index, "setitem")
     target = _basic(input, basic)
     if not isinstance(value, Tensor):
         from weft.ops.creation import as_tensor
@@ -473,25 +483,27 @@ def _moved_shape(shape: tuple[int, ...], count: int, first: int) -> tuple[int, .
     return (*rest[:first], *block, *rest[first:])
 
 
-def _check_value(value: Tensor, target: Tensor) -> None:
+def _check_value(value: Tensor, target: Tensor, name: str = "setitem") -> None:
     if value.dtype.is_complex and not target.dtype.is_complex:
         raise DTypeError(
-            f"setitem: cannot store {value.dtype.name} values in a "
+            f"{name}: cannot store {value.dtype.name} values in a "
             f"{target.dtype.name} tensor"
         )
 
 
-def _value_for(shape: tuple[int, ...], target: Tensor, value: Tensor) -> Tensor:
+def _value_for(
+    shape: tuple[int, ...], target: Tensor, value: Tensor, name: str = "setitem"
+) -> Tensor:
     """The assigned value in the region's shape and the tensor's dtype."""
-    _check_value(value, target)
+    _check_value(value, target, name)
     value = cast(value, target.dtype)
     if value.shape == shape:
         return value
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = reshape(value, value.shape[1:])
-    if broadcast_shapes("setitem", shape, value.shape) != shape:
+    if broadcast_shapes(name, shape, value.shape) != shape:
         raise ShapeError(
-            f"setitem: a value of shape {value.shape} does not fit into a region of "
+            f"{name}: a value of shape {value.shape} does not fit into a region of "
             f"shape {shape}"
         )
     return expand(value, shape)
@@ -578,7 +590,7 @@ def _loop_gather(x: Any, index: Any, *, dim: int) -> Any:
     return out
 
 
-gather_op = define(
+gather_op: Op = define(
     "gather",
     inputs="x index",
     eval=_gather_eval,
@@ -611,7 +623,7 @@ def _loop_scatter(x: Any, index: Any, src: Any, *, dim: int, add: bool) -> Any:
     return out
 
 
-scatter_op = define(
+scatter_op: Op = define(
     "scatter",
     inputs="x index src",
     eval=_scatter_eval,
@@ -637,7 +649,7 @@ scatter_op = define(
     ),
 )
 
-scatter_add_op = define(
+scatter_add_op: Op = define(
     "scatter_add",
     inputs="x index src",
     eval=_scatter_add_eval,
@@ -833,7 +845,7 @@ def _combine_samples(rng: np.random.Generator) -> Any:
 
 
 def _combine_reference(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -> Any:
-    combine = {"prod": lambda a, b: a * b, "amax": max, "amin": min}[reduce]
+    combine: Any = {"prod": lambda a, b: a * b, "amax": max, "amin": min}[reduce]
     out = x.copy()
     for place in np.ndindex(index.shape):
         to = (*place[:dim], index[place], *place[dim + 1 :])
@@ -841,7 +853,7 @@ def _combine_reference(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -
     return out
 
 
-scatter_combine = define(
+scatter_combine: Op = define(
     "scatter_combine",
     inputs="x index src",
     eval=_combine_eval,
@@ -1002,8 +1014,8 @@ def _index_rows(
     want = (*x.shape[:d], ids.numel(), *x.shape[d + 1 :])
     if source.shape != want:
         raise ShapeError(
-            f"{name}: expected a source of shape {want} for {ids.numel()} indices along "
-            f"dim {d} of shape {x.shape}, got {source.shape}"
+            f"{name}: expected a source of shape {want} for {ids.numel()} indices "
+            f"along dim {d} of shape {x.shape}, got {source.shape}"
         )
     if type(ids) is Tensor:
         check_range(name, ids._data, x.shape[d], d, wrap=wrap)
@@ -1145,7 +1157,7 @@ def _diagonal_reference(x: Any, *, offset: int, dim1: int, dim2: int) -> Any:
     return np.moveaxis(np.array(kept).reshape(len(kept), *rest), 0, -1)
 
 
-diagonal_op = define(
+diagonal_op: Op = define(
     "diagonal",
     inputs="x",
     eval=_diagonal_eval,
@@ -1208,7 +1220,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
         return diag_embed(input, diagonal)
     if input.ndim != 2:
         raise ShapeError(f"diag: expected 1 or 2 dimensions, got shape {input.shape}")
-    rows, cols = _diagonal_indices(*input.shape, diagonal)
+    rows, cols = _diagonal_indices(input.shape[0], input.shape[1], diagonal)
     return getitem(input, (Tensor(rows), Tensor(cols)))
 
 
@@ -1262,6 +1274,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     tensor([[1, 0, 0],
             [0, 0, 1]], shape=(2, 3), dtype=int64)
     """
+    from weft.ops.creation import check_memory
+
     ids = as_index("one_hot", tensor)
     if num_classes == -1 or type(ids) is Tensor:
         array = concrete("one_hot", ids)
@@ -1274,6 +1288,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
                 f"one_hot: class indices must not be negative, got {array.min()}"
             )
         check_range("one_hot", array, num_classes, -1)
+    check_memory("one_hot", (*ids.shape, num_classes), dtypes.int64)
     return cast(ids.unsqueeze(-1) == Tensor(np.arange(num_classes)), dtypes.int64)
 
 
@@ -1309,8 +1324,7 @@ def repeat_interleave(
         )
     if (counts < 0).any():
         raise ArgumentError("repeat_interleave: repeats must not be negative")
-    places = np.repeat(np.arange(size), counts)
-    return index_select(input, d, Tensor(places))
+    return index_select(input, d, Tensor(np.repeat(np.arange(size), counts)))
 
 
 # -- copies with a region replaced

@@ -6,6 +6,7 @@ linear, so each jvp is the operator itself and each vjp its transpose.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +35,7 @@ def _cast_eval(x: Any, *, dtype: dtypes.DType) -> Any:
     return x.astype(dtype.np)
 
 
-cast_op = define(
+cast_op: Op = define(
     "cast",
     inputs="x",
     eval=_cast_eval,
@@ -106,7 +107,7 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     return reshape(sum(g, tuple(dims), keepdim=True), shape)
 
 
-expand_op = define(
+expand_op: Op = define(
     "expand",
     inputs="x",
     eval=_expand_eval,
@@ -224,7 +225,7 @@ def _reshape_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
     return TensorType(shape, x.dtype)
 
 
-reshape_op = define(
+reshape_op: Op = define(
     "reshape",
     inputs="x",
     eval=lambda x, *, shape: x.reshape(shape),
@@ -392,7 +393,7 @@ def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
-permute_op = define(
+permute_op: Op = define(
     "permute",
     inputs="x",
     eval=lambda x, *, dims: x.transpose(dims),
@@ -538,7 +539,7 @@ def _strided_reference(x: Any, *, index: Any) -> Any:
     return out
 
 
-slice_op = define(
+slice_op: Op = define(
     "slice",
     inputs="x",
     eval=lambda x, *, index: x[(*index, ...)],  # ...: a 0-d view, not a scalar
@@ -565,7 +566,7 @@ def _place_reference(x: Any, *, shape: Any, index: Any) -> Any:
     return out.reshape(shape)
 
 
-place_op = define(
+place_op: Op = define(
     "place",
     inputs="x",
     eval=_place_eval,
@@ -716,13 +717,13 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
     else:
         wanted = [i + size if i < 0 else i for i in indices_or_sections]
         cuts = [0, *(min(max(i, 0), size) for i in wanted), size]
-    pairs = zip(cuts, cuts[1:], strict=False)
+    pairs = itertools.pairwise(cuts)
     return tuple(along(input, d, slice(a, max(a, b))) for a, b in pairs)
 
 
 # -- flip
 
-flip_op = define(
+flip_op: Op = define(
     "flip",
     inputs="x",
     eval=lambda x, *, dims: np.flip(x, dims),
@@ -881,7 +882,7 @@ def _cat_batch(
     return cat_op(*full, dim=params["dim"] + 1)
 
 
-cat_op = define(
+cat_op: Op = define(
     "cat",
     inputs="*xs",
     eval=lambda *xs, dim: np.concatenate(xs, dim),
@@ -1272,7 +1273,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 # -- copies
 
-clone_op = define(
+clone_op: Op = define(
     "clone",
     inputs="x",
     eval=lambda x: x.copy(order="C") if type(x) is np.ndarray else x,
@@ -1297,7 +1298,7 @@ def clone(input: Tensor) -> Tensor:
     return bind(clone_op, (input,), {})
 
 
-alias_op = define(
+alias_op: Op = define(
     "alias",
     inputs="x",
     eval=lambda x: x,

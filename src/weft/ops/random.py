@@ -104,7 +104,9 @@ def _integers_eval(
     span = high - low
     words = random_words(int(seed), int(counter), 2 * n)
     if span <= 1 << 32:
-        scaled = (words[0::2] * np.uint64(span)) >> _32 if span < 1 << 32 else words[0::2]
+        scaled = (
+            (words[0::2] * np.uint64(span)) >> _32 if span < 1 << 32 else words[0::2]
+        )
     else:
         scaled = ((words[0::2] << _32) | words[1::2]) % np.uint64(span)
     return (scaled.astype(np.int64) + low).reshape(shape)
@@ -138,7 +140,9 @@ def _uniform_reference(seed: Any, counter: Any, *, shape: Any, dtype: Any) -> An
     n = math.prod(shape)
     if dtype.name == "float64":
         w = _scalar_philox(int(seed), int(counter), 2 * n)
-        flat = [((w[2 * i] >> 5) * 2**26 + (w[2 * i + 1] >> 6)) / 2**53 for i in range(n)]
+        flat = [
+            ((w[2 * i] >> 5) * 2**26 + (w[2 * i + 1] >> 6)) / 2**53 for i in range(n)
+        ]
     else:
         flat = [(w >> 8) / 2**24 for w in _scalar_philox(int(seed), int(counter), n)]
     return np.array(flat).reshape(shape)
@@ -174,7 +178,7 @@ def _float_type(
     return TensorType(shape, dtype)
 
 
-uniform_op = define(
+uniform_op: Op = define(
     "uniform",
     inputs="seed counter",
     eval=_uniform_eval,
@@ -183,7 +187,7 @@ uniform_op = define(
     reference=_uniform_reference,
 )
 
-normal_op = define(
+normal_op: Op = define(
     "normal",
     inputs="seed counter",
     eval=_normal_eval,
@@ -192,7 +196,7 @@ normal_op = define(
     reference=_normal_reference,
 )
 
-integers_op = define(
+integers_op: Op = define(
     "random_integers",
     inputs="seed counter",
     eval=_integers_eval,
@@ -225,9 +229,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Start again from a seed."""
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-            raise DTypeError(
-                f"manual_seed: expected an int, got {type(seed).__name__}"
-            )
+            raise DTypeError(f"manual_seed: expected an int, got {type(seed).__name__}")
         self._seed = int(seed) & ((1 << 64) - 1)
         self._counter = 0
         return self
@@ -419,7 +421,9 @@ def randint(
     if size is None:
         low, high, size = 0, low, high
     if size is None or high is None:
-        raise ArgumentError("randint: expected randint(high, size) or (low, high, size)")
+        raise ArgumentError(
+            "randint: expected randint(high, size) or (low, high, size)"
+        )
     if not low < high:
         raise ArgumentError(f"randint: expected low < high, got {low} and {high}")
     shape = parse_size("randint", tuple(size))
@@ -513,7 +517,9 @@ def normal(
         like = mean if isinstance(mean, Tensor) else std
         if not isinstance(like, Tensor):
             raise ArgumentError("normal: give size when mean and std are numbers")
-        both = mean + std if isinstance(mean, Tensor) or isinstance(std, Tensor) else like
+        both = (
+            mean + std if isinstance(mean, Tensor) or isinstance(std, Tensor) else like
+        )
         size, dtype = both.shape, dtype or both.dtype
     shape = parse_size("normal", tuple(size))
     z = _random_float(normal_op, "normal", shape, dtype, generator)
@@ -556,8 +562,8 @@ def multinomial(
         last = weights.shape[-1] - 1 - (weights[..., ::-1] > 0).argmax(-1)
         return Tensor(np.minimum(found.array(), last[..., None]))
     # The largest of log(u) / w are a draw without replacement.
-    u = rand(weights.shape, generator=generator, dtype=dtypes.float64).array()
-    with np.errstate(divide="ignore"):
-        keys = np.where(weights > 0, np.log1p(-u) / weights, -np.inf)
+    draw = rand(weights.shape, generator=generator, dtype=dtypes.float64).array()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        keys = np.where(weights > 0, np.log1p(-draw) / weights, -np.inf)
     order = argsort(Tensor(np.asarray(keys)), -1, descending=True)
     return along(order, order.ndim - 1, slice(0, num_samples))

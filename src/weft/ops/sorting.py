@@ -20,7 +20,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.elementwise import as_tensorlike, ceil, floor, where
 from weft.ops.index import concrete, gather
-from weft.ops.movement import along, movedim, reshape
+from weft.ops.movement import along, cast, movedim, reshape
 from weft.ops.reduce import Extreme
 
 sorted_list = sorted
@@ -50,7 +50,7 @@ def _argsort_reference(x: Any, *, dim: int, descending: bool) -> Any:
     return np.moveaxis(out, -1, dim)
 
 
-argsort_op = define(
+argsort_op: Op = define(
     "argsort",
     inputs="x",
     eval=_argsort_eval,
@@ -285,7 +285,9 @@ def _pick_quantiles(rows: Tensor, q: Tensor, name: str, interpolation: str) -> T
     place = q * (count - 1).clamp(min=0)
     if name == "quantile":
         place = where(count <= last, float(last), q * last)
-    low, high = (gather(ordered, -1, f(place).long()) for f in (floor, ceil))
+    low, high = (
+        gather(ordered, -1, cast(f(place), dtypes.int64)) for f in (floor, ceil)
+    )
     part = (place - floor(place)).to(rows.dtype)
     return _BETWEEN[interpolation](low, high, part)
 
@@ -305,8 +307,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
         raise ShapeError(f"mode: dim {d} of shape {input.shape} is empty")
     found = np.zeros((*rows.shape[:-1], 1), np.int64)
     for place in np.ndindex(rows.shape[:-1]):
-        values, counts = np.unique(rows[place], return_counts=True, equal_nan=False)
-        best = values[counts.argmax()]
+        kinds, counts = np.unique(rows[place], return_counts=True, equal_nan=False)
+        best = kinds[counts.argmax()]
         found[place] = np.flatnonzero((rows[place] == best) | (best != best))[-1]
     indices = Tensor(np.moveaxis(found, -1, d))
     values = gather(input, d, indices)
@@ -447,7 +449,7 @@ def searchsorted(
     >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
     tensor([1, 3], shape=(2,), dtype=int64)
     """
-    chosen = side or ("right" if right else "left")
+    chosen: Any = side or ("right" if right else "left")
     if chosen not in ("left", "right") or (right and side == "left"):
         raise ArgumentError(
             f"searchsorted: side must be 'left' or 'right' (as right=), got {side!r}"
