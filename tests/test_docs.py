@@ -1,0 +1,50 @@
+"""Every code block of the README and the docs runs, and so does every example."""
+
+import importlib.util
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_blocks_of_a_page_run_in_order(page, capsys):
+    scope = {"__name__": page.stem}
+    for block in blocks(page):
+        exec(compile(block, page.name, "exec"), scope)
+
+
+def test_pages_have_blocks():
+    assert all(blocks(page) for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_spirals_are_learnt(capsys):
+    score = load(ROOT / "examples" / "spirals.py").main(["--steps", "150"])
+    assert score > 0.95
+    assert "gradient agrees with differences: True" in capsys.readouterr().out
+
+
+def test_every_example_has_a_test():
+    here = pathlib.Path(__file__).read_text()
+    for path in (ROOT / "examples").glob("*.py"):
+        assert f'"{path.name}"' in here
