@@ -132,7 +132,7 @@ def inplace(
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         stand_in = self.alias(self._node)
-        new = fn(stand_in, *args, **kwargs)
+        new = fn(stand_in, *[stand_in if a is self else a for a in args], **kwargs)
         if sys.getrefcount(stand_in) > 2:
             stand_in.freeze()  # the tape kept the old value: give it its own memory
         return assign(self, fitted(self, new, name), name)

@@ -544,7 +544,8 @@ def unique_consecutive(
     array = concrete("unique_consecutive", input)
     d = 0 if dim is None else normalize_dim("unique_consecutive", dim, input.ndim)
     rows = array.reshape(-1) if dim is None else np.moveaxis(array, d, 0)
-    change = (rows[1:] != rows[:-1]).reshape(max(len(rows) - 1, 0), -1).any(1)
+    differ = rows[1:] != rows[:-1]
+    change = differ.any(tuple(range(1, differ.ndim)))
     starts = np.flatnonzero(np.concatenate([[True] * (len(rows) > 0), change]))
     inverse = np.concatenate([[0] * (len(rows) > 0), change]).cumsum().astype(np.int64)
     out = [Tensor(np.ascontiguousarray(np.moveaxis(rows[starts], 0, d)))]
