@@ -144,7 +144,9 @@ def large(rounds: int) -> None:
     compare("exp, 16 M", lambda: x.exp(), lambda: u.exp(), 1, rounds)
     compare("sum, 16 M", lambda: x.sum(), lambda: u.sum(), 1, rounds)
     p, q = x.reshape(4000, 4000), u.reshape(4000, 4000)
-    compare("softmax, 4000 x 4000", lambda: p.softmax(1), lambda: q.softmax(1), 1, rounds)
+    compare(
+        "softmax, 4000 x 4000", lambda: p.softmax(1), lambda: q.softmax(1), 1, rounds
+    )
     m, k = x[: 2048 * 2048].reshape(2048, 2048), u[: 2048 * 2048].reshape(2048, 2048)
     compare("matmul, 2048 cubed", lambda: m @ m, lambda: k @ k, 1, rounds)
 

@@ -142,14 +142,18 @@ def _dot(us: Iterable[Any], vs: Iterable[Any]) -> float:
 
 
 def _each(values: Iterable[Any]) -> list[np.ndarray]:
-    return [np.asarray(v.detach().array() if isinstance(v, Tensor) else v) for v in values]
+    return [
+        np.asarray(v.detach().array() if isinstance(v, Tensor) else v) for v in values
+    ]
 
 
 def _difference(fn: Callable[..., Any], xs: Any, vs: Any) -> list[np.ndarray]:
     """Central differences of all outputs along one direction."""
 
     def at(sign: float) -> list[np.ndarray]:
-        moved = [Tensor(x._data + sign * EPS * v._data) for x, v in zip(xs, vs, strict=True)]
+        moved = [
+            Tensor(x._data + sign * EPS * v._data) for x, v in zip(xs, vs, strict=True)
+        ]
         return _arrays(fn(*moved))
 
     return [(a - b) / (2 * EPS) for a, b in zip(at(1), at(-1), strict=True)]
@@ -290,40 +294,31 @@ def check_tape(op: Op) -> None:
 
 def check_batch(op: Op) -> None:
     """``vmap`` equals a Python loop, for each way of batching the inputs."""
-    for sample in _samples(op):
-        args = _tensors(sample)
-        places = [k for k, a in enumerate(args) if isinstance(a, Tensor)]
+    for draws in zip(*[_samples(op, seed) for seed in range(3)], strict=True):
+        rows = [_tensors(sample) for sample in draws]
+        places = [k for k, a in enumerate(rows[0]) if isinstance(a, Tensor)]
         if not places:
             raise NotApplicable("no tensor input")
-        if op.name in ("uniform", "normal", "random_integers"):
-            raise NotApplicable("a draw has one seed and counter")
         choices = [places] if len(places) == 1 else [places, places[:1], places[-1:]]
         for chosen in choices:
-            _compare_batch(op, args, chosen, sample.params)
+            _compare_batch(op, rows, chosen, draws[0].params)
 
 
-def _compare_batch(op: Op, args: list[Any], chosen: list[int], params: Any) -> None:
-    size = 3
-    rows = [_variant(args, chosen, i) for i in range(size)]
+def _compare_batch(op: Op, draws: list[Any], chosen: list[int], params: Any) -> None:
+    rows = [
+        [other[k] if k in chosen else a for k, a in enumerate(draws[0])]
+        for other in draws
+    ]
     stacked = [
         Tensor(np.stack([r[k].array() for r in rows])) if k in chosen else a
-        for k, a in enumerate(args)
+        for k, a in enumerate(draws[0])
     ]
-    in_dims = tuple(0 if k in chosen else None for k in range(len(args)))
+    in_dims = tuple(0 if k in chosen else None for k in range(len(stacked)))
     mapped = _outputs(vmap(lambda *xs: op(*xs, **params), in_dims)(*stacked))
     looped = [_outputs(op(*row, **params)) for row in rows]
     for k, got in enumerate(mapped):
         expected = np.stack([out[k].array() for out in looped])
         _close(f"output {k} batched over {chosen}", got.array(), expected, 1e-12)
-
-
-def _variant(args: list[Any], chosen: list[int], i: int) -> list[Any]:
-    """Other arguments of the same domain: rows rolled by i places."""
-    out = list(args)
-    for k in chosen:
-        flat = args[k].array().reshape(-1)
-        out[k] = Tensor(np.roll(flat, i).reshape(args[k].shape))
-    return out
 
 
 def check_strides(op: Op) -> None:
@@ -372,6 +367,58 @@ def check_sizes(op: Op) -> None:
         raise Mismatch("no sample has zero size")
 
 
+def check_scalars(op: Op) -> None:
+    """Element-wise operators have a sample without dimensions."""
+    shapes = [np.shape(a) for s in _samples(op) for a in s.args]
+    if () in shapes:
+        return
+    if op.function is not None:
+        raise Mismatch("no sample is 0-d")
+    raise NotApplicable("works along axes")
+
+
+# What PyTorch's rules give for pairs of dtypes.
+PROMOTED = {
+    (dtypes.int32, dtypes.float32): dtypes.float32,
+    (dtypes.float16, dtypes.float32): dtypes.float32,
+    (dtypes.bfloat16, dtypes.float16): dtypes.float32,
+    (dtypes.float64, dtypes.float16): dtypes.float64,
+    (dtypes.int8, dtypes.uint8): dtypes.int16,
+    (dtypes.bool_, dtypes.int64): dtypes.int64,
+    (dtypes.int64, dtypes.int16): dtypes.int64,
+    (dtypes.int64, dtypes.bfloat16): dtypes.bfloat16,
+    (dtypes.float32, dtypes.complex64): dtypes.complex64,
+    (dtypes.float64, dtypes.complex64): dtypes.complex128,
+}
+
+
+def check_promotion(op: Op) -> None:
+    """The public function promotes its operands, then applies the operator."""
+    if op.function is None:
+        raise NotApplicable("promotion is the public functions' part")
+    for pair, common in PROMOTED.items():
+        pair = pair[: len(op.inputs)]
+        common = common if len(pair) == 2 else pair[0]
+        args = [Tensor(np.ones(2, d.np)) for d in pair]
+        for target in (common, dtypes.float32):
+            cast = [a.to(target) for a in args]
+            try:
+                op.type(*[type_of(c) for c in cast])  # type: ignore[misc]
+                expected = op(*cast)
+                break
+            except DTypeError:
+                continue  # integers may have to become floating, or be refused
+        else:
+            expected = None
+        try:
+            got = op.function(*args)
+        except DTypeError:
+            continue
+        if expected is None or got.dtype is not expected.dtype:
+            raise Mismatch(f"{[d.name for d in pair]}: {got.dtype.name}")
+        _close(f"promoted {pair}", got.array(), expected.array(), 0.0)
+
+
 def _in(dtype: DType) -> Callable[[Op], None]:
     def check(op: Op) -> None:
         check_value(op, dtype)
@@ -394,6 +441,8 @@ CHECKS: dict[str, Callable[[Op], None]] = {
     "strides": check_strides,
     "intact": check_unmodified,
     "empty": check_sizes,
+    "0-d": check_scalars,
+    "promote": check_promotion,
 }
 
 
@@ -415,16 +464,24 @@ def check_op(op: Op, only: Iterable[str] | None = None) -> dict[str, str]:
     return row
 
 
-def matrix(ops: Iterable[Op] | None = None) -> str:
-    """The coverage of all operators as a text table; failures show as ``FAIL``."""
-    chosen = all_ops() if ops is None else list(ops)
-    width = max(len(op.name) for op in chosen)
-    lines = ["operator".ljust(width) + "  " + "  ".join(CHECKS)]
-    for op in chosen:
-        row = check_op(op)
+def table(rows: dict[str, dict[str, str]]) -> str:
+    """Rows by operator as a text table; failures show as ``FAIL``.
+
+    >>> print(weft.testing.table({"sin": {"f64": "ok", "vjp": "-"}}))
+    operator  f64  vjp
+    sin        ok   -
+    """
+    width = max(len("operator"), *(len(name) for name in rows))
+    columns = list(next(iter(rows.values())))
+    lines = ["operator".ljust(width) + "  " + "  ".join(columns)]
+    for name, row in rows.items():
         cells = [
-            (row[name] if row[name] in ("ok", "-") else "FAIL").center(len(name))
-            for name in CHECKS
+            (row[c] if row[c] in ("ok", "-") else "FAIL").center(len(c))
+            for c in columns
         ]
-        lines.append(op.name.ljust(width) + "  " + "  ".join(cells))
+        lines.append((name.ljust(width) + "  " + "  ".join(cells)).rstrip())
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table({op.name: check_op(op) for op in all_ops()}))

@@ -310,6 +310,7 @@ def _finish(fn: Public, name: str, op: Op, doc: str) -> Public:
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc
     fn.op = op  # type: ignore[attr-defined]
+    op.function = fn
     return fn
 
 

@@ -163,7 +163,7 @@ class Op:
     """
 
     __slots__ = (
-        "batch", "composite", "doc", "eval", "inputs", "jvp", "kernel", "linear", "lower", "name",
+        "batch", "composite", "doc", "eval", "function", "inputs", "jvp", "kernel", "linear", "lower", "name",
         "outputs", "plans", "reference", "samples", "type", "variadic", "view", "vjp",
     )  # fmt: skip
 
@@ -203,6 +203,7 @@ class Op:
         self.reference = reference
         self.lower = lower
         self.doc = doc
+        self.function: Any = None  # the public function, where it only promotes
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self._check_rules()
 

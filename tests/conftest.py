@@ -1,0 +1,34 @@
+"""Shared set-up: the coverage matrix at the end of a run, and a clean state."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.testing import table
+
+
+@pytest.fixture(autouse=True)
+def clean_state():
+    """Each test starts from one seed and must leave the modes as they were."""
+    weft.manual_seed(0)
+    yield
+    assert weft.is_grad_enabled()
+    assert not weft.is_inference_mode_enabled()
+    assert weft.get_default_dtype() is weft.float32
+    assert not weft.config.strict_ieee
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print which check of which operator record passed."""
+    rows = {}
+    for kind in ("passed", "failed"):
+        for report in terminalreporter.getreports(kind):
+            rows.update(v for k, v in report.user_properties if k == "coverage")
+    if len(rows) > 1:
+        terminalreporter.section("operator coverage (- : does not apply)")
+        terminalreporter.write_line(table(dict(sorted(rows.items()))))

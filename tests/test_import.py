@@ -1,0 +1,51 @@
+"""Importing weft stays light, and the package ships its types."""
+
+import importlib.metadata
+import pathlib
+import subprocess
+import sys
+
+import weft
+
+
+def modules_after(statement):
+    code = f"import sys; {statement}; print('\\n'.join(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    return set(run.stdout.split())
+
+
+def test_nothing_heavy_is_imported():
+    extra = modules_after("import weft") - modules_after("import numpy")
+    roots = {name.partition(".")[0] for name in extra}
+    assert not roots & {"llvmlite", "safetensors", "tqdm", "torch", "hypothesis"}
+    assert roots - set(sys.stdlib_module_names) <= {"weft", "ml_dtypes", "numpy"}
+
+
+def test_namespaces_load_when_used():
+    before = modules_after("import weft")
+    assert "weft.func" not in before
+    assert "weft.array_api" not in before
+    assert "weft.func" in modules_after("import weft; weft.func.grad")
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    try:
+        weft.no_such_name  # noqa: B018
+    except AttributeError as error:
+        assert "no_such_name" in str(error)
+    else:
+        raise AssertionError
+
+
+def test_types_are_shipped():
+    assert (pathlib.Path(weft.__file__).parent / "py.typed").exists()
+
+
+def test_version_matches_the_package():
+    assert importlib.metadata.version("weft") == weft.__version__
+
+
+def test_dir_lists_lazy_namespaces():
+    assert {"func", "linalg", "array_api", "testing"} <= set(dir(weft))
