@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 
-
 # Bytecode is written once, as an installation does.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 

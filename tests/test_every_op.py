@@ -52,7 +52,9 @@ PLANTED = {
     "f16": clone_with(MUL, eval=lambda x, y: x * y + x.dtype.type(0.1)),
     "bf16": clone_with(MUL, eval=lambda x, y: x * y + x.dtype.type(0.5)),
     "type": clone_with(SUM, type=lambda x, *, dim, keepdim: x),
-    "vjp": clone_with(MUL, vjp={"x": lambda g, y: g * y, "y": lambda g, x: g * x * 1.01}),
+    "vjp": clone_with(
+        MUL, vjp={"x": lambda g, y: g * y, "y": lambda g, x: g * x * 1.01}
+    ),
     "jvp": clone_with(MUL, jvp={"x": lambda t, y: t * y}),
     "vjp²": clone_with(
         MUL, vjp={"x": lambda g, y: g * y.detach(), "y": lambda g, x: g * x}
@@ -60,7 +62,9 @@ PLANTED = {
     "jvp∘vjp": clone_with(
         MUL, vjp={"x": lambda g, y: g.detach() * y, "y": lambda g, x: g * x}
     ),
-    "vmap": clone_with(SUM, batch=lambda op, size, args, batched, params: op(*args, **params)),
+    "vmap": clone_with(
+        SUM, batch=lambda op, size, args, batched, params: op(*args, **params)
+    ),
     "strides": clone_with(
         MUL, eval=lambda x, y: (x.ravel("K") * y.ravel("K")).reshape(x.shape)
     ),
@@ -99,7 +103,7 @@ def test_a_function_that_does_not_promote_is_caught():
 
 @pytest.fixture
 def user_op():
-    """An operator declared from outside: hypot(x, y) cubed, with no jvp and no batch."""
+    """An operator declared from outside, with no jvp and no batching rule."""
     op = define(
         "user_cube_norm",
         inputs="x y",

@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 import weft
 
 
@@ -31,12 +33,8 @@ def test_namespaces_load_when_used():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    try:
-        weft.no_such_name  # noqa: B018
-    except AttributeError as error:
-        assert "no_such_name" in str(error)
-    else:
-        raise AssertionError
+    with pytest.raises(AttributeError, match="no_such_name"):
+        weft.no_such_name
 
 
 def test_types_are_shipped():

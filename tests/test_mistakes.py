@@ -139,6 +139,10 @@ def mask_in_vmap() -> None:
     weft.func.vmap(lambda x: x[x > 1])(a34)
 
 
+def index_in_vmap() -> None:
+    weft.func.vmap(lambda k: a34[k, k])(ids)
+
+
 MISTAKES = [
     # shapes that do not fit
     Mistake(lambda: a34 + v5, ValueError, r"add: .*\(3, 4\) and \(5,\).*4 and 5"),
@@ -433,6 +437,7 @@ MISTAKES = [
     Mistake(lambda: weft.func.vmap(weft.add)(v3, v5), ValueError, r"vmap: .*3.*5"),
     Mistake(random_in_vmap, ValueError, r"rand: .*vmap.*randomness="),
     Mistake(item_in_vmap, RuntimeError, r"vmap"),
+    Mistake(index_in_vmap, IndexError, r"take: index 7 at .*size 3"),
     Mistake(mask_in_vmap, ValueError, r"nonzero: .*vmap.*where"),
 ]
 

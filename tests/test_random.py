@@ -223,6 +223,8 @@ def test_in_place_fills() -> None:
     assert x.max().item() < 4
     within((x.double().numpy() - 2) / 2, 0.5, 1 / 12, 1 / 80)
     within(x.normal_(1, 3).double().numpy() / 3 - 1 / 3, 0, 1, 3)
+    within(x.exponential_(2.0).double().numpy() * 2, 1, 1, 9)
+    assert set(x.random_(3, 6).tolist()) == {3, 4, 5}
     assert abs(x.bernoulli_(0.25).mean().item() - 0.25) < 4 * math.sqrt(0.1875 / N)
 
 

@@ -26,7 +26,9 @@ UNTAKEN = {
         lambda x: weft.where(x < 10, x.exp(), 0.0), (1000.0, 0.0), (0.0, 1.0),
     ),
     "infinite factor": (
-        lambda x: weft.where(x < 10, x * (1e308 * x * 10), 0.0), (1e10, 0.0), (0.0, 0.0),
+        lambda x: weft.where(x < 10, x * (1e308 * x * 10), 0.0),
+        (1e10, 0.0),
+        (0.0, 0.0),
     ),
     "pow": (lambda x: weft.where(x > 0, x**0.5, 0.0), (0.0, 4.0), (0.0, 0.25)),
     "asin": (lambda x: weft.where(x < 1, x.asin(), 0.0), (1.0, 0.0), (0.0, 1.0)),
@@ -123,14 +125,11 @@ def test_elsewhere_the_gradient_is_the_usual_one(name):
 
 def test_forward_anomaly_names_operator_line_and_ranges():
     x = leaf(1.0, -2.0)
-    with pytest.raises(RuntimeError, match="log made a non-finite value") as error:
-        with detect_anomaly():
-            y = x.exp() + 1
-            z = x.log()  # the culprit
-            (y * z).sum()
+    with detect_anomaly(), pytest.raises(RuntimeError, match="log made") as error:
+        (x.exp() * x.log()).sum()  # the culprit
     text = str(error.value)
     assert "x: float64 (2,), from -2 to 1" in text
-    assert "z = x.log()  # the culprit" in text
+    assert "(x.exp() * x.log()).sum()  # the culprit" in text
     assert "1 of 2" in text
 
 

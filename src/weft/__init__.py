@@ -89,6 +89,7 @@ from weft.ops.elementwise import (
     complex,
     conj,
     copysign,
+    detach,
     div,
     eq,
     equal,
@@ -109,6 +110,7 @@ from weft.ops.elementwise import (
     is_floating_point,
     is_nonzero,
     is_same_size,
+    is_signed,
     is_tensor,
     isclose,
     isfinite,
@@ -139,6 +141,7 @@ from weft.ops.elementwise import (
     pow,
     real,
     reciprocal,
+    relu,
     remainder,
     round,
     rsub,
@@ -216,6 +219,7 @@ from weft.ops.reduce import (
     std_mean,
     sum,
     trapezoid,
+    trapz,
     var,
     var_mean,
 )
@@ -301,17 +305,23 @@ from weft.ops.index import (
     take,
     take_along_dim,
     trace,
+    unravel_index,
 )
 from weft.ops.products import (
     addmm,
+    addmv,
+    addr,
+    baddbmm,
     bmm,
     dot,
     inner,
+    kron,
     matmul,
     mm,
     mv,
     outer,
     tensordot,
+    vdot,
 )
 from weft.ops.sorting import (
     argsort,
@@ -381,7 +391,8 @@ from weft.serialization import load, save
 
 arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
 arctan, arctan2, arctanh = atan, atan2, atanh
-absolute, subtract, multiply, divide, true_divide, negative = abs, sub, mul, div, div, neg
+absolute, subtract, multiply, negative = abs, sub, mul, neg
+divide = true_divide = div
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128

@@ -21,7 +21,9 @@ class finfo:
     def __init__(self, type: Any = None) -> None:
         dtype = default_dtype() if type is None else as_dtype(type)
         if not dtype.is_inexact:
-            raise DTypeError(f"finfo: expected a floating-point dtype, got {dtype.name}")
+            raise DTypeError(
+                f"finfo: expected a floating-point dtype, got {dtype.name}"
+            )
         real = dtype.to_real()
         info = ml_dtypes.finfo(real.np)
         self.dtype = real.name
@@ -33,7 +35,8 @@ class finfo:
         self.resolution = float(info.resolution)
 
     def __repr__(self) -> str:
-        return f"finfo({self.dtype}, eps={self.eps:g}, min={self.min:g}, max={self.max:g})"
+        limits = f"min={self.min:g}, max={self.max:g}"
+        return f"finfo({self.dtype}, eps={self.eps:g}, {limits})"
 
 
 class iinfo:

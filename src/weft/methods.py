@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft import linalg
-from weft import interchange
+from weft import interchange, linalg
 from weft.autograd import engine
 from weft.core.inplace import arithmetic, assign, fitted, inplace, reshaped
 from weft.core.tensor import Tensor as _Tensor
@@ -21,16 +20,16 @@ from weft.device import device as find_device
 from weft.errors import (
     ArgumentError,
     AutogradError,
-    DTypeError,
     DeviceError,
+    DTypeError,
     ShapeError,
 )
 from weft.ops import (
     creation,
     elementwise,
     index,
-    products,
     movement,
+    products,
     random,
     reduce,
     sorting,
@@ -182,6 +181,7 @@ class Methods:
     less_equal = elementwise.le
     not_equal = elementwise.ne
     true_divide = elementwise.div
+    relu = elementwise.relu
     fmax = elementwise.fmax
     fmin = elementwise.fmin
     heaviside = elementwise.heaviside
@@ -320,6 +320,11 @@ class Methods:
     dot = products.dot
     addmm = products.addmm
     outer = products.outer
+    baddbmm = products.baddbmm
+    addmv = products.addmv
+    addr = products.addr
+    vdot = products.vdot
+    kron = products.kron
     inner = products.inner
 
     # -- index
@@ -515,6 +520,13 @@ class Methods:
     rad2deg_ = inplace(transcendental.rad2deg, "rad2deg_")
     absolute_, negative_, multiply_, subtract_, divide_ = abs_, neg_, mul_, sub_, div_
     true_divide_, fix_ = div_, trunc_
+    greater_, greater_equal_, less_, less_equal_ = gt_, ge_, lt_, le_
+    not_equal_ = ne_
+    arcsin_, arccos_, arctan_, arctan2_ = asin_, acos_, atan_, atan2_
+    arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
+    relu_ = inplace(elementwise.relu, "relu_")
+    nextafter_ = inplace(elementwise.nextafter, "nextafter_", "x * 2")
+    baddbmm_ = inplace(products.baddbmm, "baddbmm_", "x.view(1, 2, 2), x.view(1, 2, 2)")
     t_ = reshaped(movement.t, "t_")
     transpose_ = reshaped(movement.transpose, "transpose_", "0, 1")
     swapdims_ = reshaped(movement.swapdims, "swapdims_", "0, 1")
@@ -625,6 +637,27 @@ class Methods:
         values = random.bernoulli(chance, **options).to(self.dtype)
         return Methods._refill(self, values, "bernoulli_")
 
+    def exponential_(self: Any, lambd: float = 1.0, **options: Any) -> Any:
+        """Fill with exponentially distributed random numbers of rate ``lambd``.
+
+        >>> bool((weft.zeros(2).exponential_(2.0) >= 0).all())
+        True
+        """
+        if not lambd > 0:
+            raise ArgumentError(f"exponential_: expected lambd above 0, got {lambd}")
+        values = random.rand(self.shape, dtype=self.dtype, **options)
+        return Methods._refill(self, -(-values).log1p() / lambd, "exponential_")
+
+    def random_(self: Any, from_: int, to: int | None = None, **options: Any) -> Any:
+        """Fill with random whole numbers from ``from_`` (or 0) up to ``to``.
+
+        >>> weft.zeros(2).random_(1)
+        tensor([0., 0.], shape=(2,), dtype=float32)
+        """
+        low, high = (0, from_) if to is None else (from_, to)
+        values = random.randint(low, high, self.shape, **options)
+        return Methods._refill(self, values.to(self.dtype), "random_")
+
     def detach_(self: Any) -> Any:
         """Cut this tensor off the tape, in place.
 
@@ -667,6 +700,35 @@ class Methods:
         return movement.math.prod(self.shape)
 
     nelement = numel
+    ndimension = dim
+
+    @property
+    def is_cuda(self: Any) -> bool:
+        """Whether the tensor is on a CUDA device.
+
+        >>> weft.zeros(1).is_cuda
+        False
+        """
+        return self.device.type == "cuda"
+
+    @property
+    def is_cpu(self: Any) -> bool:
+        """Whether the tensor is on the CPU.
+
+        >>> weft.zeros(1).is_cpu
+        True
+        """
+        return self.device.type == "cpu"
+
+    def type(self: Any, dtype: Any = None) -> Any:
+        """The tensor converted to a dtype; without one, the dtype's name.
+
+        >>> weft.ones(1).type(weft.int64)
+        tensor([1], shape=(1,), dtype=int64)
+        """
+        if dtype is None:
+            return repr(self.dtype)
+        return movement.cast(self, dtypes.as_dtype(dtype))
 
     def stride(self: Any, dim: int | None = None) -> Any:
         """How many elements to step in memory for one step in each dimension.
@@ -902,7 +964,8 @@ class Methods:
         array = self.to_host()
         if array.size != 1:
             raise ShapeError(
-                f"item: expected one element, got shape {tuple(self.shape)}; use tolist()"
+                f"item: expected one element, got shape {tuple(self.shape)}; "
+                "use tolist()"
             )
         value = array.reshape(()).item()
         return float(value) if self.dtype.is_floating_point else value
@@ -982,8 +1045,8 @@ class Methods:
     def __bool__(self: Any) -> bool:
         if self.numel() != 1:
             raise ArgumentError(
-                f"bool: the truth of a tensor of shape {tuple(self.shape)} is ambiguous; "
-                "use .any() or .all()"
+                f"bool: the truth of a tensor of shape {tuple(self.shape)} is "
+                "ambiguous; use .any() or .all()"
             )
         return bool(self.item())
 

@@ -396,9 +396,9 @@ def check_promotion(op: Op) -> None:
     """The public function promotes its operands, then applies the operator."""
     if op.function is None:
         raise NotApplicable("promotion is the public functions' part")
-    for pair, common in PROMOTED.items():
-        pair = pair[: len(op.inputs)]
-        common = common if len(pair) == 2 else pair[0]
+    for both, promoted in PROMOTED.items():
+        pair = both[: len(op.inputs)]
+        common = promoted if len(pair) == 2 else pair[0]
         args = [Tensor(np.ones(2, d.np)) for d in pair]
         for target in (common, dtypes.float32):
             cast = [a.to(target) for a in args]

@@ -82,7 +82,7 @@ def _report(op: Any, args: Any, params: Any, outs: Any) -> str:
     lines = [_summary(n, a) for n, a in zip(names, args, strict=True)]
     if params:
         lines.append(", ".join(f"{k}={v!r}" for k, v in params.items()))
-    bad = [o for o in outs if not _finite(o, True)][0].to_host()
+    bad = next(o for o in outs if not _finite(o, True)).to_host()
     count = int((~np.isfinite(bad)).sum())
     text = f"{op.name} made a non-finite value from finite ones ({count} of {bad.size})"
     node = current_backward()

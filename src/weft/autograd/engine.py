@@ -40,9 +40,9 @@ def _node_of(name: str, out: Any) -> Any:
         raise DTypeError(f"{name}: expected a tensor, got {type(out).__name__}")
     if out._node is None:
         raise AutogradError(
-            f"{name}: this {out.dtype.name} tensor of shape {tuple(out.shape)} does not "
-            "require grad and has no grad_fn. Make the tensors it is computed from "
-            "with requires_grad=True, outside of no_grad()"
+            f"{name}: this {out.dtype.name} tensor of shape {tuple(out.shape)} does "
+            "not require grad and has no grad_fn. Make the tensors it is computed "
+            "from with requires_grad=True, outside of no_grad()"
         )
     return out._node
 

@@ -158,9 +158,9 @@ def explain(
 
 def link_view(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> None:
     """Let a view share its base's storage record, and know how it was made."""
-    if op.view == "maybe" and type(view) is Tensor:
-        if not np.may_share_memory(view._data, base._data):
-            return  # a reshape that had to copy
+    maybe = op.view == "maybe" and type(view) is Tensor
+    if maybe and not np.may_share_memory(view._data, base._data):
+        return  # a reshape that had to copy
     storage = view._storage = base.storage
     view._base = base if base._base is None else base._base
     view._chain = (*base._chain, (op, params))

@@ -142,13 +142,13 @@ def result_type(*values: Any) -> DType:
         before = groups[place]
         groups[place] = dtype if before is None else promote_types(before, dtype)
     result: DType | None = None
-    for dtype in groups:
-        if dtype is None:
+    for found in groups:
+        if found is None:
             continue
         if result is None:
-            result = dtype
-        elif dtype.category > result.category:
-            result = _raise_category(result, dtype)
+            result = found
+        elif found.category > result.category:
+            result = _raise_category(result, found)
     if result is None:
         raise ArgumentError("result_type: expected at least one tensor or number")
     return result

@@ -163,8 +163,9 @@ class Op:
     """
 
     __slots__ = (
-        "batch", "composite", "doc", "eval", "function", "inputs", "jvp", "kernel", "linear", "lower", "name",
-        "outputs", "plans", "reference", "samples", "type", "variadic", "view", "vjp",
+        "batch", "composite", "doc", "eval", "function", "inputs", "jvp", "kernel",
+        "linear", "lower", "name", "outputs", "plans", "reference", "samples", "type",
+        "variadic", "view", "vjp",
     )  # fmt: skip
 
     def __init__(

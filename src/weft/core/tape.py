@@ -137,12 +137,12 @@ class Node:
             if not args:
                 pairs.append((i, fn(g)))
             else:
-                rest = [params[a] if type(a) is str else values[a] for a in args]  # type: ignore[index]
+                rest = [params[a] if isinstance(a, str) else values[a] for a in args]
                 pairs.append((i, fn(g, *rest)))
         return pairs
 
     def _argument(self, source: int | str, values: tuple[Any, ...]) -> Any:
-        if type(source) is int:
+        if isinstance(source, int):
             return values[source]
         return self.plan.need if source == "need" else self.params[source]
 

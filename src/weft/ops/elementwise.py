@@ -1215,3 +1215,30 @@ def can_cast(from_: Any, to: Any) -> bool:
     (True, False)
     """
     return dtypes.as_dtype(from_).category <= dtypes.as_dtype(to).category
+
+
+def relu(input: Tensor) -> Tensor:
+    """The positive part: 0 below zero, where its derivative is 0 too.
+
+    >>> weft.relu(weft.tensor([-1.0, 2.0]))
+    tensor([0., 2.], shape=(2,), dtype=float32)
+    """
+    return where(input <= 0, 0, input)
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype holds negative numbers.
+
+    >>> weft.is_signed(weft.ones(1))
+    True
+    """
+    return input.dtype.is_signed
+
+
+def detach(input: Tensor) -> Tensor:
+    """The same memory, cut off from gradients and tangents.
+
+    >>> weft.detach(weft.ones(1, requires_grad=True)).requires_grad
+    False
+    """
+    return input.detach()

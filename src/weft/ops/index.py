@@ -436,11 +436,17 @@ def _rows(x: Tensor, advanced: list[tuple[int, Tensor]]) -> tuple[Tensor, Tensor
     moved = movedim(x, axes, list(range(len(axes))))
     flat: Any = 0
     for axis, index in advanced:
-        size = x.shape[axis]
-        flat = flat * size + where(index < 0, index + size, index)
+        flat = flat * x.shape[axis] + _wrapped(index, x.shape[axis])
     sizes = [x.shape[axis] for axis in axes]
     lead = math.prod(sizes)
     return reshape(moved, (lead, *moved.shape[len(axes) :])), expand(flat, shape)
+
+
+def _wrapped(index: Tensor, size: int) -> Tensor:
+    """Indices from 0; those that a transform hides are checked when it runs."""
+    if type(index) is Tensor:
+        return where(index < 0, index + size, index)
+    return take_op(Tensor(np.arange(size)), index)
 
 
 def _move_block(x: Tensor, count: int, first: int) -> Tensor:
@@ -1427,3 +1433,20 @@ def put(
     flat, ids = reshape(input, count), reshape(ids, (ids.numel(),))
     out = index_put(flat, (ids,), reshape(source, ids.shape), accumulate)
     return reshape(out, input.shape)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The coordinates, one tensor a dimension, of indices into a flattened tensor.
+
+    >>> weft.unravel_index(weft.tensor([0, 5]), (2, 3))[1]
+    tensor([0, 2], shape=(2,), dtype=int64)
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    ids = as_index("unravel_index", indices)
+    if type(ids) is Tensor:
+        check_range("unravel_index", ids._data, math.prod(sizes), 0, wrap=False)
+    found: list[Tensor] = []
+    for size in reversed(sizes):
+        found.append(ids % size)
+        ids = ids // size
+    return tuple(reversed(found))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from weft.core.dims import normalize_dims
-from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes, conj, result_type
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
@@ -89,7 +88,7 @@ def _matmul_batch(
     return matmul_op(*full)
 
 
-matmul_op = define(
+matmul_op: Op = define(
     "matmul",
     inputs="x y",
     eval=_matmul_eval,
@@ -125,16 +124,16 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     state = mode.state
     if state and type(input) is Tensor and type(other) is Tensor:
         x, y = input._data, other._data
-        if x.ndim == 2 == y.ndim and x.dtype is y.dtype and x.dtype.char in "fd":
-            if x.shape[1] == y.shape[0]:
-                out = Tensor(x.dot(y))
-                nx, ny = input._node, other._node
-                if state == RECORDING and (nx is not None or ny is not None):
-                    plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
-                    saved = plan.pick((input, other))
-                    code, lasti = caller()
-                    out._node = Node(plan, (nx, ny), saved, {}, code, lasti)
-                return out
+        plain = x.ndim == 2 == y.ndim and x.dtype is y.dtype and x.dtype.char in "fd"
+        if plain and x.shape[1] == y.shape[0]:
+            out = Tensor(x.dot(y))
+            nx, ny = input._node, other._node
+            if state == RECORDING and (nx is not None or ny is not None):
+                plan = _PLANS[(nx is not None) + 2 * (ny is not None)]
+                saved = plan.pick((input, other))
+                code, lasti = caller()
+                out._node = Node(plan, (nx, ny), saved, {}, code, lasti)
+            return out
     return _matmul_any(input, other)
 
 
@@ -291,3 +290,58 @@ def _fold(x: Tensor, rows: int) -> Tensor:
     """A matrix whose rows are the first ``rows`` dimensions."""
     shape: Sequence[int] = x.shape
     return reshape(x, (math.prod(shape[:rows]), math.prod(shape[rows:])))
+
+
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """``beta * input + alpha * batch1 @ batch2``, for batches of matrices.
+
+    >>> weft.baddbmm(weft.ones(1, 1), weft.ones(4, 1, 2), weft.ones(4, 2, 1)).shape
+    (4, 1, 1)
+    """
+    return beta * input + alpha * bmm(batch1, batch2)
+
+
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """``beta * input + alpha * mat @ vec``.
+
+    >>> weft.addmv(weft.ones(2), weft.ones(2, 3), weft.ones(3))
+    tensor([4., 4.], shape=(2,), dtype=float32)
+    """
+    return beta * input + alpha * mv(mat, vec)
+
+
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """``beta * input`` plus ``alpha`` times all products of two vectors' elements.
+
+    >>> weft.addr(weft.zeros(1, 2), weft.tensor([2.0]), weft.tensor([3.0, 4.0]))
+    tensor([[6., 8.]], shape=(1, 2), dtype=float32)
+    """
+    return beta * input + alpha * outer(vec1, vec2)
+
+
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """The dot product with the first vector conjugated.
+
+    >>> weft.vdot(weft.tensor([1j]), weft.tensor([1j]))
+    tensor(1.+0.j, dtype=complex64)
+    """
+    return dot(conj(input), other)
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker's product: ``other`` scaled by each element of ``input``, in blocks.
+
+    >>> weft.kron(weft.tensor([1, 10]), weft.tensor([1, 2]))
+    tensor([ 1,  2, 10, 20], shape=(4,), dtype=int64)
+    """
+    ndim = max(input.ndim, other.ndim)
+    a, b = ((1,) * (ndim - x.ndim) + tuple(x.shape) for x in (input, other))
+    left = reshape(input, [n for size in a for n in (size, 1)])
+    right = reshape(other, [n for size in b for n in (1, size)])
+    return reshape(left * right, [n * m for n, m in zip(a, b, strict=True)])

@@ -175,22 +175,27 @@ def mean(
     return total / count if count else total * math.nan
 
 
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """The sum of the elements that are not NaN.
 
     >>> weft.nansum(weft.tensor([1.0, float("nan")]))
     tensor(1., dtype=float32)
     """
-    return sum(where(input != input, 0, input), dim, keepdim)
+    return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
 
 
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """The mean of the elements that are not NaN.
 
     >>> weft.nanmean(weft.tensor([1.0, float("nan"), 3.0]))
     tensor(2., dtype=float32)
     """
-    return nansum(input, dim, keepdim) / sum(input == input, dim, keepdim)
+    x = _floating("nanmean", input, dtype)
+    return nansum(x, dim, keepdim) / sum(x == x, dim, keepdim)
 
 
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
@@ -979,3 +984,6 @@ def cumulative_trapezoid(
     """
     d, areas = _widths("cumulative_trapezoid", y, x, dx, dim)
     return cumsum(areas, d)
+
+
+trapz = trapezoid
