@@ -353,7 +353,7 @@ def unary(
     def fn(input: Tensor) -> Tensor:
         state = mode.state
         if state and type(input) is Tensor and input._data.dtype.char in codes:
-            r = eval(input._data)
+            r = op.kernel(input._data)
             out = new(Tensor)
             out._data = r if type(r) is ndarray else np.asarray(r)
             node = input._node
@@ -434,7 +434,7 @@ def binary(
                 fast = False
             if fast:
                 try:
-                    r = eval(x, y)
+                    r = op.kernel(x, y)
                 except (ValueError, MemoryError):  # the slow path finds the words
                     return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
                 out = new(Tensor)
