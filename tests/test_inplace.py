@@ -298,3 +298,18 @@ def test_versions_count_changes() -> None:
     view.add_(1)
     x.mul_(2)
     assert x._version == view._version == before + 2
+
+
+def test_shapes_in_place_inside_transforms() -> None:
+    def program(x: Any) -> Any:
+        y = x * 1
+        y.t_()
+        y[0] = 5
+        return y
+
+    x = weft.arange(12.0).reshape(2, 2, 3)
+    expected = weft.stack([program(x[0]), program(x[1])])
+    assert weft.equal(weft.func.vmap(program)(x), expected)
+    value, moved = weft.func.jvp(program, (x[0],), (weft.ones(2, 3),))
+    assert weft.equal(value, expected[0])
+    assert moved.tolist() == [[0, 0], [1, 1], [1, 1]]

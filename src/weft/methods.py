@@ -526,7 +526,6 @@ class Methods:
     arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
     relu_ = inplace(elementwise.relu, "relu_")
     nextafter_ = inplace(elementwise.nextafter, "nextafter_", "x * 2")
-    baddbmm_ = inplace(products.baddbmm, "baddbmm_", "x.view(1, 2, 2), x.view(1, 2, 2)")
     t_ = reshaped(movement.t, "t_")
     transpose_ = reshaped(movement.transpose, "transpose_", "0, 1")
     swapdims_ = reshaped(movement.swapdims, "swapdims_", "0, 1")

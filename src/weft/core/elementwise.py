@@ -231,7 +231,7 @@ def conj(value: Any) -> Any:
 
 def _vjp_from(d: Callable[..., Any]) -> Callable[..., Any]:
     def rule(g: Any, *values: Any) -> Any:
-        return times(g, conj(d(*values)))
+        return times_conj(g, d(*values))
 
     rule.names = rule_names(d)  # type: ignore[attr-defined]
     return rule
@@ -256,6 +256,25 @@ def times(g: Any, d: Any) -> Any:
     if isinstance(g, Tensor) and g.dtype is not d.dtype:
         return absorb(*prepare("absorb", "all", g, d))
     return absorb(g, d)
+
+
+def times_conj(g: Any, d: Any) -> Any:
+    """``times(g, conj(d))``: what a vjp does with a partial derivative.
+
+    The case that backward runs through most, small real arrays without a NaN,
+    is spelt out.
+    """
+    if type(d) is Tensor is type(g) and mode.state == QUIET:
+        x, y = g._data, d._data
+        if x.dtype is y.dtype and x.dtype.char in "fd":
+            r = x * y
+            if type(r) is ndarray:
+                flat = r.ravel("K")
+                if not isnan(flat.dot(flat)):
+                    out = new(Tensor)
+                    out._data = r
+                    return out
+    return times(g, conj(d))
 
 
 # -- batching
@@ -473,7 +492,7 @@ def binary(
 _absorb = binary(
     "absorb",
     _absorb_eval,
-    vjp={"x": lambda g, y: times(g, conj(y)), "y": lambda g, x: times(g, conj(x))},
+    vjp={"x": lambda g, y: times_conj(g, y), "y": lambda g, x: times_conj(g, x)},
     jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
     reference=lambda x, y: x * y,
     doc="""The product of two tensors, where zero times infinity is zero.

@@ -163,7 +163,11 @@ def reshaped(
             )
         new = fn(self, *args, **kwargs)
         if new is not self:
-            self._data, self._node = new._data, new._node
+            if self._interpreter is None:
+                self._data = new._data
+            else:
+                self.become(new)
+            self._node = new._node
             if self._base is not None:
                 self._chain = new._chain
             new._base = None  # so that it does not count as a view of this

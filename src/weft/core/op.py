@@ -73,6 +73,7 @@ class Step(NamedTuple):
     input: int
     fn: RuleFn
     args: tuple[int | str, ...]
+    only: int  # the one saved value it takes, or -1 if it takes others
 
 
 class Plan:
@@ -108,7 +109,8 @@ class Plan:
             if key not in self.keep:
                 self.keep.append(key)
             args.append(self.keep.index(key))
-        return Step(index, fn, tuple(args))
+        only = args[0] if len(args) == 1 and isinstance(args[0], int) else -1
+        return Step(index, fn, tuple(args), only)
 
     def _picker(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
         """A function from the arguments (then outputs) to what is saved."""

@@ -131,10 +131,12 @@ class Node:
             found = step.fn(g, *[self._argument(a, values) for a in step.args])
             return [pair for pair in enumerate(found) if plan.need[pair[0]]]
         pairs = []
-        for i, fn, args in plan.steps:
+        for i, fn, args, only in plan.steps:
             if wanted is not None and not wanted.has(parents[i]):
                 continue
-            if not args:
+            if only >= 0:
+                pairs.append((i, fn(g, values[only])))
+            elif not args:
                 pairs.append((i, fn(g)))
             else:
                 rest = [params[a] if isinstance(a, str) else values[a] for a in args]

@@ -24,6 +24,7 @@ from weft.core.elementwise import (
     result_type,
     samples_in,
     times,
+    times_conj,
     unary,
 )
 from weft.core.elementwise import conj as conj_value
@@ -64,8 +65,8 @@ mul: Public = binary(
     "mul",
     np.multiply,
     vjp={
-        "x": lambda g, y: times(g, conj_value(y)),
-        "y": lambda g, x: times(g, conj_value(x)),
+        "x": lambda g, y: times_conj(g, y),
+        "y": lambda g, x: times_conj(g, x),
     },
     jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
     reference=lambda x, y: np.copysign(1, y) * x * np.abs(y),
