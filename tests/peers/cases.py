@@ -1304,6 +1304,68 @@ x.index_put((p, p), s)
 x.index_put((p,), y[:2], accumulate=True)
 x.put(T.tensor([0, 1]), T.tensor([5.0, 6.0]))
 # more
+T.rand(2, 3).shape
+T.rand((2, 3)).shape
+T.rand(size=(2, 3)).dtype
+T.randn(size=[2, 3]).shape
+T.randn(2, dtype=T.float64).dtype
+T.randn(()).shape
+T.rand(0).shape
+T.randint(1, (2, 3))
+T.randint(3, 4, (2, 3))
+T.randint(4, 5, size=(2,))
+T.randint(1, size=(2,))
+T.randint(high=1, size=(2,))
+T.randint(low=2, high=3, size=(2,), dtype=T.int32)
+T.randint(5, 2, (2,))
+T.randperm(1)
+T.randperm(5).sort().values
+T.randperm(3, dtype=T.int32).dtype
+T.rand_like(x).shape
+T.rand_like(i)
+T.rand_like(i, dtype=T.float64).dtype
+T.randn_like(d).dtype
+T.randint_like(x, 1)
+T.randint_like(i, 2, 3)
+T.normal(0.0, 0.0, (2, 3))
+T.normal(mean=1.0, std=0.0, size=(2,))
+T.normal(x, 0.0)
+T.normal(x, y * 0)
+T.normal(0.0, -1.0, (2,))
+T.bernoulli(T.tensor([0.0, 1.0]))
+T.bernoulli(x)
+T.bernoulli(i)
+T.multinomial(T.tensor([0.0, 1.0]), 1)
+T.multinomial(T.tensor([[0.0, 1.0], [1.0, 0.0]]), 3, replacement=True)
+T.multinomial(T.tensor([[0.0, 1.0], [1.0, 0.0]]), num_samples=1, replacement=False)
+T.multinomial(T.tensor([0.5, 0.5]), 3)
+T.multinomial(T.tensor([-0.5, 0.5]), 1)
+T.multinomial(T.tensor([0.0, 0.0]), 1)
+T.multinomial(w, 1)
+T.zeros(2).uniform_(3, 3)
+T.zeros(2).normal_(2, 0)
+T.zeros(2).bernoulli_(1)
+T.zeros(2, dtype=T.int64).random_(1)
+T.Generator().manual_seed(5).initial_seed()
+x.max(dim=0)[0]
+T.max(x, 1, keepdim=True)
+T.min(input=x, dim=0)
+x.to("cpu", T.float64)
+x.to(T.float64, copy=True)
+x.to(device="cpu", dtype=T.int32)
+x.float().double().half().dtype
+T.tensor([1, 2]).numpy().tolist()
+T.from_numpy(x.numpy())
+sorted(x[0].tolist())
+sum(x)
+max(x[0])
+[r.shape for r in x]
+dict(zip("ab", x))["b"]
+hash(x) == hash(x)
+x is x and (x == x).all().item()
+(abs(x), -x, +x)
+x.__len__()
+x.numpy().dtype.name
 T.relu(o)
 x.relu()
 i.relu()

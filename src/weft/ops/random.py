@@ -368,7 +368,8 @@ def _finish(out: Tensor, device: Any, requires_grad: bool) -> Tensor:
 
 
 def rand(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -380,13 +381,14 @@ def rand(
     >>> bool(((x >= 0) & (x < 1)).all())
     True
     """
-    shape = parse_size("rand", size)
+    shape = parse_size("rand", sizes if size is None else (size,))
     out = _random_float(uniform_op, "rand", shape, dtype, generator)
     return _finish(out, device, requires_grad)
 
 
 def randn(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     generator: Generator | None = None,
     dtype: Any = None,
     device: Any = None,
@@ -397,13 +399,13 @@ def randn(
     >>> weft.randn(2, 3).shape
     (2, 3)
     """
-    shape = parse_size("randn", size)
+    shape = parse_size("randn", sizes if size is None else (size,))
     out = _random_float(normal_op, "randn", shape, dtype, generator)
     return _finish(out, device, requires_grad)
 
 
 def randint(
-    low: int,
+    low: Any = None,
     high: Any = None,
     size: Any = None,
     *,
@@ -418,8 +420,11 @@ def randint(
     >>> int(x.min()) >= 3, int(x.max()) < 7
     (True, True)
     """
-    if size is None:
-        low, high, size = 0, low, high
+    if size is None:  # randint(high, size)
+        low, high, size = None, low, high
+    elif high is None:
+        low, high = None, low
+    low = 0 if low is None else low
     if size is None or high is None:
         raise ArgumentError(
             "randint: expected randint(high, size) or (low, high, size)"
