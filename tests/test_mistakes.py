@@ -307,6 +307,11 @@ MISTAKES = [
     Mistake(lambda: weft.where(a34, 1, 0), TypeError, r"where: .*boolean.*float32"),
     Mistake(lambda: a34 + "b", TypeError, r"add: .*tensor or a number, got str"),
     Mistake(lambda: weft.exp("b"), TypeError, r"exp: .*tensor or a number, got str"),
+    Mistake(lambda: weft.sum([1, 2]), TypeError, r"sum: .*`input` .*tensor, got list"),
+    Mistake(lambda: weft.topk(v3, "2"), TypeError, r"topk: .*`k` .*int, got str"),
+    Mistake(lambda: weft.flip(3, 0), TypeError, r"flip: .*`input` .*tensor, got int"),
+    Mistake(lambda: weft.arange("3"), TypeError, r"arange: expected numbers, got str"),
+    Mistake(lambda: weft.device([1]), RuntimeError, r"device \[1\] .*available"),
     Mistake(lambda: a34 @ [1, 2], TypeError, r"matmul: .*two tensors, got list"),
     Mistake(
         lambda: weft.div(v3, 2, rounding_mode="up"), ValueError, r"div: .*'floor'.*'up'"

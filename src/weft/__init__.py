@@ -19,6 +19,7 @@ from weft.autograd import (
     set_grad_enabled,
 )
 from weft.config import config
+from weft.core.guard import guard as _guard
 from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.core.elementwise import result_type
@@ -396,6 +397,8 @@ divide = true_divide = div
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
+
+_guard(globals())
 
 __version__ = "0.1.0"
 

@@ -128,7 +128,7 @@ def device(spec: str | Device) -> Device:
     """
     if isinstance(spec, Device):
         return spec
-    found = _REGISTRY.get(spec)
+    found = _REGISTRY.get(spec) if isinstance(spec, str) else None
     if found is None:
         have = ", ".join(repr(d.name) for d in devices())
         raise DeviceError(f"device {spec!r} is not available; available: {have}")

@@ -115,7 +115,7 @@ def as_dtype(spec: Any) -> DType:
     elif found is None and spec is not None:
         try:
             found = _BY_NP.get(np.dtype(spec))
-        except TypeError:
+        except (TypeError, ValueError):
             found = None
     if found is None:
         known = ", ".join(d.name for d in ALL)

@@ -6,10 +6,13 @@ users already catch.
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import os
 import sys
+import threading
 from types import CodeType, FrameType
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -61,11 +64,54 @@ def user_line() -> str:
     return _describe(frame.f_code, frame.f_lineno)
 
 
+class _Calls(threading.local):
+    def __init__(self) -> None:
+        self.modules: list[Any] = []
+
+
+_calls = _Calls()
+
+
+def module_stack() -> list[Any]:
+    """The modules whose ``forward`` is running in this thread, outermost first."""
+    return _calls.modules
+
+
+def module_path() -> str:
+    """Where in the model we are, such as ``model.blocks[3].fc1``; "" outside."""
+    stack = _calls.modules
+    if not stack:
+        return ""
+    path = _variable_name(stack[0])
+    for parent, child in itertools.pairwise(stack):
+        names = [name for name, module in parent.named_children() if module is child]
+        step = names[0] if names else type(child).__name__
+        for part in step.split("."):
+            path += f"[{part}]" if part.isdigit() else f".{part}"
+    return f"{path} ({type(stack[-1]).__name__})"
+
+
+def _variable_name(value: Any) -> str:
+    """What the user's code calls a value, or its class."""
+    frame = user_frame()
+    while frame is not None:
+        for name, held in (*frame.f_locals.items(), *frame.f_globals.items()):
+            if held is value and name != "self" and not name.startswith("_"):
+                return name
+        frame = frame.f_back
+    return type(value).__name__
+
+
 class WeftError(Exception):
-    """Base of all errors raised by Weft; the text ends with the user's line."""
+    """Base of all errors raised by Weft.
+
+    The text ends with the user's line and, inside a model, the module's path.
+    """
 
     def __init__(self, message: str) -> None:
-        super().__init__(f"{message}\n  at {user_line()}")
+        path = module_path()
+        inside = f"\n  in {path}" if path else ""
+        super().__init__(f"{message}{inside}\n  at {user_line()}")
 
 
 class ShapeError(WeftError, ValueError, RuntimeError):

@@ -1084,7 +1084,8 @@ class Methods:
                 f"<{self._interpreter.name} tensor, shape={tuple(self.shape)}, "
                 f"dtype={self.dtype.name}>"
             )
-        return format_tensor(self)
+        text = format_tensor(self)
+        return f"Parameter containing:\n{text}" if self._parameter else text
 
     def __format__(self: Any, spec: str) -> str:
         if spec and self.numel() == 1 and self._interpreter is None:

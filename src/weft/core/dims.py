@@ -38,4 +38,6 @@ def normalize_dims(name: str, dim: Any, ndim: int) -> tuple[int, ...]:
 
 def reduced_dims(name: str, dim: Any, ndim: int) -> tuple[int, ...]:
     """The dimensions of a reduction: none named (None or an empty tuple) is all."""
-    return normalize_dims(name, None if dim in ((), []) else dim, ndim)
+    if isinstance(dim, (tuple, list)) and not dim:
+        dim = None
+    return normalize_dims(name, dim, ndim)

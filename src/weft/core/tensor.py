@@ -42,6 +42,7 @@ class Tensor(_Methods):
     _chain: tuple[Any, ...] = ()  # the view operators from the base to here
     _interpreter: Any = None  # set on tracers
     _inference: bool = False
+    _parameter: bool = False  # set by nn.Parameter
     __array_priority__ = 1000
 
     def __init__(self, data: Any, node: Any = None) -> None:

@@ -355,7 +355,7 @@ def full(
         )
     if dtype is None:
         dtype = _scalar_dtype(fill_value)
-    shape = parse_size("full", (size,) if isinstance(size, int) else tuple(size))
+    shape = parse_size("full", (size,))
     return _filled("full", shape, fill_value, dtype, device, requires_grad)
 
 
@@ -390,6 +390,10 @@ def empty(
 
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
     dtype = input.dtype if dtype is None else as_dtype(dtype)
+    if isinstance(value, Tensor):
+        value = value.item()
+    if not isinstance(value, (int, float, complex, np.generic)):
+        raise DTypeError(f"{name}: expected a number, got {type(value).__name__}")
     device = options.pop("device", None) or (
         None if input.device is cpu else input.device
     )
@@ -437,6 +441,24 @@ def empty_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
 # -- ranges and matrices
 
 
+def _number(name: str, value: Any) -> Any:
+    """A Python number from a number or a tensor of one element."""
+    if isinstance(value, (Tensor, np.generic)):
+        return value.item()
+    if not isinstance(value, (int, float, complex)):
+        raise DTypeError(f"{name}: expected numbers, got {type(value).__name__}")
+    return value
+
+
+def _check_steps(name: str, steps: Any) -> None:
+    if not isinstance(steps, (int, np.integer)):
+        raise DTypeError(
+            f"{name}: expected steps to be an int, got {type(steps).__name__}"
+        )
+    if steps < 0:
+        raise ShapeError(f"{name}: expected steps of at least 0, got {steps}")
+
+
 def arange(
     start: Any = None,
     end: Any = None,
@@ -458,7 +480,7 @@ def arange(
     if end is None:
         raise ArgumentError("arange: expected arange(end) or arange(start, end)")
     start = 0 if start is None else start
-    values = [v.item() if isinstance(v, Tensor) else v for v in (start, end, step)]
+    values = [_number("arange", v) for v in (start, end, step)]
     start, end, step = values
     if step == 0:
         raise ArgumentError("arange: step must not be 0")
@@ -490,11 +512,10 @@ def linspace(
     >>> weft.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
     """
-    if steps < 0:
-        raise ShapeError(f"linspace: expected steps of at least 0, got {steps}")
+    _check_steps("linspace", steps)
     chosen = as_dtype(dtype or default_dtype())
     check_memory("linspace", (steps,), chosen)
-    first, last = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
+    first, last = (_number("linspace", v) for v in (start, end))
     array = np.linspace(first, last, steps).astype(chosen.np)
     return _place(array, device, requires_grad)
 
@@ -514,8 +535,11 @@ def logspace(
     >>> weft.logspace(0, 2, 3)
     tensor([  1.,  10., 100.], shape=(3,), dtype=float32)
     """
+    _check_steps("logspace", steps)
     chosen = as_dtype(dtype or default_dtype())
-    array = np.logspace(start, end, steps, base=base).astype(chosen.np)
+    check_memory("logspace", (steps,), chosen)
+    first, last, base = (_number("logspace", v) for v in (start, end, base))
+    array = np.logspace(first, last, steps, base=base).astype(chosen.np)
     return _place(array, device, requires_grad)
 
 

@@ -486,7 +486,7 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         from weft.ops.index import nonzero
 
-        return nonzero(condition, as_tuple=True)
+        return nonzero(as_tensorlike(condition), as_tuple=True)
     condition = as_tensorlike(condition)
     if condition.dtype is not dtypes.bool_:
         raise DTypeError(
@@ -674,7 +674,7 @@ def _predicate(name: str, eval: Any, reference: Any, text: str, shown: str) -> A
     return unary(
         name,
         eval,
-        accepts="all",
+        accepts="real" if name == "signbit" else "all",
         returns="bool",
         samples=samples,
         reference=reference,

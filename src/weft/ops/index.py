@@ -1323,6 +1323,10 @@ def repeat_interleave(
         counts = concrete("repeat_interleave", repeats)
     else:
         counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iu":
+        raise DTypeError(
+            f"repeat_interleave: expected integer repeats, got {counts.dtype.name}"
+        )
     if counts.ndim and counts.shape != (1,) and counts.shape != (size,):
         raise ShapeError(
             f"repeat_interleave: expected 1 or {size} repeats for dim {d}, got "
@@ -1441,7 +1445,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     >>> weft.unravel_index(weft.tensor([0, 5]), (2, 3))[1]
     tensor([0, 2], shape=(2,), dtype=int64)
     """
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    from weft.ops.creation import parse_size
+
+    sizes = parse_size("unravel_index", (shape,))
     ids = as_index("unravel_index", indices)
     if type(ids) is Tensor:
         check_range("unravel_index", ids._data, math.prod(sizes), 0, wrap=False)

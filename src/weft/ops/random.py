@@ -429,9 +429,12 @@ def randint(
         raise ArgumentError(
             "randint: expected randint(high, size) or (low, high, size)"
         )
+    if not all(isinstance(v, (int, np.integer)) for v in (low, high)):
+        kinds = f"{type(low).__name__} and {type(high).__name__}"
+        raise DTypeError(f"randint: expected int limits, got {kinds}")
     if not low < high:
         raise ArgumentError(f"randint: expected low < high, got {low} and {high}")
-    shape = parse_size("randint", tuple(size))
+    shape = parse_size("randint", (size,))
     chosen = dtypes.int64 if dtype is None else as_dtype(dtype)
     check_memory("randint", shape, chosen)
     params = {"low": int(low), "high": int(high)}
@@ -448,6 +451,8 @@ def randperm(
     >>> weft.randperm(5).sort().values
     tensor([0, 1, 2, 3, 4], shape=(5,), dtype=int64)
     """
+    if not isinstance(n, (int, np.integer)):
+        raise DTypeError(f"randperm: expected an int, got {type(n).__name__}")
     if n < 0:
         raise ShapeError(f"randperm: expected n of at least 0, got {n}")
     keys = rand(n, generator=generator, dtype=dtypes.float64)
@@ -516,6 +521,12 @@ def normal(
     >>> weft.normal(0.0, 1.0, (2, 3)).shape
     (2, 3)
     """
+    for value in (mean, std):
+        if not isinstance(value, (Tensor, int, float, np.generic)):
+            raise DTypeError(
+                "normal: expected mean and std to be numbers or tensors, got "
+                f"{type(value).__name__}"
+            )
     if not isinstance(std, Tensor) and std < 0:
         raise ArgumentError(f"normal: expected std of at least 0, got {std}")
     if size is None:
@@ -526,7 +537,7 @@ def normal(
             mean + std if isinstance(mean, Tensor) or isinstance(std, Tensor) else like
         )
         size, dtype = both.shape, dtype or both.dtype
-    shape = parse_size("normal", tuple(size))
+    shape = parse_size("normal", (size,))
     z = _random_float(normal_op, "normal", shape, dtype, generator)
     return z * std + mean
 

@@ -955,6 +955,10 @@ def _widths(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> Any:
 
     if x is not None and dx is not None:
         raise ArgumentError(f"{name}: expected x or dx, got both")
+    if y.ndim == 0:
+        raise ShapeError(f"{name}: expected at least one dimension, got a 0-d tensor")
+    if x is not None and (not isinstance(x, Tensor) or x.ndim == 0):
+        raise ArgumentError(f"{name}: expected x to be a tensor of sample points")
     d = normalize_dim(name, dim, y.ndim)
     pairs = along(y, d, slice(1, None)) + along(y, d, slice(0, -1))
     if x is None:

@@ -1,0 +1,1 @@
+"""Functions of neural networks, with PyTorch's names: ``weft.nn.functional``."""

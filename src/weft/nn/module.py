@@ -1,0 +1,498 @@
+"""``Module``: a tree of parameters, buffers and submodules with a ``forward``.
+
+Submodules and parameters are found among a module's attributes, also inside plain
+lists, tuples and dicts: ``self.blocks = [Block() for _ in range(3)]`` needs no
+special container, and its parameters are called ``blocks.0.…``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, module_stack
+from weft.nn.parameter import Parameter, Uninitialized
+
+Hook = Callable[..., Any]
+
+
+class RemovableHandle:
+    """Takes a hook off again with ``remove()``."""
+
+    _next = 0
+
+    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
+        RemovableHandle._next += 1
+        self.id = RemovableHandle._next
+        self.hooks = hooks
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        self.hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+class IncompatibleKeys(NamedTuple):
+    """What ``load_state_dict(strict=False)`` left out."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def _inside(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Modules and parameters in an attribute, with their names."""
+    if isinstance(value, (Module, Parameter)):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for k, item in enumerate(value):
+            yield from _inside(f"{name}.{k}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _inside(f"{name}.{key}", item)
+
+
+class Module:
+    """Base class of layers and models: define ``__init__`` and ``forward``.
+
+    >>> class Scale(weft.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.factor = weft.nn.Parameter(weft.ones(1))
+    ...     def forward(self, x):
+    ...         return x * self.factor
+    >>> Scale()(weft.tensor([2.0])).requires_grad
+    True
+    """
+
+    training: bool
+    _hook_kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
+
+    def __init__(self) -> None:
+        fields = self.__dict__
+        fields["training"] = True
+        fields["_buffers"] = {}
+        fields["_transient"] = set()  # buffers that state_dict leaves out
+        for kind in self._hook_kinds:
+            fields[kind] = {}
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; every module defines it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no forward(); define what it computes"
+        )
+
+    # -- calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        stack = module_stack()
+        stack.append(self)
+        try:
+            if self._forward_pre_hooks or self._forward_hooks or self._backward_hooks:
+                return self._call_with_hooks(args, kwargs)
+            return self.forward(*args, **kwargs)
+        finally:
+            stack.pop()
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: Any) -> Any:
+        for hook in list(self._forward_pre_hooks.values()):
+            replaced = hook(self, args)
+            if replaced is not None:
+                args = replaced if isinstance(replaced, tuple) else (replaced,)
+        if self._backward_hooks:
+            from weft.nn.hooks import watch_backward
+
+            out = watch_backward(self, args, kwargs)
+        else:
+            out = self.forward(*args, **kwargs)
+        for hook in list(self._forward_hooks.values()):
+            replaced = hook(self, args, out)
+            if replaced is not None:
+                out = replaced
+        return out
+
+    def register_forward_pre_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(module, args)`` before ``forward``; it may replace the args."""
+        return RemovableHandle(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(module, args, output)`` after it; it may replace the output."""
+        return RemovableHandle(self._forward_hooks, hook)
+
+    def register_full_backward_hook(self, hook: Hook) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` when gradients have passed.
+
+        It may return a tuple that replaces ``grad_input``.
+        """
+        return RemovableHandle(self._backward_hooks, hook)
+
+    # -- attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_buffers" not in self.__dict__:
+            if isinstance(value, (Module, Parameter)):
+                raise AttributeError(
+                    f"{type(self).__name__}: call super().__init__() before assigning "
+                    f"{name!r}"
+                )
+            object.__setattr__(self, name, value)
+            return
+        if name in self._buffers:
+            if value is not None and not isinstance(value, Tensor):
+                raise DTypeError(
+                    f"{type(self).__name__}.{name} is a buffer: expected a tensor or "
+                    f"None, got {type(value).__name__}"
+                )
+            self._buffers[name] = value
+            return
+        held = self.__dict__.get(name)
+        if isinstance(held, Parameter) and isinstance(value, Tensor):
+            if not isinstance(value, Parameter):
+                raise DTypeError(
+                    f"{type(self).__name__}.{name} is a parameter: expected a "
+                    "Parameter or None, got a plain tensor; wrap it in nn.Parameter, "
+                    "or change the parameter in place under no_grad()"
+                )
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        buffers = self.__dict__.get("_buffers", {})
+        if name in buffers:
+            return buffers[name]
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._buffers:
+            del self._buffers[name]
+        else:
+            object.__delattr__(self, name)
+
+    def register_buffer(
+        self, name: str, tensor: Tensor | None, persistent: bool = True
+    ) -> None:
+        """Keep a tensor that is no parameter, but moves and saves with the module."""
+        if not isinstance(name, str) or not name or "." in name:
+            raise ArgumentError(f"register_buffer: {name!r} is no attribute name")
+        if name in self.__dict__:
+            raise ArgumentError(f"register_buffer: attribute {name!r} exists already")
+        if tensor is not None and not isinstance(tensor, (Tensor, Uninitialized)):
+            raise DTypeError(
+                "register_buffer: expected a tensor or None, got "
+                f"{type(tensor).__name__}"
+            )
+        self._buffers[name] = tensor
+        if not persistent:
+            self._transient.add(name)
+
+    def register_parameter(self, name: str, param: Any) -> None:
+        """Assign a parameter (or None) under a name."""
+        if param is not None and not isinstance(param, Parameter):
+            raise DTypeError(
+                "register_parameter: expected a Parameter or None, got "
+                f"{type(param).__name__}"
+            )
+        setattr(self, name, param)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Assign a submodule under a name."""
+        if module is not None and not isinstance(module, Module):
+            raise DTypeError(
+                f"add_module: expected a Module, got {type(module).__name__}"
+            )
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    # -- walking the tree
+
+    def _own(self) -> Iterator[tuple[str, Any]]:
+        for name, value in self.__dict__.items():
+            if name != "_buffers" and not name.startswith("_forward_"):
+                yield from _inside(name, value)
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Direct submodules with their names, each once."""
+        seen: set[int] = set()
+        for name, value in self._own():
+            if isinstance(value, Module) and id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
+
+    def children(self) -> Iterator[Module]:
+        """Direct submodules."""
+        for _, module in self.named_children():
+            yield module
+
+    def named_modules(
+        self, memo: set[int] | None = None, prefix: str = ""
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it with their paths, each once."""
+        memo = set() if memo is None else memo
+        if id(self) in memo:
+            return
+        memo.add(id(self))
+        yield prefix, self
+        for name, child in self.named_children():
+            yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Parameters with their paths; a shared one once unless asked."""
+        yield from self._named(
+            lambda m: ((n, v) for n, v in m._own() if isinstance(v, Parameter)),
+            prefix, recurse, remove_duplicate,
+        )  # fmt: skip
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All parameters, each once.
+
+        >>> sum(p.numel() for p in weft.nn.Linear(3, 2).parameters())
+        8
+        """
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Buffers with their paths."""
+        yield from self._named(
+            lambda m: ((n, v) for n, v in m._buffers.items() if v is not None),
+            prefix, recurse, remove_duplicate,
+        )  # fmt: skip
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def _named(
+        self, members: Any, prefix: str, recurse: bool, once: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        memo = None if once else _Forgetful()
+        places = self.named_modules(memo, prefix) if recurse else [(prefix, self)]
+        for path, module in places:
+            for name, value in members(module):
+                if once and id(value) in seen:
+                    continue
+                seen.add(id(value))
+                yield (f"{path}.{name}" if path else name), value
+
+    def get_submodule(self, target: str) -> Module:
+        """The submodule at a path such as ``blocks.3.fc1``."""
+        for path, module in self.named_modules():
+            if path == target:
+                return module
+        raise AttributeError(f"{type(self).__name__} has no submodule {target!r}")
+
+    def get_parameter(self, target: str) -> Tensor:
+        """The parameter at a path."""
+        for path, parameter in self.named_parameters(remove_duplicate=False):
+            if path == target:
+                return parameter
+        raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a path."""
+        for path, buffer in self.named_buffers(remove_duplicate=False):
+            if path == target:
+                return buffer
+        raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
+
+    # -- changing the whole tree
+
+    def apply(self, fn: Callable[[Module], None]) -> Module:
+        """Call ``fn`` on every submodule, then on this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Module:
+        """Switch to training (or with False to evaluation)."""
+        for module in self.modules():
+            module.__dict__["training"] = bool(mode)
+        return self
+
+    def eval(self) -> Module:
+        """Switch to evaluation: dropout off, batch norm by its running statistics."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Ask for (or give up) the gradients of all parameters."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients of all parameters."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
+
+    def to(self, *args: Any, **options: Any) -> Module:
+        """Convert parameters and buffers to a dtype (floating ones) or a device.
+
+        >>> weft.nn.Linear(2, 2).to(weft.float64).weight.dtype
+        weft.float64
+        """
+        for tensor in (*self.parameters(), *self.buffers()):
+            _convert(tensor, *args, **options)
+        return self
+
+    def float(self) -> Module:
+        """Floating-point parameters and buffers in float32."""
+        return self.to(dtypes.float32)
+
+    def double(self) -> Module:
+        """Floating-point parameters and buffers in float64."""
+        return self.to(dtypes.float64)
+
+    def half(self) -> Module:
+        """Floating-point parameters and buffers in float16."""
+        return self.to(dtypes.float16)
+
+    def bfloat16(self) -> Module:
+        """Floating-point parameters and buffers in bfloat16."""
+        return self.to(dtypes.bfloat16)
+
+    def cpu(self) -> Module:
+        """Parameters and buffers on the CPU."""
+        return self.to("cpu")
+
+    # -- saving and loading
+
+    def state_dict(
+        self, *, prefix: str = "", keep_vars: bool = False
+    ) -> OrderedDict[str, Tensor]:
+        """All parameters and persistent buffers by path.
+
+        >>> list(weft.nn.Linear(3, 2).state_dict())
+        ['weight', 'bias']
+        """
+        out: OrderedDict[str, Tensor] = OrderedDict()
+        for path, module in self.named_modules(_Forgetful()):
+            lead = f"{prefix}{path}." if path else prefix
+            for name, value in module._state():
+                out[lead + name] = value if keep_vars else value.detach()
+        return out
+
+    def _state(self) -> Iterator[tuple[str, Tensor]]:
+        """This module's own parameters and persistent buffers."""
+        for name, value in self._own():
+            if isinstance(value, Parameter):
+                yield name, value
+        for name, value in self._buffers.items():
+            if value is not None and name not in self._transient:
+                yield name, value
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Take over saved values by path.
+
+        With ``strict`` a missing, unexpected or mis-shaped entry refuses the whole
+        load with a readable difference, and nothing is changed.
+        """
+        mine = self.state_dict(keep_vars=True)
+        missing = [k for k in mine if k not in state_dict]
+        unexpected = [k for k in state_dict if k not in mine]
+        shared = [k for k in mine if k in state_dict]
+        wrong = [k for k in shared if mine[k].shape != np.shape(state_dict[k])]
+        if wrong or (strict and (missing or unexpected)):
+            raise ArgumentError(_difference(self, mine, state_dict, strict))
+        for key in shared:
+            _take_over(mine[key], state_dict[key], assign)
+        return IncompatibleKeys(missing, unexpected)
+
+    # -- text
+
+    def extra_repr(self) -> str:
+        """What to show of this module beside its children."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [
+            f"  ({name}): " + repr(child).replace("\n", "\n  ")
+            for name, child in self.named_children()
+        ]
+        head, extra = type(self).__name__, self.extra_repr()
+        if not lines:
+            return f"{head}({extra})"
+        return "\n".join([f"{head}({extra}", *lines, ")"])
+
+
+class _Forgetful(set[int]):
+    """A memo that forgets: every occurrence of a shared module is visited."""
+
+    def __contains__(self, item: object) -> bool:
+        return False
+
+
+def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
+    """Give a tensor object its converted value, so that references stay good."""
+    specs = [a for a in (*args, *options.values()) if not isinstance(a, bool)]
+    kept = []
+    for spec in specs:
+        named = isinstance(spec, str) and spec in dtypes._BY_NAME
+        if isinstance(spec, dtypes.DType) or named:
+            wanted = dtypes.as_dtype(spec)
+            if not wanted.is_inexact:
+                raise DTypeError(
+                    f"Module.to: expected a floating-point dtype, got {wanted.name}"
+                )
+            if not tensor.dtype.is_inexact:
+                continue
+        kept.append(spec)
+    with_value = tensor.detach().to(*kept)
+    tensor._data = with_value._data
+    if tensor.grad is not None:
+        tensor.grad = tensor.grad.detach().to(*kept)
+
+
+def _take_over(target: Tensor, value: Any, assign: bool) -> None:
+    from weft.ops.creation import as_tensor
+
+    source = as_tensor(value).detach()
+    if assign:
+        target._data = source._data
+    else:
+        np.copyto(target._data, source.to(target.dtype)._data)
+    target.storage.touch("load_state_dict")
+
+
+def _difference(module: Module, mine: Any, theirs: Any, strict: bool) -> str:
+    lines = [f"load_state_dict: the entries do not fit {type(module).__name__}"]
+    for key in mine:
+        if key not in theirs and strict:
+            lines.append(f"  missing     {key} {tuple(mine[key].shape)}")
+        elif key in theirs and mine[key].shape != np.shape(theirs[key]):
+            got = tuple(np.shape(theirs[key]))
+            lines.append(f"  wrong shape {key} {tuple(mine[key].shape)}, got {got}")
+    if strict:
+        for key in theirs:
+            if key not in mine:
+                lines.append(f"  unexpected  {key} {tuple(np.shape(theirs[key]))}")
+    if len(lines) > 40:
+        lines = [*lines[:40], f"  … and {len(lines) - 40} more"]
+    if strict:
+        lines.append("Pass strict=False to load what fits by name and shape.")
+    return "\n".join(lines)

@@ -1,0 +1,51 @@
+"""Parameters: tensors that a module owns and an optimizer moves.
+
+A parameter is an ordinary tensor with a mark, not a subclass, so that operators
+treat it like any other. ``isinstance(p, Parameter)`` looks at the mark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.tensor import Tensor
+from weft.errors import DTypeError
+
+
+class _Marked(type(Tensor)):  # type: ignore[misc]
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, Tensor) and value._parameter
+
+
+class Parameter(Tensor, metaclass=_Marked):
+    """A tensor that becomes a module's parameter when assigned to it.
+
+    >>> weft.nn.Parameter(weft.zeros(2))
+    Parameter containing:
+    tensor([0., 0.], shape=(2,), dtype=float32, requires_grad=True)
+    """
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        from weft.ops.creation import empty
+
+        if data is None:
+            data = empty(0)
+        if not isinstance(data, Tensor):
+            raise DTypeError(
+                f"Parameter: expected a tensor, got {type(data).__name__}; make one "
+                "with weft.tensor(...)"
+            )
+        made = data.detach()
+        made._parameter = True
+        return made.requires_grad_() if requires_grad else made
+
+
+class Uninitialized:
+    """A parameter or buffer whose shape is not known yet (lazy modules).
+
+    >>> weft.nn.LazyLinear(3).weight
+    <uninitialized parameter>
+    """
+
+    def __repr__(self) -> str:
+        return "<uninitialized parameter>"
