@@ -7,6 +7,8 @@ every tensor it was given as it was.
 
 from __future__ import annotations
 
+import inspect
+import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.core.guard import takes_tensor
 
 F = weft.float32
 
@@ -445,6 +448,36 @@ MISTAKES = [
     Mistake(index_in_vmap, IndexError, r"take: index 7 at .*size 3"),
     Mistake(mask_in_vmap, ValueError, r"nonzero: .*vmap.*where"),
 ]
+
+
+FOREIGN = (
+    "x", None, (0, 1), [1, 2], (), [], 2.5, -3, 7, True, {"a": 1}, slice(1), object(),
+    np.ones(2), [weft.ones(2), weft.ones(3)],
+    a34, v3, i34, b3, c2, s0, empty, low, leaf,
+)  # fmt: skip
+
+
+def tensor_functions() -> dict[str, Any]:
+    """The public functions whose first argument is a tensor."""
+    public = {k: v for k, v in vars(weft).items() if k[0] != "_"}
+    return {k: v for k, v in public.items() if takes_tensor(inspect.unwrap(v))}
+
+
+@pytest.mark.parametrize("name", sorted(tensor_functions()))
+def test_no_foreign_error_comes_through(name: str) -> None:
+    """Arguments without sense, drawn at random: only Weft's own errors come out."""
+    function = tensor_functions()[name]
+    rng = random.Random(name)
+    places = [p for p in inspect.signature(function).parameters.values() if p.kind <= 2]
+    for _ in range(12):
+        args = [rng.choice(FOREIGN) for _ in range(rng.randint(1, len(places)))]
+        try:
+            function(*args)
+        except weft.errors.WeftError:
+            continue
+        except TypeError as error:
+            if "argument" not in str(error):  # else the call itself cannot be
+                raise
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def guarded(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return fn(*args, **kwargs)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
             if isinstance(error, WeftError):
                 raise
             clear = _culprit(fn, args, kwargs, error)
@@ -86,5 +86,5 @@ def takes_tensor(fn: Any) -> bool:
     """
     if not inspect.isfunction(fn) or "op" in vars(fn):
         return False
-    first = next(iter(fn.__annotations__.values()), "")
-    return first in ("Tensor", "Sequence[Tensor]")
+    name, kind = next(iter(fn.__annotations__.items()), ("return", ""))
+    return name != "return" and kind in ("Tensor", "Sequence[Tensor]")

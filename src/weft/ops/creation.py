@@ -482,6 +482,8 @@ def arange(
     start = 0 if start is None else start
     values = [_number("arange", v) for v in (start, end, step)]
     start, end, step = values
+    if any(isinstance(v, complex) or not np.isfinite(v) for v in values):
+        raise ArgumentError(f"arange: expected finite real numbers, got {values}")
     if step == 0:
         raise ArgumentError("arange: step must not be 0")
     if (end - start) * step < 0:

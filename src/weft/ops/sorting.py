@@ -480,6 +480,9 @@ def bucketize(
     >>> weft.bucketize(weft.tensor([0.5, 2.0]), weft.tensor([1.0, 2.0]))
     tensor([0, 1], shape=(2,), dtype=int64)
     """
+    if not isinstance(boundaries, Tensor):
+        kind = type(boundaries).__name__
+        raise DTypeError(f"bucketize: expected boundaries to be a tensor, got {kind}")
     if boundaries.ndim != 1:
         raise ShapeError(
             f"bucketize: expected 1-d boundaries, got shape {boundaries.shape}"
