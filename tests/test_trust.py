@@ -1,5 +1,7 @@
 """Gradients users can trust: untaken branches, norms at zero, finding the NaN."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -184,3 +186,20 @@ def test_untaken_branches_are_not_blamed_for_their_gradient():
     y = weft.where(x > 0, x.sqrt(), 0.0)
     (g,) = grad(y.sum(), x)
     assert g.tolist() == [0.0, 0.25]
+
+
+# -- infinities are values, not warnings
+
+
+def test_users_who_turn_warnings_into_errors_are_left_alone():
+    x = weft.tensor([0.0, 1e38])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x.log()[0].item() == -np.inf
+        assert (x * 1e38)[1].item() == np.inf
+        assert (x / 0.0).isnan()[0].item()
+        assert weft.exp(x).isinf()[1].item()
+        assert x.clone().mul_(1e38)[1].item() == np.inf
+        assert weft.tensor([float("inf")]).long().shape == (1,)
+        leaf_x = leaf(0.0)
+        leaf_x.log().sum().backward()

@@ -372,7 +372,10 @@ def unary(
     def fn(input: Tensor) -> Tensor:
         state = mode.state
         if state and type(input) is Tensor and input._data.dtype.char in codes:
-            r = op.kernel(input._data)
+            try:
+                r = op.kernel(input._data)
+            except RuntimeWarning:
+                return bind(op, (input,), NO_PARAMS)
             out = new(Tensor)
             out._data = r if type(r) is ndarray else np.asarray(r)
             node = input._node
@@ -454,7 +457,7 @@ def binary(
             if fast:
                 try:
                     r = op.kernel(x, y)
-                except (ValueError, MemoryError):  # the slow path finds the words
+                except (ValueError, MemoryError, RuntimeWarning):  # left to bind
                     return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
                 out = new(Tensor)
                 out._data = r if type(r) is ndarray else np.asarray(r)

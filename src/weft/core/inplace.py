@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -228,7 +229,8 @@ def arithmetic(fn: Callable[..., Tensor], name: str, ufunc: Any) -> Callable[...
                 and self._data.flags.writeable
                 and not self._inference
             ):
-                ufunc(self._data, y, self._data)
+                with suppress(RuntimeWarning):  # raised after the writing is done
+                    ufunc(self._data, y, self._data)
                 self.storage.touch(name)
                 return self
             if kind is Tensor and self._data.ndim == 0:
