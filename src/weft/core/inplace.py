@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -229,8 +228,10 @@ def arithmetic(fn: Callable[..., Tensor], name: str, ufunc: Any) -> Callable[...
                 and self._data.flags.writeable
                 and not self._inference
             ):
-                with suppress(RuntimeWarning):  # raised after the writing is done
+                try:
                     ufunc(self._data, y, self._data)
+                except RuntimeWarning:
+                    pass  # raised (if warnings are errors) after the writing
                 self.storage.touch(name)
                 return self
             if kind is Tensor and self._data.ndim == 0:

@@ -312,6 +312,14 @@ def zeros(
     tensor([[0., 0.],
             [0., 0.]], shape=(2, 2), dtype=float32)
     """
+    plain = dtype is size is device is None and not requires_grad
+    if plain and mode.state:
+        try:
+            array = np.zeros(sizes, default_dtype().np)
+            if array.nbytes < 1 << 28:
+                return Tensor(array)
+        except (TypeError, ValueError, MemoryError):
+            pass  # sizes as one sequence, or an error that is explained below
     shape = parse_size("zeros", sizes if size is None else (size,))
     return _filled("zeros", shape, 0, dtype, device, requires_grad)
 
