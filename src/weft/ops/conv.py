@@ -62,7 +62,8 @@ def _padded(x: Any, padding: Pairs) -> Any:
     sizes = x.shape[lead:]
     shape = [n + lo + hi for n, (lo, hi) in zip(sizes, padding, strict=True)]
     out = np.zeros((*x.shape[:lead], *shape), x.dtype)
-    to, come = [], []
+    to: list[Any] = []
+    come: list[Any] = []
     for n, m, (lo, _) in zip(sizes, shape, padding, strict=True):
         a, b = max(-lo, 0), min(n, m - lo)
         come.append(slice(a, max(a, b)))

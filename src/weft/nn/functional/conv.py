@@ -1,0 +1,311 @@
+"""Convolutions and transposed convolutions in one, two and three dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.core.elementwise import check_accepts
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.conv import Pairs, Sizes, conv_input_grad_op, conv_op, window_counts
+from weft.ops.movement import reshape
+
+__all__ = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+]
+
+# -- arguments
+
+
+def sizes_of(name: str, what: str, value: Any, count: int, low: int = 0) -> Sizes:
+    """One int for all dimensions, or one each, none smaller than ``low``."""
+    listed = list(value) if isinstance(value, (tuple, list)) else [value]
+    try:
+        found = [n.__index__() for n in listed]
+    except AttributeError:
+        raise DTypeError(
+            f"{name}: expected {what} to be an int or {count} ints, got {value!r}"
+        ) from None
+    if len(found) == 1:
+        found *= count
+    if len(found) != count:
+        raise ArgumentError(
+            f"{name}: expected {what} to be an int or {count} ints, got {value!r}"
+        )
+    if min(found) < low:
+        raise ArgumentError(f"{name}: expected {what} of at least {low}, got {value!r}")
+    return tuple(found)
+
+
+def with_batch(name: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:
+    """(N, C, *S) from that or from (C, *S), and whether the batch was there."""
+    if not isinstance(x, Tensor):
+        raise DTypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if x.ndim == spatial + 2:
+        return x, True
+    if x.ndim == spatial + 1:
+        return reshape(x, (1, *x.shape)), False
+    raise ShapeError(
+        f"{name}: expected input of {spatial + 2} dimensions (batch, channels, and "
+        f"{spatial} more) or, without a batch, {spatial + 1}; got shape {x.shape}"
+    )
+
+
+def without_batch(x: Tensor, had: bool) -> Tensor:
+    """Undo what ``with_batch`` added."""
+    return x if had else reshape(x, x.shape[1:])
+
+
+def _check_weight(name: str, x: Tensor, w: Tensor, groups: Any, spatial: int) -> None:
+    if not isinstance(w, Tensor) or w.ndim != spatial + 2:
+        came = f"shape {w.shape}" if isinstance(w, Tensor) else type(w).__name__
+        raise ShapeError(
+            f"{name}: expected a weight tensor of {spatial + 2} dimensions, got {came}"
+        )
+    check_accepts(name, "real number", x.dtype)
+    if w.dtype is not x.dtype:
+        raise DTypeError(
+            f"{name}: expected input and weight of one dtype, got {x.dtype.name} and "
+            f"{w.dtype.name}. Convert one with .to(...)"
+        )
+    if type(groups) is not int or groups < 1:
+        raise ArgumentError(f"{name}: expected groups to be at least 1, got {groups!r}")
+    if 0 in w.shape:
+        raise ShapeError(f"{name}: expected a weight with elements, got {w.shape}")
+    if w.shape[0] % groups:
+        raise ArgumentError(
+            f"{name}: groups must divide the weight's first dimension, got "
+            f"{groups} groups for weight of shape {w.shape}"
+        )
+
+
+def _check_channels(name: str, x: Tensor, w: Tensor, groups: int, want: int) -> None:
+    if x.shape[1] != want:
+        raise ShapeError(
+            f"{name}: weight of shape {w.shape} with {groups} groups expects input of "
+            f"{want} channels, got {x.shape[1]} channels (input shape {x.shape})"
+        )
+
+
+def _add_bias(name: str, out: Tensor, bias: Any) -> Tensor:
+    if bias is None:
+        return out
+    if not isinstance(bias, Tensor) or bias.shape != (out.shape[1],):
+        came = f"shape {bias.shape}" if isinstance(bias, Tensor) else repr(bias)
+        raise ShapeError(
+            f"{name}: expected bias of shape ({out.shape[1]},), one an output "
+            f"channel, got {came}"
+        )
+    if bias.dtype is not out.dtype:
+        raise DTypeError(
+            f"{name}: expected input and bias of one dtype, got {out.dtype.name} and "
+            f"{bias.dtype.name}. Convert one with .to(...)"
+        )
+    return out + reshape(bias, (-1, *(1,) * (out.ndim - 2)))
+
+
+def _padding(
+    name: str, padding: Any, kernel: Sizes, stride: Sizes, dilation: Sizes
+) -> Pairs:
+    """Padding before and after, from a number or a name."""
+    if not isinstance(padding, str):
+        return tuple((p, p) for p in sizes_of(name, "padding", padding, len(kernel)))
+    if padding == "valid":
+        return ((0, 0),) * len(kernel)
+    if padding != "same":
+        raise ArgumentError(
+            f"{name}: expected padding to be 'same', 'valid' or ints, got {padding!r}"
+        )
+    if any(s != 1 for s in stride):
+        raise ArgumentError(
+            f"{name}: padding='same' needs stride 1, got stride {stride}; give the "
+            "padding as ints"
+        )
+    spans = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    return tuple((n // 2, n - n // 2) for n in spans)
+
+
+def _check_fits(
+    name: str, size: Sizes, kernel: Sizes, padding: Pairs, dilation: Sizes
+) -> None:
+    ones = (1,) * len(size)
+    if min(window_counts(size, kernel, ones, padding, dilation)) < 1:
+        full = tuple(n + lo + hi for n, (lo, hi) in zip(size, padding, strict=True))
+        spans = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
+        raise ShapeError(
+            f"{name}: a kernel that spans {spans} does not fit the padded input of "
+            f"size {full}; expected at least one window"
+        )
+
+
+# -- convolutions
+
+
+def _conv(
+    spatial: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
+    dilation: Any, groups: Any,
+) -> Tensor:  # fmt: skip
+    name = f"conv{spatial}d"
+    x, had = with_batch(name, input, spatial)
+    _check_weight(name, x, weight, groups, spatial)
+    _check_channels(name, x, weight, groups, weight.shape[1] * groups)
+    steps = sizes_of(name, "stride", stride, spatial, 1)
+    spread = sizes_of(name, "dilation", dilation, spatial, 1)
+    kernel = weight.shape[2:]
+    pads = _padding(name, padding, kernel, steps, spread)
+    _check_fits(name, x.shape[2:], kernel, pads, spread)
+    out = conv_op(x, weight, stride=steps, padding=pads, dilation=spread, groups=groups)
+    return without_batch(_add_bias(name, out, bias), had)
+
+
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Each output: a weighted sum of a window of the input (N, C, L) or (C, L).
+
+    ``weight`` is (out, C / groups, kernel); ``padding`` an int, ``"same"`` or
+    ``"valid"``.
+
+    >>> x = weft.tensor([[1.0, 2.0, 4.0]])
+    >>> weft.nn.functional.conv1d(x, weft.tensor([[[-1.0, 1.0]]]))
+    tensor([[1., 2.]], shape=(1, 2), dtype=float32)
+    """
+    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Each output: a weighted sum of a window of the input (N, C, H, W).
+
+    ``weight`` is (out, C / groups, height, width); ``padding`` one int or two,
+    ``"same"`` or ``"valid"``. The batch dimension may be left out.
+
+    >>> x, w = weft.ones(1, 3, 8, 8), weft.ones(5, 3, 3, 3)
+    >>> weft.nn.functional.conv2d(x, w, stride=2, padding=1).shape
+    (1, 5, 4, 4)
+    """
+    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Each output: a weighted sum of a window of the input (N, C, D, H, W).
+
+    >>> x, w = weft.ones(1, 3, 4, 8, 8), weft.ones(5, 3, 1, 3, 3)
+    >>> weft.nn.functional.conv3d(x, w, padding="same").shape
+    (1, 5, 4, 8, 8)
+    """
+    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+# -- transposed convolutions
+
+
+def _conv_transpose(
+    spatial: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
+    output_padding: Any, groups: Any, dilation: Any,
+) -> Tensor:  # fmt: skip
+    name = f"conv_transpose{spatial}d"
+    x, had = with_batch(name, input, spatial)
+    _check_weight(name, x, weight, groups, spatial)
+    _check_channels(name, x, weight, groups, weight.shape[0])
+    steps = sizes_of(name, "stride", stride, spatial, 1)
+    spread = sizes_of(name, "dilation", dilation, spatial, 1)
+    pads = sizes_of(name, "padding", padding, spatial)
+    extra = sizes_of(name, "output_padding", output_padding, spatial)
+    size = _transposed_size(name, x, weight, steps, pads, extra, spread)
+    out = conv_input_grad_op(
+        x,
+        weight,
+        size=size,
+        stride=steps,
+        # the cells added at the end are those that a convolution would not reach
+        padding=tuple((p, p - e) for p, e in zip(pads, extra, strict=True)),
+        dilation=spread,
+        groups=groups,
+    )
+    return without_batch(_add_bias(name, out, bias), had)
+
+
+def _transposed_size(
+    name: str, x: Tensor, w: Tensor, stride: Sizes, padding: Sizes, extra: Sizes,
+    dilation: Sizes,
+) -> Sizes:  # fmt: skip
+    size = []
+    for n, k, s, p, e, d in zip(
+        x.shape[2:], w.shape[2:], stride, padding, extra, dilation, strict=True
+    ):
+        if e >= max(s, d):
+            raise ArgumentError(
+                f"{name}: expected output_padding smaller than stride or dilation, "
+                f"got output_padding {extra}, stride {stride}, dilation {dilation}"
+            )
+        size.append((n - 1) * s - 2 * p + d * (k - 1) + e + 1)
+    if min(size) < 1 or 0 in x.shape[2:]:
+        raise ShapeError(
+            f"{name}: input of shape {x.shape} with kernel {w.shape[2:]} and padding "
+            f"{padding} would give an output of size {tuple(size)}; expected at least 1"
+        )
+    return tuple(size)
+
+
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of ``conv1d``: each input spreads a weighted window.
+
+    ``weight`` is (C, out / groups, kernel).
+
+    >>> x = weft.tensor([[1.0, 10.0]])
+    >>> w = weft.tensor([[[1.0, 2.0]]])
+    >>> weft.nn.functional.conv_transpose1d(x, w, stride=2)
+    tensor([[ 1.,  2., 10., 20.]], shape=(1, 4), dtype=float32)
+    """
+    return _conv_transpose(
+        1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of ``conv2d``: each input spreads a weighted window.
+
+    ``weight`` is (C, out / groups, height, width); ``output_padding`` says which
+    of the sizes that ``conv2d`` would shrink to the input's is meant.
+
+    >>> x, w = weft.ones(1, 4, 5, 5), weft.ones(4, 2, 3, 3)
+    >>> up = weft.nn.functional.conv_transpose2d
+    >>> up(x, w, stride=2, padding=1, output_padding=1).shape
+    (1, 2, 10, 10)
+    """
+    return _conv_transpose(
+        2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1,
+    padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The transpose of ``conv3d``: each input spreads a weighted window.
+
+    >>> x, w = weft.ones(1, 4, 2, 2, 2), weft.ones(4, 2, 2, 2, 2)
+    >>> weft.nn.functional.conv_transpose3d(x, w, stride=2).shape
+    (1, 2, 4, 4, 4)
+    """
+    return _conv_transpose(
+        3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )

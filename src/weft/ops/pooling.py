@@ -1,0 +1,241 @@
+"""Where the largest element of each window lies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.elementwise import check_accepts
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.ops.conv import Sizes
+from weft.ops.movement import reshape
+
+# -- windows that all have one size
+
+
+def _lowest(dtype: np.dtype) -> Any:
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return dtype.type(-np.inf)
+
+
+def _surrounded(
+    x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes
+) -> Any:
+    """x with the lowest number around it, as far as windows reach."""
+    ends = [
+        (n - 1) * s + d * (k - 1) + 1
+        for n, k, s, d in zip(counts, kernel, stride, dilation, strict=True)
+    ]
+    sizes = x.shape[2:]
+    if not any(padding) and all(e <= n for e, n in zip(ends, sizes, strict=True)):
+        return x
+    shape = [max(e, n + p) for e, n, p in zip(ends, sizes, padding, strict=True)]
+    out = np.full((*x.shape[:2], *shape), _lowest(x.dtype), x.dtype)
+    inner: list[Any] = [slice(p, p + n) for p, n in zip(padding, sizes, strict=True)]
+    out[(..., *inner)] = x
+    return out
+
+
+def _max_index_eval(
+    x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes,
+    counts: Sizes,
+) -> Any:  # fmt: skip
+    full = _surrounded(x, kernel, stride, padding, dilation, counts)
+    taps = [
+        full[(..., *_tap_slices(tap, stride, dilation, counts))]
+        for tap in itertools.product(*map(range, kernel))
+    ]
+    first = _first_taps(kernel, stride, padding, dilation, counts)
+    tap = _largest(taps, first, _lowest(x.dtype))
+    return _flat_index(tap, x.shape[2:], kernel, stride, padding, dilation)
+
+
+def _tap_slices(tap: Sizes, stride: Sizes, dilation: Sizes, counts: Sizes) -> Any:
+    return (
+        slice(t * d, t * d + (n - 1) * s + 1, s)
+        for t, d, n, s in zip(tap, dilation, counts, stride, strict=True)
+    )
+
+
+def _first_taps(
+    kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, counts: Sizes
+) -> Any:
+    """The number of each window's first tap that is not padding."""
+    out: Any = 0
+    for k, s, p, d, n in zip(kernel, stride, padding, dilation, counts, strict=True):
+        skipped = np.maximum(-((np.arange(n) * s - p) // d), 0)
+        out = np.asarray(out)[..., None] * k + skipped
+    return out
+
+
+def _largest(taps: list[Any], first: Any, lowest: Any) -> Any:
+    """The number of the largest tap: the first of equals, the last NaN."""
+    kind = np.int8 if len(taps) < 128 else np.int32
+    shape = taps[0].shape
+    best = np.full(shape, lowest, taps[0].dtype)
+    tap = np.broadcast_to(first, shape).astype(kind)
+    for k, value in enumerate(taps):
+        better = value > best
+        np.maximum(tap, np.multiply(better, kind(k), dtype=kind), out=tap)
+        np.maximum(best, value, out=best)
+    if best.dtype.kind not in "iu":
+        for k, value in enumerate(taps if np.isnan(best).any() else ()):
+            tap[np.isnan(value)] = k
+    return tap
+
+
+def _flat_index(
+    tap: Any, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes
+) -> Any:
+    """Indices into the flattened spatial dimensions, from numbers of taps."""
+    offsets, starts = np.zeros(1, np.int64), np.zeros((), np.int64)
+    counts = tap.shape[2:]
+    for n, k, s, p, d, m in zip(
+        size, kernel, stride, padding, dilation, counts, strict=True
+    ):
+        offsets = (offsets[:, None] * n + np.arange(k) * d).reshape(-1)
+        starts = starts[..., None] * n + (np.arange(m) * s - p)
+    out = offsets.take(tap)
+    out += starts
+    return out
+
+
+def _max_index_type(x: TensorType, *, counts: Sizes, **params: Any) -> TensorType:
+    check_accepts("max_pool_index", "real number", x.dtype)
+    return TensorType((*x.shape[:2], *counts), dtypes.int64)
+
+
+def _into_rows(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Tensor:
+    (x,) = args
+    out = op(reshape(x, (size * x.shape[1], *x.shape[2:])), **params)
+    return reshape(out, (size, x.shape[1], *out.shape[1:]))
+
+
+_WINDOWS: tuple[tuple[Sizes, ...], ...] = (  # x, kernel, stride, padding, dilation, out
+    ((2, 2, 5), (2,), (2,), (0,), (1,), (2,)),
+    ((1, 2, 4, 5), (3, 2), (2, 1), (1, 1), (1, 2), (2, 5)),
+    ((1, 1, 3, 2, 2), (2, 2, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), (2, 1, 2)),
+    ((2, 1, 5), (2,), (2,), (0,), (1,), (3,)),
+    ((0, 2, 4), (2,), (2,), (0,), (1,), (2,)),
+)
+_NAMES = ("kernel", "stride", "padding", "dilation", "counts")
+
+
+def _max_index_samples(rng: np.random.Generator) -> Any:
+    for shape, *sizes in _WINDOWS:
+        params = dict(zip(_NAMES, sizes, strict=True))
+        yield Sample((rng.uniform(-2, 2, shape),), params)
+
+
+def _max_index_reference(
+    x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes,
+    counts: Sizes,
+) -> Any:  # fmt: skip
+    out = np.zeros((*x.shape[:2], *counts), np.int64)
+    for n, c, *at in np.ndindex(*out.shape):
+        seen = {}
+        for tap in np.ndindex(*kernel):
+            place = [
+                a * s + t * d - p
+                for a, s, t, d, p in zip(
+                    at, stride, tap, dilation, padding, strict=True
+                )
+            ]
+            if all(0 <= i < m for i, m in zip(place, x.shape[2:], strict=True)):
+                seen[int(np.ravel_multi_index(place, x.shape[2:]))] = x[(n, c, *place)]
+        out[(n, c, *at)] = max(seen, key=lambda i: seen[i])
+    return out
+
+
+max_pool_index_op: Op = define(
+    "max_pool_index",
+    inputs="x",
+    eval=_max_index_eval,
+    type=_max_index_type,
+    batch=_into_rows,
+    samples=_max_index_samples,
+    reference=_max_index_reference,
+)
+
+
+# -- windows that share out the input (adaptive pooling)
+
+
+def adaptive_bounds(size: int, count: int) -> tuple[Any, Any]:
+    """Where each of ``count`` windows over ``size`` elements starts and stops."""
+    at = np.arange(count)
+    return at * size // count, -((-(at + 1) * size) // count)
+
+
+def _adaptive_index_eval(x: Any, *, counts: Sizes) -> Any:
+    """Along each dimension windows of the longest length, repeating their ends."""
+    places = [_adaptive_places(n, m) for n, m in zip(x.shape[2:], counts, strict=True)]
+    width = [p.shape[1] for p in places]
+    shape = (*x.shape[:2], *counts)
+    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
+    index = np.stack(
+        [
+            _place(places, x.shape[2:], tap)
+            for tap in itertools.product(*map(range, width))
+        ]
+    )
+    taps = [flat[..., i].reshape(shape) for i in index]
+    tap = _largest(taps, np.zeros(counts, np.int8), _lowest(x.dtype))
+    picked = index[tap.reshape(-1, index.shape[1]), np.arange(index.shape[1])]
+    return picked.reshape(shape)
+
+
+def _adaptive_places(size: int, count: int) -> Any:
+    """(count, width) elements of each window, the last one repeated."""
+    start, stop = adaptive_bounds(size, count)
+    width = int((stop - start).max(initial=1))
+    return np.minimum(start[:, None] + np.arange(width), stop[:, None] - 1)
+
+
+def _place(places: list[Any], size: Sizes, tap: Sizes) -> Any:
+    """The flat index of one tap in every window, flattened."""
+    out: Any = np.zeros((), np.int64)
+    for p, n, t in zip(places, size, tap, strict=True):
+        out = out[..., None] * n + p[:, t]
+    return out.reshape(-1)
+
+
+def _adaptive_index_reference(x: Any, *, counts: Sizes) -> Any:
+    out = np.zeros((*x.shape[:2], *counts), np.int64)
+    for n, c, *at in np.ndindex(*out.shape):
+        ranges = []
+        for a, m, k in zip(at, x.shape[2:], counts, strict=True):
+            ranges.append(range(math.floor(a * m / k), math.ceil((a + 1) * m / k)))
+        seen = {
+            int(np.ravel_multi_index(p, x.shape[2:])): x[(n, c, *p)]
+            for p in itertools.product(*ranges)
+        }
+        out[(n, c, *at)] = max(seen, key=lambda i: seen[i])
+    return out
+
+
+adaptive_max_index_op: Op = define(
+    "adaptive_max_index",
+    inputs="x",
+    eval=_adaptive_index_eval,
+    type=lambda x, *, counts: TensorType((*x.shape[:2], *counts), dtypes.int64),
+    batch=_into_rows,
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, shape),), {"counts": counts})
+        for shape, counts in (
+            ((2, 2, 5), (3,)),
+            ((1, 2, 4, 7), (4, 3)),
+            ((1, 1, 3, 2, 2), (2, 1, 3)),
+            ((0, 1, 4), (2,)),
+        )
+    ],
+    reference=_adaptive_index_reference,
+)
