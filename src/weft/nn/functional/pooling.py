@@ -15,7 +15,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
 from weft.ops.creation import zeros
-from weft.ops.index import as_index, scatter, take_op
+from weft.ops.index import as_index, check_range, scatter, take_op
 from weft.ops.movement import cast, reshape
 from weft.ops.pooling import (
     adaptive_bounds,
@@ -490,6 +490,8 @@ def _max_unpool(
     rows = x.shape[0] * x.shape[1]
     flat = (rows, math.prod(x.shape[2:]))
     index = reshape(as_index(name, indices), flat)
+    if type(index) is Tensor:
+        check_range(name, index.array(), math.prod(size), 1, wrap=False)
     blank = zeros((rows, math.prod(size)), dtype=x.dtype)
     out = scatter(blank, 1, index, reshape(x, flat))
     return without_batch(reshape(out, (*x.shape[:2], *size)), had)
