@@ -69,93 +69,87 @@ from weft.ops.creation import (
     zeros,
     zeros_like,
 )
-from weft.ops.elementwise import (
+from weft.ops.arithmetic import (
     abs,
     add,
     addcdiv,
     addcmul,
-    allclose,
+    copysign,
+    div,
+    float_power,
+    floor_divide,
+    fmod,
+    ldexp,
+    lerp,
+    mul,
+    neg,
+    positive,
+    pow,
+    reciprocal,
+    remainder,
+    rsub,
+    sgn,
+    sign,
+    square,
+    sub,
+)
+from weft.ops.bits import (
     bitwise_and,
     bitwise_left_shift,
     bitwise_not,
     bitwise_or,
     bitwise_right_shift,
     bitwise_xor,
-    can_cast,
-    ceil,
+    gcd,
+    lcm,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+)
+from weft.ops.choosing import (
     clamp,
     clamp_max,
     clamp_min,
     clip,
-    complex,
-    conj,
-    copysign,
-    detach,
-    div,
-    eq,
-    equal,
-    fix,
-    float_power,
-    floor,
-    floor_divide,
     fmax,
     fmin,
-    fmod,
-    frac,
-    gcd,
-    ge,
-    gt,
     heaviside,
+    maximum,
+    minimum,
+    nan_to_num,
+    relu,
+    where,
+)
+from weft.ops.comparison import allclose, eq, equal, ge, gt, isclose, le, lt, ne
+from weft.ops.complex_numbers import (
+    complex,
+    conj,
     imag,
+    isreal,
+    polar,
+    real,
+    view_as_complex,
+    view_as_real,
+)
+from weft.ops.copies import detach
+from weft.ops.questions import (
+    can_cast,
     is_complex,
     is_floating_point,
     is_nonzero,
     is_same_size,
     is_signed,
     is_tensor,
-    isclose,
     isfinite,
     isinf,
     isnan,
     isneginf,
     isposinf,
-    isreal,
-    lcm,
-    ldexp,
-    le,
-    lerp,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    nan_to_num,
-    ne,
-    neg,
-    nextafter,
     numel,
-    polar,
-    positive,
-    pow,
-    real,
-    reciprocal,
-    relu,
-    remainder,
-    round,
-    rsub,
-    sgn,
-    sign,
     signbit,
-    square,
-    sub,
-    trunc,
-    view_as_complex,
-    view_as_real,
-    where,
 )
+from weft.ops.rounding import ceil, fix, floor, frac, nextafter, round, trunc
 from weft.ops.transcendental import (
     acos,
     acosh,
@@ -190,123 +184,95 @@ from weft.ops.transcendental import (
     tanh,
     xlogy,
 )
-from weft.ops.reduce import (
-    all,
-    amax,
-    amin,
-    aminmax,
-    any,
-    argmax,
-    argmin,
-    cdist,
-    corrcoef,
-    count_nonzero,
-    cov,
+from weft.ops.extremes import amax, amin, aminmax, argmax, argmin, max, min
+from weft.ops.norms import cdist, dist, logsumexp, norm
+from weft.ops.reduce import all, any, count_nonzero, nansum, sum
+from weft.ops.running import (
     cumprod,
     cumsum,
     cumulative_trapezoid,
     diff,
-    dist,
     logcumsumexp,
-    logsumexp,
-    max,
-    mean,
-    min,
-    nanmean,
-    nansum,
-    norm,
     prod,
-    std,
-    std_mean,
-    sum,
     trapezoid,
     trapz,
+)
+from weft.ops.statistics import (
+    corrcoef,
+    cov,
+    mean,
+    nanmean,
+    std,
+    std_mean,
     var,
     var_mean,
 )
-from weft.ops.movement import (
+from weft.ops.broadcasting import broadcast_tensors, broadcast_to, expand, meshgrid
+from weft.ops.copies import clone
+from weft.ops.diagonals import block_diag, tril, triu
+from weft.ops.joining import (
+    cat,
+    column_stack,
+    concat,
+    concatenate,
+    dstack,
+    hstack,
+    row_stack,
+    stack,
+    vstack,
+)
+from weft.ops.padding import flip, fliplr, flipud, pad, repeat, roll, rot90, tile
+from weft.ops.shaping import (
     adjoint,
     atleast_1d,
     atleast_2d,
     atleast_3d,
-    block_diag,
-    broadcast_tensors,
-    broadcast_to,
-    cat,
-    chunk,
-    clone,
-    column_stack,
-    concat,
-    concatenate,
-    dsplit,
-    dstack,
-    expand,
     flatten,
-    flip,
-    fliplr,
-    flipud,
-    hsplit,
-    hstack,
-    meshgrid,
     moveaxis,
     movedim,
-    narrow,
-    pad,
     permute,
     ravel,
-    repeat,
     reshape,
-    roll,
-    rot90,
-    row_stack,
-    select,
-    split,
     squeeze,
-    stack,
     swapaxes,
     swapdims,
     t,
-    tensor_split,
-    tile,
     transpose,
-    tril,
-    triu,
-    unbind,
     unflatten,
     unsqueeze,
-    vsplit,
-    vstack,
 )
-from weft.ops.movement import _public_broadcast_shapes as broadcast_shapes
-from weft.ops.index import (
-    argwhere,
+from weft.ops.slicing import (
+    chunk,
+    dsplit,
+    hsplit,
+    narrow,
+    select,
+    split,
+    tensor_split,
+    unbind,
+    vsplit,
+)
+from weft.ops.broadcasting import _public_broadcast_shapes as broadcast_shapes
+from weft.ops.diagonals import (
     diag,
     diag_embed,
     diagflat,
     diagonal,
     diagonal_scatter,
-    gather,
+    trace,
+)
+from weft.ops.gathering import gather, take_along_dim
+from weft.ops.indexing import index_put, put, select_scatter, slice_scatter
+from weft.ops.masks import masked_fill, masked_scatter, masked_select, one_hot
+from weft.ops.places import argwhere, nonzero, unravel_index
+from weft.ops.scattering import scatter, scatter_add, scatter_reduce
+from weft.ops.taking import (
     index_add,
     index_copy,
     index_fill,
-    index_put,
     index_select,
-    masked_fill,
-    masked_scatter,
-    masked_select,
-    nonzero,
-    one_hot,
-    put,
     repeat_interleave,
-    scatter,
-    scatter_add,
-    scatter_reduce,
-    select_scatter,
-    slice_scatter,
     take,
-    take_along_dim,
-    trace,
-    unravel_index,
 )
 from weft.ops.products import (
     addmm,
@@ -364,29 +330,15 @@ from weft.ops.random import (
     seed,
     set_rng_state,
 )
-from weft.linalg import (
-    cholesky,
-    det,
-    inverse,
-    logdet,
-    matrix_exp,
-    matrix_power,
-    pinverse,
-    slogdet,
-)
-from weft.linalg import cross_along as cross
+from weft.linalg.factoring import cholesky
+from weft.linalg.powers import cross_along as cross
+from weft.linalg.powers import matrix_exp, matrix_power
+from weft.linalg.solving import det, inverse, logdet, pinverse, slogdet
 from weft.ops.einsum import einsum
-from weft.ops.special import (
-    digamma,
-    erf,
-    erfc,
-    erfinv,
-    i0,
-    lgamma,
-    log_softmax,
-    polygamma,
-    softmax,
-)
+from weft.ops.bessel_functions import i0
+from weft.ops.error_functions import erf, erfc, erfinv
+from weft.ops.gamma_functions import digamma, lgamma, polygamma
+from weft.ops.probabilities import log_softmax, softmax
 from weft.printing import set_printoptions
 from weft.serialization import load, save
 

@@ -24,7 +24,26 @@ from weft.core.tensor import Tensor
 from weft.dtype import _BY_NP
 from weft.errors import AutogradError, DTypeError, ShapeError
 from weft.interchange import plain
-from weft.ops import elementwise, index, movement, products, reduce, sorting
+from weft.ops import (
+    arithmetic,
+    choosing,
+    complex_numbers,
+    copies,
+    diagonals,
+    gathering,
+    joining,
+    padding,
+    places,
+    products,
+    reduce,
+    running,
+    shaping,
+    slicing,
+    sorting,
+    statistics,
+    taking,
+)
+from weft.ops.operands import as_tensorlike
 
 # -- ufuncs
 
@@ -62,8 +81,8 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
     np.logical_or: xp.any,
 }
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {
-    np.add: reduce.cumsum,
-    np.multiply: reduce.cumprod,
+    np.add: running.cumsum,
+    np.multiply: running.cumprod,
     np.maximum: lambda x, dim: sorting.cummax(x, dim).values,
     np.minimum: lambda x, dim: sorting.cummin(x, dim).values,
 }
@@ -97,7 +116,7 @@ def _call(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return on_values(f"np.{ufunc.__name__}", ufunc, args, kwargs)
     operands = [_operand(a) for a in args]
     if dtype is not None:
-        operands = [elementwise.as_tensorlike(a).to(dtype) for a in operands]
+        operands = [as_tensorlike(a).to(dtype) for a in operands]
     return op(*operands)
 
 
@@ -127,8 +146,8 @@ def _accumulate(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def _outer(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    a, b = (elementwise.as_tensorlike(v) for v in args)
-    wide = movement.reshape(a, (*a.shape, *(1,) * b.ndim))
+    a, b = (as_tensorlike(v) for v in args)
+    wide = shaping.reshape(a, (*a.shape, *(1,) * b.ndim))
     return _call(ufunc, (wide, b), kwargs)
 
 
@@ -239,9 +258,9 @@ def _back(result: Any) -> Any:
 FUNCTIONS[np.shape] = lambda a: tuple(a.shape)
 FUNCTIONS[np.ndim] = lambda a: a.ndim
 FUNCTIONS[np.size] = lambda a, axis=None: a.numel() if axis is None else a.shape[axis]
-FUNCTIONS[np.copy] = lambda a: movement.clone(a)
-FUNCTIONS[np.real] = lambda val: elementwise.real(val)
-FUNCTIONS[np.imag] = lambda val: elementwise.imag(val)
+FUNCTIONS[np.copy] = lambda a: copies.clone(a)
+FUNCTIONS[np.real] = lambda val: complex_numbers.real(val)
+FUNCTIONS[np.imag] = lambda val: complex_numbers.imag(val)
 FUNCTIONS[np.angle] = lambda z: weft.angle(z)
 FUNCTIONS[np.zeros_like] = lambda a, dtype=None: weft.zeros_like(a, dtype=dtype)
 FUNCTIONS[np.ones_like] = lambda a, dtype=None: weft.ones_like(a, dtype=dtype)
@@ -271,7 +290,7 @@ def _prod(
 def _mean(
     a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False
 ) -> Any:
-    return reduce.mean(a, axis, keepdims, dtype=dtype)
+    return statistics.mean(a, axis, keepdims, dtype=dtype)
 
 
 def _spread(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -302,43 +321,43 @@ for _theirs, _ours in {
     FUNCTIONS[_theirs] = _extreme(_ours)
 
 FUNCTIONS[np.nansum] = lambda a, axis=None: reduce.nansum(a, axis)
-FUNCTIONS[np.nanmean] = lambda a, axis=None: reduce.nanmean(a, axis)
+FUNCTIONS[np.nanmean] = lambda a, axis=None: statistics.nanmean(a, axis)
 
 
 def _running(fn: Callable[..., Any]) -> Callable[..., Any]:
     def answer(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
-        x, along = (movement.ravel(a), 0) if axis is None else (a, axis)
+        x, along = (shaping.ravel(a), 0) if axis is None else (a, axis)
         return fn(x, along, dtype=dtype)
 
     return answer
 
 
-FUNCTIONS[np.cumsum] = _running(reduce.cumsum)
-FUNCTIONS[np.cumprod] = _running(reduce.cumprod)
+FUNCTIONS[np.cumsum] = _running(running.cumsum)
+FUNCTIONS[np.cumprod] = _running(running.cumprod)
 FUNCTIONS[np.diff] = lambda a, n=1, axis=-1: xp.diff(a, n=n, axis=axis)
-FUNCTIONS[np.trace] = lambda a, offset=0: xp.sum(index.diagonal(a, offset), axis=-1)
+FUNCTIONS[np.trace] = lambda a, offset=0: xp.sum(diagonals.diagonal(a, offset), axis=-1)
 
 # -- shapes
 
 
 @_answers(np.concatenate)
 def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
-    return xp.concat([elementwise.as_tensorlike(a) for a in arrays], axis=axis)
+    return xp.concat([as_tensorlike(a) for a in arrays], axis=axis)
 
 
 @_answers(np.stack)
 def _stack(arrays: Any, axis: int = 0) -> Any:
-    return xp.stack([elementwise.as_tensorlike(a) for a in arrays], axis=axis)
+    return xp.stack([as_tensorlike(a) for a in arrays], axis=axis)
 
 
 @_answers(np.transpose, np.permute_dims)
 def _transpose(a: Any, axes: Any = None) -> Any:
-    return a.T if axes is None else movement.permute(a, tuple(axes))
+    return a.T if axes is None else shaping.permute(a, tuple(axes))
 
 
 @_answers(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Any:
-    return movement.squeeze(a) if axis is None else xp.squeeze(a, axis)
+    return shaping.squeeze(a) if axis is None else xp.squeeze(a, axis)
 
 
 @_answers(np.flip)
@@ -346,13 +365,13 @@ def _flip(m: Any, axis: Any = None) -> Any:
     return xp.flip(m, axis=axis)
 
 
-FUNCTIONS[np.hstack] = lambda tup: movement.hstack(list(tup))
-FUNCTIONS[np.vstack] = lambda tup: movement.vstack(list(tup))
-FUNCTIONS[np.dstack] = lambda tup: movement.dstack(list(tup))
+FUNCTIONS[np.hstack] = lambda tup: joining.hstack(list(tup))
+FUNCTIONS[np.vstack] = lambda tup: joining.vstack(list(tup))
+FUNCTIONS[np.dstack] = lambda tup: joining.dstack(list(tup))
 FUNCTIONS[np.reshape] = lambda a, shape: xp.reshape(a, shape)
-FUNCTIONS[np.ravel] = lambda a: movement.ravel(a)
-FUNCTIONS[np.swapaxes] = lambda a, axis1, axis2: movement.transpose(a, axis1, axis2)
-FUNCTIONS[np.moveaxis] = lambda a, source, destination: movement.movedim(
+FUNCTIONS[np.ravel] = lambda a: shaping.ravel(a)
+FUNCTIONS[np.swapaxes] = lambda a, axis1, axis2: shaping.transpose(a, axis1, axis2)
+FUNCTIONS[np.moveaxis] = lambda a, source, destination: shaping.movedim(
     a, source, destination
 )
 FUNCTIONS[np.expand_dims] = lambda a, axis: xp.expand_dims(
@@ -361,14 +380,14 @@ FUNCTIONS[np.expand_dims] = lambda a, axis: xp.expand_dims(
 FUNCTIONS[np.broadcast_to] = lambda array, shape: xp.broadcast_to(array, shape)
 FUNCTIONS[np.matrix_transpose] = lambda x: x.mT
 FUNCTIONS[np.roll] = lambda a, shift, axis=None: xp.roll(a, shift, axis=axis)
-FUNCTIONS[np.tile] = lambda A, reps: movement.tile(
+FUNCTIONS[np.tile] = lambda A, reps: padding.tile(
     A, (reps,) if isinstance(reps, int) else tuple(reps)
 )
 FUNCTIONS[np.repeat] = lambda a, repeats, axis=None: xp.repeat(a, repeats, axis=axis)
-FUNCTIONS[np.tril] = lambda m, k=0: movement.tril(m, k)
-FUNCTIONS[np.triu] = lambda m, k=0: movement.triu(m, k)
-FUNCTIONS[np.unstack] = lambda x, *, axis=0: movement.unbind(x, axis)
-FUNCTIONS[np.diagonal] = lambda a, offset=0, axis1=0, axis2=1: index.diagonal(
+FUNCTIONS[np.tril] = lambda m, k=0: diagonals.tril(m, k)
+FUNCTIONS[np.triu] = lambda m, k=0: diagonals.triu(m, k)
+FUNCTIONS[np.unstack] = lambda x, *, axis=0: slicing.unbind(x, axis)
+FUNCTIONS[np.diagonal] = lambda a, offset=0, axis1=0, axis2=1: diagonals.diagonal(
     a, offset, axis1, axis2
 )
 
@@ -378,40 +397,40 @@ FUNCTIONS[np.diagonal] = lambda a, offset=0, axis1=0, axis2=1: index.diagonal(
 @_answers(np.where)
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None and y is None:
-        return index.nonzero(condition, as_tuple=True)
-    truth = elementwise.as_tensorlike(condition)
+        return places.nonzero(condition, as_tuple=True)
+    truth = as_tensorlike(condition)
     if truth.dtype is not weft.bool:
         truth = truth != 0
-    return elementwise.where(truth, x, y)
+    return choosing.where(truth, x, y)
 
 
 @_answers(np.clip)
 def _clip(a: Any, a_min: Any = None, a_max: Any = None) -> Any:
-    return elementwise.clamp(a, a_min, a_max)
+    return choosing.clamp(a, a_min, a_max)
 
 
 @_answers(np.take)
 def _take(a: Any, indices: Any, axis: int | None = None) -> Any:
     places = weft.as_tensor(indices)
     if axis is None:
-        return index.take(a, places)
+        return taking.take(a, places)
     if places.ndim > 1:
         return a[(slice(None),) * (axis % a.ndim) + (places,)]
     return xp.take(a, places, axis=axis)
 
 
-FUNCTIONS[np.take_along_axis] = lambda arr, indices, axis=-1: index.take_along_dim(
+FUNCTIONS[np.take_along_axis] = lambda arr, indices, axis=-1: gathering.take_along_dim(
     arr, weft.as_tensor(indices), axis
 )
 FUNCTIONS[np.sort] = lambda a, axis=-1: (
-    xp.sort(a, axis=axis) if axis is not None else xp.sort(movement.ravel(a))
+    xp.sort(a, axis=axis) if axis is not None else xp.sort(shaping.ravel(a))
 )
 FUNCTIONS[np.argsort] = lambda a, axis=-1: (
-    xp.argsort(a, axis=axis) if axis is not None else xp.argsort(movement.ravel(a))
+    xp.argsort(a, axis=axis) if axis is not None else xp.argsort(shaping.ravel(a))
 )
 FUNCTIONS[np.nonzero] = lambda a: xp.nonzero(a)
 FUNCTIONS[np.nan_to_num] = lambda x, *, nan=0.0, posinf=None, neginf=None: (
-    elementwise.nan_to_num(x, nan, posinf, neginf)
+    choosing.nan_to_num(x, nan, posinf, neginf)
 )
 FUNCTIONS[np.sinc] = lambda x: weft.sinc(x)
 
@@ -420,9 +439,9 @@ FUNCTIONS[np.sinc] = lambda x: weft.sinc(x)
 
 @_answers(np.dot)
 def _dot(a: Any, b: Any) -> Any:
-    a, b = (elementwise.as_tensorlike(v) for v in (a, b))
+    a, b = (as_tensorlike(v) for v in (a, b))
     if a.ndim == 0 or b.ndim == 0:
-        return elementwise.mul(a, b)
+        return arithmetic.mul(a, b)
     if b.ndim <= 2:
         return xp.matmul(a, b)
     return xp.tensordot(a, b, axes=([-1], [-2]))
@@ -432,19 +451,17 @@ def _dot(a: Any, b: Any) -> Any:
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if not isinstance(axes, int):
         axes = [[d] if isinstance(d, int) else list(d) for d in axes]
-    return xp.tensordot(*map(elementwise.as_tensorlike, (a, b)), axes=axes)
+    return xp.tensordot(*map(as_tensorlike, (a, b)), axes=axes)
 
 
-FUNCTIONS[np.inner] = lambda a, b: products.inner(
-    *map(elementwise.as_tensorlike, (a, b))
-)
+FUNCTIONS[np.inner] = lambda a, b: products.inner(*map(as_tensorlike, (a, b)))
 FUNCTIONS[np.outer] = lambda a, b: products.outer(
-    *(movement.ravel(elementwise.as_tensorlike(v)) for v in (a, b))
+    *(shaping.ravel(as_tensorlike(v)) for v in (a, b))
 )
 
 
 def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
-    tensors = [elementwise.as_tensorlike(x) for x in operands]
+    tensors = [as_tensorlike(x) for x in operands]
     return weft.einsum(subscripts, *tensors)
 
 

@@ -14,8 +14,8 @@ from weft import dtype as dtypes
 from weft.core.tensor import Tensor
 from weft.dtype import DType, promote_types
 from weft.errors import ArgumentError, DTypeError
+from weft.ops.copies import cast
 from weft.ops.creation import full
-from weft.ops.movement import cast
 
 Array = Tensor
 

@@ -13,7 +13,7 @@ from weft.device import device as find_device
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError
 from weft.interchange import from_dlpack
-from weft.ops import creation, movement
+from weft.ops import broadcasting, copies, creation, diagonals
 
 
 def arange(
@@ -63,7 +63,7 @@ def asarray(
     if not shares and dtype is not None:
         return creation.tensor(obj, dtype=wanted, device=place)
     out = out.to(wanted).to(place)
-    return movement.clone(out) if copy and shares and not changed else out
+    return copies.clone(out) if copy and shares and not changed else out
 
 
 def _shared(obj: Any) -> Any:
@@ -176,7 +176,7 @@ def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
     """
     if not arrays:
         return ()
-    return movement.meshgrid(*operands("meshgrid", *arrays), indexing=indexing)
+    return broadcasting.meshgrid(*operands("meshgrid", *arrays), indexing=indexing)
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:
@@ -204,7 +204,7 @@ def tril(x: Array, /, *, k: int = 0) -> Array:
     tensor([[1., 0.],
             [1., 1.]], shape=(2, 2), dtype=float32)
     """
-    return movement.tril(check_array("tril", x), k)
+    return diagonals.tril(check_array("tril", x), k)
 
 
 def triu(x: Array, /, *, k: int = 0) -> Array:
@@ -214,7 +214,7 @@ def triu(x: Array, /, *, k: int = 0) -> Array:
     tensor([[1., 1.],
             [0., 1.]], shape=(2, 2), dtype=float32)
     """
-    return movement.triu(check_array("triu", x), k)
+    return diagonals.triu(check_array("triu", x), k)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:

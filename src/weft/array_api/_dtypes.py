@@ -13,7 +13,7 @@ from weft.device import cpu, devices
 from weft.device import device as find_device
 from weft.dtype import DType, as_dtype, promote_types
 from weft.errors import ArgumentError, DTypeError
-from weft.ops import movement
+from weft.ops import copies
 
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (dtypes.bool_,),
@@ -71,10 +71,10 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
             f"astype: {x.dtype.name} cannot become {wanted.name}; take real(x) or "
             "imag(x) first"
         )
-    out = movement.cast(check_array("astype", x), wanted)
+    out = copies.cast(check_array("astype", x), wanted)
     if device is not None:
         out = out.to(find_device(device))
-    return movement.clone(out) if copy and out is x else out
+    return copies.clone(out) if copy and out is x else out
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:

@@ -7,9 +7,19 @@ from typing import Any
 
 from weft.array_api._common import Array, check_array, operands
 from weft.core.elementwise import broadcast_shapes
-from weft.ops import elementwise as ops
-from weft.ops import movement
+from weft.ops import (
+    arithmetic,
+    bits,
+    broadcasting,
+    choosing,
+    comparison,
+    complex_numbers,
+    copies,
+    questions,
+    rounding,
+)
 from weft.ops import transcendental as trans
+from weft.ops.operands import as_tensorlike
 
 _REALS, _WHOLE, _TRUTH = "weft.ones(2)", "weft.tensor([1, 2])", "weft.tensor([True])"
 
@@ -50,41 +60,41 @@ def _binary(name: str, op: Callable[..., Any], sample: str = _REALS) -> Any:
 
 # -- one array
 
-abs = _unary("abs", ops.abs)
+abs = _unary("abs", arithmetic.abs)
 acos = _unary("acos", trans.acos)
 acosh = _unary("acosh", trans.acosh)
 asin = _unary("asin", trans.asin)
 asinh = _unary("asinh", trans.asinh)
 atan = _unary("atan", trans.atan)
 atanh = _unary("atanh", trans.atanh)
-bitwise_invert = _unary("bitwise_invert", ops.bitwise_not, _WHOLE)
-ceil = _unary("ceil", ops.ceil)
-conj = _unary("conj", ops.conj)
+bitwise_invert = _unary("bitwise_invert", bits.bitwise_not, _WHOLE)
+ceil = _unary("ceil", rounding.ceil)
+conj = _unary("conj", complex_numbers.conj)
 cos = _unary("cos", trans.cos)
 cosh = _unary("cosh", trans.cosh)
 exp = _unary("exp", trans.exp)
 expm1 = _unary("expm1", trans.expm1)
-floor = _unary("floor", ops.floor)
-isfinite = _unary("isfinite", ops.isfinite)
-isinf = _unary("isinf", ops.isinf)
-isnan = _unary("isnan", ops.isnan)
+floor = _unary("floor", rounding.floor)
+isfinite = _unary("isfinite", questions.isfinite)
+isinf = _unary("isinf", questions.isinf)
+isnan = _unary("isnan", questions.isnan)
 log = _unary("log", trans.log)
 log10 = _unary("log10", trans.log10)
 log1p = _unary("log1p", trans.log1p)
 log2 = _unary("log2", trans.log2)
-logical_not = _unary("logical_not", ops.logical_not, _TRUTH)
-negative = _unary("negative", ops.neg)
-positive = _unary("positive", ops.positive)
-real = _unary("real", ops.real)
-reciprocal = _unary("reciprocal", ops.reciprocal)
-signbit = _unary("signbit", ops.signbit)
+logical_not = _unary("logical_not", bits.logical_not, _TRUTH)
+negative = _unary("negative", arithmetic.neg)
+positive = _unary("positive", arithmetic.positive)
+real = _unary("real", complex_numbers.real)
+reciprocal = _unary("reciprocal", arithmetic.reciprocal)
+signbit = _unary("signbit", questions.signbit)
 sin = _unary("sin", trans.sin)
 sinh = _unary("sinh", trans.sinh)
 sqrt = _unary("sqrt", trans.sqrt)
-square = _unary("square", ops.square)
+square = _unary("square", arithmetic.square)
 tan = _unary("tan", trans.tan)
 tanh = _unary("tanh", trans.tanh)
-trunc = _unary("trunc", ops.trunc)
+trunc = _unary("trunc", rounding.trunc)
 
 
 def imag(x: Array, /) -> Array:
@@ -93,7 +103,7 @@ def imag(x: Array, /) -> Array:
     >>> weft.array_api.imag(weft.tensor([1 + 2j]))
     tensor([2.], shape=(1,), dtype=float32)
     """
-    return ops.imag(x)
+    return complex_numbers.imag(x)
 
 
 def round(x: Array, /) -> Array:
@@ -103,8 +113,11 @@ def round(x: Array, /) -> Array:
     tensor([ 0.,  2., -2.], shape=(3,), dtype=float32)
     """
     if x.dtype.is_complex:
-        return ops.complex(ops.round(ops.real(x)), ops.round(ops.imag(x)))
-    return ops.round(x)
+        return complex_numbers.complex(
+            rounding.round(complex_numbers.real(x)),
+            rounding.round(complex_numbers.imag(x)),
+        )
+    return rounding.round(x)
 
 
 def sign(x: Array, /) -> Array:
@@ -113,40 +126,40 @@ def sign(x: Array, /) -> Array:
     >>> weft.array_api.sign(weft.tensor([-2.0, 0.0, 3.0]))
     tensor([-1.,  0.,  1.], shape=(3,), dtype=float32)
     """
-    signs = ops.sgn(x)
-    return ops.where(ops.isnan(x), x, signs) if x.dtype.is_inexact else signs
+    signs = arithmetic.sgn(x)
+    return choosing.where(questions.isnan(x), x, signs) if x.dtype.is_inexact else signs
 
 
 # -- two arrays
 
-add = _binary("add", ops.add)
+add = _binary("add", arithmetic.add)
 atan2 = _binary("atan2", trans.atan2)
-bitwise_and = _binary("bitwise_and", ops.bitwise_and, _WHOLE)
-bitwise_left_shift = _binary("bitwise_left_shift", ops.bitwise_left_shift, _WHOLE)
-bitwise_or = _binary("bitwise_or", ops.bitwise_or, _WHOLE)
-bitwise_right_shift = _binary("bitwise_right_shift", ops.bitwise_right_shift, _WHOLE)
-bitwise_xor = _binary("bitwise_xor", ops.bitwise_xor, _WHOLE)
-copysign = _binary("copysign", ops.copysign)
-divide = _binary("divide", ops.div)
-equal = _binary("equal", ops.eq)
-floor_divide = _binary("floor_divide", ops.floor_divide)
-greater = _binary("greater", ops.gt)
-greater_equal = _binary("greater_equal", ops.ge)
+bitwise_and = _binary("bitwise_and", bits.bitwise_and, _WHOLE)
+bitwise_left_shift = _binary("bitwise_left_shift", bits.bitwise_left_shift, _WHOLE)
+bitwise_or = _binary("bitwise_or", bits.bitwise_or, _WHOLE)
+bitwise_right_shift = _binary("bitwise_right_shift", bits.bitwise_right_shift, _WHOLE)
+bitwise_xor = _binary("bitwise_xor", bits.bitwise_xor, _WHOLE)
+copysign = _binary("copysign", arithmetic.copysign)
+divide = _binary("divide", arithmetic.div)
+equal = _binary("equal", comparison.eq)
+floor_divide = _binary("floor_divide", arithmetic.floor_divide)
+greater = _binary("greater", comparison.gt)
+greater_equal = _binary("greater_equal", comparison.ge)
 hypot = _binary("hypot", trans.hypot)
-less = _binary("less", ops.lt)
-less_equal = _binary("less_equal", ops.le)
+less = _binary("less", comparison.lt)
+less_equal = _binary("less_equal", comparison.le)
 logaddexp = _binary("logaddexp", trans.logaddexp)
-logical_and = _binary("logical_and", ops.logical_and, _TRUTH)
-logical_or = _binary("logical_or", ops.logical_or, _TRUTH)
-logical_xor = _binary("logical_xor", ops.logical_xor, _TRUTH)
-maximum = _binary("maximum", ops.maximum)
-minimum = _binary("minimum", ops.minimum)
-multiply = _binary("multiply", ops.mul)
-nextafter = _binary("nextafter", ops.nextafter)
-not_equal = _binary("not_equal", ops.ne)
-pow = _binary("pow", ops.pow)
-remainder = _binary("remainder", ops.remainder)
-subtract = _binary("subtract", ops.sub)
+logical_and = _binary("logical_and", bits.logical_and, _TRUTH)
+logical_or = _binary("logical_or", bits.logical_or, _TRUTH)
+logical_xor = _binary("logical_xor", bits.logical_xor, _TRUTH)
+maximum = _binary("maximum", choosing.maximum)
+minimum = _binary("minimum", choosing.minimum)
+multiply = _binary("multiply", arithmetic.mul)
+nextafter = _binary("nextafter", rounding.nextafter)
+not_equal = _binary("not_equal", comparison.ne)
+pow = _binary("pow", arithmetic.pow)
+remainder = _binary("remainder", arithmetic.remainder)
+subtract = _binary("subtract", arithmetic.sub)
 
 
 def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
@@ -156,9 +169,9 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
     """
     if min is None and max is None:
-        return movement.clone(x)
+        return copies.clone(x)
     bounds = [b for b in (min, max) if isinstance(b, Array)]
     shape = broadcast_shapes("clip", x.shape, *(b.shape for b in bounds))
-    wide = movement.expand(x, shape)
-    limits = (ops.as_tensorlike(b) if b is not None else None for b in (min, max))
-    return movement.cast(ops.clamp(wide, *limits), x.dtype)
+    wide = broadcasting.expand(x, shape)
+    limits = (as_tensorlike(b) if b is not None else None for b in (min, max))
+    return copies.cast(choosing.clamp(wide, *limits), x.dtype)

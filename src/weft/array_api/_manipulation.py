@@ -9,7 +9,7 @@ import numpy as np
 from weft.array_api._common import Array, as_shape, check_array, operands
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.errors import ArgumentError, ShapeError
-from weft.ops import index, movement
+from weft.ops import broadcasting, copies, joining, padding, shaping, slicing, taking
 
 
 def broadcast_arrays(*arrays: Array) -> list[Array]:
@@ -19,7 +19,7 @@ def broadcast_arrays(*arrays: Array) -> list[Array]:
     >>> a.shape, b.shape
     ((3, 2), (3, 2))
     """
-    return list(movement.broadcast_tensors(*arrays)) if arrays else []
+    return list(broadcasting.broadcast_tensors(*arrays)) if arrays else []
 
 
 def broadcast_to(x: Array, /, shape: Any) -> Array:
@@ -28,7 +28,7 @@ def broadcast_to(x: Array, /, shape: Any) -> Array:
     >>> weft.array_api.broadcast_to(weft.ones(3), (2, 3)).shape
     (2, 3)
     """
-    return movement.expand(x, as_shape(shape))
+    return broadcasting.expand(x, as_shape(shape))
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
@@ -39,8 +39,8 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
     """
     joined = _several("concat", arrays)
     if axis is None:
-        return movement.cat([movement.ravel(x) for x in joined], 0)
-    return movement.cat(joined, axis)
+        return joining.cat([shaping.ravel(x) for x in joined], 0)
+    return joining.cat(joined, axis)
 
 
 def _several(name: str, arrays: Any) -> list[Array]:
@@ -61,7 +61,7 @@ def expand_dims(x: Array, /, *, axis: int | tuple[int, ...] = 0) -> Array:
     places = normalize_dims("expand_dims", axes, x.ndim + len(axes))
     out = x
     for place in sorted(places):
-        out = movement.unsqueeze(out, place)
+        out = shaping.unsqueeze(out, place)
     return out
 
 
@@ -71,7 +71,7 @@ def flip(x: Array, /, *, axis: Any = None) -> Array:
     >>> weft.array_api.flip(weft.arange(3))
     tensor([2, 1, 0], shape=(3,), dtype=int64)
     """
-    return movement.flip(x, normalize_dims("flip", axis, x.ndim))
+    return padding.flip(x, normalize_dims("flip", axis, x.ndim))
 
 
 def matrix_transpose(x: Array, /) -> Array:
@@ -89,7 +89,7 @@ def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
     >>> weft.array_api.moveaxis(weft.ones(2, 3, 4), 0, -1).shape
     (3, 4, 2)
     """
-    return movement.movedim(x, source, destination)
+    return shaping.movedim(x, source, destination)
 
 
 def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
@@ -98,7 +98,7 @@ def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
     >>> weft.array_api.permute_dims(weft.ones(2, 3, 4), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    return movement.permute(x, tuple(axes))
+    return shaping.permute(x, tuple(axes))
 
 
 def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
@@ -107,7 +107,7 @@ def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
     >>> weft.array_api.repeat(weft.tensor([1, 2]), 2)
     tensor([1, 1, 2, 2], shape=(4,), dtype=int64)
     """
-    return index.repeat_interleave(check_array("repeat", x), repeats, axis)
+    return taking.repeat_interleave(check_array("repeat", x), repeats, axis)
 
 
 def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
@@ -120,8 +120,8 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
     """
     wanted = as_shape(shape)
     if copy is False:
-        return movement.view(x, wanted)
-    return movement.reshape(movement.clone(x) if copy else x, wanted)
+        return shaping.view(x, wanted)
+    return shaping.reshape(copies.clone(x) if copy else x, wanted)
 
 
 def roll(x: Array, /, shift: Any, *, axis: Any = None) -> Array:
@@ -131,10 +131,10 @@ def roll(x: Array, /, shift: Any, *, axis: Any = None) -> Array:
     tensor([3, 0, 1, 2], shape=(4,), dtype=int64)
     """
     if axis is None:
-        return movement.roll(x, shift)
+        return padding.roll(x, shift)
     pairs = np.broadcast(np.atleast_1d(shift), np.atleast_1d(axis))
     steps, axes = zip(*[(int(s), int(a)) for s, a in pairs], strict=True)
-    return movement.roll(x, steps, axes)
+    return padding.roll(x, steps, axes)
 
 
 def squeeze(x: Array, /, axis: Any) -> Array:
@@ -148,7 +148,7 @@ def squeeze(x: Array, /, axis: Any) -> Array:
         place = normalize_dim("squeeze", a, x.ndim)
         if not x.ndim or x.shape[place] != 1:
             raise ShapeError(f"squeeze: axis {a} of shape {x.shape} is not of size 1")
-    return movement.squeeze(x, axes)
+    return shaping.squeeze(x, axes)
 
 
 def stack(arrays: Any, /, *, axis: int = 0) -> Array:
@@ -157,7 +157,7 @@ def stack(arrays: Any, /, *, axis: int = 0) -> Array:
     >>> weft.array_api.stack([weft.ones(3), weft.ones(3)], axis=1).shape
     (3, 2)
     """
-    return movement.stack(_several("stack", arrays), axis)
+    return joining.stack(_several("stack", arrays), axis)
 
 
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
@@ -166,7 +166,7 @@ def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
     >>> weft.array_api.tile(weft.tensor([1, 2]), (2,))
     tensor([1, 2, 1, 2], shape=(4,), dtype=int64)
     """
-    return movement.tile(x, as_shape(repetitions))
+    return padding.tile(x, as_shape(repetitions))
 
 
 def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
@@ -175,4 +175,4 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     >>> weft.array_api.unstack(weft.tensor([[1, 2], [3, 4]]))[1]
     tensor([3, 4], shape=(2,), dtype=int64)
     """
-    return movement.unbind(x, axis)
+    return slicing.unbind(x, axis)

@@ -7,7 +7,7 @@ from typing import Any
 from weft.array_api._common import Array, operands
 from weft.core.elementwise import conj
 from weft.errors import ShapeError
-from weft.ops import movement, products, reduce
+from weft.ops import copies, products, reduce, shaping
 
 
 def matmul(x1: Array, x2: Array, /) -> Array:
@@ -44,5 +44,5 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         raise ShapeError(
             f"vecdot: sizes along axis {axis} differ in shapes {a.shape} and {b.shape}"
         )
-    left, right = (movement.movedim(v, axis, -1) for v in (a, b))
-    return movement.cast(reduce.sum(conj(left) * right, -1), a.dtype)
+    left, right = (shaping.movedim(v, axis, -1) for v in (a, b))
+    return copies.cast(reduce.sum(conj(left) * right, -1), a.dtype)

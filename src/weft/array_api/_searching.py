@@ -9,7 +9,9 @@ import numpy as np
 from weft.array_api._common import Array, check_array, operands
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
-from weft.ops import elementwise, index, movement, reduce, sorting
+from weft.ops import choosing, extremes, gathering, shaping, sorting, taking
+from weft.ops.places import concrete
+from weft.ops.places import nonzero as _nonzero
 
 
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
@@ -18,7 +20,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
     >>> weft.array_api.argmax(weft.tensor([1, 9, 3]))
     tensor(1, dtype=int64)
     """
-    return reduce.argmax(x, axis, keepdims)
+    return extremes.argmax(x, axis, keepdims)
 
 
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
@@ -27,7 +29,7 @@ def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
     >>> weft.array_api.argmin(weft.tensor([5, 9, 3]))
     tensor(2, dtype=int64)
     """
-    return reduce.argmin(x, axis, keepdims)
+    return extremes.argmin(x, axis, keepdims)
 
 
 def nonzero(x: Array, /) -> tuple[Array, ...]:
@@ -38,7 +40,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     """
     if x.ndim == 0:
         raise ShapeError("nonzero: expected at least one axis, got a 0-d array")
-    return index.nonzero(x, as_tuple=True)
+    return _nonzero(x, as_tuple=True)
 
 
 def searchsorted(
@@ -51,7 +53,7 @@ def searchsorted(
     """
     ordered, wanted = operands("searchsorted", x1, x2)
     if sorter is not None:
-        ordered = index.index_select(ordered, 0, sorter)
+        ordered = taking.index_select(ordered, 0, sorter)
     return sorting.searchsorted(ordered, wanted, side=side)
 
 
@@ -63,8 +65,8 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     tensor([0., 4.], shape=(2,), dtype=float32)
     """
     if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
-        return elementwise.where(condition, x1, x2)
-    return elementwise.where(condition, *operands("where", x1, x2))
+        return choosing.where(condition, x1, x2)
+    return choosing.where(condition, *operands("where", x1, x2))
 
 
 # -- sorting
@@ -107,8 +109,8 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
             raise ShapeError(f"take: expected an axis for shape {x.shape}, got None")
         axis = 0
     if indices.ndim == 0:
-        return movement.squeeze(index.index_select(x, axis, indices), axis)
-    return index.index_select(x, axis, indices)
+        return shaping.squeeze(taking.index_select(x, axis, indices), axis)
+    return taking.index_select(x, axis, indices)
 
 
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
@@ -118,7 +120,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     >>> weft.array_api.take_along_axis(x, weft.array_api.argsort(x))
     tensor([[1, 2, 3]], shape=(1, 3), dtype=int64)
     """
-    return index.take_along_dim(x, indices, axis)
+    return gathering.take_along_dim(x, indices, axis)
 
 
 # -- sets
@@ -155,11 +157,11 @@ def unique_all(x: Array, /) -> UniqueAll:
     >>> weft.array_api.unique_all(weft.tensor([2, 1, 2])).counts
     tensor([1, 2], shape=(2,), dtype=int64)
     """
-    array = index.concrete("unique_all", x)
+    array = concrete("unique_all", x)
     found = np.unique_all(array)
     places = Tensor(np.asarray(found.indices))
     # The values are picked by index, so that gradients flow to them.
-    values = index.index_select(movement.reshape(x, (x.numel(),)), 0, places)
+    values = taking.index_select(shaping.reshape(x, (x.numel(),)), 0, places)
     inverse = Tensor(found.inverse_indices.reshape(array.shape))
     return UniqueAll(values, places, inverse, Tensor(np.asarray(found.counts)))
 

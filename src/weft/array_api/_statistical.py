@@ -10,7 +10,16 @@ from weft.array_api._common import Array, check_array, operands
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
-from weft.ops import creation, movement, reduce
+from weft.ops import (
+    creation,
+    extremes,
+    joining,
+    reduce,
+    running,
+    shaping,
+    slicing,
+    statistics,
+)
 
 
 def _reduced(
@@ -18,7 +27,7 @@ def _reduced(
 ) -> Array:
     """A reduction over axes; none of them for ``()``, which PyTorch takes as all."""
     if axis == ():
-        return fn(movement.unsqueeze(x, 0), dim=0, **options)
+        return fn(shaping.unsqueeze(x, 0), dim=0, **options)
     return fn(x, dim=axis, keepdim=keepdims, **options)
 
 
@@ -46,7 +55,7 @@ def max(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
     >>> weft.array_api.max(weft.tensor([[1, 9], [3, 4]]), axis=1)
     tensor([9, 4], shape=(2,), dtype=int64)
     """
-    return _reduced(reduce.amax, x, axis, keepdims)
+    return _reduced(extremes.amax, x, axis, keepdims)
 
 
 def mean(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
@@ -55,7 +64,7 @@ def mean(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
     >>> weft.array_api.mean(weft.tensor([1.0, 2.0, 6.0]))
     tensor(3., dtype=float32)
     """
-    return _reduced(reduce.mean, x, axis, keepdims)
+    return _reduced(statistics.mean, x, axis, keepdims)
 
 
 def min(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
@@ -64,7 +73,7 @@ def min(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
     >>> weft.array_api.min(weft.tensor([[1, 9], [3, 4]]), axis=1)
     tensor([1, 3], shape=(2,), dtype=int64)
     """
-    return _reduced(reduce.amin, x, axis, keepdims)
+    return _reduced(extremes.amin, x, axis, keepdims)
 
 
 def prod(
@@ -76,10 +85,10 @@ def prod(
     tensor(24, dtype=int64)
     """
     axes = normalize_dims("prod", axis, x.ndim)
-    out = reduce.prod(_flat_last(x, axes), -1, dtype=dtype)
+    out = running.prod(_flat_last(x, axes), -1, dtype=dtype)
     if not keepdims:
         return out
-    return movement.reshape(out, reduce.reduced_shape(x.shape, axes, True))
+    return shaping.reshape(out, reduce.reduced_shape(x.shape, axes, True))
 
 
 def _flat_last(x: Array, axes: tuple[int, ...]) -> Array:
@@ -89,7 +98,7 @@ def _flat_last(x: Array, axes: tuple[int, ...]) -> Array:
     count = 1
     for a in axes:
         count *= x.shape[a]
-    return movement.reshape(movement.permute(x, (*kept, *axes)), (*shape, count))
+    return shaping.reshape(shaping.permute(x, (*kept, *axes)), (*shape, count))
 
 
 def std(
@@ -100,7 +109,7 @@ def std(
     >>> weft.array_api.std(weft.tensor([1.0, 3.0]))
     tensor(1., dtype=float32)
     """
-    return _reduced(reduce.std, x, axis, keepdims, correction=correction)
+    return _reduced(statistics.std, x, axis, keepdims, correction=correction)
 
 
 def sum(
@@ -122,7 +131,7 @@ def var(
     >>> weft.array_api.var(weft.tensor([1.0, 3.0]))
     tensor(1., dtype=float32)
     """
-    return _reduced(reduce.var, x, axis, keepdims, correction=correction)
+    return _reduced(statistics.var, x, axis, keepdims, correction=correction)
 
 
 def cumulative_sum(
@@ -139,7 +148,7 @@ def cumulative_sum(
     tensor([0, 1, 3, 6], shape=(4,), dtype=int64)
     """
     return _cumulative(
-        "cumulative_sum", reduce.cumsum, 0, x, axis, dtype, include_initial
+        "cumulative_sum", running.cumsum, 0, x, axis, dtype, include_initial
     )
 
 
@@ -157,7 +166,7 @@ def cumulative_prod(
     tensor([1, 2, 6], shape=(3,), dtype=int64)
     """
     return _cumulative(
-        "cumulative_prod", reduce.cumprod, 1, x, axis, dtype, include_initial
+        "cumulative_prod", running.cumprod, 1, x, axis, dtype, include_initial
     )
 
 
@@ -180,7 +189,7 @@ def _cumulative(
 
 
 def _joined(parts: list[Array], axis: int) -> Array:
-    return movement.cat_op(*parts, dim=axis)
+    return joining.cat_op(*parts, dim=axis)
 
 
 def count_nonzero(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
@@ -213,12 +222,12 @@ def diff(
     joined = _joined(list(operands("diff", *parts)), along) if len(parts) > 1 else x
     if joined.dtype is dtypes.bool_:
         return _flips(joined, n, along)
-    return reduce.diff(joined, n, along)
+    return running.diff(joined, n, along)
 
 
 def _flips(x: Array, n: int, axis: int) -> Array:
     """Differences of booleans: where neighbours are not the same."""
     for _ in range(n):
         low, high = slice(0, -1), slice(1, None)
-        x = movement.along(x, axis, high) != movement.along(x, axis, low)
+        x = slicing.along(x, axis, high) != slicing.along(x, axis, low)
     return x

@@ -8,9 +8,10 @@ from weft import linalg as la
 from weft.array_api._common import Array, operands
 from weft.array_api._manipulation import matrix_transpose
 from weft.array_api._products import matmul, tensordot, vecdot
+from weft.core.elementwise import broadcast_shapes
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
-from weft.ops import index, movement, products, reduce
+from weft.ops import broadcasting, diagonals, products, reduce, shaping
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul",
@@ -73,7 +74,7 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         )
     if a.ndim != b.ndim and not -min(a.ndim, b.ndim) <= axis < 0:
         raise ShapeError("cross: expected a negative axis for arrays of unequal rank")
-    return la.cross(*movement.broadcast_tensors(a, b), dim=axis)
+    return la.cross(*broadcasting.broadcast_tensors(a, b), dim=axis)
 
 
 def det(x: Array, /) -> Array:
@@ -91,7 +92,7 @@ def diagonal(x: Array, /, *, offset: int = 0) -> Array:
     >>> weft.array_api.linalg.diagonal(weft.tensor([[1, 2], [3, 4]]))
     tensor([1, 4], shape=(2,), dtype=int64)
     """
-    return index.diagonal(x, offset, -2, -1)
+    return diagonals.diagonal(x, offset, -2, -1)
 
 
 def eigh(x: Array, /) -> Eigh:
@@ -198,11 +199,11 @@ def solve(x1: Array, x2: Array, /) -> Array:
     tensor([2.], shape=(1,), dtype=float32)
     """
     a, b = operands("solve", x1, x2)
-    columns = movement.unsqueeze(b, -1) if b.ndim == 1 else b
-    lead = movement.broadcast_shapes("solve", a.shape[:-2], columns.shape[:-2])
+    columns = shaping.unsqueeze(b, -1) if b.ndim == 1 else b
+    lead = broadcast_shapes("solve", a.shape[:-2], columns.shape[:-2])
     # As many axes as x1, so that weft.linalg cannot see a batch of vectors.
-    out = la.solve(a, movement.expand(columns, (*lead, *columns.shape[-2:])))
-    return movement.squeeze(out, -1) if b.ndim == 1 else out
+    out = la.solve(a, broadcasting.expand(columns, (*lead, *columns.shape[-2:])))
+    return shaping.squeeze(out, -1) if b.ndim == 1 else out
 
 
 def svd(x: Array, /, *, full_matrices: bool = True) -> SVD:

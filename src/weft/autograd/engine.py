@@ -67,7 +67,7 @@ def _cotangent(name: str, out: Tensor, g: Any) -> Tensor:
             f"{name}: the gradient has shape {tuple(g.shape)}, but the output has "
             f"shape {tuple(out.shape)}"
         )
-    from weft.ops.movement import cast
+    from weft.ops.copies import cast
 
     return cast(g, out.dtype)
 

@@ -39,7 +39,7 @@ NO_PARAMS: dict[str, Any] = {}
 
 def expanded(node: Any, have: Any, shape: Any, code: Any, lasti: int) -> Node:
     """The tape's entry of a broadcast that NumPy did on its own."""
-    from weft.ops.movement import expand_op
+    from weft.ops.broadcasting import expand_op
 
     plan = expand_op.plan((True,))
     return Node(plan, (node,), (have,), {"shape": shape}, code, lasti)
@@ -176,8 +176,9 @@ def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
 
 
 def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
+    from weft.ops.broadcasting import expand
+    from weft.ops.copies import cast
     from weft.ops.creation import full
-    from weft.ops.movement import cast, expand
 
     if not isinstance(x, Tensor):
         if plain:
@@ -284,7 +285,7 @@ def elementwise_batch(
     op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
 ) -> Any:
     """Give unbatched tensors the batch axis, then apply the operator."""
-    from weft.ops.movement import expand
+    from weft.ops.broadcasting import expand
 
     full = [
         expand(a, (size, *a.shape)) if isinstance(a, Tensor) and not b else a

@@ -92,7 +92,7 @@ def _take(target: Any, source: Any) -> None:
 
 def _with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     """The base with the viewed region replaced, as an operator on the tape."""
-    from weft.ops.index import scatter
+    from weft.ops.scattering import scatter
 
     count = int(np.prod(base.shape, dtype=np.int64))
     places = _walk(np.arange(count).reshape(base.shape), chain)
@@ -199,12 +199,14 @@ def fitted(target: Tensor, new: Tensor, name: str) -> Tensor:
             f"{name}: the result is {new.dtype.name}, which cannot be stored in place "
             f"as {target.dtype.name}"
         )
-    from weft.ops.movement import cast
+    from weft.ops.copies import cast
 
     return cast(new, target.dtype)
 
 
-def arithmetic(fn: Callable[..., Tensor], name: str, ufunc: Any) -> Callable[..., Any]:
+def inplace_arithmetic(
+    fn: Callable[..., Tensor], name: str, ufunc: Any
+) -> Callable[..., Any]:
     """The in-place form of a binary operator, without a temporary if possible."""
     general = inplace(fn, name, "2")
 

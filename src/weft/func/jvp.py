@@ -255,7 +255,7 @@ def _dual(run: Forward, x: Any, t: Any) -> Any:
         )
     if not x.dtype.is_inexact:
         raise DTypeError(f"jvp: expected floating-point primals, got {x.dtype.name}")
-    from weft.ops.movement import cast
+    from weft.ops.copies import cast
 
     return Dual(x, cast(t, x.dtype), run)
 

@@ -115,7 +115,7 @@ class Batching(Interpreter):
 
 def by_loop(op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]) -> Any:
     """The batching rule of an operator that has none: one example at a time."""
-    from weft.ops.movement import stack
+    from weft.ops.joining import stack
 
     rows = []
     for i in range(size):
@@ -179,7 +179,7 @@ def _in_dims(in_dims: Any, args: tuple[Any, ...]) -> list[Any]:
 
 def _to_front(leaves: list[Any], dims: list[Any]) -> tuple[list[Any], int]:
     """Each mapped leaf with its batch axis in front, and the batch's size."""
-    from weft.ops.movement import movedim
+    from weft.ops.shaping import movedim
 
     moved, sizes = [], []
     for k, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):
@@ -218,7 +218,7 @@ def _run(
 
 def _from_front(run: Batching, result: Any, out_dims: Any) -> Any:
     """The outputs with their batch axes where they were asked for."""
-    from weft.ops.movement import movedim
+    from weft.ops.shaping import movedim
 
     leaves, structure = tree_flatten(result)
     if isinstance(out_dims, (int, type(None))):
@@ -248,7 +248,7 @@ def _from_front(run: Batching, result: Any, out_dims: Any) -> Any:
 def _in_chunks(
     run: Any, moved: Any, dims: Any, size: int, chunk: int, out_dims: Any
 ) -> Any:
-    from weft.ops.movement import cat
+    from weft.ops.joining import cat
 
     parts = []
     for a in range(0, size, chunk):

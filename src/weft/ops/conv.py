@@ -29,8 +29,9 @@ from weft.core.elementwise import check_accepts
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
-from weft.ops.movement import expand, movedim, reshape
+from weft.ops.broadcasting import expand
 from weft.ops.reduce import HALF
+from weft.ops.shaping import movedim, reshape
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]

@@ -641,7 +641,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     >>> weft.cartesian_prod(weft.tensor([1, 2]), weft.tensor([3, 4])).shape
     (4, 2)
     """
-    from weft.ops.movement import meshgrid, stack
+    from weft.ops.broadcasting import meshgrid
+    from weft.ops.joining import stack
 
     if len(tensors) == 1:
         return tensors[0]

@@ -19,11 +19,13 @@ import numpy as np
 from weft.core.elementwise import result_type
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
-from weft.ops.elementwise import mul
-from weft.ops.index import diagonal
-from weft.ops.movement import cast, expand, permute, reshape, squeeze
+from weft.ops.arithmetic import mul
+from weft.ops.broadcasting import expand
+from weft.ops.copies import cast
+from weft.ops.diagonals import diagonal
 from weft.ops.products import matmul
 from weft.ops.reduce import sum
+from weft.ops.shaping import permute, reshape, squeeze
 
 Label = Any  # a letter, or an int for each dimension under an ellipsis
 Labels = tuple[Label, ...]

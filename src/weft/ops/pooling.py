@@ -13,7 +13,7 @@ from weft.core.elementwise import check_accepts
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.ops.conv import Sizes
-from weft.ops.movement import reshape
+from weft.ops.shaping import reshape
 
 # -- windows that all have one size
 

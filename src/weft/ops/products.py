@@ -15,9 +15,11 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tape import Node, caller
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.elementwise import as_tensorlike
-from weft.ops.movement import cast, expand, permute, reshape, transpose
+from weft.ops.broadcasting import expand
+from weft.ops.copies import cast
+from weft.ops.operands import as_tensorlike
 from weft.ops.reduce import HALF, sum
+from weft.ops.shaping import permute, reshape, transpose
 
 
 def _matmul_eval(x: Any, y: Any) -> Any:

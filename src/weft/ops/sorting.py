@@ -18,10 +18,15 @@ from weft.core.elementwise import check_accepts
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.elementwise import as_tensorlike, ceil, floor, where
-from weft.ops.index import concrete, gather
-from weft.ops.movement import along, cast, movedim, reshape
-from weft.ops.reduce import Extreme
+from weft.ops.choosing import where
+from weft.ops.copies import cast
+from weft.ops.extremes import Extreme
+from weft.ops.gathering import gather
+from weft.ops.operands import as_tensorlike
+from weft.ops.places import concrete
+from weft.ops.rounding import ceil, floor
+from weft.ops.shaping import movedim, reshape
+from weft.ops.slicing import along
 
 sorted_list = sorted
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.core.elementwise import Public, binary, unary
 from weft.core.tensor import Tensor
-from weft.ops.elementwise import where
+from weft.ops.choosing import where
 
 
 def _sigmoid_eval(x: Any) -> Any:

@@ -8,7 +8,7 @@ from weft.core.elementwise import check_accepts
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.conv import Pairs, Sizes, conv_input_grad_op, conv_op, window_counts
-from weft.ops.movement import reshape
+from weft.ops.shaping import reshape
 
 __all__ = [
     "conv1d",

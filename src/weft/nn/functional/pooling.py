@@ -14,15 +14,18 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
+from weft.ops.copies import cast
 from weft.ops.creation import zeros
-from weft.ops.index import as_index, check_range, scatter, take_op
-from weft.ops.movement import cast, reshape
+from weft.ops.places import as_index, check_range
 from weft.ops.pooling import (
     adaptive_bounds,
     adaptive_max_index_op,
     max_pool_index_op,
 )
 from weft.ops.resample import Taps, resample_op
+from weft.ops.scattering import scatter
+from weft.ops.shaping import reshape
+from weft.ops.taking import take_op
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -16,12 +16,14 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
+from weft.ops.broadcasting import expand
+from weft.ops.choosing import where
 from weft.ops.conv import Sizes, col2im_op, im2col_op, window_counts
-from weft.ops.elementwise import where
-from weft.ops.index import take_op
-from weft.ops.movement import cast, expand, movedim, permute, reshape
+from weft.ops.copies import cast
 from weft.ops.products import matmul
 from weft.ops.resample import Taps
+from weft.ops.shaping import movedim, permute, reshape
+from weft.ops.taking import take_op
 
 __all__ = [
     "affine_grid",

@@ -1,0 +1,44 @@
+"""``weft.linalg``: linear algebra, under PyTorch's names.
+
+Every function works on the last two dimensions and takes batches in front of
+them, in float32, float64, complex64 and complex128.
+"""
+
+from weft.linalg.factoring import (
+    cholesky,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    qr,
+    svd,
+    svdvals,
+)
+from weft.linalg.norms import cond, matrix_norm, matrix_rank, norm, vector_norm
+from weft.linalg.powers import (
+    cross,
+    diagonal,
+    matrix_exp,
+    matrix_power,
+    multi_dot,
+    vecdot,
+)
+from weft.linalg.solving import (
+    det,
+    inv,
+    lstsq,
+    pinv,
+    slogdet,
+    solve,
+    solve_triangular,
+)
+from weft.ops.linalg.algebra import LinAlgError
+from weft.ops.products import matmul, outer, tensordot
+
+__all__ = [
+    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh",
+    "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_exp", "matrix_norm",
+    "matrix_power", "matrix_rank", "multi_dot", "norm", "outer", "pinv", "qr",
+    "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot",
+    "vecdot", "vector_norm",
+]  # fmt: skip

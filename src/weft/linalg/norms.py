@@ -1,0 +1,157 @@
+"""Norms of vectors and matrices, condition numbers and ranks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.core.dims import normalize_dims
+from weft.core.tensor import Tensor
+from weft.dtype import as_dtype
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.linalg.factoring import eigvalsh, svdvals
+from weft.linalg.operands import as_matrix, as_number, rank_of
+from weft.linalg.solving import inv
+from weft.ops import norms
+from weft.ops.copies import cast
+from weft.ops.extremes import amax, amin
+from weft.ops.linalg.algebra import check_matrix
+from weft.ops.reduce import sum
+from weft.ops.shaping import movedim, unsqueeze
+
+
+def vector_norm(
+    x: Tensor,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """The norm of the elements along dimensions (of all, without ``dim``).
+
+    ``ord`` is any number, infinity or minus infinity; 0 counts what is not zero.
+
+    >>> weft.linalg.vector_norm(weft.tensor([3.0, -4.0]), ord=1)
+    tensor(7., dtype=float32)
+    """
+    _check_norm("linalg.vector_norm", x)
+    if isinstance(ord, bool) or not isinstance(ord, (int, float)):
+        raise ArgumentError(
+            f"linalg.vector_norm: expected ord to be a number, got {ord!r}"
+        )
+    return norms.norm(x, ord, dim, keepdim, dtype)
+
+
+def _check_norm(name: str, x: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise DTypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+    if not x.dtype.is_inexact:
+        raise DTypeError(
+            f"{name}: expected a floating-point or complex dtype, got {x.dtype.name}; "
+            "convert it with .float()"
+        )
+
+
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """The norm of matrices.
+
+    ``ord``: ``"fro"``, ``"nuc"`` (the sum of singular values), 2 and -2 (the
+    largest and smallest), 1 and -1 (sums of columns), inf and -inf (of rows).
+
+    >>> weft.linalg.matrix_norm(weft.tensor([[3.0, 0.0], [0.0, 4.0]]), "nuc")
+    tensor(7., dtype=float32)
+    """
+    name = "linalg.matrix_norm"
+    _check_norm(name, A)
+    if not isinstance(dim, (tuple, list)) or len(dim) != 2:
+        raise ArgumentError(f"{name}: expected two dimensions, got dim={dim!r}")
+    check_matrix(name, A.shape)
+    dims = normalize_dims(name, dim, A.ndim)
+    x = A if dtype is None else cast(A, as_dtype(dtype))
+    if ord == "fro":
+        return norms.norm(x, 2, dims, keepdim)
+    out = _matrix_norm(name, movedim(x, dims, (-2, -1)), ord)
+    if keepdim:
+        for d in sorted(dims):
+            out = unsqueeze(out, d)
+    return out
+
+
+def _matrix_norm(name: str, x: Tensor, ord: Any) -> Tensor:
+    """The norm over the last two dimensions."""
+    if ord in ("nuc", 2, -2):
+        s = svdvals(x)
+        return sum(s, -1) if ord == "nuc" else (amax if ord == 2 else amin)(s, -1)
+    if ord in (1, -1, math.inf, -math.inf):
+        sums = sum(abs(x), -2 if ord in (1, -1) else -1)
+        return (amax if ord > 0 else amin)(sums, -1)
+    raise ArgumentError(
+        f"{name}: expected ord 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2, got {ord!r}"
+    )
+
+
+def norm(
+    A: Tensor,
+    ord: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """A vector norm or a matrix norm, by ``dim`` and the number of dimensions.
+
+    >>> weft.linalg.norm(weft.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5., dtype=float32)
+    """
+    _check_norm("linalg.norm", A)
+    if ord is None:
+        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    if dim is None and A.ndim > 2:
+        raise ShapeError(
+            "linalg.norm: expected a vector or a matrix when ord is given without "
+            f"dim, got shape {A.shape}; pass dim"
+        )
+    pair = isinstance(dim, (tuple, list)) and len(dim) == 2
+    if pair or (dim is None and A.ndim == 2) or isinstance(ord, str):
+        return matrix_norm(
+            A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype
+        )
+    return vector_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition number: the norm times the norm of the inverse.
+
+    >>> weft.linalg.cond(weft.tensor([[2.0, 0.0], [0.0, 8.0]]))
+    tensor(4., dtype=float32)
+    """
+    x = as_matrix("linalg.cond", A, square=p not in (None, 2, -2))
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        ratio = s[..., 0] / s[..., -1]
+        return 1 / ratio if p == -2 else ratio
+    return matrix_norm(x, p) * matrix_norm(inv(x), p)
+
+
+def matrix_rank(
+    A: Tensor, *, atol: float | None = None, rtol: float | None = None,
+    hermitian: bool = False,
+) -> Tensor:  # fmt: skip
+    """How many singular values are larger than the tolerance.
+
+    >>> weft.linalg.matrix_rank(weft.ones(3, 3))
+    tensor(1, dtype=int64)
+    """
+    x = as_matrix("linalg.matrix_rank", A, square=hermitian)
+    s = abs(eigvalsh(x)) if hermitian else svdvals(x)
+    return rank_of(
+        s, x.shape, as_number("matrix_rank", atol), as_number("matrix_rank", rtol)
+    )

@@ -1,0 +1,180 @@
+"""Powers, exponentials and products of matrices and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core.dims import normalize_dim
+from weft.core.elementwise import broadcast_shapes, conj, result_type
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.linalg.operands import as_matrix
+from weft.linalg.solving import inv
+from weft.ops.broadcasting import expand
+from weft.ops.copies import cast
+from weft.ops.creation import eye
+from weft.ops.diagonals import diagonal as _diagonal
+from weft.ops.linalg.algebra import check_matrix
+from weft.ops.linalg.exponential import matrix_exp_op
+from weft.ops.products import matmul
+from weft.ops.reduce import sum
+from weft.ops.shaping import squeeze, unsqueeze
+from weft.ops.taking import index_select
+
+
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """A matrix times itself n times; for negative n, its inverse.
+
+    >>> weft.linalg.matrix_power(weft.tensor([[1.0, 1.0], [0.0, 1.0]]), 5)
+    tensor([[1., 5.],
+            [0., 1.]], shape=(2, 2), dtype=float32)
+    """
+    name = "linalg.matrix_power"
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise DTypeError(f"{name}: expected n to be an int, got {type(n).__name__}")
+    if not isinstance(A, Tensor):
+        raise DTypeError(f"{name}: expected a tensor, got {type(A).__name__}")
+    check_matrix(name, A.shape, square=True)
+    if n == 0:
+        return expand(eye(A.shape[-1], dtype=A.dtype), A.shape)
+    return _by_squaring(A if n > 0 else inv(A), abs(n))
+
+
+def _by_squaring(square: Tensor, n: int) -> Tensor:
+    out = None
+    while n:
+        if n & 1:
+            out = square if out is None else matmul(out, square)
+        n >>= 1
+        square = matmul(square, square) if n else square
+    assert out is not None
+    return out
+
+
+def matrix_exp(A: Tensor) -> Tensor:
+    """The exponential of square matrices.
+
+    >>> weft.linalg.matrix_exp(weft.tensor([[0.0, 1.0], [0.0, 0.0]]))
+    tensor([[1., 1.],
+            [0., 1.]], shape=(2, 2), dtype=float32)
+    """
+    return matrix_exp_op(as_matrix("linalg.matrix_exp", A, square=True))
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of several matrices, in the order that costs least.
+
+    The first and the last may be vectors.
+
+    >>> a, b, c = weft.ones(2, 9), weft.ones(9, 3), weft.ones(3)
+    >>> weft.linalg.multi_dot([a, b, c])
+    tensor([27., 27.], shape=(2,), dtype=float32)
+    """
+    name = "linalg.multi_dot"
+    parts = list(tensors)
+    if len(parts) < 2:
+        raise ArgumentError(f"{name}: expected at least two tensors, got {len(parts)}")
+    row, column = parts[0].ndim == 1, parts[-1].ndim == 1
+    parts[0] = unsqueeze(parts[0], 0) if row else parts[0]
+    parts[-1] = unsqueeze(parts[-1], 1) if column else parts[-1]
+    _check_chain(name, parts)
+    sizes = [p.shape[0] for p in parts] + [parts[-1].shape[1]]
+    out = _multiply(parts, _splits(sizes), 0, len(parts) - 1)
+    out = squeeze(out, -1) if column else out
+    return squeeze(out, 0) if row else out
+
+
+def _check_chain(name: str, parts: list[Tensor]) -> None:
+    for k, p in enumerate(parts):
+        if p.ndim != 2:
+            raise ShapeError(
+                f"{name}: expected matrices (and vectors only first and last), got "
+                f"shape {p.shape} at place {k}"
+            )
+        if k and parts[k - 1].shape[1] != p.shape[0]:
+            raise ShapeError(
+                f"{name}: tensors {k - 1} and {k} of shapes {parts[k - 1].shape} and "
+                f"{p.shape} cannot be multiplied"
+            )
+
+
+def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where to split each run of factors, by dynamic programming."""
+    n = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(n)}
+    best = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            cost[i, j], best[i, j] = min(
+                (
+                    cost[i, k]
+                    + cost[k + 1, j]
+                    + sizes[i] * sizes[k + 1] * sizes[j + 1],
+                    k,
+                )
+                for k in range(i, j)
+            )
+    return best
+
+
+def _multiply(parts: list[Tensor], best: Any, i: int, j: int) -> Tensor:
+    if i == j:
+        return parts[i]
+    k = best[i, j]
+    return matmul(_multiply(parts, best, i, k), _multiply(parts, best, k + 1, j))
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product of vectors of three elements.
+
+    >>> x, y = weft.tensor([1.0, 0.0, 0.0]), weft.tensor([0.0, 1.0, 0.0])
+    >>> weft.linalg.cross(x, y)
+    tensor([0., 0., 1.], shape=(3,), dtype=float32)
+    """
+    name = "linalg.cross"
+    dtype = result_type(input.dtype, other.dtype)
+    shape = broadcast_shapes(name, input.shape, other.shape)
+    d = normalize_dim(name, dim, len(shape))
+    if not shape or shape[d] != 3 or input.ndim != other.ndim:
+        raise ShapeError(
+            f"{name}: expected size 3 along dim {dim} and as many dimensions in both, "
+            f"got shapes {input.shape} and {other.shape}"
+        )
+    x, y = (cast(expand(v, shape), dtype) for v in (input, other))
+    after, last = Tensor(np.array([1, 2, 0])), Tensor(np.array([2, 0, 1]))
+    first = index_select(x, d, after) * index_select(y, d, last)
+    return first - index_select(x, d, last) * index_select(y, d, after)
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """The dot products along a dimension, the first operand conjugated.
+
+    >>> weft.linalg.vecdot(weft.ones(2, 3), weft.ones(3))
+    tensor([3., 3.], shape=(2,), dtype=float32)
+    """
+    return sum(conj(x) * y, dim)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices.
+
+    >>> weft.linalg.diagonal(weft.eye(2))
+    tensor([1., 1.], shape=(2,), dtype=float32)
+    """
+    return _diagonal(A, offset, dim1, dim2)
+
+
+def cross_along(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The cross product along ``dim``, or along the first dimension of size 3.
+
+    >>> x, y = weft.tensor([1.0, 0.0, 0.0]), weft.tensor([0.0, 1.0, 0.0])
+    >>> weft.cross(x, y)
+    tensor([0., 0., 1.], shape=(3,), dtype=float32)
+    """
+    if dim is None:
+        dim = next((d for d, n in enumerate(input.shape) if n == 3), -1)
+    return cross(input, other, dim=dim)

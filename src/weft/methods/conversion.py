@@ -1,0 +1,253 @@
+"""A tensor as something else: other dtypes and devices, Python values, the tape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.autograd import engine
+from weft.core.tensor import Tensor as _Tensor
+from weft.device import Device
+from weft.device import device as find_device
+from weft.errors import (
+    ArgumentError,
+    AutogradError,
+    DeviceError,
+    ShapeError,
+)
+from weft.ops import (
+    copies,
+    creation,
+)
+
+if TYPE_CHECKING:
+    from weft.core.tensor import Tensor
+
+
+class Conversion:
+    """Conversions, new tensors like this one, and the tape."""
+
+    # -- conversions
+
+    def type(self: Any, dtype: Any = None) -> Any:
+        """The tensor converted to a dtype; without one, the dtype's name.
+
+        >>> weft.ones(1).type(weft.int64)
+        tensor([1], shape=(1,), dtype=int64)
+        """
+        if dtype is None:
+            return repr(self.dtype)
+        return copies.cast(self, dtypes.as_dtype(dtype))
+
+    def to(self: Any, *args: Any, **options: Any) -> Tensor:
+        """The tensor with another dtype or on another device; itself if unchanged.
+
+        >>> weft.tensor([1.7]).to(weft.int64)
+        tensor([1], shape=(1,), dtype=int64)
+        """
+        out = self
+        options.pop("non_blocking", None)
+        copy = options.pop("copy", False)
+        for spec in (*args, options.pop("dtype", None), options.pop("device", None)):
+            if spec is None or isinstance(spec, bool):
+                continue
+            if isinstance(spec, _Tensor):
+                out = _moved(copies.cast(out, spec.dtype), spec.device)
+            elif isinstance(spec, Device) or (
+                isinstance(spec, str) and spec not in dtypes._BY_NAME
+            ):
+                out = _moved(out, find_device(spec))
+            else:
+                out = copies.cast(out, dtypes.as_dtype(spec))
+        if options:
+            raise ArgumentError(f"to: unknown options {sorted(options)}")
+        return copies.clone(out) if copy and out is self else out
+
+    def type_as(self: Any, other: Tensor) -> Tensor:
+        """The tensor converted to another's dtype.
+
+        >>> weft.ones(1).type_as(weft.tensor(1)).dtype
+        weft.int64
+        """
+        return copies.cast(self, other.dtype)
+
+    def cpu(self: Any) -> Tensor:
+        """The tensor on the CPU.
+
+        >>> weft.ones(1).cpu().device
+        device('cpu')
+        """
+        return _moved(self, find_device("cpu"))
+
+    def item(self: Any) -> Any:
+        """The one element as a Python number.
+
+        >>> weft.tensor([3]).item()
+        3
+        """
+        array = self.to_host()
+        if array.size != 1:
+            raise ShapeError(
+                f"item: expected one element, got shape {tuple(self.shape)}; "
+                "use tolist()"
+            )
+        value = array.reshape(()).item()
+        return float(value) if self.dtype.is_floating_point else value
+
+    def tolist(self: Any) -> Any:
+        """The elements as nested Python lists.
+
+        >>> weft.tensor([[1, 2]]).tolist()
+        [[1, 2]]
+        """
+        array = self.to_host()
+        if self.dtype.name == "bfloat16":
+            array = array.astype(np.float32)
+        return array.tolist()
+
+    def numpy(self: Any, *, force: bool = False) -> np.ndarray:
+        """The values as a NumPy array that shares this tensor's memory.
+
+        >>> weft.tensor([1.0, 2.0]).numpy()
+        array([1., 2.], dtype=float32)
+        """
+        if self._node is not None and not force:
+            raise AutogradError(
+                "numpy: this tensor requires grad, and NumPy would not record; use "
+                ".detach().numpy()"
+            )
+        if self.device.name != "cpu" and not force:
+            raise DeviceError(
+                f"numpy: this tensor is on {self.device.name!r}; move it with .cpu()"
+            )
+        return self.to_host()
+
+    # -- new tensors like this one
+
+    def new_tensor(self: Any, data: Any, **options: Any) -> Tensor:
+        """A tensor of other data with this one's dtype.
+
+        >>> weft.ones(1).new_tensor([1, 2])
+        tensor([1., 2.], shape=(2,), dtype=float32)
+        """
+        return creation.tensor(data, **{"dtype": self.dtype, **options})
+
+    def new_zeros(self: Any, *size: Any, **options: Any) -> Tensor:
+        """Zeros with this tensor's dtype.
+
+        >>> weft.tensor([1]).new_zeros(2)
+        tensor([0, 0], shape=(2,), dtype=int64)
+        """
+        return creation.zeros(*size, **{"dtype": self.dtype, **options})
+
+    def new_ones(self: Any, *size: Any, **options: Any) -> Tensor:
+        """Ones with this tensor's dtype.
+
+        >>> weft.tensor([1]).new_ones(2)
+        tensor([1, 1], shape=(2,), dtype=int64)
+        """
+        return creation.ones(*size, **{"dtype": self.dtype, **options})
+
+    def new_full(self: Any, size: Any, fill_value: Any, **options: Any) -> Tensor:
+        """One value with this tensor's dtype.
+
+        >>> weft.tensor([1]).new_full((2,), 5)
+        tensor([5, 5], shape=(2,), dtype=int64)
+        """
+        return creation.full(size, fill_value, **{"dtype": self.dtype, **options})
+
+    def new_empty(self: Any, *size: Any, **options: Any) -> Tensor:
+        """Unset elements with this tensor's dtype.
+
+        >>> weft.tensor([1]).new_empty(2).dtype
+        weft.int64
+        """
+        return creation.empty(*size, **{"dtype": self.dtype, **options})
+
+    # -- the tape
+
+    def detach(self: Any) -> Tensor:
+        """The same memory, cut off from gradients and tangents.
+
+        >>> weft.ones(1, requires_grad=True).detach().requires_grad
+        False
+        """
+        return self.stopped()
+
+    def backward(
+        self: Any,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add this tensor's gradients to the ``.grad`` of the leaves it comes from.
+
+        >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).backward(gradient=weft.ones(2))
+        >>> x.grad
+        tensor([2., 4.], shape=(2,), dtype=float32)
+        """
+        seeds = None if gradient is None else [gradient]
+        engine.backward([self], seeds, retain_graph, create_graph, inputs)
+
+    register_hook = engine.register_hook
+    retain_grad = engine.retain_grad
+
+    @property
+    def retains_grad(self: Any) -> bool:
+        """Whether ``retain_grad`` was called on this intermediate tensor."""
+        return self._node is not None and not self.is_leaf and bool(self._node.hooks)
+
+    @property
+    def data(self: Any) -> Tensor:
+        """The same memory, cut off the tape.
+
+        >>> weft.ones(1, requires_grad=True).data.requires_grad
+        False
+        """
+        return self.detach()
+
+    def detach_(self: Any) -> Any:
+        """Cut this tensor off the tape, in place.
+
+        >>> (weft.ones(2, requires_grad=True) * 2).detach_().requires_grad
+        False
+        """
+        if self._base is not None and self._node is not None:
+            raise AutogradError(
+                "detach_: a view cannot be cut off its base; use detach()"
+            )
+        self._node = None
+        return self
+
+
+def cast_method(name: str, dtype: dtypes.DType) -> Any:
+    def method(self: Any) -> Any:
+        return copies.cast(self, dtype)
+
+    method.__name__ = name
+    method.__doc__ = f"""The tensor converted to {dtype.name}.
+
+    >>> weft.ones(1).{name}().dtype
+    weft.{dtype.name}
+    """
+    return method
+
+
+def _moved(x: Any, device: Device) -> Any:
+    """A tensor on another device, by way of the host."""
+    if x.device is device:
+        return x
+    host = x.to_host()
+    return _Tensor.on_device(device.from_host(host), device)
+
+
+CASTS = {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16, "int": dtypes.int32, "long": dtypes.int64,
+    "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8,
+    "bool": dtypes.bool_, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
+}  # fmt: skip

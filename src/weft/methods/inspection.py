@@ -1,0 +1,206 @@
+"""What a tensor is: its shape, memory, type, parts and transposes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from weft.core.dims import normalize_dim
+from weft.errors import (
+    ShapeError,
+)
+from weft.ops import (
+    complex_numbers,
+    shaping,
+)
+
+if TYPE_CHECKING:
+    from weft.core.tensor import Tensor
+
+
+class Inspection:
+    """Questions that a tensor answers about itself."""
+
+    def dim(self: Any) -> int:
+        """The number of dimensions.
+
+        >>> weft.zeros(2, 3).dim()
+        2
+        """
+        return self.ndim
+
+    def size(self: Any, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension.
+
+        >>> weft.zeros(2, 3).size(1)
+        3
+        """
+        if dim is None:
+            return self.shape
+        return self.shape[normalize_dim("size", dim, self.ndim)]
+
+    def numel(self: Any) -> int:
+        """The number of elements.
+
+        >>> weft.zeros(2, 3).numel()
+        6
+        """
+        return math.prod(self.shape)
+
+    nelement = numel
+    ndimension = dim
+
+    @property
+    def is_cuda(self: Any) -> bool:
+        """Whether the tensor is on a CUDA device.
+
+        >>> weft.zeros(1).is_cuda
+        False
+        """
+        return self.device.type == "cuda"
+
+    @property
+    def is_cpu(self: Any) -> bool:
+        """Whether the tensor is on the CPU.
+
+        >>> weft.zeros(1).is_cpu
+        True
+        """
+        return self.device.type == "cpu"
+
+    def stride(self: Any, dim: int | None = None) -> Any:
+        """How many elements to step in memory for one step in each dimension.
+
+        >>> weft.zeros(2, 3).stride()
+        (3, 1)
+        """
+        array = self.array()
+        steps = tuple(s // array.itemsize for s in array.strides)
+        return steps if dim is None else steps[dim]
+
+    def is_contiguous(self: Any) -> bool:
+        """Whether the elements lie in memory in row-major order.
+
+        >>> weft.zeros(2, 3).t().is_contiguous()
+        False
+        """
+        return bool(self.array().flags.c_contiguous)
+
+    def data_ptr(self: Any) -> int:
+        """The address of the first element.
+
+        >>> x = weft.zeros(3)
+        >>> x.data_ptr() == x.view(3, 1).data_ptr()
+        True
+        """
+        return int(self.array().ctypes.data)
+
+    def element_size(self: Any) -> int:
+        """The bytes of one element.
+
+        >>> weft.zeros(1).element_size()
+        4
+        """
+        return self.dtype.itemsize
+
+    @property
+    def itemsize(self: Any) -> int:
+        """The bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self: Any) -> int:
+        """The bytes of all elements.
+
+        >>> weft.zeros(3).nbytes
+        12
+        """
+        return self.numel() * self.dtype.itemsize
+
+    def is_floating_point(self: Any) -> bool:
+        """Whether the dtype is a floating-point type.
+
+        >>> weft.zeros(1).is_floating_point()
+        True
+        """
+        return self.dtype.is_floating_point
+
+    def is_complex(self: Any) -> bool:
+        """Whether the dtype is a complex type.
+
+        >>> weft.zeros(1).is_complex()
+        False
+        """
+        return self.dtype.is_complex
+
+    def is_signed(self: Any) -> bool:
+        """Whether the dtype holds negative numbers.
+
+        >>> weft.zeros(1, dtype=weft.uint8).is_signed()
+        False
+        """
+        return self.dtype.is_signed
+
+    def is_inference(self: Any) -> bool:
+        """Whether this tensor was made in ``inference_mode``.
+
+        >>> weft.zeros(1).is_inference()
+        False
+        """
+        return self._inference
+
+    @property
+    def T(self: Any) -> Tensor:
+        """The dimensions in reverse order.
+
+        >>> weft.zeros(2, 3).T.shape
+        (3, 2)
+        """
+        return shaping.permute(self, tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self: Any) -> Tensor:
+        """The last two dimensions exchanged.
+
+        >>> weft.zeros(5, 2, 3).mT.shape
+        (5, 3, 2)
+        """
+        if self.ndim < 2:
+            raise ShapeError(f"mT: expected at least 2 dimensions, got {self.shape}")
+        return shaping.transpose(self, -2, -1)
+
+    @property
+    def H(self: Any) -> Tensor:
+        """A matrix transposed and conjugated.
+
+        >>> weft.tensor([[1j]]).H
+        tensor([[0.-1.j]], shape=(1, 1), dtype=complex64)
+        """
+        return shaping.adjoint(self)
+
+    @property
+    def real(self: Any) -> Tensor:
+        """The real part.
+
+        >>> weft.tensor([1 + 2j]).real
+        tensor([1.], shape=(1,), dtype=float32)
+        """
+        return complex_numbers.real(self)
+
+    @property
+    def imag(self: Any) -> Tensor:
+        """The imaginary part.
+
+        >>> weft.tensor([1 + 2j]).imag
+        tensor([2.], shape=(1,), dtype=float32)
+        """
+        return complex_numbers.imag(self)
+
+    @property
+    def mH(self: Any) -> Tensor:
+        """The last two dimensions exchanged, and complex numbers conjugated.
+
+        >>> weft.zeros(5, 2, 3).mH.shape
+        (5, 3, 2)
+        """
+        return shaping.adjoint(self)

@@ -1,0 +1,191 @@
+"""Broadcasting: repeating a tensor along axes without copying, and its transpose.
+
+The primitive is ``expand``; it is linear, and its vjp sums over the repeated axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core.dispatch import bind
+from weft.core.elementwise import broadcast_shapes
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+from weft.ops.operands import flat_sizes, tensor_list
+from weft.ops.shaping import reshape, transpose
+
+
+def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
+    lead = len(shape) - len(x.shape)
+    for have, want in zip(x.shape, shape[max(lead, 0) :], strict=False):
+        if lead < 0 or have not in (1, want):
+            raise ShapeError(f"expand: cannot expand shape {x.shape} to {shape}")
+    if lead < 0:
+        raise ShapeError(f"expand: cannot expand shape {x.shape} to {shape}")
+    return TensorType(shape, x.dtype)
+
+
+def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
+    """As np.broadcast_to, which takes eight times as long for small arrays."""
+    lead = len(shape) - x.ndim
+    if lead < 0 or x.dtype.char not in "fdlq?" or not x.flags.c_contiguous:
+        return np.broadcast_to(x, shape)
+    for have, want in zip(x.shape, shape[lead:], strict=True):
+        if have != want and have != 1:
+            return np.broadcast_to(x, shape)  # which raises
+    steps = [0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)]
+    out = np.ndarray(shape, x.dtype, x, 0, (*(0,) * lead, *steps))
+    out.flags.writeable = False
+    return out
+
+
+def _expand_batch(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Tensor:
+    (x,) = args
+    shape = params["shape"]
+    aligned = (size, *(1,) * (len(shape) - x.ndim + 1), *x.shape[1:])
+    return expand(reshape(x, aligned), (size, *shape))
+
+
+def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Sum over the axes along which ``shape`` was broadcast."""
+    if g.shape == shape:
+        return g
+    from weft.ops.reduce import sum
+
+    lead = g.ndim - len(shape)
+    dims = [*range(lead)]
+    dims += [i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1]
+    return reshape(sum(g, tuple(dims), keepdim=True), shape)
+
+
+expand_op: Op = define(
+    "expand",
+    inputs="x",
+    eval=_expand_eval,
+    type=_expand_type,
+    vjp={"x": lambda g, x_shape: sum_to(g, x_shape)},
+    linear=True,
+    view=True,
+    batch=_expand_batch,
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, a),), {"shape": b})
+        for a, b in (
+            ((3, 1), (3, 4)),
+            ((4,), (3, 4)),
+            ((), (2, 2)),
+            ((1, 0), (3, 0)),
+            ((2, 1, 3), (5, 2, 4, 3)),
+        )
+    ],
+    reference=lambda x, *, shape: x + np.zeros(shape),
+)
+
+
+def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """The tensor repeated along axes of size 1, without copying; -1 keeps a size.
+
+    >>> weft.tensor([[1], [2]]).expand(2, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]], shape=(2, 3), dtype=int64)
+    """
+    shape = flat_sizes("expand", sizes, size)
+    lead = len(shape) - input.ndim
+    if -1 in shape:
+        shape = tuple(
+            input.shape[i - lead] if n == -1 and i >= lead else n
+            for i, n in enumerate(shape)
+        )
+    if any(n < 0 for n in shape):
+        raise ShapeError(
+            f"expand: cannot keep (-1) a new dimension: shape {input.shape} to {shape}"
+        )
+    if shape == input.shape:
+        return input
+    return bind(expand_op, (input,), {"shape": shape})
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """The tensor expanded to another's shape.
+
+    >>> weft.ones(1).expand_as(weft.zeros(3)).shape
+    (3,)
+    """
+    return expand(input, other.shape)
+
+
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    """The tensor broadcast to a shape.
+
+    >>> weft.broadcast_to(weft.ones(3), (2, 3)).shape
+    (2, 3)
+    """
+    return expand(input, tuple(size))
+
+
+def _public_broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that several broadcast to.
+
+    >>> weft.broadcast_shapes((3, 1), (1, 4))
+    (3, 4)
+    """
+    full = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return broadcast_shapes("broadcast_shapes", *full)
+
+
+_public_broadcast_shapes.__name__ = "broadcast_shapes"
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Tensors expanded to their common shape.
+
+    >>> a, b = weft.broadcast_tensors(weft.ones(3, 1), weft.ones(2))
+    >>> a.shape, b.shape
+    ((3, 2), (3, 2))
+    """
+    shape = broadcast_shapes("broadcast_tensors", *(t.shape for t in tensors))
+    return tuple(expand(t, shape) for t in tensors)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinate grids from vectors.
+
+    >>> a, b = weft.meshgrid(weft.arange(2), weft.arange(3))
+    >>> a.shape, b[0]
+    ((2, 3), tensor([0, 1, 2], shape=(3,), dtype=int64))
+    """
+    listed = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    xs = tensor_list("meshgrid", tensors[0] if listed else tensors)
+    for k, x in enumerate(xs):
+        if x.ndim > 1:
+            raise ShapeError(
+                f"meshgrid: expected vectors, got shape {x.shape} at position {k}"
+            )
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError(
+            f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}"
+        )
+    swap = indexing == "xy" and len(xs) >= 2
+    shape = tuple(x.numel() for x in xs)
+    grids = [
+        expand(reshape(x, (1,) * k + (shape[k],) + (1,) * (len(xs) - k - 1)), shape)
+        for k, x in enumerate(xs)
+    ]
+    return tuple(transpose(g, 0, 1) if swap else g for g in grids)
+
+
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """The sum over the axes along which a smaller shape would be broadcast.
+
+    >>> weft.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]], shape=(1, 3), dtype=float32)
+    """
+    shape = flat_sizes("sum_to_size", size)
+    if broadcast_shapes("sum_to_size", input.shape, shape) != input.shape:
+        raise ShapeError(f"sum_to_size: {shape} does not expand to {input.shape}")
+    return sum_to(input, shape)

@@ -1,0 +1,101 @@
+"""Comparing elements with one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.elementwise import Public, binary, integer_samples
+from weft.core.tensor import Tensor
+from weft.ops.arithmetic import abs
+from weft.ops.operands import as_tensorlike
+from weft.ops.questions import isfinite, isnan
+
+
+def _compare(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:
+    accepts = "all" if name in ("eq", "ne") else "ordered"
+    return binary(
+        name,
+        eval,
+        accepts=accepts,
+        returns="bool",
+        samples=integer_samples(2, -2, 3),
+        reference=reference,
+        doc=f"""Whether each element is {text} the other's.
+
+    >>> weft.{name}(weft.tensor([1, 2, 3]), 2)
+    tensor([{shown}], shape=(3,), dtype=bool)
+    """,
+    )
+
+
+eq: Public = _compare(
+    "eq", np.equal, lambda x, y: (x - y) == 0, "equal to", "False,  True, False"
+)
+
+ne: Public = _compare(
+    "ne", np.not_equal, lambda x, y: (x - y) != 0, "different from",
+    " True, False,  True",
+)  # fmt: skip
+
+lt: Public = _compare(
+    "lt", np.less, lambda x, y: (y - x) > 0, "less than", " True, False, False"
+)
+
+le: Public = _compare(
+    "le", np.less_equal, lambda x, y: (y - x) >= 0, "at most", " True,  True, False"
+)
+
+gt: Public = _compare(
+    "gt", np.greater, lambda x, y: (x - y) > 0, "greater than", "False, False,  True"
+)
+
+ge: Public = _compare(
+    "ge", np.greater_equal, lambda x, y: (x - y) >= 0, "at least",
+    "False,  True,  True",
+)  # fmt: skip
+
+
+def isclose(
+    input: Tensor,
+    other: Any,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Tensor:
+    """Whether ``|input - other| <= atol + rtol * |other|``, element by element.
+
+    >>> weft.isclose(weft.tensor([1.0, 2.0]), weft.tensor([1.0, 2.1]))
+    tensor([ True, False], shape=(2,), dtype=bool)
+    """
+    other = as_tensorlike(other)
+    near = (abs(input - other) <= atol + rtol * abs(other)) & isfinite(other)
+    near = near | (input == other)
+    if equal_nan:
+        near = near | (isnan(input) & isnan(other))
+    return near
+
+
+def allclose(
+    input: Tensor,
+    other: Any,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> bool:
+    """Whether all elements are close; see ``isclose``.
+
+    >>> weft.allclose(weft.tensor([1.0]), weft.tensor([1.0 + 1e-9]))
+    True
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and the same elements.
+
+    >>> weft.equal(weft.tensor([1, 2]), weft.tensor([1, 2]))
+    True
+    """
+    return input.shape == other.shape and bool((input == other).all())

@@ -1,0 +1,173 @@
+"""Complex numbers: their parts, conjugates and other forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.elementwise import (
+    Public,
+    elementwise_batch,
+    elementwise_type,
+    prepare,
+    samples_in,
+    unary,
+)
+from weft.core.elementwise import conj as conj_value
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.errors import DTypeError, ShapeError
+from weft.ops.creation import zeros_like
+from weft.ops.joining import stack
+from weft.ops.transcendental import cos, sin
+
+_conj: Public = unary(
+    "conj",
+    np.conj,
+    accepts="all",
+    vjp={"x": lambda g: conj_value(g)},
+    jvp={"x": lambda t: conj_value(t)},
+    reference=lambda x: x.real - 1j * x.imag if np.iscomplexobj(x) else x,
+    doc="""The complex conjugate.
+
+    >>> weft.tensor([1 + 2j]).conj()
+    tensor([1.-2.j], shape=(1,), dtype=complex64)
+    """,
+)
+
+
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor is returned as it is.
+
+    >>> weft.conj(weft.tensor([1 + 2j]))
+    tensor([1.-2.j], shape=(1,), dtype=complex64)
+    """
+    return _conj(input) if input.dtype.is_complex else input
+
+
+def _complex_samples(rng: np.random.Generator) -> Any:
+    for shape in ((3, 4), (), (0, 2)):
+        yield Sample((rng.normal(size=shape) + 1j * rng.normal(size=shape),))
+
+
+def _part_type(x: TensorType) -> TensorType:
+    return TensorType(x.shape, x.dtype.to_real())
+
+
+_real: Op = define(
+    "real",
+    inputs="x",
+    eval=lambda x: x.real.copy(),
+    type=_part_type,
+    vjp={"x": lambda g: complex_op(g, zeros_like(g))},
+    jvp={"x": lambda t: _real(t)},
+    batch=elementwise_batch,
+    samples=_complex_samples,
+    reference=lambda x: (x + np.conj(x)).real / 2,
+)
+
+_imag: Op = define(
+    "imag",
+    inputs="x",
+    eval=lambda x: x.imag.copy(),
+    type=_part_type,
+    vjp={"x": lambda g: complex_op(zeros_like(g), g)},
+    jvp={"x": lambda t: _imag(t)},
+    batch=elementwise_batch,
+    samples=_complex_samples,
+    reference=lambda x: ((x - np.conj(x)) / 2j).real,
+)
+
+
+def _complex_type(x: TensorType, y: TensorType) -> TensorType:
+    same = elementwise_type("complex", "floating", "same")(x, y)
+    return TensorType(same.shape, same.dtype.to_complex())
+
+
+complex_op: Op = define(
+    "complex",
+    inputs="x y",
+    eval=lambda x, y: (x + 1j * y).astype(
+        np.complex128 if x.dtype == np.float64 else np.complex64
+    ),
+    type=_complex_type,
+    vjp={"x": lambda g: real(g), "y": lambda g: imag(g)},
+    jvp={
+        "x": lambda t: complex_op(t, zeros_like(t)),
+        "y": lambda t: complex_op(zeros_like(t), t),
+    },
+    batch=elementwise_batch,
+    samples=samples_in((-2, 2), (-2, 2)),
+    reference=lambda x, y: x + 1j * y,
+)
+
+
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """A complex tensor from its two parts.
+
+    >>> weft.complex(weft.tensor([1.0]), weft.tensor([2.0]))
+    tensor([1.+2.j], shape=(1,), dtype=complex64)
+    """
+    return complex_op(*prepare("complex", "floating", real, imag))
+
+
+def real(input: Tensor) -> Tensor:
+    """The real part; a real tensor is returned as it is.
+
+    >>> weft.real(weft.tensor([1 + 2j]))
+    tensor([1.], shape=(1,), dtype=float32)
+    """
+    return _real(input) if input.dtype.is_complex else input
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part of a complex tensor.
+
+    >>> weft.imag(weft.tensor([1 + 2j]))
+    tensor([2.], shape=(1,), dtype=float32)
+    """
+    if not input.dtype.is_complex:
+        raise DTypeError(f"imag: expected a complex dtype, got {input.dtype.name}")
+    return _imag(input)
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Whether each element has no imaginary part.
+
+    >>> weft.isreal(weft.tensor([1 + 0j, 1j]))
+    tensor([ True, False], shape=(2,), dtype=bool)
+    """
+    return imag(input) == 0 if input.dtype.is_complex else input.isfinite() | True
+
+
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """Complex numbers from their sizes and angles.
+
+    >>> weft.polar(weft.tensor([2.0]), weft.tensor([0.0]))
+    tensor([2.+0.j], shape=(1,), dtype=complex64)
+    """
+    return complex(abs * cos(angle), abs * sin(angle))
+
+
+def view_as_real(input: Tensor) -> Tensor:
+    """Real and imaginary part as a last dimension of size 2 (a copy).
+
+    >>> weft.view_as_real(weft.tensor([1 + 2j]))
+    tensor([[1., 2.]], shape=(1, 2), dtype=float32)
+    """
+    return stack([real(input), imag(input)], -1)
+
+
+def view_as_complex(input: Tensor) -> Tensor:
+    """Complex numbers from a last dimension of size 2 (a copy).
+
+    >>> weft.view_as_complex(weft.tensor([[1.0, 2.0]]))
+    tensor([1.+2.j], shape=(1,), dtype=complex64)
+    """
+    if input.ndim == 0 or input.shape[-1] != 2:
+        raise ShapeError(
+            "view_as_complex: expected a last dimension of size 2, got shape "
+            f"{input.shape}"
+        )
+    return complex(input[..., 0], input[..., 1])

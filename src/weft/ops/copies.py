@@ -1,0 +1,107 @@
+"""Copies of a tensor: in another dtype, in memory of its own, or off the tape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.dispatch import bind
+from weft.core.elementwise import elementwise_batch, samples_in
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+
+# -- cast
+
+
+def _cast_eval(x: Any, *, dtype: dtypes.DType) -> Any:
+    if x.dtype.kind == "c" and not dtype.is_complex:
+        x = x.real
+    return x.astype(dtype.np)
+
+
+cast_op: Op = define(
+    "cast",
+    inputs="x",
+    eval=_cast_eval,
+    type=lambda x, *, dtype: TensorType(x.shape, dtype),
+    vjp={"x": lambda g, x_dtype: cast(g, x_dtype) if x_dtype.is_inexact else None},
+    linear=True,
+    batch=elementwise_batch,
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, s),), {"dtype": d})
+        for s in ((3, 4), (), (0, 2))
+        for d in (dtypes.float64, dtypes.complex128)
+    ],
+    reference=lambda x, *, dtype: x + np.zeros((), dtype.np),
+)
+
+
+def cast(x: Tensor, dtype: dtypes.DType) -> Tensor:
+    """The tensor with another dtype; itself if it has that dtype already."""
+    if x.dtype is dtype:
+        return x
+    return bind(cast_op, (x,), {"dtype": dtype})
+
+
+# -- clone
+
+
+clone_op: Op = define(
+    "clone",
+    inputs="x",
+    eval=lambda x: x.copy(order="C") if type(x) is np.ndarray else x,
+    type=lambda x: x,
+    vjp={"x": lambda g: g},
+    linear=True,
+    batch=elementwise_batch,
+    samples=samples_in((-2.0, 2.0)),
+    reference=lambda x: x + 0.0,
+)
+
+
+def clone(input: Tensor) -> Tensor:
+    """A copy that gradients flow through.
+
+    >>> x = weft.ones(2)
+    >>> x.clone().add_(1)
+    tensor([2., 2.], shape=(2,), dtype=float32)
+    >>> x
+    tensor([1., 1.], shape=(2,), dtype=float32)
+    """
+    return bind(clone_op, (input,), {})
+
+
+alias_op: Op = define(
+    "alias",
+    inputs="x",
+    eval=lambda x: x,
+    type=lambda x: x,
+    vjp={"x": lambda g: g},
+    linear=True,
+    view=True,
+    batch=elementwise_batch,
+    samples=samples_in((-2.0, 2.0)),
+    reference=lambda x: x + 0.0,
+)
+
+
+def contiguous(input: Tensor) -> Tensor:
+    """The tensor itself if its memory is in order, else a copy.
+
+    >>> weft.zeros(2, 3).t().contiguous().is_contiguous()
+    True
+    """
+    if type(input) is Tensor and not input._data.flags.c_contiguous:
+        return clone(input)
+    return input
+
+
+def detach(input: Tensor) -> Tensor:
+    """The same memory, cut off from gradients and tangents.
+
+    >>> weft.detach(weft.ones(1, requires_grad=True)).requires_grad
+    False
+    """
+    return input.detach()

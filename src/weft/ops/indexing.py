@@ -1,0 +1,385 @@
+"""``x[...]``, read and written.
+
+Ints, slices and None are applied first, as a view, then the index tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.dims import normalize_dim
+from weft.core.dispatch import bind
+from weft.core.elementwise import broadcast_shapes
+from weft.core.inplace import assign
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from weft.ops.broadcasting import expand
+from weft.ops.choosing import where
+from weft.ops.copies import cast
+from weft.ops.creation import as_tensor, tensor
+from weft.ops.places import IndexTypeError, as_index, check_range, nonzero
+from weft.ops.shaping import movedim, reshape
+from weft.ops.slicing import slice_op
+from weft.ops.taking import add_at, put_op, take_op
+
+# -- what an index is
+
+
+def normalize_index(
+    x: Tensor, index: Any, name: str = "getitem"
+) -> tuple[list[Any], list[tuple[int, Tensor]]]:
+    """A basic index, and the index tensors with the axes they apply to after it."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    items = [_item(name, i) for i in items]
+    _expand_ellipsis(name, x, items)
+    basic: list[Any] = []
+    advanced: list[tuple[int, Tensor]] = []
+    axis = place = 0  # axis of x, and of the basically indexed result
+    for item in items:
+        if item is None or item is True:
+            basic.append(None)
+            place += 1
+        elif item is False:  # a new axis of which nothing is taken
+            basic.append(None)
+            advanced.append((place, Tensor(np.zeros(0, np.int64))))
+            place += 1
+        elif isinstance(item, slice):
+            basic.append(_slice(name, item, x.shape[axis]))
+            axis, place = axis + 1, place + 1
+        elif isinstance(item, Tensor) and item.dtype is dtypes.bool_:
+            for ids in _mask_indices(name, x, item, axis):
+                basic.append(slice(None))
+                advanced.append((place, ids))
+                axis, place = axis + 1, place + 1
+        elif isinstance(item, Tensor):
+            basic.append(slice(None))
+            if type(item) is Tensor:
+                check_range(name, item._data, x.shape[axis], axis)
+            advanced.append((place, as_index(name, item)))
+            axis, place = axis + 1, place + 1
+        else:
+            basic.append(_int(name, item, x.shape, axis))
+            axis += 1
+    return basic, advanced
+
+
+def _item(name: str, item: Any) -> Any:
+    """One index as None, Ellipsis, an int, a slice or a tensor."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (bool, np.bool_)):
+        return bool(item)
+    if isinstance(item, Tensor):
+        plain = type(item) is Tensor and item.ndim == 0
+        if plain and item.dtype.category == dtypes.INT:
+            return int(item._data)
+        if plain and item.dtype is dtypes.bool_:
+            return bool(item._data)
+        if item.dtype.category > dtypes.INT:
+            as_index(name, item)
+        if item.dtype is dtypes.uint8 and item.ndim:
+            raise IndexTypeError(
+                f"{name}: a uint8 tensor could be a mask or indices; say which with "
+                ".bool() or .long()"
+            )
+        return item
+    if isinstance(item, (list, tuple, np.ndarray, range)):
+        found = tensor(list(item) if isinstance(item, range) else item)
+        if found.numel() == 0 and not isinstance(item, np.ndarray):
+            return cast(found, dtypes.int64)
+        if found.dtype.category > dtypes.INT:
+            as_index(name, found)
+        return found
+    try:
+        return item.__index__()
+    except AttributeError:
+        raise IndexTypeError(
+            f"{name}: expected ints, slices, None, ..., masks or integer tensors, got "
+            f"{type(item).__name__}"
+        ) from None
+
+
+def _expand_ellipsis(name: str, x: Tensor, items: list[Any]) -> None:
+    dots = [k for k, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise OutOfRangeError(f"{name}: expected at most one ...")
+    used = 0
+    for item in items:
+        if isinstance(item, Tensor) and item.dtype is dtypes.bool_:
+            used += item.ndim
+        elif item is not None and item is not Ellipsis and not isinstance(item, bool):
+            used += 1
+    if used > x.ndim:
+        raise OutOfRangeError(
+            f"{name}: {used} indices for a {x.ndim}-d tensor of shape {x.shape}"
+        )
+    if dots:
+        items[dots[0] : dots[0] + 1] = [slice(None)] * (x.ndim - used)
+
+
+def _slice(name: str, item: slice, size: int) -> slice:
+    parts = []
+    for part in (item.start, item.stop, item.step):
+        if isinstance(part, Tensor):
+            part = int(part.item())
+        elif part is not None:
+            try:
+                part = part.__index__()
+            except AttributeError:
+                raise IndexTypeError(
+                    f"{name}: expected int slice bounds, got {type(part).__name__}"
+                ) from None
+        parts.append(part)
+    if parts[2] is not None and parts[2] <= 0:
+        raise ArgumentError(
+            f"{name}: slice steps must be positive, got {parts[2]}; use flip"
+        )
+    return slice(*slice(*parts).indices(size))
+
+
+def _int(name: str, item: int, shape: tuple[int, ...], axis: int) -> int:
+    size = shape[axis]
+    if not -size <= item < size:
+        raise OutOfRangeError(
+            f"{name}: index {item} is out of range for axis {axis} of size {size}"
+        )
+    return item % size
+
+
+def _mask_indices(name: str, x: Tensor, mask: Tensor, axis: int) -> list[Tensor]:
+    if x.shape[axis : axis + mask.ndim] != mask.shape:
+        raise OutOfRangeError(
+            f"{name}: a mask of shape {mask.shape} does not match axes {axis} to "
+            f"{axis + mask.ndim - 1} of shape {x.shape}"
+        )
+    return list(nonzero(mask, as_tuple=True))
+
+
+# -- reading
+
+
+def getitem(input: Tensor, index: Any) -> Tensor:
+    """``input[index]``: a view for ints, slices, None and ...; else a copy.
+
+    >>> x = weft.arange(6).reshape(2, 3)
+    >>> x[:, [0, 2]]
+    tensor([[0, 2],
+            [3, 5]], shape=(2, 2), dtype=int64)
+    """
+    if type(index) is int and input.ndim:
+        return bind(
+            slice_op, (input,), {"index": (_int("getitem", index, input.shape, 0),)}
+        )
+    basic, advanced = normalize_index(input, index)
+    out = _basic(input, basic)
+    if not advanced:
+        return out if out is not input else bind(slice_op, (input,), {"index": ()})
+    axes = [axis for axis, _ in advanced]
+    rows, flat = _rows(out, advanced)
+    picked = take_op(rows, flat)
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    return _move_block(picked, flat.ndim, first)
+
+
+def _basic(x: Tensor, basic: list[Any]) -> Tensor:
+    index = [
+        slice(None) if isinstance(i, slice) and _whole(i, n) else i
+        for i, n in _with_sizes(basic, x.shape)
+    ]
+    while index and index[-1] == slice(None):
+        index.pop()
+    return bind(slice_op, (x,), {"index": tuple(index)}) if index else x
+
+
+def _with_sizes(basic: list[Any], shape: tuple[int, ...]) -> Any:
+    axis = 0
+    for item in basic:
+        yield item, (None if item is None else shape[axis])
+        axis += item is not None
+
+
+def _whole(item: slice, size: int) -> bool:
+    return (item.start, item.stop, item.step) in ((0, size, 1), (None, None, None))
+
+
+def _rows(x: Tensor, advanced: list[tuple[int, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The indexed axes of x made one leading axis, and one index into it."""
+    axes = [axis for axis, _ in advanced]
+    ids = [index for _, index in advanced]
+    shape = broadcast_shapes("getitem", *(i.shape for i in ids))
+    if len(axes) == 1:
+        rows = x if axes == [0] else movedim(x, axes[0], 0)
+        return rows, ids[0]
+    moved = movedim(x, axes, list(range(len(axes))))
+    flat: Any = 0
+    for axis, index in advanced:
+        flat = flat * x.shape[axis] + _wrapped(index, x.shape[axis])
+    sizes = [x.shape[axis] for axis in axes]
+    lead = math.prod(sizes)
+    return reshape(moved, (lead, *moved.shape[len(axes) :])), expand(flat, shape)
+
+
+def _wrapped(index: Tensor, size: int) -> Tensor:
+    """Indices from 0; those that a transform hides are checked when it runs."""
+    if type(index) is Tensor:
+        return where(index < 0, index + size, index)
+    return take_op(Tensor(np.arange(size)), index)
+
+
+def _move_block(x: Tensor, count: int, first: int) -> Tensor:
+    """Move the first ``count`` dimensions to start at ``first``."""
+    if first == 0 or count == 0:
+        return x
+    return movedim(x, list(range(count)), list(range(first, first + count)))
+
+
+# -- writing
+
+
+def setitem(input: Tensor, index: Any, value: Any) -> None:
+    """``input[index] = value``, in place."""
+    basic, advanced = normalize_index(input, index, "setitem")
+    target = _basic(input, basic)
+    if not isinstance(value, Tensor):
+        value = as_tensor(value)
+    if not advanced:
+        target = target if target is not input else input
+        assign(target, value_for(target.shape, target, value), "setitem")
+        return
+    _check_value(value, target)
+    rows, flat = _rows(target, advanced)
+    picked_shape = (*flat.shape, *rows.shape[1:])
+    axes = [axis for axis, _ in advanced]
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    seen = _moved_shape(picked_shape, flat.ndim, first)
+    value = value_for(seen, target, value)
+    if first and flat.ndim:
+        block = list(range(first, first + flat.ndim))
+        value = movedim(value, block, list(range(flat.ndim)))
+    new = put_op(rows, flat, value)
+    count = len(axes)
+    new = reshape(new, (*(target.shape[a] for a in axes), *rows.shape[1:]))
+    assign(target, movedim(new, list(range(count)), axes), "setitem")
+
+
+def _moved_shape(shape: tuple[int, ...], count: int, first: int) -> tuple[int, ...]:
+    block, rest = shape[:count], shape[count:]
+    return (*rest[:first], *block, *rest[first:])
+
+
+def _check_value(value: Tensor, target: Tensor, name: str = "setitem") -> None:
+    if value.dtype.is_complex and not target.dtype.is_complex:
+        raise DTypeError(
+            f"{name}: cannot store {value.dtype.name} values in a "
+            f"{target.dtype.name} tensor"
+        )
+
+
+def value_for(
+    shape: tuple[int, ...], target: Tensor, value: Tensor, name: str = "setitem"
+) -> Tensor:
+    """The assigned value in the region's shape and the tensor's dtype."""
+    _check_value(value, target, name)
+    value = cast(value, target.dtype)
+    if value.shape == shape:
+        return value
+    while value.ndim > len(shape) and value.shape[0] == 1:
+        value = reshape(value, value.shape[1:])
+    if broadcast_shapes(name, shape, value.shape) != shape:
+        raise ShapeError(
+            f"{name}: a value of shape {value.shape} does not fit into a region of "
+            f"shape {shape}"
+        )
+    return expand(value, shape)
+
+
+# -- copies with a region replaced
+
+
+def _changed(input: Tensor, index: Any, src: Any) -> Tensor:
+    out = input.clone()
+    setitem(out, index, src)
+    return out
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with one slice along a dimension replaced.
+
+    >>> weft.zeros(2, 2).select_scatter(weft.ones(2), 0, 1)
+    tensor([[0., 0.],
+            [1., 1.]], shape=(2, 2), dtype=float32)
+    """
+    d = normalize_dim("select_scatter", dim, input.ndim)
+    return _changed(input, (*(slice(None),) * d, index), src)
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None,
+    step: int = 1,
+) -> Tensor:  # fmt: skip
+    """A copy with several slices along a dimension replaced.
+
+    >>> weft.zeros(3).slice_scatter(weft.ones(2), 0, 1)
+    tensor([0., 1., 1.], shape=(3,), dtype=float32)
+    """
+    d = normalize_dim("slice_scatter", dim, input.ndim)
+    return _changed(input, (*(slice(None),) * d, slice(start, end, step)), src)
+
+
+def index_put(
+    input: Tensor, indices: Any, values: Any, accumulate: bool = False
+) -> Tensor:
+    """A copy with ``input[indices] = values``, or ``values`` added there.
+
+    >>> weft.zeros(3).index_put((weft.tensor([1, 1]),), weft.tensor(2.0), True)
+    tensor([0., 4., 0.], shape=(3,), dtype=float32)
+    """
+    index = tuple(slice(None) if i is None else i for i in indices)
+    if not accumulate:
+        return _changed(input, index, values)
+    basic, advanced = normalize_index(input, index)
+    if not advanced:
+        raise ArgumentError("index_put: expected index tensors or masks, got none")
+    target = _basic(input, basic)
+    rows, flat = _rows(target, advanced)
+    axes = [axis for axis, _ in advanced]
+    first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    seen = _moved_shape((*flat.shape, *rows.shape[1:]), flat.ndim, first)
+    value = value_for(seen, target, values)
+    if first and flat.ndim:
+        block = list(range(first, first + flat.ndim))
+        value = movedim(value, block, list(range(flat.ndim)))
+    added = add_at(value, flat, size=rows.shape[0])
+    added = reshape(added, (*(target.shape[a] for a in axes), *rows.shape[1:]))
+    return input + reshape(movedim(added, list(range(len(axes))), axes), input.shape)
+
+
+def put(
+    input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy with elements of the flattened tensor replaced (or added to).
+
+    >>> weft.zeros(2, 2).put(weft.tensor([3]), weft.tensor([7.0]))
+    tensor([[0., 0.],
+            [0., 7.]], shape=(2, 2), dtype=float32)
+    """
+    ids = as_index("put", index)
+    if source.numel() != ids.numel():
+        raise ShapeError(
+            f"put: expected as many elements as indices ({ids.numel()}), got "
+            f"{source.numel()}"
+        )
+    if source.dtype is not input.dtype:
+        raise DTypeError(
+            f"put: expected a {input.dtype.name} source, got {source.dtype.name}"
+        )
+    count = (input.numel(),)
+    if type(ids) is Tensor:
+        check_range("put", ids._data, count[0], 0)
+    flat, ids = reshape(input, count), reshape(ids, (ids.numel(),))
+    out = index_put(flat, (ids,), reshape(source, ids.shape), accumulate)
+    return reshape(out, input.shape)

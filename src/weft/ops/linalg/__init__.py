@@ -1,0 +1,1 @@
+"""Records of linear algebra: decompositions and solutions of matrices."""

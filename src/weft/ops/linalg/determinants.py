@@ -1,0 +1,122 @@
+"""Determinants, and cofactors, which are their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.core.elementwise import conj, elementwise_batch
+from weft.core.op import Op, TensorType, define
+from weft.core.tensor import Tensor
+from weft.ops.complex_numbers import complex, imag, real
+from weft.ops.creation import zeros_like
+from weft.ops.linalg.algebra import Array, adjoint, diagonal_of, lapack, rows, same_type
+from weft.ops.linalg.references import cofactors, each_matrix, laplace, square_samples
+from weft.ops.linalg.solving import inv_op, solve_op
+from weft.ops.products import matmul_op as mm
+from weft.ops.reduce import sum
+from weft.ops.shaping import transpose
+
+
+def _scalar_type(name: str) -> Callable[..., TensorType]:
+    def rule(x: TensorType) -> TensorType:
+        return TensorType(same_type(name)(x).shape[:-2], x.dtype)
+
+    return rule
+
+
+det_op = define(
+    "det",
+    inputs="x",
+    eval=lapack("det")(np.linalg.det),
+    type=_scalar_type("det"),
+    vjp={"x": lambda g, x: rows(rows(g)) * conj(cofactor_op(x))},
+    jvp={"x": lambda t, x: sum(t * cofactor_op(x), (-2, -1))},
+    batch=elementwise_batch,
+    samples=square_samples(),
+    reference=each_matrix(laplace),
+)
+
+
+@lapack("det", finite=False)
+def _cofactor_eval(x: Any) -> Any:
+    """det(x) * inv(x).T, by singular values so that x may be singular."""
+    if not np.isfinite(x).all():
+        return np.full_like(x, np.nan)
+    u, s, vh = np.linalg.svd(x)
+    phase = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    others = np.ones_like(s)
+    for k in range(s.shape[-1]):
+        others[..., k] = np.delete(s, k, -1).prod(-1)
+    return (phase * ((u.conj() * others[..., None, :]) @ vh.conj())).astype(x.dtype)
+
+
+def _cofactor_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    if x.shape[-1] <= 1:
+        return zeros_like(x)  # the cofactor of a number is 1
+    m = conj(transpose(inv_op(x), -2, -1))
+    turned = mm(mm(m, transpose(g, -2, -1)), conj(out))
+    return m * sum(g * conj(out), (-2, -1), keepdim=True) - turned
+
+
+def _cofactor_jvp(t: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    if x.shape[-1] <= 1:
+        return zeros_like(x)
+    m = transpose(inv_op(x), -2, -1)
+    turned = mm(mm(out, transpose(t, -2, -1)), m)
+    return out * sum(t * m, (-2, -1), keepdim=True) - turned
+
+
+cofactor_op: Op = define(
+    "cofactor",
+    inputs="x",
+    eval=_cofactor_eval,
+    type=same_type("cofactor"),
+    vjp={"x": _cofactor_vjp},
+    jvp={"x": _cofactor_jvp},
+    batch=elementwise_batch,
+    samples=square_samples(),
+    reference=each_matrix(cofactors),
+    doc="The derivative of the determinant; defined for singular matrices too.",
+)
+
+
+def _slogdet_type(x: TensorType) -> tuple[TensorType, TensorType]:
+    shape = same_type("slogdet")(x).shape[:-2]
+    return TensorType(shape, x.dtype), TensorType(shape, x.dtype.to_real())
+
+
+def _slogdet_vjp(gs: Any, x: Tensor, sign: Tensor) -> tuple[Tensor]:
+    g_sign, g_log = gs
+    if x.dtype.is_complex:
+        g_log = complex(g_log, -imag(conj(g_sign) * sign))
+    return (rows(rows(g_log)) * adjoint(inv_op(x)),)
+
+
+def _slogdet_jvp(t: Tensor, x: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
+    z = sum(diagonal_of(solve_op(x, t)), -1)
+    if not x.dtype.is_complex:
+        return zeros_like(sign), z
+    turn = imag(z)
+    return sign * complex(zeros_like(turn), turn), real(z)
+
+
+def _slogdet_reference(a: Array) -> tuple[Any, Any]:
+    d = laplace(a)
+    return np.array(np.sign(d)), np.array(np.log(np.abs(d)))
+
+
+slogdet_op = define(
+    "slogdet",
+    inputs="x",
+    outputs="sign logabsdet",
+    eval=lapack("slogdet")(lambda x: tuple(np.linalg.slogdet(x))),
+    type=_slogdet_type,
+    vjp=_slogdet_vjp,
+    jvp={"x": _slogdet_jvp},
+    batch=elementwise_batch,
+    samples=square_samples(),
+    reference=each_matrix(_slogdet_reference),
+)

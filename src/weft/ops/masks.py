@@ -1,0 +1,110 @@
+"""Elements chosen by a mask, and masks of class indices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.elementwise import broadcast_shapes, result_type
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from weft.ops.broadcasting import expand
+from weft.ops.choosing import where
+from weft.ops.copies import cast
+from weft.ops.creation import check_memory
+from weft.ops.indexing import getitem
+from weft.ops.places import as_index, check_range, concrete
+from weft.ops.shaping import reshape
+from weft.ops.taking import take_op
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """A copy with ``value`` where the mask holds.
+
+    >>> weft.tensor([1.0, 2.0]).masked_fill(weft.tensor([True, False]), 0)
+    tensor([0., 2.], shape=(2,), dtype=float32)
+    """
+    if mask.dtype is not dtypes.bool_:
+        raise DTypeError(f"masked_fill: expected a boolean mask, got {mask.dtype.name}")
+    if isinstance(value, Tensor) and value.ndim:
+        raise ShapeError(
+            f"masked_fill: expected a number or 0-d tensor, got shape {value.shape}"
+        )
+    if result_type(input, value).is_complex and not input.dtype.is_complex:
+        raise DTypeError(
+            f"masked_fill: {value!r} cannot be stored in a {input.dtype.name} tensor"
+        )
+    return cast(where(mask, value, input), input.dtype)
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask holds, in one dimension.
+
+    >>> weft.tensor([1, 2, 3]).masked_select(weft.tensor([True, False, True]))
+    tensor([1, 3], shape=(2,), dtype=int64)
+    """
+    if mask.dtype is not dtypes.bool_:
+        raise DTypeError(
+            f"masked_select: expected a boolean mask, got {mask.dtype.name}"
+        )
+    shape = broadcast_shapes("masked_select", input.shape, mask.shape)
+    if not shape:
+        return getitem(reshape(input, (1,)), reshape(mask, (1,)))
+    return getitem(expand(input, shape), expand(mask, shape))
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy with the elements of ``source``, in order, where the mask holds.
+
+    >>> mask = weft.tensor([False, True, True])
+    >>> weft.zeros(3).masked_scatter(mask, weft.tensor([5.0, 6.0]))
+    tensor([0., 5., 6.], shape=(3,), dtype=float32)
+    """
+    if mask.dtype is not dtypes.bool_:
+        raise DTypeError(
+            f"masked_scatter: expected a boolean mask, got {mask.dtype.name}"
+        )
+    if source.dtype is not input.dtype:
+        raise DTypeError(
+            f"masked_scatter: expected a {input.dtype.name} source, got "
+            f"{source.dtype.name}"
+        )
+    shape = broadcast_shapes("masked_scatter", input.shape, mask.shape)
+    flat = reshape(expand(mask, shape), (math.prod(shape),))
+    wanted, have = int(flat.sum()), source.numel()
+    if wanted > have:
+        raise ShapeError(
+            f"masked_scatter: the mask holds at {wanted} places, but the source has "
+            f"{have} elements"
+        )
+    if have == 0:
+        return expand(input, shape).clone()
+    place = (flat.cumsum(0) - 1).clamp(min=0, max=have - 1)
+    values = reshape(take_op(reshape(source, (have,)), place), shape)
+    return where(expand(mask, shape), values, input)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A 1 at each class index, zeros elsewhere, in a new last dimension.
+
+    >>> weft.one_hot(weft.tensor([0, 2]), 3)
+    tensor([[1, 0, 0],
+            [0, 0, 1]], shape=(2, 3), dtype=int64)
+    """
+    ids = as_index("one_hot", tensor)
+    if num_classes == -1 or type(ids) is Tensor:
+        array = concrete("one_hot", ids)
+        if num_classes == -1:
+            if array.size == 0:
+                raise ArgumentError("one_hot: give num_classes for an empty tensor")
+            num_classes = int(array.max()) + 1
+        if array.size and array.min() < 0:
+            raise OutOfRangeError(
+                f"one_hot: class indices must not be negative, got {array.min()}"
+            )
+        check_range("one_hot", array, num_classes, -1)
+    check_memory("one_hot", (*ids.shape, num_classes), dtypes.int64)
+    return cast(ids.unsqueeze(-1) == Tensor(np.arange(num_classes)), dtypes.int64)

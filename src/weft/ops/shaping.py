@@ -1,0 +1,347 @@
+"""The same elements in another shape, or with their axes in another order.
+
+The primitives are ``reshape`` and ``permute``; they are linear, and each vjp is
+the operator itself, turned back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.dims import normalize_dim, normalize_dims
+from weft.core.dispatch import bind
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.operands import flat_sizes, tensor_list
+
+# -- reshape
+
+
+def _reshape_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
+    if math.prod(x.shape) != math.prod(shape):
+        raise ShapeError(
+            f"reshape: shape {x.shape} has {math.prod(x.shape)} elements, "
+            f"{shape} has {math.prod(shape)}"
+        )
+    return TensorType(shape, x.dtype)
+
+
+reshape_op: Op = define(
+    "reshape",
+    inputs="x",
+    eval=lambda x, *, shape: x.reshape(shape),
+    type=_reshape_type,
+    vjp={"x": lambda g, x_shape: reshape(g, x_shape)},
+    linear=True,
+    view="maybe",
+    batch=lambda op, size, args, batched, params: reshape(
+        args[0], (size, *params["shape"])
+    ),
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, a),), {"shape": b})
+        for a, b in (((3, 4), (2, 6)), ((), (1, 1)), ((0, 2), (2, 0)), ((4,), (4,)))
+    ],
+    reference=lambda x, *, shape: (
+        np.array(list(np.nditer(x, order="C"))).reshape(shape)
+        if x.size
+        else np.zeros(shape)
+    ),
+)
+
+
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+    """The same elements in another shape; one size may be -1.
+
+    A view where the memory allows it, else a copy.
+
+    >>> weft.arange(6).reshape(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]], shape=(2, 3), dtype=int64)
+    """
+    wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
+    if wanted == input.shape:
+        return input
+    return bind(reshape_op, (input,), {"shape": wanted})
+
+
+def _infer(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> tuple[int, ...]:
+    total = math.prod(have)
+    if -1 in want:
+        known = -math.prod(want)
+        if want.count(-1) > 1 or any(n < -1 for n in want):
+            raise ShapeError(f"{name}: expected at most one -1, got {want}")
+        if known == 0 or total % known:
+            raise ShapeError(
+                f"{name}: cannot infer the -1 in {want} from shape {have} "
+                f"({total} elements)"
+            )
+        want = tuple(total // known if n == -1 else n for n in want)
+    if math.prod(want) != total or any(n < 0 for n in want):
+        raise ShapeError(
+            f"{name}: shape {have} has {total} elements; {want} would need "
+            f"{math.prod(want)}"
+        )
+    return want
+
+
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """The same memory in another shape; refused if that would need a copy.
+
+    With a dtype instead, the memory read as that type.
+
+    >>> x = weft.zeros(4)
+    >>> x.view(2, 2)[0, 0] = 1
+    >>> x
+    tensor([1., 0., 0., 0.], shape=(4,), dtype=float32)
+    """
+    if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
+        return _view_dtype(input, shape[0])
+    wanted = _infer("view", input.shape, flat_sizes("view", shape))
+    out = bind(reshape_op, (input,), {"shape": wanted})
+    if type(input) is Tensor and out._base is None and input.numel():
+        raise ShapeError(
+            f"view: shape {input.shape} with strides {input.stride()} cannot be seen "
+            f"as {wanted} without copying; use .reshape(...)"
+        )
+    return out
+
+
+def _view_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
+    array = input.array()
+    if input.dtype.itemsize != dtype.itemsize:
+        last = array.shape[-1] * input.dtype.itemsize if array.ndim else 0
+        if not last or last % dtype.itemsize or array.strides[-1] != array.itemsize:
+            raise DTypeError(
+                f"view: the last dimension of a {input.dtype.name} tensor of shape "
+                f"{input.shape} cannot be read as {dtype.name}"
+            )
+    out = Tensor(array.view(dtype.np))
+    out._storage = input.storage
+    return out
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Several dimensions made one.
+
+    >>> weft.zeros(2, 3, 4).flatten(1).shape
+    (2, 12)
+    """
+    if input.ndim == 0:
+        return reshape(input, (1,))
+    first = normalize_dim("flatten", start_dim, input.ndim)
+    last = normalize_dim("flatten", end_dim, input.ndim)
+    if first > last:
+        raise ArgumentError(f"flatten: start_dim {first} comes after end_dim {last}")
+    shape = input.shape
+    return reshape(
+        input,
+        (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]),
+    )
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension.
+
+    >>> weft.zeros(2, 3).ravel().shape
+    (6,)
+    """
+    return reshape(input, (-1,)) if input.numel() else reshape(input, (0,))
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension split into several.
+
+    >>> weft.zeros(2, 12).unflatten(1, (3, -1)).shape
+    (2, 3, 4)
+    """
+    d = normalize_dim("unflatten", dim, input.ndim)
+    inner = _infer("unflatten", (input.shape[d],), tuple(sizes))
+    return reshape(input, (*input.shape[:d], *inner, *input.shape[d + 1 :]))
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Dimensions of size 1 left out: all, or the named ones.
+
+    >>> weft.zeros(1, 3, 1).squeeze().shape
+    (3,)
+    """
+    dims = normalize_dims("squeeze", dim, input.ndim)
+    kept = tuple(n for i, n in enumerate(input.shape) if i not in dims or n != 1)
+    return reshape(input, kept)
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A dimension of size 1 put in.
+
+    >>> weft.zeros(3).unsqueeze(0).shape
+    (1, 3)
+    """
+    d = normalize_dim("unsqueeze", dim, input.ndim + 1)
+    return reshape(input, (*input.shape[:d], 1, *input.shape[d:]))
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same memory in another tensor's shape.
+
+    >>> weft.zeros(6).view_as(weft.ones(2, 3)).shape
+    (2, 3)
+    """
+    return view(input, other.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same elements in another tensor's shape.
+
+    >>> weft.zeros(6).reshape_as(weft.ones(2, 3)).shape
+    (2, 3)
+    """
+    return reshape(input, other.shape)
+
+
+def _at_least(ndim: int, tensors: tuple[Any, ...]) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+        x = tensors[0]
+        while x.ndim < ndim:
+            x = unsqueeze(x, -1 if x.ndim == 2 else 0)
+        return x
+    xs = tensor_list(f"atleast_{ndim}d", tensors[0] if len(tensors) == 1 else tensors)
+    return tuple(_at_least(ndim, (x,)) for x in xs)
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """The tensor (or each of several) with at least one dimension.
+
+    >>> weft.tensor(1).atleast_1d().shape
+    (1,)
+    """
+    return _at_least(1, tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """The tensor (or each of several) with at least two dimensions.
+
+    >>> weft.ones(3).atleast_2d().shape
+    (1, 3)
+    """
+    return _at_least(2, tensors)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """The tensor (or each of several) with at least three dimensions.
+
+    >>> weft.ones(3).atleast_3d().shape
+    (1, 3, 1)
+    """
+    return _at_least(3, tensors)
+
+
+# -- permute
+
+
+def _permute_type(x: TensorType, *, dims: tuple[int, ...]) -> TensorType:
+    return TensorType(tuple(x.shape[d] for d in dims), x.dtype)
+
+
+def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
+    out = [0] * len(dims)
+    for place, d in enumerate(dims):
+        out[d] = place
+    return tuple(out)
+
+
+permute_op: Op = define(
+    "permute",
+    inputs="x",
+    eval=lambda x, *, dims: x.transpose(dims),
+    type=_permute_type,
+    vjp={"x": lambda g, dims: permute(g, _inverse(dims))},
+    linear=True,
+    view=True,
+    batch=lambda op, size, args, batched, params: permute(
+        args[0], (0, *(d + 1 for d in params["dims"]))
+    ),
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, a),), {"dims": d})
+        for a, d in (((2, 3, 4), (2, 0, 1)), ((), ()), ((0, 2), (1, 0)))
+    ],
+    reference=lambda x, *, dims: np.einsum(x, list(range(x.ndim)), list(dims)),
+)
+
+
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """The dimensions in another order, without copying.
+
+    >>> weft.zeros(2, 3, 4).permute(2, 0, 1).shape
+    (4, 2, 3)
+    """
+    given = flat_sizes("permute", order, dims)
+    if len(given) != input.ndim:
+        raise ShapeError(
+            f"permute: expected {input.ndim} dims for shape {input.shape}, got {given}"
+        )
+    wanted = normalize_dims("permute", given, input.ndim)
+    return bind(permute_op, (input,), {"dims": wanted})
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged, without copying.
+
+    >>> weft.zeros(2, 3).transpose(0, 1).shape
+    (3, 2)
+    """
+    a = normalize_dim("transpose", dim0, input.ndim)
+    b = normalize_dim("transpose", dim1, input.ndim)
+    order = list(range(input.ndim))
+    if input.ndim:
+        order[a], order[b] = order[b], order[a]
+    return bind(permute_op, (input,), {"dims": tuple(order)})
+
+
+swapaxes = swapdims = transpose
+
+
+def t(input: Tensor) -> Tensor:
+    """A matrix transposed; vectors and scalars stay as they are.
+
+    >>> weft.zeros(2, 3).t().shape
+    (3, 2)
+    """
+    if input.ndim > 2:
+        raise ShapeError(f"t: expected at most 2 dimensions, got shape {input.shape}")
+    return input if input.ndim < 2 else transpose(input, 0, 1)
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged, and complex numbers conjugated.
+
+    >>> weft.tensor([[1j, 2]]).adjoint().shape
+    (2, 1)
+    """
+    return transpose(input, -2, -1).conj()
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dimensions moved to other places, the rest in order.
+
+    >>> weft.zeros(2, 3, 4).movedim(0, -1).shape
+    (3, 4, 2)
+    """
+    src = normalize_dims("movedim", source, input.ndim)
+    dst = normalize_dims("movedim", destination, input.ndim)
+    if len(src) != len(dst):
+        raise ArgumentError(
+            f"movedim: {len(src)} source dims but {len(dst)} destination dims"
+        )
+    order = [d for d in range(input.ndim) if d not in src]
+    for place, d in sorted(zip(dst, src, strict=True)):
+        order.insert(place, d)
+    return permute(input, tuple(order))
+
+
+moveaxis = movedim

@@ -1,0 +1,316 @@
+"""Parts of a tensor: slices along an axis, and a tensor cut into several.
+
+The primitives are ``slice`` and its transpose ``place``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.core.dims import normalize_dim
+from weft.core.dispatch import bind
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from weft.ops.shaping import movedim, unflatten
+from weft.ops.taking import index_select
+
+# -- slice and place
+
+
+def _slice_type(x: TensorType, *, index: tuple[Any, ...]) -> TensorType:
+    shape: list[int] = []
+    axis = 0
+    for item in index:
+        if item is None:
+            shape.append(1)
+            continue
+        if isinstance(item, slice):
+            shape.append(len(range(*item.indices(x.shape[axis]))))
+        axis += 1
+    return TensorType((*shape, *x.shape[axis:]), x.dtype)
+
+
+def _place_eval(x: Any, *, shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
+    out = np.zeros(shape, x.dtype)
+    out[index] = x
+    return out
+
+
+def _shift_index(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Any:
+    shifted = dict(params, index=(slice(None), *params["index"]))
+    if "shape" in params:
+        shifted["shape"] = (size, *params["shape"])
+    return bind(op, tuple(args), shifted)
+
+
+_SLICES: tuple[tuple[tuple[int, ...], tuple[Any, ...]], ...] = (
+    ((3, 4), (slice(1, 3), slice(None, None, 2))),
+    ((3, 4), (1,)),
+    ((4, 5), (slice(None, None, -1), None, 2)),
+    ((0, 2), (slice(None), 1)),
+    ((), (None,)),
+)
+
+
+def _strided_reference(x: Any, *, index: Any) -> Any:
+    out = x
+    axis = 0
+    for item in index:
+        if item is None:
+            out = np.expand_dims(out, axis)
+        elif isinstance(item, slice):
+            out = np.take(out, list(range(*item.indices(out.shape[axis]))), axis)
+        else:
+            out = np.take(out, item, axis)
+            continue
+        axis += 1
+    return out
+
+
+slice_op: Op = define(
+    "slice",
+    inputs="x",
+    eval=lambda x, *, index: x[(*index, ...)],  # ...: a 0-d view, not a scalar
+    type=_slice_type,
+    vjp={"x": lambda g, x_shape, index: place_op(g, shape=x_shape, index=index)},
+    linear=True,
+    view=True,
+    batch=_shift_index,
+    samples=lambda rng: [
+        Sample((rng.uniform(-2, 2, shape),), {"index": index})
+        for shape, index in _SLICES
+    ],
+    reference=_strided_reference,
+)
+
+
+def _place_reference(x: Any, *, shape: Any, index: Any) -> Any:
+    positions = np.arange(math.prod(shape)).reshape(shape)
+    out = np.zeros(math.prod(shape))
+    for where, value in zip(
+        _strided_reference(positions, index=index).ravel(), x.ravel(), strict=True
+    ):
+        out[where] = value
+    return out.reshape(shape)
+
+
+place_op: Op = define(
+    "place",
+    inputs="x",
+    eval=_place_eval,
+    type=lambda x, *, shape, index: TensorType(shape, x.dtype),
+    vjp={"x": lambda g, index: slice_op(g, index=index)},
+    linear=True,
+    batch=_shift_index,
+    samples=lambda rng: [
+        Sample(
+            (rng.uniform(-2, 2, np.zeros(shape)[index].shape),),
+            {"shape": shape, "index": index},
+        )
+        for shape, index in _SLICES
+    ],
+    reference=_place_reference,
+)
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """``length`` elements from ``start`` along a dimension, without copying.
+
+    >>> weft.arange(6).narrow(0, 2, 3)
+    tensor([2, 3, 4], shape=(3,), dtype=int64)
+    """
+    d = normalize_dim("narrow", dim, input.ndim)
+    size = input.shape[d] if input.ndim else 1
+    first = start + size if start < 0 else start
+    if not 0 <= first <= size or length < 0 or first + length > size:
+        raise ShapeError(
+            f"narrow: elements {start} to {start + length} are not inside dim {d} "
+            f"of size {size}"
+        )
+    return along(input, d, slice(first, first + length))
+
+
+def along(x: Tensor, dim: int, item: Any) -> Tensor:
+    """Index one dimension with an int or a slice."""
+    return bind(slice_op, (x,), {"index": (*(slice(None),) * dim, item)})
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """One element along a dimension, which is left out.
+
+    >>> weft.arange(6).reshape(2, 3).select(1, 2)
+    tensor([2, 5], shape=(2,), dtype=int64)
+    """
+    d = normalize_dim("select", dim, input.ndim)
+    size = input.shape[d] if input.ndim else 0
+    if not -size <= index < size:
+        raise OutOfRangeError(
+            f"select: index {index} is out of range for dim {d} of size {size}"
+        )
+    return along(input, d, index % size)
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of a dimension, their elements in a new last dimension (a copy).
+
+    >>> weft.arange(4).unfold(0, 2, 1)
+    tensor([[0, 1],
+            [1, 2],
+            [2, 3]], shape=(3, 2), dtype=int64)
+    """
+    d = normalize_dim("unfold", dimension, _with_axis("unfold", input).ndim)
+    if not 0 <= size <= input.shape[d] or step <= 0:
+        raise ArgumentError(
+            f"unfold: expected a size from 0 to {input.shape[d]} and a positive step, "
+            f"got {size} and {step}"
+        )
+    count = (input.shape[d] - size) // step + 1
+    places = np.arange(count)[:, None] * step + np.arange(size)
+    picked = index_select(input, d, Tensor(places.reshape(-1)))
+    return movedim(unflatten(picked, d, (count, size)), d + 1, -1)
+
+
+# -- several parts
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along a dimension.
+
+    >>> weft.tensor([[1, 2], [3, 4]]).unbind()[1]
+    tensor([3, 4], shape=(2,), dtype=int64)
+    """
+    if input.ndim == 0:
+        raise ShapeError("unbind: expected at least one dimension, got a 0-d tensor")
+    d = normalize_dim("unbind", dim, input.ndim)
+    return tuple([along(input, d, i) for i in range(input.shape[d])])
+
+
+def split(
+    tensor: Tensor,
+    split_size_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    split_size: Any = None,
+) -> tuple[Tensor, ...]:
+    """Pieces of a given size (the last may be smaller), or of listed sizes.
+
+    >>> [piece.shape for piece in weft.arange(5).split(2)]
+    [(2,), (2,), (1,)]
+    """
+    input = _with_axis("split", tensor)
+    if split_size is None:
+        split_size = split_size_or_sections
+    d = normalize_dim("split", dim, input.ndim)
+    size = input.shape[d]
+    if isinstance(split_size, int):
+        if split_size < 0 or (split_size == 0 and size):
+            raise ArgumentError(f"split: expected a positive size, got {split_size}")
+        sizes = [min(split_size, size - k) for k in range(0, size, max(split_size, 1))]
+        sizes = sizes or [0]
+    else:
+        if not isinstance(split_size, (list, tuple)):
+            raise DTypeError(
+                "split: expected a size or a list of sizes, got "
+                f"{type(split_size).__name__}"
+            )
+        sizes = list(split_size)
+        if sum(sizes) != size or any(n < 0 for n in sizes):
+            raise ShapeError(
+                f"split: sizes {sizes} add up to {sum(sizes)}, "
+                f"but dim {d} has size {size}"
+            )
+    starts = [sum(sizes[:k]) for k in range(len(sizes))]
+    return tuple(
+        along(input, d, slice(a, a + n)) for a, n in zip(starts, sizes, strict=True)
+    )
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most ``chunks`` pieces of equal size (the last may be smaller).
+
+    >>> [piece.shape for piece in weft.arange(5).chunk(2)]
+    [(3,), (2,)]
+    """
+    if chunks <= 0:
+        raise ArgumentError(f"chunk: expected a positive number, got {chunks}")
+    d = normalize_dim("chunk", dim, _with_axis("chunk", input).ndim)
+    if input.shape[d] == 0:
+        return (along(input, d, slice(0, 0)),) * chunks
+    return split(input, max(-(-input.shape[d] // chunks), 1), d)
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Pieces cut at indices, or a number of nearly equal ones.
+
+    >>> [piece.shape for piece in weft.arange(5).tensor_split(2)]
+    [(3,), (2,)]
+    """
+    d = normalize_dim("tensor_split", dim, _with_axis("tensor_split", input).ndim)
+    size = input.shape[d]
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
+    if isinstance(indices_or_sections, int):
+        n = indices_or_sections
+        if n <= 0:
+            raise ArgumentError(f"tensor_split: expected a positive number, got {n}")
+        cuts = [k * (size // n) + min(k, size % n) for k in range(n + 1)]
+    else:
+        wanted = [i + size if i < 0 else i for i in indices_or_sections]
+        cuts = [0, *(min(max(i, 0), size) for i in wanted), size]
+    pairs = itertools.pairwise(cuts)
+    return tuple(along(input, d, slice(a, max(a, b))) for a, b in pairs)
+
+
+def _split_along(name: str, x: Tensor, cuts: Any, dim: int) -> tuple[Tensor, ...]:
+    if x.ndim <= dim and not (name == "hsplit" and x.ndim == 1):
+        raise ShapeError(
+            f"{name}: expected at least {dim + 1} dimensions, got shape {x.shape}"
+        )
+    d = min(dim, x.ndim - 1)
+    if isinstance(cuts, int) and (cuts <= 0 or x.shape[d] % cuts):
+        raise ShapeError(
+            f"{name}: cannot cut dim {d} of size {x.shape[d]} into {cuts} equal pieces"
+        )
+    return tensor_split(x, cuts, d)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Pieces along the second dimension (the first of a vector).
+
+    >>> [piece.shape for piece in weft.hsplit(weft.zeros(3, 4), 2)]
+    [(3, 2), (3, 2)]
+    """
+    return _split_along("hsplit", input, indices_or_sections, 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Pieces along the first dimension.
+
+    >>> [piece.shape for piece in weft.vsplit(weft.zeros(3, 4), [1])]
+    [(1, 4), (2, 4)]
+    """
+    if input.ndim < 2:
+        raise ShapeError(f"vsplit: expected at least 2 dimensions, got {input.shape}")
+    return _split_along("vsplit", input, indices_or_sections, 0)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """Pieces along the third dimension.
+
+    >>> [piece.shape for piece in weft.dsplit(weft.zeros(1, 1, 4), 2)]
+    [(1, 1, 2), (1, 1, 2)]
+    """
+    return _split_along("dsplit", input, indices_or_sections, 2)
+
+
+def _with_axis(name: str, x: Tensor) -> Tensor:
+    if x.ndim == 0:
+        raise ShapeError(f"{name}: expected at least one dimension, got a 0-d tensor")
+    return x
