@@ -355,7 +355,7 @@ _guard(globals())
 __version__ = "0.1.0"
 
 # Loaded when first used, so that importing weft stays light.
-_LAZY = ("array_api", "func", "linalg", "special", "testing")
+_LAZY = ("array_api", "func", "linalg", "models", "nn", "optim", "special", "testing")
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,0 +1,120 @@
+"""Gradients and parameters taken together: clipping, norms, flat vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from weft import cat, stack, tensor
+from weft.autograd.modes import no_grad
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+from weft.linalg import vector_norm
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    if isinstance(parameters, Tensor):
+        parameters = [parameters]
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """The norm of all tensors as if they were one vector.
+
+    >>> weft.nn.utils.get_total_norm([weft.tensor([3.0]), weft.tensor([4.0])])
+    tensor(5., dtype=float32)
+    """
+    all_of = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if not all_of:
+        return tensor(0.0)
+    with no_grad():
+        norms = [vector_norm(t.detach(), float(norm_type)) for t in all_of]
+        total = vector_norm(stack(norms), float(norm_type))
+    if error_if_nonfinite and not math.isfinite(float(total)):
+        raise ArgumentError(
+            f"get_total_norm: the total norm of order {norm_type} is {float(total)}; "
+            "pass error_if_nonfinite=False to go on all the same"
+        )
+    return total
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """Scale all gradients together so that their norm is at most ``max_norm``.
+
+    Returns the norm before.
+
+    >>> p = weft.ones(2, requires_grad=True)
+    >>> (p * weft.tensor([3.0, 4.0])).sum().backward()
+    >>> weft.nn.utils.clip_grad_norm_([p], max_norm=1.0)
+    tensor(5., dtype=float32)
+    >>> p.grad
+    tensor([0.6000, 0.8000], shape=(2,), dtype=float32)
+    """
+    if not max_norm >= 0:
+        raise ArgumentError(f"clip_grad_norm_: expected max_norm >= 0, got {max_norm}")
+    grads = _gradients(parameters)
+    total = get_total_norm(grads, norm_type, error_if_nonfinite)
+    scale = float(max_norm) / (float(total) + 1e-6)
+    if not scale >= 1:  # a NaN norm makes all gradients NaN, as it should
+        with no_grad():
+            for g in grads:
+                g.mul_(scale)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Limit every element of the gradients to [-clip_value, clip_value].
+
+    >>> p = weft.ones(2, requires_grad=True)
+    >>> (p * weft.tensor([3.0, -4.0])).sum().backward()
+    >>> weft.nn.utils.clip_grad_value_([p], 3.5)
+    >>> p.grad
+    tensor([ 3.0000, -3.5000], shape=(2,), dtype=float32)
+    """
+    limit = float(clip_value)
+    if not limit >= 0:
+        raise ArgumentError(f"clip_grad_value_: expected a limit >= 0, got {limit}")
+    with no_grad():
+        for g in _gradients(parameters):
+            g.clamp_(-limit, limit)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters in one vector; gradients flow back through it.
+
+    >>> weft.nn.utils.parameters_to_vector([weft.zeros(2, 1), weft.ones(1)])
+    tensor([0., 0., 1.], shape=(3,), dtype=float32)
+    """
+    return cat([p.reshape(-1) for p in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Write a vector's elements into the parameters, in order.
+
+    >>> p = weft.zeros(2)
+    >>> weft.nn.utils.vector_to_parameters(weft.tensor([1.0, 2.0]), [p])
+    >>> p
+    tensor([1., 2.], shape=(2,), dtype=float32)
+    """
+    every: list[Any] = list(parameters)
+    total = sum(p.numel() for p in every)
+    if vec.ndim != 1 or vec.numel() != total:
+        raise ShapeError(
+            f"vector_to_parameters: expected a vector of {total} elements, got shape "
+            f"{vec.shape}"
+        )
+    with no_grad():
+        start = 0
+        for p in every:
+            p.copy_(vec[start : start + p.numel()].reshape(p.shape))
+            start += p.numel()

@@ -1,0 +1,428 @@
+"""What every optimizer shares: parameter groups, names, state and saving.
+
+An optimizer is two functions. ``start`` gives a parameter's first state, and
+``update`` takes a gradient, a value, their state and the group's options to the
+new value (and puts new state in its place):
+
+    class Plain(Optimizer):
+        def __init__(self, params, lr=0.1):
+            super().__init__(params, {"lr": lr})
+
+        def update(self, g, p, state, group):
+            return p - group["lr"] * g
+
+``update`` is element-wise and is given arrays or tensors, whole or in pieces:
+it uses operators and NumPy's functions, which tensors answer too. The number
+``state["step"]`` counts a parameter's steps, this one included.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from weft import as_tensor
+from weft.autograd.modes import enable_grad, no_grad
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError
+from weft.nn.module import Module
+from weft.optim.flat import State, plan
+
+_POSITIVE = (
+    "lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay",
+    "initial_accumulator_value", "alpha", "tolerance_grad", "tolerance_change",
+)  # fmt: skip
+
+
+class Optimizer:
+    """The base of all optimizers.
+
+    ``params`` are tensors, (name, tensor) pairs, a module, or groups of these:
+    dictionaries with "params" and the options that differ there.
+
+    >>> layer = weft.nn.Parameter(weft.ones(2))
+    >>> sgd = weft.optim.SGD([("scale", layer)], lr=0.5)
+    >>> (layer * 3).sum().backward()
+    >>> sgd.step()
+    >>> layer.detach()
+    tensor([-0.5000, -0.5000], shape=(2,), dtype=float32)
+    """
+
+    # Options whose truth decides which states a parameter has.
+    switches: tuple[str, ...] = ()
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = {"maximize": False, "foreach": None, **defaults}
+        self.state: dict[Any, State] = {}
+        self.param_groups: list[dict[str, Any]] = []
+        self._plans: dict[int, tuple[Any, list[Tensor], list[Any]]] = {}
+        groups = _as_groups(params, type(self).__name__)
+        if not groups:
+            raise ArgumentError(
+                f"{type(self).__name__}: got no parameters; pass model.parameters(), "
+                "or the model itself"
+            )
+        for group in groups:
+            self.add_param_group(group)
+
+    # -- the rule: what a subclass writes
+
+    def start(self, param: Tensor, group: dict[str, Any]) -> State:
+        """A parameter's first state: tensors of its shape, and numbers."""
+        return {}
+
+    def update(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
+        """The new value of a parameter (or of a piece of several)."""
+        raise NotImplementedError(f"{type(self).__name__} has no update rule")
+
+    # -- groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters, with options of their own.
+
+        >>> a, b = weft.nn.Parameter(weft.ones(1)), weft.nn.Parameter(weft.ones(1))
+        >>> sgd = weft.optim.SGD([a], lr=0.1)
+        >>> sgd.add_param_group({"params": [b], "lr": 0.01})
+        >>> [group["lr"] for group in sgd.param_groups]
+        [0.1, 0.01]
+        """
+        who = type(self).__name__
+        if not isinstance(param_group, dict) or "params" not in param_group:
+            raise DTypeError(
+                f"{who}: expected a group to be a dictionary with 'params', got "
+                f"{_brief(param_group)}"
+            )
+        first = sum(len(g["params"]) for g in self.param_groups)
+        names, params = _named(param_group["params"], first, who)
+        options = {k: _plain(v) for k, v in param_group.items() if k not in _OWN}
+        group = {**self.defaults, **options}
+        _check_known(who, options, self.defaults)
+        self._check_params(names, params)
+        self.check(group)
+        self.param_groups.append({"params": params, "param_names": names, **group})
+
+    def _check_params(self, names: list[str], params: list[Tensor]) -> None:
+        who = type(self).__name__
+        if not params:
+            raise ArgumentError(f"{who}: got a group without parameters")
+        seen = {id(p): name for name, p in self._named_params()}
+        taken = set(seen.values())
+        for name, p in zip(names, params, strict=True):
+            _check_leaf(who, name, p)
+            if id(p) in seen:
+                raise ArgumentError(
+                    f"{who}: {name!r} is the same parameter as {seen[id(p)]!r}; pass "
+                    "each one once"
+                )
+            if name in taken:
+                raise ArgumentError(f"{who}: two parameters are named {name!r}")
+            seen[id(p)] = name
+            taken.add(name)
+
+    def check(self, group: dict[str, Any]) -> None:
+        """Refuse options that make no sense."""
+        who = type(self).__name__
+        for key in _POSITIVE:
+            if key in group:
+                _check_number(who, key, group[key], 0, None)
+        for i, beta in enumerate(group.get("betas", ())):
+            _check_number(who, f"betas[{i}]", beta, 0, 1)
+
+    def _named_params(self) -> Iterator[tuple[str, Tensor]]:
+        for group in self.param_groups:
+            yield from zip(group["param_names"], group["params"], strict=True)
+
+    # -- stepping
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients of all parameters."""
+        for _, p in self._named_params():
+            if set_to_none:
+                p.grad = None
+            elif p.grad is not None:
+                p.grad = p.grad.detach().zero_()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient.
+
+        ``closure``, where given, computes gradients and returns the loss, which is
+        returned.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad(), np.errstate(all="ignore"):
+            for index, group in enumerate(self.param_groups):
+                self._step_group(index, group)
+        return loss
+
+    def _step_group(self, index: int, group: dict[str, Any]) -> None:
+        active = [p for p in group["params"] if p.grad is not None]
+        if not active:
+            return
+        options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
+        name = f"{type(self).__name__}.step"
+        for run in self._plan(index, active, options):
+            run.step(self._signed, options, name)
+
+    def _plan(self, index: int, active: list[Tensor], group: Any) -> list[Any]:
+        """How to run this group's parameters; kept while nothing moves."""
+        kind = (group["foreach"], *[bool(group[key]) for key in self.switches])
+        before = self._plans.get(index)
+        if before is not None and before[0] == kind and _same(before[1], active):
+            runs = before[2]
+            if all(run.valid() for run in runs):
+                return runs
+        states = [self._state(p, group) for p in active]
+        runs = plan(active, states, group["foreach"] is not False)
+        self._plans[index] = (kind, active, runs)
+        return runs
+
+    def _state(self, p: Tensor, group: dict[str, Any]) -> State:
+        """A parameter's state, with whatever it lacks."""
+        state = self.state.setdefault(p, {"step": 0})
+        for key, value in self.start(p, group).items():
+            held = state.get(key)
+            if held is None:
+                state[key] = value
+            elif isinstance(value, Tensor) and held.dtype is not value.dtype:
+                state[key] = held.to(value.dtype)  # the model was converted
+        return state
+
+    def _signed(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
+        return self.update(-g if group["maximize"] else g, p, state, group)
+
+    # -- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of all state by parameter name, and of the groups' options.
+
+        >>> p = weft.nn.Parameter(weft.ones(2))
+        >>> sgd = weft.optim.SGD([("scale", p)], lr=0.1, momentum=0.9)
+        >>> p.sum().backward()
+        >>> sgd.step()
+        >>> list(sgd.state_dict()["state"]["scale"])
+        ['step', 'momentum_buffer']
+        """
+        state = {
+            name: {k: _copied(v) for k, v in self.state[p].items()}
+            for name, p in self._named_params()
+            if p in self.state
+        }
+        groups = []
+        for group in self.param_groups:
+            options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
+            groups.append({"params": list(group["param_names"]), **options})
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what ``state_dict`` gave, parameter by parameter by name.
+
+        The order of parameters does not matter. Entries that are missing,
+        unexpected or of another shape refuse the whole load with the difference.
+        """
+        saved, groups = _parts_of(state_dict)
+        problems = [*self._group_problems(groups), *self._state_problems(saved)]
+        if problems:
+            head = f"load_state_dict: the entries do not fit this {type(self).__name__}"
+            raise ArgumentError("\n".join([head, *_shortened(problems)]))
+        taken = [self._options_for(mine, groups) for mine in self.param_groups]
+        for options in taken:
+            self.check(options)
+        state = {
+            p: {k: _restored(v, p) for k, v in saved[name].items()}
+            for name, p in self._named_params()
+            if name in saved
+        }
+        for mine, options in zip(self.param_groups, taken, strict=True):
+            mine.update(options)
+        self.state = state
+        self._plans.clear()
+
+    def _options_for(self, mine: dict[str, Any], groups: Any) -> dict[str, Any]:
+        names = set(mine["param_names"])
+        theirs = next(g for g in groups if set(g["params"]) == names)
+        given = {k: v for k, v in theirs.items() if k not in _OWN}
+        return {**{k: v for k, v in mine.items() if k not in _OWN}, **given}
+
+    def _group_problems(self, groups: list[Any]) -> list[str]:
+        """How the saved groups' names differ from this optimizer's."""
+        shapes = {name: tuple(p.shape) for name, p in self._named_params()}
+        theirs = [name for group in groups for name in group["params"]]
+        known = set(theirs)
+        lines = [f"  missing     {n} {shapes[n]}" for n in shapes if n not in known]
+        lines += [f"  unexpected  {n}" for n in theirs if n not in shapes]
+        if not lines:
+            have = sorted(sorted(g["param_names"]) for g in self.param_groups)
+            if have != sorted(sorted(g["params"]) for g in groups):
+                lines.append("  the parameters are divided into other groups")
+        return lines
+
+    def _state_problems(self, saved: Mapping[str, Any]) -> list[str]:
+        """How the saved state differs from what the parameters need."""
+        lines: list[str] = []
+        for group in self.param_groups:
+            for name, p in zip(group["param_names"], group["params"], strict=True):
+                if name in saved:
+                    lines += self._entry_problems(name, p, saved[name], group)
+        known = {name for name, _ in self._named_params()}
+        return lines + [f"  unexpected  {n}" for n in saved if n not in known]
+
+    def _entry_problems(
+        self, name: str, p: Tensor, entry: Any, group: dict[str, Any]
+    ) -> Iterator[str]:
+        expected = {"step": 0, **self.start(p, group)}
+        for key, value in expected.items():
+            want = tuple(np.shape(value))
+            if key not in entry:
+                yield f"  missing     {name}.{key} {want}"
+            elif (got := tuple(np.shape(entry[key]))) != want:
+                yield f"  wrong shape {name}.{key} {want}, got {got}"
+        for key in entry:
+            if key not in expected:
+                yield f"  unexpected  {name}.{key} {tuple(np.shape(entry[key]))}"
+
+    def __repr__(self) -> str:
+        lines = [type(self).__name__ + " ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [
+                f"    {k}: {v}" for k, v in sorted(group.items()) if k not in _OWN
+            ]
+        return "\n".join([*lines, ")"])
+
+
+_OWN = ("params", "param_names")  # what a group holds beside its options
+
+
+def decayed(g: Any, p: Any, group: dict[str, Any]) -> Any:
+    """The gradient with that of an L2 penalty added."""
+    rate = group["weight_decay"]
+    return g + rate * p if rate else g
+
+
+def shrunk(p: Any, group: dict[str, Any]) -> Any:
+    """The value after decoupled weight decay."""
+    rate = group["lr"] * group["weight_decay"]
+    return p * (1 - rate) if rate else p
+
+
+def _as_groups(params: Any, who: str) -> list[dict[str, Any]]:
+    if isinstance(params, Module):
+        return [{"params": params}]
+    if isinstance(params, (Tensor, str, Mapping)) or not isinstance(params, Iterable):
+        raise DTypeError(
+            f"{who}: expected an iterable of parameters (or of groups) or a module, "
+            f"got {type(params).__name__}; put one tensor in a list"
+        )
+    items = list(params)
+    if any(isinstance(item, dict) for item in items):
+        return items
+    return [{"params": items}] if items else []
+
+
+def _named(params: Any, first: int, who: str) -> tuple[list[str], list[Tensor]]:
+    """Names and tensors of a group; those without a name are numbered."""
+    if isinstance(params, Module):
+        params = params.named_parameters()
+    elif isinstance(params, Tensor):
+        params = [params]
+    elif isinstance(params, (set, frozenset)):
+        raise DTypeError(f"{who}: expected an ordered collection, got a set")
+    names, tensors = [], []
+    for i, item in enumerate(params, first):
+        name, tensor = item if _is_pair(item) else (f"param.{i}", item)
+        names.append(name)
+        tensors.append(tensor)
+    return names, tensors
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)
+
+
+def _check_leaf(who: str, name: str, p: Any) -> None:
+    if not isinstance(p, Tensor):
+        raise DTypeError(
+            f"{who}: expected {name!r} to be a tensor, got {type(p).__name__}"
+        )
+    if not p.is_leaf:
+        raise ArgumentError(
+            f"{who}: {name!r} was made by {p.grad_fn.name!r} and is no leaf, so it "
+            "gets no gradient of its own; pass the tensor that you made"
+        )
+
+
+def _check_known(who: str, options: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Refuse a misspelt option; other keys are the user's own."""
+    for key in options:
+        if key not in defaults:
+            close = difflib.get_close_matches(key, defaults, 1, 0.8)
+            if close:
+                raise ArgumentError(
+                    f"{who}: unknown option {key!r} in a group; {close[0]!r} is meant?"
+                )
+
+
+def _check_number(who: str, key: str, value: Any, low: float, high: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        kind = type(value).__name__
+        raise DTypeError(f"{who}: expected {key} to be a number, got {kind}")
+    if not value >= low or (high is not None and not value < high):
+        text = f"at least {low}" if high is None else f"in [{low}, {high})"
+        raise ArgumentError(f"{who}: expected {key} {text}, got {value}")
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of other libraries as Python's, so that they never widen a dtype."""
+    if isinstance(value, (np.generic, Tensor)) and np.size(value) == 1:
+        return value.item()
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(v) for v in value)
+    return value
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _restored(value: Any, p: Tensor) -> Any:
+    """A saved state for a parameter: its own copy, of its dtype and device."""
+    if not isinstance(value, (Tensor, np.ndarray)):
+        return _plain(value)
+    tensor = as_tensor(value).detach()
+    return tensor.to(p.dtype).to(p.device).clone()
+
+
+def _parts_of(state_dict: Any) -> tuple[Any, Any]:
+    if (
+        not isinstance(state_dict, Mapping)
+        or not {"state", "param_groups"} <= set(state_dict)
+        or not all("params" in group for group in state_dict["param_groups"])
+    ):
+        raise DTypeError(
+            "load_state_dict: expected a dictionary with 'state' and 'param_groups', "
+            f"as state_dict() gives, got {_brief(state_dict)}"
+        )
+    return state_dict["state"], list(state_dict["param_groups"])
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a dictionary with {', '.join(map(repr, value)) or 'nothing'}"
+    return type(value).__name__
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    return (
+        [*lines[:40], f"  … and {len(lines) - 40} more"] if len(lines) > 40 else lines
+    )
+
+
+def _same(before: list[Any], now: list[Any]) -> bool:
+    return len(before) == len(now) and all(map(operator.is_, before, now))
