@@ -79,7 +79,7 @@ def _largest(taps: list[Any], first: Any, lowest: Any) -> Any:
     kind = np.int8 if len(taps) < 128 else np.int32
     shape = taps[0].shape
     best = np.full(shape, lowest, taps[0].dtype)
-    tap = np.broadcast_to(first, shape).astype(kind)
+    tap = np.broadcast_to(first, shape).astype(kind, order="C")
     for k, value in enumerate(taps):
         better = value > best
         np.maximum(tap, np.multiply(better, kind(k), dtype=kind), out=tap)
