@@ -95,8 +95,10 @@ def _variable_name(value: Any) -> str:
     """What the user's code calls a value, or its class."""
     frame = user_frame()
     while frame is not None:
+        code = frame.f_code  # a method's self tells nothing
+        own = code.co_varnames[: min(code.co_argcount, 1)]
         for name, held in (*frame.f_locals.items(), *frame.f_globals.items()):
-            if held is value and name != "self" and not name.startswith("_"):
+            if held is value and name not in own and not name.startswith("_"):
                 return name
         frame = frame.f_back
     return type(value).__name__

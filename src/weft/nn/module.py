@@ -155,13 +155,13 @@ class Module:
             self._buffers[name] = value
             return
         held = self.__dict__.get(name)
-        if isinstance(held, Parameter) and isinstance(value, Tensor):
-            if not isinstance(value, Parameter):
-                raise DTypeError(
-                    f"{type(self).__name__}.{name} is a parameter: expected a "
-                    "Parameter or None, got a plain tensor; wrap it in nn.Parameter, "
-                    "or change the parameter in place under no_grad()"
-                )
+        plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
+        if plain and isinstance(held, Parameter):
+            raise DTypeError(
+                f"{type(self).__name__}.{name} is a parameter: expected a Parameter or "
+                "None, got a plain tensor; wrap it in nn.Parameter, or change the "
+                "parameter in place under no_grad()"
+            )
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -222,9 +222,15 @@ class Module:
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Direct submodules with their names, each once."""
         seen: set[int] = set()
+        for name, module in self._submodules():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
+
+    def _submodules(self) -> Iterator[tuple[str, Module]]:
+        """Direct submodules under each of their names."""
         for name, value in self._own():
-            if isinstance(value, Module) and id(value) not in seen:
-                seen.add(id(value))
+            if isinstance(value, Module):
                 yield name, value
 
     def children(self) -> Iterator[Module]:
@@ -241,7 +247,7 @@ class Module:
             return
         memo.add(id(self))
         yield prefix, self
-        for name, child in self.named_children():
+        for name, child in self._submodules():
             yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name)
 
     def modules(self) -> Iterator[Module]:

@@ -1,0 +1,33 @@
+"""The multi-layer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft import nn
+from weft.core.tensor import Tensor
+
+
+class MLP(nn.Module):
+    """Linear layers with an activation between them.
+
+    >>> weft.models.MLP([4, 8, 3])(weft.zeros(2, 4)).shape
+    (2, 3)
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], act: str = "relu", dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        last = len(sizes) - 2
+        self.layers = [
+            nn.Linear(n, m, act=None if k == last else act)
+            for k, (n, m) in enumerate(zip(sizes[:-1], sizes[1:], strict=True))
+        ]
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)  # (N, features)
+        for layer in self.layers[:-1]:
+            x = self.dropout(layer(x))
+        return self.layers[-1](x)

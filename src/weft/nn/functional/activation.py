@@ -1,0 +1,339 @@
+"""Activation functions, with PyTorch's names and definitions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import weft
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+from weft.ops.activation import relu as relu_function
+
+
+def _result(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
+    return input.copy_(out) if inplace else out
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``max(x, 0)``.
+
+    >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))
+    tensor([0., 2.], shape=(2,), dtype=float32)
+    """
+    return _result(input, relu_function(input), inplace)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """``min(max(x, 0), 6)``.
+
+    >>> weft.nn.functional.relu6(weft.tensor([-1.0, 9.0]))
+    tensor([0., 6.], shape=(2,), dtype=float32)
+    """
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def leaky_relu(
+    input: Tensor, negative_slope: float = 0.01, inplace: bool = False
+) -> Tensor:
+    """``x`` if positive, else ``negative_slope * x``.
+
+    >>> weft.nn.functional.leaky_relu(weft.tensor([-1.0, 2.0]), 0.5)
+    tensor([-0.5000,  2.0000], shape=(2,), dtype=float32)
+    """
+    return _result(input, weft.where(input > 0, input, input * negative_slope), inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """``leaky_relu`` with a learnt slope, one or one a channel.
+
+    >>> weft.nn.functional.prelu(weft.tensor([-4.0, 2.0]), weft.tensor([0.25]))
+    tensor([-1.,  2.], shape=(2,), dtype=float32)
+    """
+    slope = weight
+    if weight.numel() != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if weight.numel() != channels:
+            raise ShapeError(
+                f"prelu: expected 1 or {channels} slopes for input of shape "
+                f"{input.shape}, got {weight.numel()}"
+            )
+        slope = weight.reshape((1, -1) + (1,) * (input.ndim - 2))
+    return weft.where(input > 0, input, input * slope)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """``leaky_relu`` with a random slope when training, else the mean slope.
+
+    >>> weft.nn.functional.rrelu(weft.tensor([-48.0, 2.0]))
+    tensor([-11.,   2.], shape=(2,), dtype=float32)
+    """
+    if lower > upper:
+        raise ArgumentError(f"rrelu: expected lower <= upper, got {lower} and {upper}")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = weft.rand_like(input) * (upper - lower) + lower
+    return _result(input, weft.where(input > 0, input, input * slope), inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``x`` if positive, else ``alpha * (exp(x) - 1)``.
+
+    >>> weft.nn.functional.elu(weft.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000], shape=(2,), dtype=float32)
+    """
+    return _result(
+        input, weft.where(input > 0, input, alpha * weft.expm1(input)), inplace
+    )
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The self-normalising unit: a scaled ``elu``.
+
+    >>> weft.nn.functional.selu(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 1.0507], shape=(2,), dtype=float32)
+    """
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return _result(input, scale * elu(input, alpha), inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``.
+
+    >>> weft.nn.functional.celu(weft.tensor([-1.0, 2.0]), 2.0)
+    tensor([-0.7869,  2.0000], shape=(2,), dtype=float32)
+    """
+    if alpha == 0:
+        raise ArgumentError("celu: alpha must not be 0")
+    low = alpha * weft.expm1(input / alpha)
+    return _result(input, weft.where(input > 0, input, low), inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """``x`` times the chance that a normal variable is below it.
+
+    ``approximate="tanh"`` takes the usual approximation.
+
+    >>> weft.nn.functional.gelu(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8413], shape=(2,), dtype=float32)
+    """
+    if approximate == "none":
+        return input * 0.5 * (1 + weft.erf(input * math.sqrt(0.5)))
+    if approximate == "tanh":
+        inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
+        return 0.5 * input * (1 + weft.tanh(inner))
+    raise ArgumentError(
+        f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}"
+    )
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * sigmoid(x)``.
+
+    >>> weft.nn.functional.silu(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7311], shape=(2,), dtype=float32)
+    """
+    return _result(input, input * weft.sigmoid(input), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * tanh(softplus(x))``.
+
+    >>> weft.nn.functional.mish(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.8651], shape=(2,), dtype=float32)
+    """
+    return _result(input, input * weft.tanh(softplus(input)), inplace)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``log(1 + exp(beta * x)) / beta``, linear above the threshold.
+
+    >>> weft.nn.functional.softplus(weft.tensor([0.0, 30.0]))
+    tensor([ 0.6931, 30.0000], shape=(2,), dtype=float32)
+    """
+    scaled = input * beta
+    soft = weft.log1p(weft.exp(weft.clamp(scaled, max=threshold))) / beta
+    return weft.where(scaled > threshold, input, soft)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """``x / (1 + |x|)``.
+
+    >>> weft.nn.functional.softsign(weft.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500], shape=(2,), dtype=float32)
+    """
+    return input / (1 + weft.abs(input))
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """``log(sigmoid(x))``, without overflow.
+
+    >>> weft.nn.functional.logsigmoid(weft.tensor([0.0, -1000.0]))
+    tensor([-6.9315e-01, -1.0000e+03], shape=(2,), dtype=float32)
+    """
+    return weft.minimum(input, weft.zeros_like(input)) - weft.log1p(
+        weft.exp(-weft.abs(input))
+    )
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent.
+
+    >>> weft.nn.functional.tanh(weft.tensor([0.0]))
+    tensor([0.], shape=(1,), dtype=float32)
+    """
+    return weft.tanh(input)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """``1 / (1 + exp(-x))``.
+
+    >>> weft.nn.functional.sigmoid(weft.tensor([0.0]))
+    tensor([0.5000], shape=(1,), dtype=float32)
+    """
+    return weft.sigmoid(input)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """``x - tanh(x)``.
+
+    >>> weft.nn.functional.tanhshrink(weft.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.2384], shape=(2,), dtype=float32)
+    """
+    return input - weft.tanh(input)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """``x`` cut off at two values.
+
+    >>> weft.nn.functional.hardtanh(weft.tensor([-3.0, 0.5]))
+    tensor([-1.0000,  0.5000], shape=(2,), dtype=float32)
+    """
+    if min_val > max_val:
+        raise ArgumentError(
+            f"hardtanh: expected min_val <= max_val, got {min_val} and {max_val}"
+        )
+    return _result(input, weft.clamp(input, min_val, max_val), inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """``clamp(x / 6 + 1/2, 0, 1)``.
+
+    >>> weft.nn.functional.hardsigmoid(weft.tensor([-4.0, 0.0]))
+    tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
+    """
+    return _result(input, weft.clamp(input / 6 + 0.5, 0.0, 1.0), inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * hardsigmoid(x)``.
+
+    >>> weft.nn.functional.hardswish(weft.tensor([-4.0, 3.0]))
+    tensor([0., 3.], shape=(2,), dtype=float32)
+    """
+    return _result(input, input * hardsigmoid(input), inplace)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x``, but 0 between ``-lambd`` and ``lambd``.
+
+    >>> weft.nn.functional.hardshrink(weft.tensor([0.3, 2.0]))
+    tensor([0., 2.], shape=(2,), dtype=float32)
+    """
+    return weft.where(weft.abs(input) > lambd, input, 0.0)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x`` moved towards 0 by ``lambd``.
+
+    >>> weft.nn.functional.softshrink(weft.tensor([0.3, 2.0]))
+    tensor([0.0000, 1.5000], shape=(2,), dtype=float32)
+    """
+    if lambd < 0:
+        raise ArgumentError(f"softshrink: expected lambd of at least 0, got {lambd}")
+    moved = input - lambd * weft.sign(input)
+    return weft.where(weft.abs(input) > lambd, moved, 0.0)
+
+
+def threshold(
+    input: Tensor, threshold: float, value: float, inplace: bool = False
+) -> Tensor:
+    """``x`` above the threshold, else ``value``.
+
+    >>> weft.nn.functional.threshold(weft.tensor([0.3, 2.0]), 1.0, -7.0)
+    tensor([-7.,  2.], shape=(2,), dtype=float32)
+    """
+    return _result(input, weft.where(input > threshold, input, value), inplace)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half times the sigmoid of the second, along a dimension.
+
+    >>> weft.nn.functional.glu(weft.tensor([2.0, 0.0]))
+    tensor([1.], shape=(1,), dtype=float32)
+    """
+    if input.shape[dim] % 2:
+        raise ShapeError(
+            f"glu: expected an even size along dim {dim}, got shape {input.shape}"
+        )
+    value, gate = input.chunk(2, dim)
+    return value * weft.sigmoid(gate)
+
+
+def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    """``exp(x)``, divided by its sum along a dimension.
+
+    >>> weft.nn.functional.softmax(weft.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    """
+    return weft.softmax(input, _dim("softmax", dim), dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    """The logarithm of ``softmax``, without overflow.
+
+    >>> weft.nn.functional.log_softmax(weft.tensor([0.0, 0.0]), dim=0)
+    tensor([-0.6931, -0.6931], shape=(2,), dtype=float32)
+    """
+    return weft.log_softmax(input, _dim("log_softmax", dim), dtype)
+
+
+def softmin(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
+    """``softmax`` of ``-x``.
+
+    >>> weft.nn.functional.softmin(weft.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    """
+    return softmax(-input, dim, dtype)
+
+
+def _dim(name: str, dim: int | None) -> int:
+    if dim is None:
+        raise ArgumentError(f"{name}: say along which dim, for instance dim=-1")
+    return dim
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1
+) -> Tensor:
+    """A random softmax whose ``hard`` form is one-hot with the soft gradient.
+
+    >>> weft.nn.functional.gumbel_softmax(weft.zeros(4), hard=True).sum()
+    tensor(1., dtype=float32)
+    """
+    u = weft.rand_like(logits)
+    noise = -weft.log(-weft.log1p(-u).clamp(max=-1e-30))
+    soft = weft.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    chosen = soft.argmax(dim, keepdim=True)
+    one_hot = weft.zeros_like(soft).scatter(dim, chosen, 1.0)
+    return one_hot - soft.detach() + soft

@@ -1,0 +1,175 @@
+"""Rows of a table looked up by index."""
+
+from __future__ import annotations
+
+import weft
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+from weft.ops.places import as_index, check_range
+from weft.ops.taking import take_op
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+) -> Tensor:
+    """The rows of ``weight`` that the indices name.
+
+    A row at ``padding_idx`` gets no gradient. With ``max_norm`` the rows used are
+    first scaled down to that norm, in place.
+
+    >>> table = weft.arange(6.0).reshape(3, 2)
+    >>> weft.nn.functional.embedding(weft.tensor([2, 0]), table)
+    tensor([[4., 5.],
+            [0., 1.]], shape=(2, 2), dtype=float32)
+    """
+    ids = as_index("embedding", input)
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding: expected a 2-d table, got shape {weight.shape}")
+    rows = weight.shape[0]
+    if type(ids) is Tensor:
+        check_range("embedding", ids.array(), rows, 0)
+        if ids.numel() and int(ids.min()) < 0:
+            check_range("embedding", ids.array() - rows, rows, 0)
+    if max_norm is not None:
+        _renormalise(weight, ids, max_norm, norm_type)
+    table = weight
+    if padding_idx is not None:
+        table = _without_row(weight, _wrap(padding_idx, rows))
+    if scale_grad_by_freq:
+        table = _by_frequency(table, ids)
+    return take_op(table, ids)
+
+
+def _wrap(padding_idx: int, rows: int) -> int:
+    if not -rows <= padding_idx < rows:
+        raise ArgumentError(
+            f"embedding: padding_idx {padding_idx} is out of range for {rows} rows"
+        )
+    return padding_idx % rows
+
+
+def _without_row(weight: Tensor, row: int) -> Tensor:
+    """The same table, where one row is cut off from its gradient."""
+    keep = weft.ones(weight.shape[0], 1, dtype=weft.bool)
+    keep[row] = False
+    return weft.where(keep, weight, weight.detach())
+
+
+def _by_frequency(weight: Tensor, ids: Tensor) -> Tensor:
+    """The same table, with each row's gradient divided by how often it is used."""
+    count = weft.bincount(ids.flatten(), minlength=weight.shape[0]).clamp(min=1)
+    share = (1 / count.to(weight.dtype)).unsqueeze(1)
+    return weight * share + (weight * (1 - share)).detach()
+
+
+def _renormalise(
+    weight: Tensor, ids: Tensor, max_norm: float, norm_type: float
+) -> None:
+    with weft.no_grad():
+        used = weft.unique(ids.flatten())
+        rows = weight[used]
+        size = rows.norm(norm_type, 1, keepdim=True)
+        weight[used] = weft.where(
+            size > max_norm, rows * (max_norm / (size + 1e-7)), rows
+        )
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Sums, means or maxima of bags of embedded rows.
+
+    Bags are the rows of a 2-d input, or start at ``offsets`` of a 1-d one.
+
+    >>> table = weft.arange(6.0).reshape(3, 2)
+    >>> bags = weft.tensor([[0, 1], [2, 2]])
+    >>> weft.nn.functional.embedding_bag(bags, table, mode="sum")
+    tensor([[ 2.,  4.],
+            [ 8., 10.]], shape=(2, 2), dtype=float32)
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ArgumentError(
+            f"embedding_bag: mode must be 'sum', 'mean' or 'max', got {mode!r}"
+        )
+    if per_sample_weights is not None and mode != "sum":
+        raise ArgumentError("embedding_bag: per_sample_weights need mode='sum'")
+    ids, bag, bags = _bags(input, offsets, include_last_offset)
+    rows = embedding(ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    counted = weft.ones(ids.shape, dtype=weight.dtype)
+    if padding_idx is not None:
+        counted = (ids != _wrap(padding_idx, weight.shape[0])).to(weight.dtype)
+    if per_sample_weights is not None:
+        if per_sample_weights.numel() != ids.numel():
+            raise ShapeError(
+                f"embedding_bag: {per_sample_weights.numel()} weights for "
+                f"{ids.numel()} indices"
+            )
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    if mode == "max":
+        return _bag_max(rows, bag, bags, counted)
+    zeros = weft.zeros(bags, weight.shape[1], dtype=weight.dtype)
+    total = zeros.index_add(0, bag, rows * counted.unsqueeze(1))
+    if mode == "sum":
+        return total
+    count = weft.zeros(bags, dtype=weight.dtype).index_add(0, bag, counted)
+    return total / count.clamp(min=1).unsqueeze(1)
+
+
+def _bags(
+    input: Tensor, offsets: Tensor | None, last: bool
+) -> tuple[Tensor, Tensor, int]:
+    """Flat indices, the bag of each, and the number of bags."""
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ArgumentError("embedding_bag: offsets are for 1-d input")
+        bags, size = input.shape
+        return input.flatten(), weft.arange(bags).repeat_interleave(size), bags
+    if input.ndim != 1 or offsets is None or offsets.ndim != 1:
+        raise ShapeError(
+            "embedding_bag: expected 2-d input, or 1-d input with 1-d offsets, got "
+            f"input of shape {input.shape}"
+        )
+    starts = offsets[:-1] if last else offsets
+    ends = (
+        offsets[1:]
+        if last
+        else weft.cat([offsets[1:], offsets.new_tensor([input.numel()])])
+    )
+    if offsets.numel() and (int(offsets[0]) != 0 or bool((ends < starts).any())):
+        raise ArgumentError("embedding_bag: offsets must start at 0 and not fall")
+    lengths = ends - starts
+    bag = weft.arange(lengths.numel()).repeat_interleave(lengths)
+    return input, bag, lengths.numel()
+
+
+def _bag_max(rows: Tensor, bag: Tensor, bags: int, counted: Tensor) -> Tensor:
+    out = []
+    for k in range(bags):
+        chosen = rows[(bag == k) & (counted > 0)]
+        out.append(
+            chosen.max(0).values if chosen.shape[0] else rows.new_zeros(rows.shape[1])
+        )
+    return weft.stack(out) if out else rows.new_zeros(0, rows.shape[1])
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A 1 at each class index, zeros elsewhere, in a new last dimension.
+
+    >>> weft.nn.functional.one_hot(weft.tensor([1]), 3)
+    tensor([[0, 1, 0]], shape=(1, 3), dtype=int64)
+    """
+    return weft.one_hot(tensor, num_classes)

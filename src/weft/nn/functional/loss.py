@@ -1,0 +1,573 @@
+"""Losses. Each takes ``reduction``: ``mean``, ``sum`` or ``none``.
+
+A loss refuses a prediction and a target whose shapes differ in rank: (N, 1)
+against (N,) would broadcast to (N, N) and quietly average the wrong thing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import weft
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from weft.nn.functional.activation import logsigmoid
+from weft.nn.functional.linear import cosine_similarity, pairwise_distance
+
+
+def _reduce(name: str, loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "none":
+        return loss
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    raise ArgumentError(
+        f"{name}: reduction must be 'none', 'mean' or 'sum', got {reduction!r}"
+    )
+
+
+def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        raise ShapeError(
+            f"{name}: expected prediction and target of the same shape, got "
+            f"{input.shape} and {target.shape}; reshape one of them, for instance "
+            "with .squeeze(-1) or .expand_as(...)"
+        )
+
+
+def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    if weight is None:
+        return _reduce(name, loss, reduction)
+    if reduction == "mean":
+        return (loss * weight).sum() / weight.expand_as(loss).sum()
+    return _reduce(name, loss * weight, reduction)
+
+
+# -- regression
+
+
+def mse_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """Squared differences.
+
+    >>> weft.nn.functional.mse_loss(weft.tensor([1.0, 3.0]), weft.tensor([0.0, 0.0]))
+    tensor(5., dtype=float32)
+    """
+    _same_shape("mse_loss", input, target)
+    off = input - target
+    return _weighted("mse_loss", off * off, weight, reduction)
+
+
+def l1_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
+    """Absolute differences.
+
+    >>> weft.nn.functional.l1_loss(weft.tensor([1.0, -3.0]), weft.zeros(2))
+    tensor(2., dtype=float32)
+    """
+    _same_shape("l1_loss", input, target)
+    return _weighted("l1_loss", weft.abs(input - target), weight, reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
+    """Squared below ``beta``, absolute above it.
+
+    >>> weft.nn.functional.smooth_l1_loss(weft.tensor([0.5, 3.0]), weft.zeros(2))
+    tensor(1.3125, dtype=float32)
+    """
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss: expected beta of at least 0, got {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction)
+    _same_shape("smooth_l1_loss", input, target)
+    size = weft.abs(input - target)
+    loss = weft.where(size < beta, 0.5 * size * size / beta, size - 0.5 * beta)
+    return _reduce("smooth_l1_loss", loss, reduction)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Squared below ``delta``, linear above it.
+
+    >>> weft.nn.functional.huber_loss(weft.tensor([0.5, 3.0]), weft.zeros(2))
+    tensor(1.3125, dtype=float32)
+    """
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss: expected delta above 0, got {delta}")
+    _same_shape("huber_loss", input, target)
+    size = weft.abs(input - target)
+    loss = weft.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta))
+    return _weighted("huber_loss", loss, weight, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative log-likelihood of a normal distribution.
+
+    >>> f = weft.nn.functional.gaussian_nll_loss
+    >>> f(weft.zeros(2), weft.ones(2), weft.ones(2))
+    tensor(0.5000, dtype=float32)
+    """
+    _same_shape("gaussian_nll_loss", input, target)
+    if not isinstance(var, Tensor):
+        var = weft.full(input.shape, float(var), dtype=input.dtype)
+    if var.shape != input.shape:
+        if var.shape == input.shape[:-1]:
+            var = var.unsqueeze(-1)
+        elif var.shape != (*input.shape[:-1], 1):
+            raise ShapeError(
+                f"gaussian_nll_loss: variance of shape {var.shape} does not fit input "
+                f"of shape {input.shape}"
+            )
+    if var._interpreter is None and bool((var < 0).any()):
+        raise ArgumentError("gaussian_nll_loss: a variance is negative")
+    # the gradient sees the variance itself, the value its clamped form
+    safe = var + (weft.clamp(var, min=eps) - var).detach()
+    off = input - target
+    loss = 0.5 * (weft.log(safe) + off * off / safe)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return _reduce("gaussian_nll_loss", loss, reduction)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative log-likelihood of a Poisson distribution.
+
+    >>> weft.nn.functional.poisson_nll_loss(weft.zeros(2), weft.ones(2))
+    tensor(1., dtype=float32)
+    """
+    _same_shape("poisson_nll_loss", input, target)
+    if log_input:
+        loss = weft.exp(input) - target * input
+    else:
+        loss = input - target * weft.log(input + eps)
+    if full:
+        stirling = target * weft.log(target) - target
+        stirling = stirling + 0.5 * weft.log(2 * math.pi * target)
+        loss = loss + weft.where(target > 1, stirling, 0.0)
+    return _reduce("poisson_nll_loss", loss, reduction)
+
+
+# -- two classes
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """Cross-entropy of probabilities; logarithms are cut off at -100.
+
+    >>> f = weft.nn.functional.binary_cross_entropy
+    >>> f(weft.tensor([0.5]), weft.tensor([1.0]))
+    tensor(0.6931, dtype=float32)
+    """
+    _same_shape("binary_cross_entropy", input, target)
+    if input._interpreter is None and bool(((input < 0) | (input > 1)).any()):
+        raise ArgumentError(
+            "binary_cross_entropy: expected probabilities between 0 and 1; use "
+            "binary_cross_entropy_with_logits for raw scores"
+        )
+    log_p = weft.clamp(weft.log(input), min=-100.0)
+    log_q = weft.clamp(weft.log1p(-input), min=-100.0)
+    loss = -(target * log_p + (1 - target) * log_q)
+    loss = loss if weight is None else loss * weight
+    return _reduce("binary_cross_entropy", loss, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy of raw scores, without overflow.
+
+    >>> f = weft.nn.functional.binary_cross_entropy_with_logits
+    >>> f(weft.tensor([0.0]), weft.tensor([1.0]))
+    tensor(0.6931, dtype=float32)
+    """
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    factor: Any = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - factor * logsigmoid(input)
+    loss = loss if weight is None else loss * weight
+    return _reduce("binary_cross_entropy_with_logits", loss, reduction)
+
+
+# -- many classes
+
+
+def _class_first(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probabilities as (rows, C) and targets as (rows,)."""
+    if input.ndim == 1:
+        if target.ndim != 0:
+            raise ShapeError(
+                f"{name}: input of shape {input.shape} needs a 0-d target, got "
+                f"{target.shape}"
+            )
+        return input.unsqueeze(0), target.reshape(1)
+    want = (input.shape[0], *input.shape[2:])
+    if target.shape != want:
+        raise ShapeError(
+            f"{name}: input of shape {input.shape} needs class indices of shape "
+            f"{want}, got {target.shape}"
+        )
+    rows = input.movedim(1, -1).reshape(-1, input.shape[1])
+    return rows, target.reshape(-1)
+
+
+def _check_classes(name: str, target: Tensor, classes: int, ignore: int) -> None:
+    if target.dtype.is_inexact or target.dtype is weft.bool:
+        raise DTypeError(
+            f"{name}: expected integer class indices, got {target.dtype.name}; use "
+            ".long()"
+        )
+    if target._interpreter is not None:
+        return
+    array = target.array()
+    bad = ((array < 0) | (array >= classes)) & (array != ignore)
+    if bad.any():
+        place = int(bad.argmax())
+        raise OutOfRangeError(
+            f"{name}: class index {int(array[place])} at position {place} is out of "
+            f"range for {classes} classes"
+        )
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative log-probability of each target class.
+
+    >>> logp = weft.log(weft.tensor([[0.5, 0.5]]))
+    >>> weft.nn.functional.nll_loss(logp, weft.tensor([0]))
+    tensor(0.6931, dtype=float32)
+    """
+    rows, flat = _class_first("nll_loss", input, target)
+    _check_classes("nll_loss", flat, rows.shape[1], ignore_index)
+    kept = flat != ignore_index
+    safe = weft.where(kept, flat, 0)
+    picked = -rows.gather(1, safe.unsqueeze(1)).squeeze(1)
+    share = kept.to(input.dtype)
+    if weight is not None:
+        if weight.shape != (rows.shape[1],):
+            raise ShapeError(
+                f"nll_loss: expected one weight for each of {rows.shape[1]} classes, "
+                f"got shape {weight.shape}"
+            )
+        share = share * weight[safe]
+    loss = weft.where(kept, picked, 0.0) * share
+    if reduction == "none":
+        return loss.reshape(target.shape)
+    if reduction == "mean":
+        return loss.sum() / share.sum()
+    return _reduce("nll_loss", loss, reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross-entropy of raw scores with class indices or class probabilities.
+
+    >>> weft.nn.functional.cross_entropy(weft.zeros(1, 4), weft.tensor([2]))
+    tensor(1.3863, dtype=float32)
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(
+            f"cross_entropy: label_smoothing must be in [0, 1], got {label_smoothing}"
+        )
+    if input.ndim == 0:
+        raise ShapeError("cross_entropy: expected scores of classes, got a 0-d tensor")
+    dim = 0 if input.ndim == 1 else 1
+    logp = weft.log_softmax(input, dim)
+    if target.shape == input.shape and target.dtype.is_floating_point:
+        return _soft_targets(logp, target, dim, weight, reduction, label_smoothing)
+    plain = nll_loss(logp, target, weight, ignore_index, reduction)
+    if label_smoothing == 0:
+        return plain
+    smooth = _smooth(logp, target, dim, weight, ignore_index, reduction)
+    classes = input.shape[dim]
+    return (1 - label_smoothing) * plain + label_smoothing / classes * smooth
+
+
+def _smooth(
+    logp: Tensor, target: Tensor, dim: int, weight: Any, ignore: int, reduction: str
+) -> Tensor:
+    """The loss of spreading each target evenly over all classes."""
+    shape = [1] * logp.ndim
+    shape[dim] = -1
+    spread = logp if weight is None else logp * weight.reshape(shape)
+    kept = target != ignore
+    loss = weft.where(kept, -spread.sum(dim), 0.0)
+    if reduction != "mean":
+        return _reduce("cross_entropy", loss, reduction)
+    if weight is None:
+        return loss.sum() / kept.to(logp.dtype).sum()
+    share = weft.where(kept, weight[weft.where(kept, target, 0)], 0.0)
+    return loss.sum() / share.sum()
+
+
+def _soft_targets(
+    logp: Tensor,
+    target: Tensor,
+    dim: int,
+    weight: Any,
+    reduction: str,
+    smoothing: float,
+) -> Tensor:
+    classes = logp.shape[dim]
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / classes
+    if weight is not None:
+        shape = [1] * logp.ndim
+        shape[dim] = -1
+        target = target * weight.reshape(shape)
+    loss = -(logp * target).sum(dim)
+    if reduction == "mean":
+        return loss.sum() / max(loss.numel(), 1)
+    return _reduce("cross_entropy", loss, reduction)
+
+
+def kl_div(
+    input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
+    """``target * (log(target) - input)``, where ``input`` holds log-probabilities.
+
+    >>> p = weft.tensor([[0.5, 0.5]])
+    >>> weft.nn.functional.kl_div(p.log(), p, reduction="batchmean")
+    tensor(0., dtype=float32)
+    """
+    _same_shape("kl_div", input, target)
+    if log_target:
+        loss = weft.exp(target) * (target - input)
+    else:
+        loss = weft.xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0]
+    return _reduce("kl_div", loss, reduction)
+
+
+# -- margins
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """``x`` where the target is 1, ``max(0, margin - x)`` where it is -1.
+
+    >>> f = weft.nn.functional.hinge_embedding_loss
+    >>> f(weft.tensor([0.5, 0.5]), weft.tensor([1.0, -1.0]))
+    tensor(0.5000, dtype=float32)
+    """
+    _same_shape("hinge_embedding_loss", input, target)
+    apart = weft.clamp(margin - input, min=0.0)
+    loss = weft.where(target == 1, input, 0.0) + weft.where(target == -1, apart, 0.0)
+    return _reduce("hinge_embedding_loss", loss, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, -target * (x1 - x2) + margin)``.
+
+    >>> f = weft.nn.functional.margin_ranking_loss
+    >>> f(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]))
+    tensor(2., dtype=float32)
+    """
+    _same_shape("margin_ranking_loss", input1, input2)
+    _same_shape("margin_ranking_loss", input1, target)
+    loss = weft.clamp(-target * (input1 - input2) + margin, min=0.0)
+    return _reduce("margin_ranking_loss", loss, reduction)
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """``log(1 + exp(-target * x))``.
+
+    >>> weft.nn.functional.soft_margin_loss(weft.zeros(1), weft.ones(1))
+    tensor(0.6931, dtype=float32)
+    """
+    _same_shape("soft_margin_loss", input, target)
+    return _reduce("soft_margin_loss", -logsigmoid(target * input), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The mean over classes of binary cross-entropies of raw scores.
+
+    >>> f = weft.nn.functional.multilabel_soft_margin_loss
+    >>> f(weft.zeros(1, 2), weft.ones(1, 2))
+    tensor(0.6931, dtype=float32)
+    """
+    _same_shape("multilabel_soft_margin_loss", input, target)
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    loss = loss if weight is None else loss * weight
+    return _reduce("multilabel_soft_margin_loss", loss.mean(-1), reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """``sum_i max(0, margin - x[y] + x[i])^p / C`` over the other classes.
+
+    >>> weft.nn.functional.multi_margin_loss(weft.zeros(1, 2), weft.tensor([0]))
+    tensor(0.5000, dtype=float32)
+    """
+    rows, flat = _class_first("multi_margin_loss", input, target)
+    _check_classes("multi_margin_loss", flat, rows.shape[1], -(10**9))
+    own = rows.gather(1, flat.unsqueeze(1))
+    slack = weft.clamp(margin - own + rows, min=0.0) ** p
+    if weight is not None:
+        slack = slack * weight[flat].unsqueeze(1)
+    others = weft.one_hot(flat, rows.shape[1]) == 0
+    loss = weft.where(others, slack, 0.0).sum(1) / rows.shape[1]
+    if reduction == "none" and input.ndim == 1:
+        return loss[0]
+    return _reduce("multi_margin_loss", loss, reduction)
+
+
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean"
+) -> Tensor:
+    """Margins between every labelled and every other class; labels end at -1.
+
+    >>> f = weft.nn.functional.multilabel_margin_loss
+    >>> f(weft.zeros(1, 2), weft.tensor([[0, -1]]))
+    tensor(0.5000, dtype=float32)
+    """
+    _same_shape("multilabel_margin_loss", input, target)
+    rows = input.reshape(-1, input.shape[-1])
+    labels = target.reshape(-1, target.shape[-1])
+    ended = (labels < 0).long().cumsum(1) > 0
+    _check_classes("multilabel_margin_loss", weft.where(ended, 0, labels).flatten(),
+                   rows.shape[1], -(10**9))  # fmt: skip
+    safe = weft.where(ended, 0, labels)
+    hot = weft.one_hot(safe, rows.shape[1]) * (~ended).long().unsqueeze(-1)
+    is_label = hot.sum(1) > 0  # (N, C)
+    own = rows.gather(1, safe)  # (N, C)
+    slack = weft.clamp(1 - own.unsqueeze(2) + rows.unsqueeze(1), min=0.0)
+    counted = (~ended).unsqueeze(2) & (~is_label).unsqueeze(1)
+    loss = weft.where(counted, slack, 0.0).sum((1, 2)) / rows.shape[1]
+    if input.ndim == 1:
+        loss = loss[0]
+    return _reduce("multilabel_margin_loss", loss, reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """``1 - cos`` where the target is 1, ``max(0, cos - margin)`` where it is -1.
+
+    >>> x = weft.tensor([[1.0, 0.0]])
+    >>> weft.nn.functional.cosine_embedding_loss(x, x, weft.tensor([1.0]))
+    tensor(0., dtype=float32)
+    """
+    _same_shape("cosine_embedding_loss", input1, input2)
+    cos = cosine_similarity(input1, input2, dim=-1)
+    if target.shape != cos.shape:
+        raise ShapeError(
+            f"cosine_embedding_loss: inputs of shape {input1.shape} need a target of "
+            f"shape {cos.shape}, got {target.shape}"
+        )
+    apart = weft.clamp(cos - margin, min=0.0)
+    loss = weft.where(target == 1, 1 - cos, 0.0) + weft.where(target == -1, apart, 0.0)
+    return _reduce("cosine_embedding_loss", loss, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, d(anchor, positive) - d(anchor, negative) + margin)``.
+
+    >>> a = weft.zeros(1, 2)
+    >>> weft.nn.functional.triplet_margin_loss(a, a, a)
+    tensor(1., dtype=float32)
+    """
+
+    def distance(x: Tensor, y: Tensor) -> Tensor:
+        return pairwise_distance(x, y, p, eps)
+
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin,
+        swap=swap, reduction=reduction,
+    )  # fmt: skip
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """The triplet loss with a distance of one's own.
+
+    >>> a = weft.zeros(1, 2)
+    >>> weft.nn.functional.triplet_margin_with_distance_loss(a, a, a, margin=0.5)
+    tensor(0.5000, dtype=float32)
+    """
+    _same_shape("triplet_margin_loss", anchor, positive)
+    _same_shape("triplet_margin_loss", anchor, negative)
+    if margin <= 0:
+        raise ArgumentError(f"triplet_margin_loss: expected margin > 0, got {margin}")
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = weft.minimum(far, distance(positive, negative))
+    loss = weft.clamp(near - far + margin, min=0.0)
+    return _reduce("triplet_margin_loss", loss, reduction)

@@ -1,0 +1,224 @@
+"""Normalisation over batches, layers, groups and instances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import weft
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+
+
+def _per_channel(value: Tensor | None, ndim: int) -> Tensor | None:
+    """A vector of channels, shaped to meet (N, C, ...)."""
+    return None if value is None else value.reshape((1, -1) + (1,) * (ndim - 2))
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias
+
+
+def _standard(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
+    """x with mean 0 and variance 1 along dimensions."""
+    off = x - x.mean(dims, keepdim=True)
+    return off * weft.rsqrt((off * off).mean(dims, keepdim=True) + eps)
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel normalised over the batch and all positions.
+
+    While training, the running statistics move by ``momentum`` towards the
+    batch's (the variance unbiased); else they are what normalises.
+
+    >>> x = weft.tensor([[1.0], [3.0]])
+    >>> weft.nn.functional.batch_norm(x, None, None, training=True, eps=0.0)
+    tensor([[-1.],
+            [ 1.]], shape=(2, 1), dtype=float32)
+    """
+    if input.ndim < 2:
+        raise ShapeError(f"batch_norm: expected (N, C, ...), got shape {input.shape}")
+    channels = input.shape[1]
+    for name, value in (("weight", weight), ("running_mean", running_mean)):
+        if value is not None and value.numel() != channels:
+            raise ShapeError(
+                f"batch_norm: {name} has {value.numel()} elements, but the input of "
+                f"shape {input.shape} has {channels} channels"
+            )
+    dims = (0, *range(2, input.ndim))
+    count = math.prod(input.shape[d] for d in dims)
+    if training and count <= 1:
+        raise ShapeError(
+            "batch_norm: expected more than one value per channel when training, got "
+            f"input of shape {input.shape}"
+        )
+    if training or running_mean is None or running_var is None:
+        mean = input.mean(dims, keepdim=True)
+        off = input - mean
+        var = (off * off).mean(dims, keepdim=True)
+        if running_mean is not None and running_var is not None and training:
+            _move(running_mean, mean, momentum)
+            _move(running_var, var * (count / (count - 1)), momentum)
+    else:
+        off = input - _per_channel(running_mean, input.ndim)
+        var = _per_channel(running_var, input.ndim)
+    out = off * weft.rsqrt(var + eps)
+    return _affine(
+        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
+    )
+
+
+def _move(running: Tensor, value: Tensor, momentum: float) -> None:
+    """A running statistic moved towards a new value."""
+    with weft.no_grad():
+        target = value.detach().reshape(running.shape).to(running.dtype)
+        running.copy_(running * (1 - momentum) + target * momentum)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Each channel of each example normalised over its positions.
+
+    >>> weft.nn.functional.instance_norm(weft.rand(2, 3, 4)).shape
+    (2, 3, 4)
+    """
+    if input.ndim < 3:
+        raise ShapeError(
+            f"instance_norm: expected (N, C, ...) with positions, got {input.shape}"
+        )
+    dims = tuple(range(2, input.ndim))
+    count = math.prod(input.shape[2:])
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, 0, eps)
+    if count <= 1:
+        raise ShapeError(
+            "instance_norm: expected more than one position per channel, got input of "
+            f"shape {input.shape}"
+        )
+    out = _standard(input, dims, eps)
+    if running_mean is not None and running_var is not None:
+        mean = input.mean(dims)
+        _move(running_mean, mean.mean(0), momentum)
+        _move(running_var, input.var(dims).mean(0), momentum)
+    return _affine(
+        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
+    )
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalised over the last dimensions.
+
+    >>> weft.nn.functional.layer_norm(weft.tensor([[1.0, 3.0]]), (2,), eps=0.0)
+    tensor([[-1.,  1.]], shape=(1, 2), dtype=float32)
+    """
+    dims = _last("layer_norm", input, normalized_shape)
+    return _affine(_standard(input, dims, eps), weight, bias)
+
+
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """Divided by the root of the mean square over the last dimensions.
+
+    >>> weft.nn.functional.rms_norm(weft.tensor([3.0, 4.0]), (2,))
+    tensor([0.8485, 1.1314], shape=(2,), dtype=float32)
+    """
+    dims = _last("rms_norm", input, normalized_shape)
+    small = weft.finfo(input.dtype).eps if eps is None else eps
+    out = input * weft.rsqrt((input * input).mean(dims, keepdim=True) + small)
+    return _affine(out, weight, None)
+
+
+def _last(name: str, input: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    wanted = tuple(shape)
+    if not wanted or input.shape[-len(wanted) :] != wanted:
+        raise ShapeError(
+            f"{name}: expected the last dimensions to be {wanted}, got input of shape "
+            f"{input.shape}"
+        )
+    return tuple(range(-len(wanted), 0))
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalised over groups of channels and all positions.
+
+    >>> weft.nn.functional.group_norm(weft.rand(2, 6, 4), 3).shape
+    (2, 6, 4)
+    """
+    if input.ndim < 2 or num_groups < 1 or input.shape[1] % num_groups:
+        raise ArgumentError(
+            f"group_norm: {num_groups} groups do not divide the channels of shape "
+            f"{input.shape}"
+        )
+    grouped = input.reshape((input.shape[0], num_groups, -1))
+    out = _standard(grouped, (2,), eps).reshape(input.shape)
+    return _affine(
+        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
+    )
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """Divided by a power of the mean square over neighbouring channels.
+
+    >>> weft.nn.functional.local_response_norm(weft.ones(1, 3, 2), 3).shape
+    (1, 3, 2)
+    """
+    if input.ndim < 3:
+        raise ShapeError(
+            f"local_response_norm: expected (N, C, ...), got shape {input.shape}"
+        )
+    square = input * input
+    ends = (0, 0) * (input.ndim - 2) + (size // 2, (size - 1) // 2)
+    padded = weft.pad(square, ends)
+    total = padded.narrow(1, 0, input.shape[1])
+    for shift in range(1, size):
+        total = total + padded.narrow(1, shift, input.shape[1])
+    return input / (total * (alpha / size) + k) ** beta
+
+
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12
+) -> Tensor:
+    """Divided by its p-norm along a dimension (0 stays 0, with gradient 0).
+
+    >>> weft.nn.functional.normalize(weft.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]], shape=(1, 2), dtype=float32)
+    """
+    size = input.norm(p, dim, keepdim=True)
+    return input * weft.where(size == 0, 0.0, 1 / weft.clamp(size, min=eps))

@@ -1,0 +1,334 @@
+"""Normalisation layers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import weft
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+from weft.nn import functional as F
+from weft.nn.lazy import LazyMixin
+from weft.nn.module import Module
+from weft.nn.parameter import Parameter, Uninitialized
+
+
+class _Statistics(Module):
+    """What batch and instance norm share: channels, scale, running statistics."""
+
+    ranks: ClassVar[tuple[int, ...]]
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        options = {"device": device, "dtype": dtype}
+        self.weight: Any = (
+            Parameter(weft.ones(num_features, **options)) if affine else None
+        )
+        self.bias: Any = (
+            Parameter(weft.zeros(num_features, **options)) if affine else None
+        )
+        track = track_running_stats
+        self.register_buffer(
+            "running_mean", weft.zeros(num_features, **options) if track else None
+        )
+        self.register_buffer(
+            "running_var", weft.ones(num_features, **options) if track else None
+        )
+        count = weft.tensor(0) if track else None
+        self.register_buffer("num_batches_tracked", count)
+
+    def reset_running_stats(self) -> None:
+        """Forget the running statistics."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Initialise anew."""
+        self.reset_running_stats()
+        if self.affine:
+            with weft.no_grad():
+                self.weight.fill_(1)
+                self.bias.zero_()
+
+    def _check(self, input: Tensor) -> None:
+        if input.ndim not in self.ranks:
+            wanted = " or ".join(map(str, self.ranks))
+            raise ShapeError(
+                f"{type(self).__name__}: expected {wanted} dimensions, got shape "
+                f"{input.shape}"
+            )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_Statistics):
+    def _momentum(self) -> float:
+        """How far the running statistics move; a plain mean without a momentum."""
+        if not (self.training and self.track_running_stats):
+            return 0.0
+        self.num_batches_tracked.add_(1)
+        if self.momentum is not None:
+            return self.momentum
+        return 1.0 / self.num_batches_tracked.item()
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check(input)
+        momentum = self._momentum()
+        training = self.training or self.running_mean is None
+        return F.batch_norm(
+            input, self.running_mean, self.running_var, self.weight, self.bias,
+            training, momentum, self.eps,
+        )  # fmt: skip
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of (N, C) or (N, C, L).
+
+    >>> weft.nn.BatchNorm1d(3)(weft.rand(4, 3)).shape
+    (4, 3)
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of (N, C, H, W).
+
+    >>> weft.nn.BatchNorm2d(3)(weft.rand(4, 3, 5, 5)).shape
+    (4, 3, 5, 5)
+    """
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of (N, C, D, H, W)."""
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_Statistics):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check(input)
+        single = input.ndim == self.ranks[0]
+        x = input.unsqueeze(0) if single else input
+        if x.shape[1] != self.num_features:
+            raise ShapeError(
+                f"{type(self).__name__}: expected {self.num_features} channels, got "
+                f"input of shape {input.shape}"
+            )
+        own = self.training or not self.track_running_stats
+        out = F.instance_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, own,
+            self.momentum or 0.0, self.eps,
+        )  # fmt: skip
+        return out.squeeze(0) if single else out
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of (N, C, L) or (C, L)."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalisation of (N, C, H, W) or (C, H, W).
+
+    >>> weft.nn.InstanceNorm2d(3)(weft.rand(4, 3, 5, 5)).shape
+    (4, 3, 5, 5)
+    """
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+
+    ranks = (4, 5)
+
+
+class _LazyStatistics(LazyMixin):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        Module.__init__(self)  # type: ignore[arg-type]
+        names = ("eps", "momentum", "affine", "track_running_stats")
+        self._waiting = {**dict(zip(names, args, strict=False)), **options}
+        self.weight: Any = Uninitialized()
+
+    def infer(self, input: Tensor) -> dict[str, Any]:
+        return {"num_features": input.shape[1]}
+
+
+class LazyBatchNorm1d(_LazyStatistics, BatchNorm1d):
+    """A ``BatchNorm1d`` that learns its channels from its first input."""
+
+    becomes = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyStatistics, BatchNorm2d):
+    """A ``BatchNorm2d`` that learns its channels from its first input."""
+
+    becomes = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyStatistics, BatchNorm3d):
+    """A ``BatchNorm3d`` that learns its channels from its first input."""
+
+    becomes = BatchNorm3d
+
+
+class LayerNorm(Module):
+    """Normalisation over the last dimensions.
+
+    >>> weft.nn.LayerNorm(4)(weft.rand(2, 3, 4)).shape
+    (2, 3, 4)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shape = (
+            (normalized_shape,) if isinstance(normalized_shape, int)
+            else tuple(normalized_shape)
+        )  # fmt: skip
+        self.normalized_shape, self.eps = shape, eps
+        self.elementwise_affine = elementwise_affine
+        options = {"device": device, "dtype": dtype}
+        scale = elementwise_affine
+        self.weight: Any = Parameter(weft.ones(shape, **options)) if scale else None
+        self.bias: Any = (
+            Parameter(weft.zeros(shape, **options)) if scale and bias else None
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.layer_norm(
+            input, self.normalized_shape, self.weight, self.bias, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class RMSNorm(Module):
+    """Division by the root mean square of the last dimensions.
+
+    >>> weft.nn.RMSNorm(4)(weft.rand(2, 3, 4)).shape
+    (2, 3, 4)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shape = (
+            (normalized_shape,) if isinstance(normalized_shape, int)
+            else tuple(normalized_shape)
+        )  # fmt: skip
+        self.normalized_shape, self.eps = shape, eps
+        self.weight: Any = None
+        if elementwise_affine:
+            self.weight = Parameter(weft.ones(shape, device=device, dtype=dtype))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+class GroupNorm(Module):
+    """Normalisation over groups of channels.
+
+    >>> weft.nn.GroupNorm(2, 6)(weft.rand(2, 6, 4)).shape
+    (2, 6, 4)
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise ArgumentError(
+                f"GroupNorm: {num_groups} groups do not divide {num_channels} channels"
+            )
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        options = {"device": device, "dtype": dtype}
+        self.weight: Any = (
+            Parameter(weft.ones(num_channels, **options)) if affine else None
+        )
+        self.bias: Any = (
+            Parameter(weft.zeros(num_channels, **options)) if affine else None
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
+
+
+class LocalResponseNorm(Module):
+    """Division by a power of the mean square over neighbouring channels."""
+
+    def __init__(
+        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

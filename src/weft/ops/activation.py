@@ -1,0 +1,31 @@
+"""The rectifier as an operator; other activations are compositions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.elementwise import unary
+from weft.core.tensor import Tensor
+from weft.ops.choosing import where_op
+from weft.ops.creation import zeros_like
+
+
+def _where_positive(g: Any, out: Tensor) -> Any:
+    return where_op(out > 0, g, zeros_like(g))
+
+
+relu = unary(
+    "relu",
+    lambda x: np.maximum(x, 0),
+    accepts="real",
+    vjp={"x": _where_positive},
+    jvp={"x": lambda t, out: _where_positive(t, out)},
+    reference=lambda x: (x + np.abs(x)) / 2,
+    doc="""Each element, but at least 0; its derivative at 0 is 0.
+
+    >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))
+    tensor([0., 2.], shape=(2,), dtype=float32)
+    """,
+)
