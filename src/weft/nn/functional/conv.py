@@ -25,18 +25,17 @@ __all__ = [
 def sizes_of(name: str, what: str, value: Any, count: int, low: int = 0) -> Sizes:
     """One int for all dimensions, or one each, none smaller than ``low``."""
     listed = list(value) if isinstance(value, (tuple, list)) else [value]
+    wanted = "an int" if count == 1 else f"an int or {count} ints"
     try:
         found = [n.__index__() for n in listed]
     except AttributeError:
         raise DTypeError(
-            f"{name}: expected {what} to be an int or {count} ints, got {value!r}"
+            f"{name}: expected {what} to be {wanted}, got {value!r}"
         ) from None
     if len(found) == 1:
         found *= count
     if len(found) != count:
-        raise ArgumentError(
-            f"{name}: expected {what} to be an int or {count} ints, got {value!r}"
-        )
+        raise ArgumentError(f"{name}: expected {what} to be {wanted}, got {value!r}")
     if min(found) < low:
         raise ArgumentError(f"{name}: expected {what} of at least {low}, got {value!r}")
     return tuple(found)
