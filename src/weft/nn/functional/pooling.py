@@ -315,8 +315,8 @@ def avg_pool2d(
 
     >>> x = weft.arange(16.0).reshape(1, 4, 4)
     >>> weft.nn.functional.avg_pool2d(x, 2)
-    tensor([[[ 2.5,  4.5],
-             [10.5, 12.5]]], shape=(1, 2, 2), dtype=float32)
+    tensor([[[ 2.5000,  4.5000],
+             [10.5000, 12.5000]]], shape=(1, 2, 2), dtype=float32)
     """
     return _avg_pool(
         2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
@@ -374,7 +374,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0]])
     >>> weft.nn.functional.adaptive_avg_pool1d(x, 2)
-    tensor([[2. , 2.5]], shape=(1, 2), dtype=float32)
+    tensor([[2.0000, 2.5000]], shape=(1, 2), dtype=float32)
     """
     return _adaptive_avg(1, input, output_size)
 

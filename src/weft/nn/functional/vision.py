@@ -316,7 +316,7 @@ def interpolate(
 
     >>> x = weft.tensor([[[1.0, 3.0]]])
     >>> weft.nn.functional.interpolate(x, 4, mode="linear")
-    tensor([[[1. , 1.5, 2.5, 3. ]]], shape=(1, 1, 4), dtype=float32)
+    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]], shape=(1, 1, 4), dtype=float32)
     """
     _check_mode(input, mode, align_corners)
     if antialias:
@@ -369,8 +369,8 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
 
     >>> identity = weft.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
     >>> weft.nn.functional.affine_grid(identity, (1, 1, 1, 2))
-    tensor([[[[-0.5,  0. ],
-              [ 0.5,  0. ]]]], shape=(1, 1, 2, 2), dtype=float32)
+    tensor([[[[-0.5000,  0.0000],
+              [ 0.5000,  0.0000]]]], shape=(1, 1, 2, 2), dtype=float32)
     """
     check_accepts("affine_grid", "floating", theta.dtype)
     n, _, *space = (int(s) for s in size) if len(size) > 2 else (0, 0)
