@@ -24,7 +24,6 @@ from weft.ops import (
     gamma_functions,
     indexing,
     masks,
-    operands,
     products,
     random,
     rounding,
@@ -207,7 +206,7 @@ class InPlace:
         >>> weft.zeros(2).copy_(weft.tensor([1, 2]))
         tensor([1., 2.], shape=(2,), dtype=float32)
         """
-        given = operands.as_tensorlike(src)
+        given = indexing.given_value(src, self)
         value = indexing.value_for(self.shape, self, given, "copy_")
         return assign(self, value, "copy_")
 

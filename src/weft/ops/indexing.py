@@ -244,8 +244,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
     basic, advanced = normalize_index(input, index, "setitem")
     target = _basic(input, basic)
-    if not isinstance(value, Tensor):
-        value = as_tensor(value)
+    value = given_value(value, target)
     if not advanced:
         target = target if target is not input else input
         assign(target, value_for(target.shape, target, value), "setitem")
@@ -269,6 +268,17 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
 def _moved_shape(shape: tuple[int, ...], count: int, first: int) -> tuple[int, ...]:
     block, rest = shape[:count], shape[count:]
     return (*rest[:first], *block, *rest[first:])
+
+
+def given_value(value: Any, target: Tensor) -> Tensor:
+    """What is to be stored as a tensor; Python's floats are not rounded on the way."""
+    if isinstance(value, Tensor):
+        return value
+    made = as_tensor(value)
+    exact = made.dtype.is_inexact and not isinstance(value, (np.ndarray, np.generic))
+    if exact and made.dtype.category <= target.dtype.category:
+        return as_tensor(value, dtype=target.dtype)
+    return made
 
 
 def _check_value(value: Tensor, target: Tensor, name: str = "setitem") -> None:
