@@ -12,7 +12,7 @@ from weft.autograd.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.nn.module import Module
-from weft.optim.lr_scheduler import LRScheduler, _one_of, _per_group
+from weft.optim.lr_scheduler.base import LRScheduler, one_of, per_group
 from weft.optim.optimizer import Optimizer
 
 AvgFn = Callable[[Tensor, Tensor, Any], Tensor]
@@ -168,9 +168,9 @@ class SWALR(LRScheduler):
                 f"SWALR: expected anneal_epochs of at least 0, got {anneal_epochs}"
             )
         choices = ("cos", "linear")
-        self.anneal = _one_of("SWALR", "anneal_strategy", anneal_strategy, choices)
+        self.anneal = one_of("SWALR", "anneal_strategy", anneal_strategy, choices)
         self.anneal_epochs = anneal_epochs
-        rates = _per_group("swa_lr", optimizer, swa_lr)
+        rates = per_group("swa_lr", optimizer, swa_lr)
         for lr, group in zip(rates, optimizer.param_groups, strict=True):
             group["swa_lr"] = lr
         super().__init__(optimizer, last_epoch)
