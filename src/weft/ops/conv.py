@@ -36,7 +36,7 @@ from weft.ops.shaping import movedim, reshape
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-BLOCK = 1 << 20  # bytes of columns at a time: half of a common second-level cache
+BLOCK = 1 << 19  # bytes of columns at a time: half of a common second-level cache
 WASTE = 1.6  # runs may hold this many cells an output cell
 
 
@@ -269,7 +269,8 @@ def _input_grad_eval(
     y = y.reshape(n, groups, o, *y.shape[2:])
     rows = np.swapaxes(w.reshape(groups, o, -1), 1, 2)
     out = np.zeros((n, groups * each, *grid.size), y.dtype)
-    cost = rows.shape[1] * math.prod(grid.cells) * y.itemsize
+    # columns are read once here, so blocks may be larger and fewer
+    cost = rows.shape[1] * math.prod(grid.cells) * y.itemsize // 4
     for ns, gs in _blocks(n, groups, cost):
         cols = np.matmul(rows[gs], _spread(y[ns, gs], grid))
         cols = cols.reshape(-1, *kernel, ns.stop - ns.start, *grid.cells)
