@@ -98,7 +98,8 @@ def _picked(x: Tensor, index: Tensor) -> Tensor:
     size = math.prod(x.shape[2:])
     rows = x.shape[0] * x.shape[1]
     start = np.arange(rows).reshape(*x.shape[:2], *(1,) * (x.ndim - 2)) * size
-    return take_op(reshape(x, (rows * size,)), index + Tensor(start))
+    flat = reshape(index + Tensor(start), (index.numel(),))
+    return reshape(take_op(reshape(x, (rows * size,)), flat), index.shape)
 
 
 def _max_pool(
