@@ -132,7 +132,7 @@ from weft.ops.complex_numbers import (
     view_as_complex,
     view_as_real,
 )
-from weft.ops.copies import detach
+from weft.ops.copies import clone, detach
 from weft.ops.questions import (
     can_cast,
     is_complex,
@@ -185,7 +185,20 @@ from weft.ops.transcendental import (
     xlogy,
 )
 from weft.ops.extremes import amax, amin, aminmax, argmax, argmin, max, min
-from weft.ops.norms import cdist, dist, logsumexp, norm
+from weft.ops.statistics import (
+    cdist,
+    corrcoef,
+    cov,
+    dist,
+    logsumexp,
+    mean,
+    nanmean,
+    norm,
+    std,
+    std_mean,
+    var,
+    var_mean,
+)
 from weft.ops.reduce import all, any, count_nonzero, nansum, sum
 from weft.ops.running import (
     cumprod,
@@ -197,19 +210,18 @@ from weft.ops.running import (
     trapezoid,
     trapz,
 )
-from weft.ops.statistics import (
-    corrcoef,
-    cov,
-    mean,
-    nanmean,
-    std,
-    std_mean,
-    var,
-    var_mean,
-)
 from weft.ops.broadcasting import broadcast_tensors, broadcast_to, expand, meshgrid
-from weft.ops.copies import clone
-from weft.ops.diagonals import block_diag, tril, triu
+from weft.ops.diagonals import (
+    block_diag,
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal,
+    diagonal_scatter,
+    trace,
+    tril,
+    triu,
+)
 from weft.ops.joining import (
     cat,
     column_stack,
@@ -253,18 +265,10 @@ from weft.ops.slicing import (
     vsplit,
 )
 from weft.ops.broadcasting import _public_broadcast_shapes as broadcast_shapes
-from weft.ops.diagonals import (
-    diag,
-    diag_embed,
-    diagflat,
-    diagonal,
-    diagonal_scatter,
-    trace,
-)
 from weft.ops.gathering import gather, take_along_dim
 from weft.ops.indexing import index_put, put, select_scatter, slice_scatter
 from weft.ops.masks import masked_fill, masked_scatter, masked_select, one_hot
-from weft.ops.places import argwhere, nonzero, unravel_index
+from weft.ops.operands import argwhere, nonzero, unravel_index
 from weft.ops.scattering import scatter, scatter_add, scatter_reduce
 from weft.ops.taking import (
     index_add,

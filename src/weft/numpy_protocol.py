@@ -32,8 +32,8 @@ from weft.ops import (
     diagonals,
     gathering,
     joining,
+    operands,
     padding,
-    places,
     products,
     reduce,
     running,
@@ -397,7 +397,7 @@ FUNCTIONS[np.diagonal] = lambda a, offset=0, axis1=0, axis2=1: diagonals.diagona
 @_answers(np.where)
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None and y is None:
-        return places.nonzero(condition, as_tuple=True)
+        return operands.nonzero(condition, as_tuple=True)
     truth = as_tensorlike(condition)
     if truth.dtype is not weft.bool:
         truth = truth != 0

@@ -4,9 +4,9 @@ from weft.ops.bessel_functions import i0, i0e, i1, i1e
 from weft.ops.error_functions import erf, erfc, erfcx, erfinv, log_ndtr, ndtr, ndtri
 from weft.ops.gamma_functions import digamma, multigammaln, polygamma
 from weft.ops.gamma_functions import lgamma as gammaln
-from weft.ops.norms import logsumexp
 from weft.ops.probabilities import entr, log_softmax, softmax, xlog1py
 from weft.ops.rounding import round
+from weft.ops.statistics import logsumexp
 from weft.ops.transcendental import exp2, expm1, log1p, logit, sinc, xlogy
 from weft.ops.transcendental import sigmoid as expit
 

@@ -10,8 +10,8 @@ from weft.array_api._common import Array, check_array, operands
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops import choosing, extremes, gathering, shaping, sorting, taking
-from weft.ops.places import concrete
-from weft.ops.places import nonzero as _nonzero
+from weft.ops.operands import concrete
+from weft.ops.operands import nonzero as _nonzero
 
 
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:

@@ -7,7 +7,6 @@ operator and works under each transform.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from weft.core.dispatch import bind
@@ -123,7 +122,8 @@ class _Call:
             self.op.jvp = jvp
 
     def context(self, values: dict[str, Any]) -> Context:
-        ctx = copy.copy(self.ctx)
+        ctx = Context()
+        vars(ctx).update(vars(self.ctx))
         ctx.saved_tensors = tuple(
             values[k] if isinstance(k, str) else k for k in self.kept
         )

@@ -11,6 +11,7 @@ zero.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from math import isnan
@@ -320,6 +321,7 @@ def integer_samples(count: int, low: int, high: int) -> Callable[..., Any]:
 # -- the builders
 
 
+@functools.cache
 def _fast_codes(accepts: str, codes: str) -> str:
     """The dtypes, by code, that an operator takes without any conversion."""
     kept = [c for c in codes if _ACCEPTS[accepts][0](dtypes.of_code(c))]

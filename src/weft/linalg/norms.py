@@ -12,7 +12,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.linalg.factoring import eigvalsh, svdvals
 from weft.linalg.operands import as_matrix, as_number, rank_of
 from weft.linalg.solving import inv
-from weft.ops import norms
+from weft.ops import statistics
 from weft.ops.copies import cast
 from weft.ops.extremes import amax, amin
 from weft.ops.linalg.algebra import check_matrix
@@ -40,7 +40,7 @@ def vector_norm(
         raise ArgumentError(
             f"linalg.vector_norm: expected ord to be a number, got {ord!r}"
         )
-    return norms.norm(x, ord, dim, keepdim, dtype)
+    return statistics.norm(x, ord, dim, keepdim, dtype)
 
 
 def _check_norm(name: str, x: Any) -> None:
@@ -77,7 +77,7 @@ def matrix_norm(
     dims = normalize_dims(name, dim, A.ndim)
     x = A if dtype is None else cast(A, as_dtype(dtype))
     if ord == "fro":
-        return norms.norm(x, 2, dims, keepdim)
+        return statistics.norm(x, 2, dims, keepdim)
     out = _matrix_norm(name, movedim(x, dims, (-2, -1)), ord)
     if keepdim:
         for d in sorted(dims):

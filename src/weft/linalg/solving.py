@@ -19,7 +19,7 @@ from weft.linalg.operands import (
 from weft.ops.choosing import where
 from weft.ops.creation import empty
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
-from weft.ops.linalg.determinants import det_op, slogdet_op
+from weft.ops.linalg.matrix_functions import det_op, slogdet_op
 from weft.ops.linalg.solving import inv_op, pinv_op, solve_op, solve_triangular_op
 from weft.ops.products import matmul
 from weft.ops.reduce import sum

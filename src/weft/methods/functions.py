@@ -21,9 +21,8 @@ from weft.ops import (
     gathering,
     indexing,
     masks,
-    norms,
+    operands,
     padding,
-    places,
     probabilities,
     products,
     questions,
@@ -204,12 +203,12 @@ class Functions:
     cumsum = running.cumsum
     cumprod = running.cumprod
     diff = running.diff
-    logsumexp = norms.logsumexp
+    logsumexp = statistics.logsumexp
     logcumsumexp = running.logcumsumexp
     cov = statistics.cov
     corrcoef = statistics.corrcoef
-    norm = norms.norm
-    dist = norms.dist
+    norm = statistics.norm
+    dist = statistics.dist
 
     # -- movement
 
@@ -296,8 +295,8 @@ class Functions:
     index_fill = taking.index_fill
     masked_fill = masks.masked_fill
     masked_select = masks.masked_select
-    nonzero = places.nonzero
-    argwhere = places.argwhere
+    nonzero = operands.nonzero
+    argwhere = operands.argwhere
     diagonal = diagonals.diagonal
     diag = diagonals.diag
     diag_embed = diagonals.diag_embed

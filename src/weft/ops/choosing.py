@@ -24,8 +24,7 @@ from weft.ops.bits import logical_not
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import zeros_like
-from weft.ops.operands import as_tensorlike, scalar
-from weft.ops.places import nonzero
+from weft.ops.operands import as_tensorlike, nonzero, scalar
 from weft.ops.questions import isnan, isneginf, isposinf
 
 

@@ -17,7 +17,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.places import as_index, check_range
+from weft.ops.operands import as_index, check_range
 from weft.ops.shaping import reshape
 from weft.ops.taking import as_row, zeros_of
 

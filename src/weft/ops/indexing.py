@@ -21,7 +21,7 @@ from weft.ops.broadcasting import expand
 from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import as_tensor, tensor
-from weft.ops.places import IndexTypeError, as_index, check_range, nonzero
+from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
 from weft.ops.taking import add_at, put_op, take_op

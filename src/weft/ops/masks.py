@@ -16,7 +16,7 @@ from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import check_memory
 from weft.ops.indexing import getitem
-from weft.ops.places import as_index, check_range, concrete
+from weft.ops.operands import as_index, check_range, concrete
 from weft.ops.shaping import reshape
 from weft.ops.taking import take_op
 

@@ -1,15 +1,20 @@
-"""Arguments as users give them: a tensor or what stands for one, several, sizes."""
+"""Arguments as users give them: tensors, sizes and indices, checked."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from weft import dtype as dtypes
 from weft.core.elementwise import _wrap_int
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError
-from weft.ops.creation import as_tensor
+from weft.errors import ArgumentError, DTypeError, OutOfRangeError
+from weft.ops.copies import cast
+from weft.ops.creation import as_tensor, parse_size, tensor
+
+# -- tensors and sizes
 
 
 def as_tensorlike(value: Any) -> Tensor:
@@ -56,3 +61,96 @@ def _as_int(name: str, n: Any) -> int:
         raise DTypeError(
             f"{name}: expected integers, got {type(n).__name__} ({n!r})"
         ) from None
+
+
+# -- indices
+
+
+class IndexTypeError(DTypeError, IndexError):
+    """A value of a type that is no index."""
+
+
+def check_range(
+    name: str, index: Any, size: int, axis: int, *, wrap: bool = True
+) -> None:
+    """Raise IndexError for the first index outside its axis.
+
+    Negative indices count from the end where they ``wrap``.
+    """
+    bad = (index < (-size if wrap else 0)) | (index >= size)
+    if not bad.any():
+        return
+    place = tuple(int(k) for k in np.argwhere(bad)[0])
+    value = int(np.asarray(index)[place])
+    where = f" at position {place}" if place else ""
+    raise OutOfRangeError(
+        f"{name}: index {value}{where} is out of range for axis {axis} of size {size}"
+    )
+
+
+def as_index(name: str, value: Any) -> Tensor:
+    """An integer index tensor; floating ones (with or without NaN) are refused."""
+    if isinstance(value, Tensor):
+        out = value
+    else:
+        out = tensor(value)
+        if out.numel() == 0:
+            out = cast(out.detach(), dtypes.int64)
+    if out.dtype.category != dtypes.INT:
+        raise IndexTypeError(
+            f"{name}: expected integer indices, got {out.dtype.name}. "
+            "Convert them with .long()"
+        )
+    return out
+
+
+def concrete(name: str, x: Tensor) -> np.ndarray:
+    """The values of a tensor whose values decide a shape."""
+    if x._interpreter is not None:
+        raise ArgumentError(
+            f"{name}: the result's shape depends on values, which are not known inside "
+            f"{x._interpreter.name}; use where or masked_fill, which keep the shape"
+        )
+    return x.array()
+
+
+# -- places
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not zero.
+
+    >>> weft.tensor([0, 5, 6]).nonzero()
+    tensor([[1],
+            [2]], shape=(2, 1), dtype=int64)
+    """
+    array = concrete("nonzero", input)
+    if as_tuple:
+        return tuple(Tensor(i) for i in np.nonzero(np.atleast_1d(array)))
+    return Tensor(np.argwhere(array))
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, a row each.
+
+    >>> weft.argwhere(weft.tensor([0, 5]))
+    tensor([[1]], shape=(1, 1), dtype=int64)
+    """
+    return nonzero(input)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """The coordinates, one tensor a dimension, of indices into a flattened tensor.
+
+    >>> weft.unravel_index(weft.tensor([0, 5]), (2, 3))[1]
+    tensor([0, 2], shape=(2,), dtype=int64)
+    """
+    sizes = parse_size("unravel_index", (shape,))
+    ids = as_index("unravel_index", indices)
+    if type(ids) is Tensor:
+        check_range("unravel_index", ids._data, math.prod(sizes), 0, wrap=False)
+    found: list[Tensor] = []
+    for size in reversed(sizes):
+        found.append(ids % size)
+        ids = ids // size
+    return tuple(reversed(found))

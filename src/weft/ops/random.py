@@ -22,6 +22,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.creation import check_memory, parse_size
+from weft.ops.operands import concrete
 from weft.ops.slicing import along
 from weft.ops.sorting import argsort
 
@@ -554,8 +555,6 @@ def multinomial(
     >>> weft.multinomial(weft.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
     tensor([1, 1], shape=(2,), dtype=int64)
     """
-    from weft.ops.places import concrete
-
     weights = np.asarray(concrete("multinomial", input), np.float64)
     if weights.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")

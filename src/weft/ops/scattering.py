@@ -29,8 +29,7 @@ from weft.ops.gathering import (
     scatter_add_op,
     scatter_op,
 )
-from weft.ops.operands import scalar
-from weft.ops.places import as_index, check_range
+from weft.ops.operands import as_index, check_range, scalar
 from weft.ops.shaping import reshape
 from weft.ops.slicing import slice_op
 from weft.ops.taking import as_row, zeros_of

@@ -22,8 +22,7 @@ from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.extremes import Extreme
 from weft.ops.gathering import gather
-from weft.ops.operands import as_tensorlike
-from weft.ops.places import concrete
+from weft.ops.operands import as_tensorlike, concrete
 from weft.ops.rounding import ceil, floor
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import along

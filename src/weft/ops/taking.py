@@ -18,8 +18,7 @@ from weft.ops.broadcasting import expand
 from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
-from weft.ops.operands import scalar
-from weft.ops.places import as_index, check_range, concrete
+from weft.ops.operands import as_index, check_range, concrete, scalar
 from weft.ops.shaping import movedim, reshape
 
 # -- take, add_at, put

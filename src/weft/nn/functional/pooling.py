@@ -16,7 +16,7 @@ from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
-from weft.ops.places import as_index, check_range
+from weft.ops.operands import as_index, check_range
 from weft.ops.pooling import (
     adaptive_bounds,
     adaptive_max_index_op,
