@@ -87,8 +87,9 @@ class Adam(_Moments):
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = v = np.maximum(state["max_exp_avg_sq"], v)
         t = state["step"]
-        scale = group["lr"] / (1 - b1**t)
-        return p - scale * (m / (np.sqrt(v) * (1 - b2**t) ** -0.5 + group["eps"]))
+        root = math.sqrt(1 - b2**t)  # of v's correction, taken out of the quotient
+        scale = group["lr"] / (1 - b1**t) * root
+        return p - scale * (m / (np.sqrt(v) + group["eps"] * root))
 
 
 class AdamW(Adam):

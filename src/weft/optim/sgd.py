@@ -88,7 +88,8 @@ class SGD(Optimizer):
         if state["step"] == 1:
             b = g
         else:
-            b = momentum * state["momentum_buffer"] + (1 - group["dampening"]) * g
+            share = 1 - group["dampening"]
+            b = momentum * state["momentum_buffer"] + (g if share == 1 else share * g)
         state["momentum_buffer"] = b
         return g + momentum * b if group["nesterov"] else b
 
