@@ -916,3 +916,19 @@ def test_lbfgs_refuses_state_of_other_shapes():
     with pytest.raises(ArgumentError, match=r"missing     p\.t") as error:
         lbfgs.load_state_dict(saved)
     assert "wrong shape p.d (2,), got (3,)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "close"), [("complex128", 1e-8), ("bfloat16", 0.02), ("float16", 2e-3)]
+)
+def test_lbfgs_of_other_dtypes(dtype, close):
+    dtype = getattr(weft, dtype)
+    goal = weft.tensor([1.5, -0.5, 0.25]).to(dtype)
+    if dtype.is_complex:
+        goal = goal * (1 - 2j)
+    p = weft.zeros(3, dtype=dtype).requires_grad_()
+    empty = weft.zeros(0, dtype=dtype).requires_grad_()
+    lbfgs = optim.LBFGS([p, empty], line_search_fn="strong_wolfe")
+    minimise(lbfgs, lambda: (p - goal).abs().square().sum(), 3)
+    assert float((p - goal).detach().abs().max()) < close
+    assert p.dtype is dtype

@@ -147,7 +147,8 @@ class _Solver:
         self.owner, self.closure = owner, closure
         self.group = owner.param_groups[0]
         self.params: list[Tensor] = self.group["params"]
-        self.dtype = np.result_type(*[_reals(p._data).dtype for p in self.params])
+        kinds = [_reals(p._data).dtype for p in self.params]
+        self.dtype = np.result_type(np.float32, *kinds)  # halves are too coarse
         self.sizes = [_reals(p._data).size for p in self.params]
         self.ends = np.cumsum(self.sizes)[:-1]
         self.memory = self._recall()
