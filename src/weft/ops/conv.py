@@ -6,7 +6,8 @@ Three records, each linear in both inputs, each the derivative of the others:
     conv_input_grad   y, w  ->  x      (what a transposed convolution computes)
     conv_weight_grad  x, y  ->  w
 
-and ``im2col`` (every window copied out) with its transpose ``col2im``. Padding
+``conv_bias`` adds one number an output channel on the way. There are also
+``im2col`` (every window copied out) with its transpose ``col2im``. Padding
 is a (before, after) pair a dimension; a negative one cuts off.
 
 Evaluation copies windows into columns that fit the cache, and multiplies them
@@ -222,21 +223,27 @@ def _wide(*arrays: Any) -> list[Any]:
 
 
 def _conv_eval(
-    x: Any, w: Any, *, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int
-) -> Any:
+    x: Any, w: Any, *, stride: Sizes, padding: Pairs, dilation: Sizes, groups: int,
+    bias: Any = None,
+) -> Any:  # fmt: skip
     dtype, kernel = x.dtype, w.shape[2:]
-    x, w = _wide(x, w)
+    x, w, *more = _wide(x, w, *([] if bias is None else [bias]))
     counts = window_counts(x.shape[2:], kernel, stride, padding, dilation)
     each = w.shape[0] // groups
+    shift = more[0].reshape(groups, each, 1) if more else None
     x = _padded(x, padding)
     if math.prod(kernel) == 1:
         out = _pointwise(x, w, stride, groups)
+        if shift is not None:
+            out += shift
     else:
         grid = _grid(x.shape[2:], kernel, stride, _none(kernel), dilation)
         rows = w.reshape(groups, each, -1)
         out = np.empty((x.shape[0], groups, each, *counts), x.dtype)
         for ns, gs, cols in _columns(x, grid, groups):
             got = np.matmul(rows[gs], cols)
+            if shift is not None:
+                got += shift[gs]
             got = got.reshape(*got.shape[:2], ns.stop - ns.start, *grid.cells)
             out[ns, gs] = np.moveaxis(got[grid.valid], 2, 0)
     return out.reshape(x.shape[0], w.shape[0], *counts).astype(dtype, copy=False)
@@ -638,6 +645,57 @@ conv_weight_grad_op: Op = define(
     batch=_weight_grad_batch,
     samples=_weight_grad_samples,
     reference=_weight_grad_reference,
+)
+
+
+# -- with a bias, added while a block is in the cache
+
+
+def _bias_batch(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Tensor:
+    x, w, b = args
+    if batched[0] or batched[1]:
+        out = _conv_batch(conv_op, size, (x, w), batched[:2], params)
+    else:
+        out = conv_op(x, w, **params)
+    lead = (size, 1) if batched[2] else ()
+    return out + reshape(b, (*lead, b.shape[-1], *(1,) * (w.ndim - batched[1] - 2)))
+
+
+def _bias_samples(rng: np.random.Generator) -> Any:
+    for args, params in _conv_samples(rng):
+        yield Sample((*args, rng.uniform(-2, 2, args[1].shape[0])), params)
+
+
+def _bias_reference(x: Any, w: Any, b: Any, **params: Any) -> Any:
+    out = _conv_reference(x, w, **params)
+    for o in range(len(b)):
+        out[:, o] += b[o]
+    return out
+
+
+def _along_channels(t: Tensor, out: Tensor) -> Tensor:
+    """One number an output channel, at every place."""
+    return expand(reshape(t, (-1, *(1,) * (out.ndim - 2))), out.shape)
+
+
+conv_bias_op: Op = define(
+    "conv_bias",
+    inputs="x w b",
+    eval=lambda x, w, b, **params: _conv_eval(x, w, bias=b, **params),
+    type=lambda x, w, b, **params: _conv_type(x, w, **params),
+    vjp={
+        **conv_op.vjp,  # type: ignore[dict-item]
+        "b": lambda g: g.sum((0, *range(2, g.ndim))),
+    },
+    jvp={
+        **conv_op.jvp,  # type: ignore[dict-item]
+        "b": lambda t, out: _along_channels(t, out),
+    },
+    batch=_bias_batch,
+    samples=_bias_samples,
+    reference=_bias_reference,
 )
 
 

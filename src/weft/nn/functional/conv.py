@@ -6,8 +6,16 @@ from typing import Any
 
 from weft.core.elementwise import check_accepts
 from weft.core.tensor import Tensor
+from weft.dtype import DType
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.conv import Pairs, Sizes, conv_input_grad_op, conv_op, window_counts
+from weft.ops.conv import (
+    Pairs,
+    Sizes,
+    conv_bias_op,
+    conv_input_grad_op,
+    conv_op,
+    window_counts,
+)
 from weft.ops.shaping import reshape
 
 __all__ = [
@@ -91,21 +99,18 @@ def _check_channels(name: str, x: Tensor, w: Tensor, groups: int, want: int) -> 
         )
 
 
-def _add_bias(name: str, out: Tensor, bias: Any) -> Tensor:
-    if bias is None:
-        return out
-    if not isinstance(bias, Tensor) or bias.shape != (out.shape[1],):
+def _check_bias(name: str, bias: Any, channels: int, dtype: DType) -> None:
+    if not isinstance(bias, Tensor) or bias.shape != (channels,):
         came = f"shape {bias.shape}" if isinstance(bias, Tensor) else repr(bias)
         raise ShapeError(
-            f"{name}: expected bias of shape ({out.shape[1]},), one an output "
-            f"channel, got {came}"
+            f"{name}: expected bias of shape ({channels},), one an output channel, "
+            f"got {came}"
         )
-    if bias.dtype is not out.dtype:
+    if bias.dtype is not dtype:
         raise DTypeError(
-            f"{name}: expected input and bias of one dtype, got {out.dtype.name} and "
+            f"{name}: expected input and bias of one dtype, got {dtype.name} and "
             f"{bias.dtype.name}. Convert one with .to(...)"
         )
-    return out + reshape(bias, (-1, *(1,) * (out.ndim - 2)))
 
 
 def _padding(
@@ -158,8 +163,11 @@ def _conv(
     kernel = weight.shape[2:]
     pads = _padding(name, padding, kernel, steps, spread)
     _check_fits(name, x.shape[2:], kernel, pads, spread)
-    out = conv_op(x, weight, stride=steps, padding=pads, dilation=spread, groups=groups)
-    return without_batch(_add_bias(name, out, bias), had)
+    params = {"stride": steps, "padding": pads, "dilation": spread, "groups": groups}
+    if bias is None:
+        return without_batch(conv_op(x, weight, **params), had)
+    _check_bias(name, bias, weight.shape[0], x.dtype)
+    return without_batch(conv_bias_op(x, weight, bias, **params), had)
 
 
 def conv1d(
@@ -233,7 +241,10 @@ def _conv_transpose(
         dilation=spread,
         groups=groups,
     )
-    return without_batch(_add_bias(name, out, bias), had)
+    if bias is not None:
+        _check_bias(name, bias, out.shape[1], out.dtype)
+        out = out + reshape(bias, (-1, *(1,) * spatial))
+    return without_batch(out, had)
 
 
 def _transposed_size(
