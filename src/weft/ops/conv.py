@@ -277,7 +277,7 @@ def _input_grad_eval(
     rows = np.swapaxes(w.reshape(groups, o, -1), 1, 2)
     out = np.zeros((n, groups * each, *grid.size), y.dtype)
     # columns are read once here, so blocks may be larger and fewer
-    cost = rows.shape[1] * math.prod(grid.cells) * y.itemsize // 4
+    cost = max(rows.shape[1], o) * math.prod(grid.cells) * y.itemsize // 4
     for ns, gs in _blocks(n, groups, cost):
         cols = np.matmul(rows[gs], _spread(y[ns, gs], grid))
         cols = cols.reshape(-1, *kernel, ns.stop - ns.start, *grid.cells)
