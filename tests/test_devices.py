@@ -118,3 +118,12 @@ def test_a_kernel_can_replace_the_cpu_evaluation():
 def test_the_cpu_stays():
     with pytest.raises(RuntimeError, match="cannot be unregistered"):
         unregister_device("cpu")
+
+
+def test_in_place_operators_change_the_value_there(toy):
+    x = weft.tensor([1.0, 2.0]).to(toy)
+    x += x
+    x.mul_(x)
+    assert x.cpu().tolist() == [4.0, 16.0]
+    with pytest.raises(RuntimeError, match=r"'toy:0'"):
+        x.copy_(weft.ones(2))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+import weft.nn  # its operators register themselves
 from weft.core.op import Op, all_ops, define, unregister
 from weft.testing import CHECKS, check_op
 

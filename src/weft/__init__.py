@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib as _importlib
 import warnings as _warnings
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 # NumPy warns about overflow and NaN where PyTorch's semantics are silent.
@@ -344,7 +345,6 @@ from weft.ops.error_functions import erf, erfc, erfinv
 from weft.ops.gamma_functions import digamma, lgamma, polygamma
 from weft.ops.probabilities import log_softmax, softmax
 from weft.printing import set_printoptions
-from weft.serialization import load, save
 
 arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
 arctan, arctan2, arctanh = atan, atan2, atanh
@@ -359,14 +359,35 @@ _guard(globals())
 __version__ = "0.1.0"
 
 # Loaded when first used, so that importing weft stays light.
-_LAZY = ("array_api", "func", "linalg", "models", "nn", "optim", "special", "testing")
+_LAZY = (
+    "array_api",
+    "func",
+    "linalg",
+    "metrics",
+    "models",
+    "nn",
+    "optim",
+    "special",
+    "testing",
+    "training",
+    "utils",
+)
+_LAZY_NAMES = {"Trainer": "training", "load": "serialization", "save": "serialization"}
+
+if _TYPE_CHECKING:
+    from weft.serialization import load, save
+    from weft.training import Trainer
 
 
 def __getattr__(name: str) -> _Any:
     if name in _LAZY:
         return _importlib.import_module(f"weft.{name}")
+    if name in _LAZY_NAMES:
+        found = getattr(_importlib.import_module(f"weft.{_LAZY_NAMES[name]}"), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES})

@@ -367,9 +367,9 @@ def test_packed_sequences_equal_separate_runs():
     lengths = [2, 5, 3]
     rows = [weft.randn(n, 4) for n in lengths]
     for layer in (nn.LSTM(4, 3, 2, bidirectional=True), nn.GRU(4, 3), nn.RNN(4, 3)):
-        packed = nn.packing.pack_sequence(rows, enforce_sorted=False)
+        packed = nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
         out, state = layer(packed)
-        padded, sizes = nn.packing.pad_packed_sequence(out)
+        padded, sizes = nn.utils.rnn.pad_packed_sequence(out)
         assert sizes.tolist() == lengths
         for k, row in enumerate(rows):
             alone, last = layer(row)

@@ -1,9 +1,9 @@
 """Automatic differentiation on the tape: backward, grad, modes, custom functions."""
 
-from weft.autograd.anomaly import detect_anomaly
+from typing import TYPE_CHECKING, Any
+
 from weft.autograd.engine import backward, grad
 from weft.autograd.function import Function
-from weft.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from weft.autograd.modes import (
     enable_grad,
     inference_mode,
@@ -12,6 +12,29 @@ from weft.autograd.modes import (
     no_grad,
     set_grad_enabled,
 )
+
+if TYPE_CHECKING:
+    from weft.autograd.anomaly import detect_anomaly
+    from weft.autograd.checking import GradcheckError, gradcheck, gradgradcheck
+
+# What checks rather than computes is loaded when first used.
+_LAZY = {
+    "detect_anomaly": "anomaly",
+    "GradcheckError": "checking",
+    "gradcheck": "checking",
+    "gradgradcheck": "checking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'weft.autograd' has no attribute {name!r}")
+    import importlib
+
+    module = importlib.import_module(f"weft.autograd.{_LAZY[name]}")
+    found = globals()[name] = getattr(module, name)
+    return found
+
 
 __all__ = [
     "Function",

@@ -17,7 +17,13 @@ import numpy as np
 from weft.core.mode import mode
 from weft.core.tape import Leaf, drop_spent
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
+from weft.errors import (
+    ArgumentError,
+    AutogradError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+)
 
 
 def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
@@ -28,6 +34,8 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
         _write(target, new, name)
     elif target._interpreter is not None:
         _check_level(target, new, name)
+    else:
+        _replace_buffer(target, new, name)
     target.storage.touch(name)
     if target._interpreter is not None or (
         mode.recording and (new._node is not None or base._node is not None)
@@ -61,6 +69,21 @@ def _write(target: Tensor, new: Tensor, name: str) -> None:
             "or comes from a read-only array); change a .clone() of it"
         )
     np.copyto(target._data, new._data)
+
+
+def _replace_buffer(target: Tensor, new: Tensor, name: str) -> None:
+    """Give a tensor on another device its new value."""
+    if target.device is not new.device:
+        raise DeviceError(
+            f"{name}: the tensor is on {target.device.name!r}, the value on "
+            f"{new.device.name!r}; move it with .to({target.device.name!r})"
+        )
+    if target._base is not None:
+        raise DeviceError(
+            f"{name}: a view on {target.device.name!r} cannot be changed in place; "
+            "change the whole tensor"
+        )
+    target._data = new._data
 
 
 def _check_level(target: Any, new: Any, name: str) -> None:

@@ -7,14 +7,15 @@ imported the members of its parts are put on ``Tensor`` itself.
 from __future__ import annotations
 
 from weft.core.tensor import Tensor
-from weft.methods.conversion import CASTS, Conversion, cast_method
+from weft.methods.casts import Casts
+from weft.methods.conversion import Conversion
 from weft.methods.functions import Functions
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
 from weft.methods.operators import Operators
 
 
-class Methods(Operators, Functions, InPlace, Inspection, Conversion):
+class Methods(Operators, Functions, InPlace, Inspection, Conversion, Casts):
     """The methods of ``weft.Tensor``."""
 
 
@@ -24,8 +25,6 @@ def _install() -> None:
         for name, value in vars(part).items():
             if name not in own:
                 setattr(Tensor, name, value)
-    for name, dtype in CASTS.items():
-        setattr(Tensor, name, cast_method(name, dtype))
 
 
 _install()

@@ -224,30 +224,9 @@ class Conversion:
         return self
 
 
-def cast_method(name: str, dtype: dtypes.DType) -> Any:
-    def method(self: Any) -> Any:
-        return copies.cast(self, dtype)
-
-    method.__name__ = name
-    method.__doc__ = f"""The tensor converted to {dtype.name}.
-
-    >>> weft.ones(1).{name}().dtype
-    weft.{dtype.name}
-    """
-    return method
-
-
 def _moved(x: Any, device: Device) -> Any:
     """A tensor on another device, by way of the host."""
     if x.device is device:
         return x
     host = x.to_host()
     return _Tensor.on_device(device.from_host(host), device)
-
-
-CASTS = {
-    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
-    "bfloat16": dtypes.bfloat16, "int": dtypes.int32, "long": dtypes.int64,
-    "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8,
-    "bool": dtypes.bool_, "cfloat": dtypes.complex64, "cdouble": dtypes.complex128,
-}  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from weft import nn
 from weft.core.tensor import Tensor
@@ -22,7 +23,7 @@ class MLP(nn.Module):
         last = len(sizes) - 2
         self.layers = [
             nn.Linear(n, m, act=None if k == last else act)
-            for k, (n, m) in enumerate(zip(sizes[:-1], sizes[1:], strict=True))
+            for k, (n, m) in enumerate(pairwise(sizes))
         ]
         self.dropout = nn.Dropout(dropout)
 

@@ -17,8 +17,8 @@ from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.nn import init
 from weft.nn.module import Module
-from weft.nn.packing import PackedSequence
 from weft.nn.parameter import Parameter
+from weft.nn.utils.rnn import PackedSequence
 
 State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State, Tensor, Any], State]

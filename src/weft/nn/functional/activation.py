@@ -236,7 +236,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * hardsigmoid(x)``.
 
-    >>> weft.nn.functional.hardswish(weft.tensor([-4.0, 3.0]))
+    >>> weft.nn.functional.hardswish(weft.tensor([0.0, 3.0]))
     tensor([0., 3.], shape=(2,), dtype=float32)
     """
     return _result(input, input * hardsigmoid(input), inplace)

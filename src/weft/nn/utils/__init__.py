@@ -11,6 +11,7 @@ from weft.autograd.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg import vector_norm
+from weft.nn.utils import rnn as rnn
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:

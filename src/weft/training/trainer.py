@@ -1,0 +1,209 @@
+"""``Trainer``: the plain training loop, with progress, logs and checkpoints.
+
+It does what this loop does, and nothing else::
+
+    for epoch in range(epochs):
+        for batch in loader:
+            optimizer.zero_grad()
+            loss = step(model, batch)
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from tqdm import tqdm
+
+import weft
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError
+from weft.training.checkpoint import load_checkpoint, save_checkpoint
+from weft.training.events import SummaryWriter
+from weft.training.picture import plot_curves
+
+Step = Callable[[Any, Any], Tensor]
+
+
+class Trainer:
+    """Trains a model; every part of the run can be looked at or replaced.
+
+    ``step(model, batch)`` gives a batch's loss; without it, ``loss_fn(model(x), y)``
+    of batches ``(x, y)``. ``folder`` receives event files, ``curve.png`` and
+    ``checkpoint.safetensors``.
+
+    >>> model = weft.nn.Linear(2, 1)
+    >>> data = [(weft.rand(8, 2), weft.zeros(8, 1)) for _ in range(5)]
+    >>> optimizer = weft.optim.SGD(model.parameters(), lr=0.1)
+    >>> trainer = weft.Trainer(model, optimizer, weft.nn.MSELoss(), progress=False)
+    >>> history = trainer.fit(data, epochs=2)
+    >>> trainer.steps
+    10
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        loss_fn: Callable[..., Tensor] | None = None,
+        *,
+        step: Step | None = None,
+        scheduler: Any = None,
+        metrics: dict[str, Any] | None = None,
+        clip_norm: float | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        checkpoint_every: int | None = None,
+        patience: int | None = None,
+        progress: bool = True,
+    ) -> None:
+        if (loss_fn is None) == (step is None):
+            raise ArgumentError("Trainer: give either loss_fn or step")
+        self.model, self.optimizer, self.scheduler = model, optimizer, scheduler
+        self.loss_fn, self.step = loss_fn, step
+        self.metrics = metrics or {}
+        self.clip_norm, self.patience = clip_norm, patience
+        self.checkpoint_every, self.progress = checkpoint_every, progress
+        self.folder = None if folder is None else pathlib.Path(folder)
+        self.steps = self.epoch = 0
+        self.history: dict[str, list[tuple[float, float]]] = {}
+        self._writer: SummaryWriter | None = None
+
+    # -- training
+
+    def fit(
+        self, loader: Any, epochs: int, validation: Any = None
+    ) -> dict[str, list[tuple[float, float]]]:
+        """Train until ``epochs`` are done (or patience is out); returns the curves."""
+        best, waited = math.inf, 0
+        try:
+            while self.epoch < epochs:
+                self._epoch(loader, epochs)
+                self.epoch += 1
+                if validation is not None:
+                    scores = self.evaluate(validation)
+                    self._note({f"validation {k}": v for k, v in scores.items()})
+                    better = scores["loss"] < best
+                    best, waited = (scores["loss"], 0) if better else (best, waited + 1)
+                self._save(loader)
+                if self.patience is not None and waited > self.patience:
+                    break
+        finally:
+            self._close()
+        return self.history
+
+    def _epoch(self, loader: Any, epochs: int) -> None:
+        self.model.train()
+        bar = tqdm(
+            loader, desc=f"epoch {self.epoch + 1}/{epochs}", disable=not self.progress,
+            mininterval=0.3,
+        )  # fmt: skip
+        for batch in bar:
+            loss = self.train_step(batch)
+            self._note({"loss": loss})
+            bar.set_postfix(loss=f"{loss:.4f}", lr=f"{self._lr():.2g}")
+            if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
+                self._save(loader)
+
+    def train_step(self, batch: Any) -> float:
+        """One update from one batch; returns its loss."""
+        self.optimizer.zero_grad()
+        loss = self._loss(batch)
+        loss.backward()
+        if self.clip_norm is not None:
+            weft.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        self.steps += 1
+        return loss.item()
+
+    def _loss(self, batch: Any) -> Tensor:
+        if self.step is not None:
+            return self.step(self.model, batch)
+        x, y = batch
+        assert self.loss_fn is not None
+        return self.loss_fn(self.model(x), y)
+
+    def _lr(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    # -- evaluation
+
+    @weft.no_grad()
+    def evaluate(self, loader: Any) -> dict[str, float]:
+        """The mean loss and the metrics over a loader, in evaluation mode."""
+        was = self.model.training
+        self.model.eval()
+        mean = weft.metrics.Mean()
+        for metric in self.metrics.values():
+            metric.reset()
+        for batch in loader:
+            size = len(batch[0]) if isinstance(batch, (tuple, list)) else 1
+            mean.update(self._loss(batch), size)
+            if self.metrics:
+                out = self.model(batch[0])
+                for metric in self.metrics.values():
+                    metric.update(out, batch[1])
+        self.model.train(was)
+        scores = {name: metric.compute() for name, metric in self.metrics.items()}
+        return {"loss": mean.compute(), **scores}
+
+    # -- logs and checkpoints
+
+    def _note(self, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self.history.setdefault(name, []).append((self.steps, float(value)))
+        if self.folder is not None:
+            if self._writer is None:
+                self._writer = SummaryWriter(self.folder / "events")
+            self._writer.add_scalars(values, self.steps)
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        if self.folder is not None and self.history:
+            plot_curves(self.history, self.folder / "curve.png")
+
+    @property
+    def checkpoint_path(self) -> pathlib.Path | None:
+        """Where the checkpoint is written."""
+        return None if self.folder is None else self.folder / "checkpoint.safetensors"
+
+    def _parts(self, loader: Any) -> dict[str, Any]:
+        parts = {"model": self.model, "optimizer": self.optimizer}
+        if self.scheduler is not None:
+            parts["scheduler"] = self.scheduler
+        if isinstance(loader, weft.utils.data.DataLoader):
+            parts["loader"] = loader
+        return parts
+
+    def _save(self, loader: Any) -> None:
+        if self.checkpoint_path is None:
+            return
+        self.checkpoint_path.parent.mkdir(parents=True, exist_ok=True)
+        extra = {
+            "epoch": self.epoch,
+            "history": {k: [list(p) for p in v] for k, v in self.history.items()},
+        }
+        save_checkpoint(
+            self.checkpoint_path, step=self.steps, extra=extra, **self._parts(loader)
+        )
+
+    def resume(self, loader: Any = None) -> bool:
+        """Go on from the folder's checkpoint, if there is one."""
+        path = self.checkpoint_path
+        if path is None or not path.exists():
+            return False
+        found = load_checkpoint(path, **self._parts(loader))
+        self.steps, self.epoch = found.step, found.extra["epoch"]
+        self.history = {
+            k: [(a, b) for a, b in v] for k, v in found.extra["history"].items()
+        }
+        return True
