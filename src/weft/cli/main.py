@@ -1,0 +1,62 @@
+"""``weft``: demo, train and info on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import weft
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's arguments."""
+    top = argparse.ArgumentParser(
+        prog="weft", description="Train networks and look at this installation."
+    )
+    top.add_argument("--version", action="version", version=f"weft {weft.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="command")
+
+    demo = commands.add_parser(
+        "demo", help="train a small GPT on Python's own source text (two minutes)"
+    )
+    demo.add_argument("--minutes", type=float, default=2.0, help="how long to train")
+    demo.add_argument("--folder", default="weft-demo", help="where results go")
+    demo.add_argument("--seed", type=int, default=0)
+    demo.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+
+    train = commands.add_parser("train", help="train what a TOML file describes")
+    train.add_argument("config", help="the TOML file")
+    train.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+
+    commands.add_parser("info", help="version, devices, threads and dependencies")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "info":
+            from weft.cli.info import report
+
+            print(report())
+        elif options.command == "demo":
+            from weft.cli.demo import run
+
+            run(options)
+        else:
+            from weft.cli.train import run as run_config
+
+            run_config(options.config, options.resume)
+    except KeyboardInterrupt:
+        print("\nstopped; --resume goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    except (OSError, weft.errors.WeftError) as error:
+        print(f"weft: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The machine at hand: threads now; buffers and kernels with the compiler."""
