@@ -1,0 +1,116 @@
+"""Values between processes.
+
+Small things are pickled through the pipe. Large arrays travel beside them: on Linux
+in anonymous shared memory (a ``memfd``), whose descriptor is passed through the pipe
+and which the kernel frees with its last user, whatever happens to either process;
+elsewhere as raw bytes. Tensors are never pickled: their arrays go, and tensors are
+made again on the other side.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+from collections.abc import Callable
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.errors import DeviceError
+
+SHARED_FROM = 1 << 16  # bytes from which an array travels in shared memory
+_ALIGNED = 64
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return NotImplemented
+        if type(value) is not Tensor:
+            raise DeviceError(
+                "DataLoader: expected tensors on the CPU from a worker, got one on "
+                f"{value.device}; move batches to the device in the main process"
+            )
+        array = value.array()
+        if not array.flags.c_contiguous:
+            array = array.copy(order="C")
+        return _tensor, (array, value.requires_grad)
+
+
+def _tensor(array: np.ndarray, requires_grad: bool) -> Tensor:
+    out = Tensor(array)
+    return out.requires_grad_() if requires_grad else out
+
+
+def dumps(value: Any, beside: Callable[[Any], bool] | None = None) -> bytes:
+    """A value with tensors in it as bytes, but for the buffers that go beside it."""
+    body = io.BytesIO()
+    _Pickler(body, protocol=5, buffer_callback=beside).dump(value)
+    return body.getvalue()
+
+
+def send(connection: Connection, value: Any) -> None:
+    """Send a value with tensors in it."""
+    large: list[memoryview] = []
+
+    def in_band(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < SHARED_FROM:
+            return True
+        large.append(raw)
+        return False
+
+    body = dumps(value, in_band)
+    connection.send(([raw.nbytes for raw in large], body))
+    if large and hasattr(os, "memfd_create"):
+        _send_shared(connection, large)
+    else:
+        for raw in large:
+            connection.send_bytes(raw)
+
+
+def receive(connection: Connection) -> Any:
+    """Receive what ``send`` sent."""
+    sizes, body = connection.recv()
+    if sizes and hasattr(os, "memfd_create"):
+        return pickle.loads(body, buffers=_receive_shared(connection, sizes))
+    large = [bytearray(connection.recv_bytes()) for _ in sizes]
+    return pickle.loads(body, buffers=large)
+
+
+def _offsets(sizes: list[int]) -> list[int]:
+    """Where each buffer begins, and where the last one ends."""
+    ends = [0]
+    for size in sizes:
+        ends.append(ends[-1] + -(-size // _ALIGNED) * _ALIGNED)
+    return ends
+
+
+def _send_shared(connection: Connection, large: list[memoryview]) -> None:
+    *starts, total = _offsets([raw.nbytes for raw in large])
+    memory = os.memfd_create("weft-batch", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(memory, total)
+        for start, raw in zip(starts, large, strict=True):
+            done = 0
+            while done < raw.nbytes:
+                done += os.pwrite(memory, raw[done:], start + done)
+        reduction.send_handle(connection, memory, 0)
+    finally:
+        os.close(memory)
+
+
+def _receive_shared(connection: Connection, sizes: list[int]) -> list[memoryview]:
+    *starts, total = _offsets(sizes)
+    memory = reduction.recv_handle(connection)
+    try:
+        mapped = mmap.mmap(memory, total, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    finally:
+        os.close(memory)
+    whole = memoryview(mapped)
+    return [whole[s : s + size] for s, size in zip(starts, sizes, strict=True)]
