@@ -394,3 +394,24 @@ def test_batch_of_one_equals_unbatched():
             layer(x).detach().numpy(),
             atol=1e-6,
         )
+
+
+def test_functional_call_differentiates_by_the_parameters():
+    model = Net().double()
+    x = weft.rand(3, 4, dtype=weft.float64)
+    state = {k: v.detach() for k, v in model.named_parameters()}
+
+    def loss(params):
+        return weft.func.functional_call(model, params, (x,)).square().sum()
+
+    grads = weft.func.grad(loss)(state)
+    model(x).square().sum().backward()
+    for name, p in model.named_parameters():
+        expected = weft.zeros_like(p) if p.grad is None else p.grad
+        assert weft.allclose(grads[name], expected), name
+    stacked = {k: weft.stack([v, 2 * v]) for k, v in state.items()}
+    both = weft.func.vmap(loss)(stacked)  # an ensemble of two
+    assert both[0].item() == pytest.approx(loss(state).item())
+    assert isinstance(model.scale, nn.Parameter)
+    with pytest.raises(ValueError, match=r"no parameter or buffer 'nope'"):
+        weft.func.functional_call(model, {"nope": x}, (x,))
