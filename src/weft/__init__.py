@@ -361,6 +361,7 @@ __version__ = "0.1.0"
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
     "array_api",
+    "datasets",
     "func",
     "linalg",
     "metrics",

@@ -10,10 +10,9 @@ made again on the other side.
 from __future__ import annotations
 
 import io
-import mmap
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any
@@ -24,7 +23,6 @@ from weft.core.tensor import Tensor
 from weft.errors import DeviceError
 
 SHARED_FROM = 1 << 16  # bytes from which an array travels in shared memory
-_ALIGNED = 64
 
 
 class _Pickler(pickle.Pickler):
@@ -83,34 +81,38 @@ def receive(connection: Connection) -> Any:
     return pickle.loads(body, buffers=large)
 
 
-def _offsets(sizes: list[int]) -> list[int]:
-    """Where each buffer begins, and where the last one ends."""
-    ends = [0]
+def _places(sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """Where each buffer begins, and its size."""
+    start = 0
     for size in sizes:
-        ends.append(ends[-1] + -(-size // _ALIGNED) * _ALIGNED)
-    return ends
+        yield start, size
+        start += size
 
 
 def _send_shared(connection: Connection, large: list[memoryview]) -> None:
-    *starts, total = _offsets([raw.nbytes for raw in large])
     memory = os.memfd_create("weft-batch", os.MFD_CLOEXEC)
     try:
-        os.ftruncate(memory, total)
-        for start, raw in zip(starts, large, strict=True):
+        for raw in large:
             done = 0
             while done < raw.nbytes:
-                done += os.pwrite(memory, raw[done:], start + done)
+                done += os.write(memory, raw[done:])
         reduction.send_handle(connection, memory, 0)
     finally:
         os.close(memory)
 
 
-def _receive_shared(connection: Connection, sizes: list[int]) -> list[memoryview]:
-    *starts, total = _offsets(sizes)
+def _receive_shared(connection: Connection, sizes: list[int]) -> list[np.ndarray]:
+    # Copied out: a mapping would hold a descriptor for as long as the batch lives.
     memory = reduction.recv_handle(connection)
     try:
-        mapped = mmap.mmap(memory, total, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        return [_read(memory, start, size) for start, size in _places(sizes)]
     finally:
         os.close(memory)
-    whole = memoryview(mapped)
-    return [whole[s : s + size] for s, size in zip(starts, sizes, strict=True)]
+
+
+def _read(memory: int, start: int, size: int) -> np.ndarray:
+    out = np.empty(size, np.uint8)
+    view, done = memoryview(out), 0
+    while done < size:
+        done += os.preadv(memory, [view[done:]], start + done)
+    return out

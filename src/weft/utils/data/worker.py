@@ -215,8 +215,9 @@ class Failure(NamedTuple):
 def _failure(error: Exception) -> Failure:
     text = "".join(traceback.format_exception(error))
     state = {k: v for k, v in vars(error).items() if k != "__notes__"}
-    whole = Failure(type(error), error.args, state, text)
     try:
+        args = error.__reduce__()[1]  # with a file's name, which args lack
+        whole = Failure(type(error), args, state, text)  # type: ignore[arg-type]
         transport.dumps(whole)
     except Exception:
         return Failure(None, (), {}, text)
