@@ -27,7 +27,9 @@ def parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train what a TOML file describes")
     train.add_argument("config", help="the TOML file")
-    train.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    train.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoint"
+    )
 
     commands.add_parser("info", help="version, devices, threads and dependencies")
     return top

@@ -9,7 +9,12 @@ from weft.nn import functional as F
 
 
 def normalized_adjacency(edges: Tensor, nodes: int) -> Tensor:
-    """``D^-1/2 (A + I) D^-1/2`` of an undirected graph given by (2, E) edges."""
+    """``D^-1/2 (A + I) D^-1/2`` of an undirected graph given by (2, E) edges.
+
+    >>> weft.models.normalized_adjacency(weft.tensor([[0], [1]]), 2)
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]], shape=(2, 2), dtype=float32)
+    """
     a = weft.eye(nodes)
     a[edges[0], edges[1]] = 1.0
     a[edges[1], edges[0]] = 1.0

@@ -114,7 +114,12 @@ def resnet18(**options: object) -> ResNet:
 
 
 def resnet34(**options: object) -> ResNet:
-    """ResNet-34."""
+    """ResNet-34.
+
+    >>> net = weft.models.resnet34(classes=2, cifar=True, width=2)
+    >>> net(weft.zeros(2, 3, 16, 16)).shape
+    (2, 2)
+    """
     return ResNet(BasicBlock, [3, 4, 6, 3], **options)  # type: ignore[arg-type]
 
 

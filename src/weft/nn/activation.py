@@ -268,7 +268,11 @@ def register_activation(name: str, function: Activation) -> None:
 
 
 def activation(name: str | Activation | None) -> Activation:
-    """The activation with a name (or the function itself, or none at all)."""
+    """The activation with a name (or the function itself, or none at all).
+
+    >>> weft.nn.activation("relu")(weft.tensor([-1.0, 2.0]))
+    tensor([0., 2.], shape=(2,), dtype=float32)
+    """
     if name is None:
         return _REGISTRY["linear"]
     if callable(name):

@@ -88,7 +88,15 @@ def load_checkpoint(
     loader: Any = None,
     random: bool = True,
 ) -> Restored:
-    """Put a run's parts into the state of a checkpoint; returns step and extras."""
+    """Put a run's parts into the state of a checkpoint; returns step and extras.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "run.safetensors"
+    ...     weft.training.save_checkpoint(path, extra={"best": 0.5})
+    ...     weft.training.load_checkpoint(path).extra
+    {'best': 0.5}
+    """
     found = weft.load(path)
     if not isinstance(found, dict) or found.get("format") != 1 or "body" not in found:
         raise FileFormatError(f"{path}: this is no checkpoint of format 1")

@@ -219,7 +219,15 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def read_events(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The events of a file: step, wall time, and scalars by tag."""
+    """The events of a file: step, wall time, and scalars by tag.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with weft.training.SummaryWriter(folder) as writer:
+    ...         writer.add_scalar("accuracy", 1.0, step=3)
+    ...     [e["step"] for e in weft.training.read_events(writer.path)]
+    [0, 3]
+    """
     data = pathlib.Path(path).read_bytes()
     place = 0
     while place < len(data):

@@ -33,7 +33,15 @@ _COLOURS = (
 
 
 def write_png(path: str | os.PathLike[str], pixels: np.ndarray) -> None:
-    """Write (H, W, 3) bytes as a PNG file."""
+    """Write (H, W, 3) bytes as a PNG file.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "black.png"
+    ...     weft.training.write_png(path, np.zeros((2, 2, 3), np.uint8))
+    ...     path.read_bytes()[1:4]
+    b'PNG'
+    """
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
         raise ArgumentError("write_png: expected (H, W, 3) bytes")
     height, width, _ = pixels.shape
@@ -80,6 +88,13 @@ def plot_curves(
     """Draw curves of (step, value) points into a PNG picture, one colour each.
 
     Values that are not finite are left out.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "curve.png"
+    ...     weft.training.plot_curves({"loss": [(0, 1.0), (1, 0.5)]}, path)
+    ...     path.exists()
+    True
     """
     points = {
         name: np.array([p for p in rows if all(map(math.isfinite, p))], float)
