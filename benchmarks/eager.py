@@ -111,22 +111,35 @@ def tapes(rounds: int) -> None:
     )
 
 
+def per_operator(a, b, length: int, rounds: int) -> tuple[float, float]:
+    """Best forward and backward time of an operator on a tape of some length."""
+    forward = backward = float("inf")
+    for _ in range(rounds):
+        start = time.perf_counter()
+        loss = chain(a, b, length)
+        middle = time.perf_counter()
+        loss.backward()
+        backward = min(backward, (time.perf_counter() - middle) / length)
+        forward = min(forward, (middle - start) / length)
+    return forward, backward
+
+
 def growth(rounds: int) -> None:
     print("cost per operator as tapes grow and tensors pile up (weft alone)")
+    print("  (Python's cycle collector visits every live object now and then: its")
+    print("  share is amortised, and levels off; without it the cost is flat)")
     a, b = matrices(weft)
-    for length in (100, 1000, 10000, 100000):
-        forward = backward = float("inf")
-        for _ in range(rounds):
-            start = time.perf_counter()
-            loss = chain(a, b, length)
-            middle = time.perf_counter()
-            loss.backward()
-            backward = min(backward, (time.perf_counter() - middle) / length)
-            forward = min(forward, (middle - start) / length)
-        print(
-            f"  tape of {length:7,}: forward {forward * 1e6:5.2f} µs, "
-            f"backward {backward * 1e6:5.2f} µs an operator"
-        )
+    for length in (100, 1000, 10000, 100000, 400000):
+        parts = []
+        for collector in (True, False):
+            (gc.enable if collector else gc.disable)()
+            forward, backward = per_operator(a, b, length, rounds)
+            name = "with" if collector else "without"
+            parts.append(
+                f"{name} collector {forward * 1e6:4.2f} + {backward * 1e6:4.2f} µs"
+            )
+        print(f"  tape of {length:7,}: {', '.join(parts)} (forward + backward)")
+    gc.enable()
     for alive in (0, 1000, 100000):
         held = [weft.ones(1, requires_grad=True) * 2 for _ in range(alive)]
         best = min(seconds(lambda: a + b, 20000) for _ in range(rounds))

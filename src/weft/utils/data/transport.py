@@ -112,7 +112,7 @@ def _receive_shared(connection: Connection, sizes: list[int]) -> list[np.ndarray
 
 def _read(memory: int, start: int, size: int) -> np.ndarray:
     out = np.empty(size, np.uint8)
-    view, done = memoryview(out), 0
+    view, done = out.data, 0
     while done < size:
         done += os.preadv(memory, [view[done:]], start + done)
     return out
