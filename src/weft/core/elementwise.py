@@ -495,7 +495,7 @@ def binary(
     return _finish(fn, name, op, doc)
 
 
-_absorb = binary(
+absorb = binary(
     "absorb",
     _absorb_eval,
     vjp={"x": lambda g, y: times_conj(g, y), "y": lambda g, x: times_conj(g, x)},
@@ -511,4 +511,3 @@ _absorb = binary(
     tensor([0., 2.], shape=(2,), dtype=float32)
     """,
 )
-absorb = _absorb
