@@ -69,7 +69,7 @@ def sized(dataset: Any, what: str) -> int:
         ) from None
 
 
-def _resolve(index: int, length: int, what: str) -> int:
+def resolve(index: int, length: int, what: str) -> int:
     """An index counted from the front, checked."""
     if not -length <= index < length:
         raise OutOfRangeError(f"{what}: expected an index below {length}, got {index}")
@@ -144,7 +144,7 @@ class ConcatDataset(Dataset):
         self.cumulative_sizes = list(itertools.accumulate(lengths))
 
     def __getitem__(self, index: int) -> Any:
-        index = _resolve(index, len(self), "ConcatDataset")
+        index = resolve(index, len(self), "ConcatDataset")
         which = bisect.bisect_right(self.cumulative_sizes, index)
         before = self.cumulative_sizes[which - 1] if which else 0
         return self.datasets[which][index - before]
