@@ -470,6 +470,19 @@ def test_persistent_workers_stay_and_serve_the_next_epoch():
     assert not children()
 
 
+def test_an_abandoned_batchs_error_is_forgotten():
+    options = {"num_workers": 1, "persistent_workers": True}
+    with DataLoader(Failing(KeyError("left")), 1, **options) as loader:
+        run = iter(loader)
+        assert [next(run).item() for _ in range(4)] == [0, 1, 2, 3]  # 5 is on its way
+        run = iter(loader)
+        assert next(run).item() == 0
+        with pytest.raises(KeyError, match="left"):
+            list(run)
+        assert not children()
+        assert next(iter(loader)).item() == 0  # new workers
+
+
 def test_worker_info_and_init():
     class Where(Noisy):
         def __getitem__(self, index):
@@ -594,7 +607,7 @@ def test_memory_and_descriptors_stay_flat(workers):
             pass
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
-        for _ in range(20 if not workers else 5):
+        for _ in range(20):
             for _ in loader:
                 pass
         gc.collect()

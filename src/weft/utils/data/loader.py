@@ -222,12 +222,15 @@ class DataLoader:
         try:
             pool.start(epoch, self.timeout)
             yield from pool.run(requests, self.prefetch_factor, self.timeout)
-        except Exception:
-            pool.close()
-            raise
-        finally:
+        except GeneratorExit:  # left between two batches: the workers are in order
             if not self.persistent_workers:
                 pool.close()
+            raise
+        except BaseException:
+            pool.close()
+            raise
+        if not self.persistent_workers:
+            pool.close()
 
     # -- the end
 

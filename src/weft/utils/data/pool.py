@@ -55,7 +55,14 @@ class Worker:
             pass  # why it ended is told when its answer is missing
 
     def answer(self, timeout: float) -> Any:
-        """The next batch, or the error that came instead."""
+        """The next batch; an error that came instead is raised."""
+        reply = self.reply(timeout)
+        if isinstance(reply, Failure):
+            raise reply.error(f"{self.name} (pid {self.process.pid})")
+        return reply
+
+    def reply(self, timeout: float) -> Any:
+        """Whatever comes next."""
         ready = pipes.wait(
             [self.pipe, self.process.sentinel], timeout if timeout > 0 else None
         )
@@ -66,12 +73,9 @@ class Worker:
         try:
             if self.pipe not in ready and not self.pipe.poll():
                 raise EOFError
-            reply = transport.receive(self.pipe)
+            return transport.receive(self.pipe)
         except (EOFError, ConnectionResetError):
             raise self._death() from None
-        if isinstance(reply, Failure):
-            raise reply.error(f"{self.name} (pid {self.process.pid})")
-        return reply
 
     def _death(self) -> WorkerError:
         self.process.join(_GRACE)
@@ -113,7 +117,7 @@ class Pool:
     def start(self, epoch: int, timeout: float) -> None:
         """Begin an epoch; batches that an earlier one left behind are dropped."""
         while self.owed:
-            self.owed.popleft()[0].answer(timeout)
+            self.owed.popleft()[0].reply(timeout)
         for worker in self.workers:
             worker.ask(epoch)
 

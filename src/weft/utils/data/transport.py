@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
@@ -65,7 +66,7 @@ def send(connection: Connection, value: Any) -> None:
 
     body = dumps(value, in_band)
     connection.send(([raw.nbytes for raw in large], body))
-    if large and hasattr(os, "memfd_create"):
+    if large and sys.platform == "linux":
         _send_shared(connection, large)
     else:
         for raw in large:
@@ -75,7 +76,7 @@ def send(connection: Connection, value: Any) -> None:
 def receive(connection: Connection) -> Any:
     """Receive what ``send`` sent."""
     sizes, body = connection.recv()
-    if sizes and hasattr(os, "memfd_create"):
+    if sizes and sys.platform == "linux":
         return pickle.loads(body, buffers=_receive_shared(connection, sizes))
     large = [bytearray(connection.recv_bytes()) for _ in sizes]
     return pickle.loads(body, buffers=large)

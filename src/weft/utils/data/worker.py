@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
+import pickle
 import queue
 import random
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -256,8 +257,6 @@ def _serve(connection: Connection, setup: Any) -> None:
     )
     try:
         if isinstance(setup, bytes):
-            import pickle
-
             setup = pickle.loads(setup)
         _begin(setup)
     except Exception as error:
@@ -292,6 +291,7 @@ def _read(connection: Connection, incoming: Any, closed: threading.Event) -> Non
 def _begin(setup: Setup) -> None:
     recipe = setup.recipe
     seed = key(recipe.seed, setup.id, WORKER)
+    default_generator._lock = threading.Lock()  # a fork may have caught it locked
     default_generator.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
@@ -317,4 +317,4 @@ def describe_exit(code: int | None) -> str:
 
 def start_method() -> str:
     """The start method for workers: fork is quick, and sound on Linux."""
-    return "fork" if os.uname().sysname == "Linux" else "spawn"
+    return "fork" if sys.platform == "linux" else "spawn"
