@@ -461,3 +461,25 @@ def test_image_folder_without_images(tmp_path):
         datasets.ImageFolder(tmp_path)
     with pytest.raises(FileNotFoundError, match="expected a folder"):
         datasets.ImageFolder(tmp_path / "none")
+
+
+@pytest.mark.parametrize("kind", ["png", "ppm", "idx", "csv"])
+def test_damage_is_read_or_refused_but_nothing_else(tmp_path, kind):
+    read, good = {
+        "png": (datasets.read_image, png(IMAGES[0, :6, :5])),
+        "ppm": (datasets.read_image, b"P6 3 2 255\n" + bytes(18)),
+        "idx": (datasets.read_idx, idx(IMAGES[:1, :4, :4])),
+        "csv": (datasets.CSV, GOOD.encode()),
+    }[kind]
+    path = tmp_path / f"x.{kind}"
+    refused = 0
+    for _ in range(150):
+        content = bytearray(good)
+        for place in RNG.integers(0, len(good), 2):
+            content[place] = RNG.integers(256)
+        path.write_bytes(content[: RNG.integers(len(good) // 2, 2 * len(good))])
+        try:
+            read(path)
+        except FileFormatError:
+            refused += 1
+    assert refused > 30
