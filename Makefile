@@ -6,8 +6,8 @@ STAMP = $(VENV)/.installed
 
 .PHONY: demo test check docs bench clean
 
-demo: $(STAMP)  ## train a small network and look inside it
-	$(PY) examples/spirals.py
+demo: $(STAMP)  ## train a small GPT on Python's own source for two minutes
+	$(VENV)/bin/weft demo
 
 test: $(STAMP) check  ## run everything
 	$(PY) -m pytest -n auto

@@ -361,6 +361,7 @@ __version__ = "0.1.0"
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
     "array_api",
+    "cli",
     "datasets",
     "func",
     "linalg",
@@ -368,6 +369,7 @@ _LAZY = (
     "models",
     "nn",
     "optim",
+    "runtime",
     "special",
     "testing",
     "training",

@@ -10,6 +10,7 @@ import numpy as np
 import weft
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
+from weft.nn.functional import cross_entropy
 
 
 class Metric:
@@ -267,9 +268,7 @@ class Perplexity(Metric):
         kept = int((target != self.ignore_index).sum())
         if kept:
             with weft.no_grad():
-                loss = weft.nn.functional.cross_entropy(
-                    logits, target, ignore_index=self.ignore_index
-                )
+                loss = cross_entropy(logits, target, ignore_index=self.ignore_index)
             self.mean.update(loss, kept)
 
     def compute(self) -> float:

@@ -31,7 +31,7 @@ def report() -> str:
         "python": f"{platform.python_version()} on {platform.system()}",
         "machine": platform.machine(),
         "devices": ", ".join(d.name for d in weft.devices()),
-        "threads": f"{limit.count} (by {limit.reason})",
+        "threads": f"{limit.threads} (by {limit.reason})",
         "memory": f"{physical_memory() / 2**30:.1f} GiB",
         "operators": str(len(weft.core.op.all_ops())),
         **{name: _version(name) for name in DEPENDENCIES},

@@ -23,6 +23,9 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--minutes", type=float, default=2.0, help="how long to train")
     demo.add_argument("--folder", default="weft-demo", help="where results go")
     demo.add_argument("--seed", type=int, default=0)
+    demo.add_argument(
+        "--characters", type=int, default=400, help="how much text to write at the end"
+    )
     demo.add_argument("--resume", action="store_true", help="go on from the checkpoint")
 
     train = commands.add_parser("train", help="train what a TOML file describes")

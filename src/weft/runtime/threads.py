@@ -15,7 +15,7 @@ from typing import NamedTuple
 class ThreadLimit(NamedTuple):
     """A number of threads, and what it comes from."""
 
-    count: int
+    threads: int
     reason: str
 
 
@@ -45,7 +45,7 @@ def cgroup_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | Non
 def thread_limit(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> ThreadLimit:
     """The threads to use: the smallest of affinity, quota and WEFT_NUM_THREADS.
 
-    >>> weft.runtime.threads.thread_limit().count >= 1
+    >>> weft.runtime.threads.thread_limit().threads >= 1
     True
     """
     limits = [ThreadLimit(len(os.sched_getaffinity(0)), "CPU affinity")]
@@ -55,4 +55,4 @@ def thread_limit(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> ThreadLimit
     asked = os.environ.get("WEFT_NUM_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         limits.append(ThreadLimit(int(asked), "WEFT_NUM_THREADS"))
-    return min(limits, key=lambda limit: limit.count)
+    return min(limits, key=lambda limit: limit.threads)

@@ -24,9 +24,12 @@ from tqdm import tqdm
 import weft
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
+from weft.metrics import Mean
+from weft.nn.utils import clip_grad_norm_
 from weft.training.checkpoint import load_checkpoint, save_checkpoint
 from weft.training.events import SummaryWriter
 from weft.training.picture import plot_curves
+from weft.utils.data import DataLoader
 
 Step = Callable[[Any, Any], Tensor]
 
@@ -116,7 +119,7 @@ class Trainer:
         loss = self._loss(batch)
         loss.backward()
         if self.clip_norm is not None:
-            weft.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+            clip_grad_norm_(self.model.parameters(), self.clip_norm)
         self.optimizer.step()
         if self.scheduler is not None:
             self.scheduler.step()
@@ -140,7 +143,7 @@ class Trainer:
         """The mean loss and the metrics over a loader, in evaluation mode."""
         was = self.model.training
         self.model.eval()
-        mean = weft.metrics.Mean()
+        mean = Mean()
         for metric in self.metrics.values():
             metric.reset()
         for batch in loader:
@@ -180,7 +183,7 @@ class Trainer:
         parts = {"model": self.model, "optimizer": self.optimizer}
         if self.scheduler is not None:
             parts["scheduler"] = self.scheduler
-        if isinstance(loader, weft.utils.data.DataLoader):
+        if isinstance(loader, DataLoader):
             parts["loader"] = loader
         return parts
 

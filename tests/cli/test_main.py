@@ -1,0 +1,89 @@
+"""The command line, run as a user would, in short form."""
+
+import pytest
+
+import weft
+from weft.cli.main import main
+
+CONFIG = """
+seed = 1
+epochs = {epochs}
+folder = "{folder}"
+
+[model]
+name = "MLP"
+sizes = [64, 32, 10]
+
+[data]
+name = "Digits"
+batch_size = 64
+
+[optimizer]
+name = "Adam"
+lr = 5e-3
+
+[scheduler]
+name = "CosineAnnealingLR"
+T_max = 230
+"""
+
+
+def write(tmp_path, epochs=10, text=CONFIG):
+    path = tmp_path / "digits.toml"
+    path.write_text(text.format(epochs=epochs, folder=tmp_path / "run"))
+    return str(path)
+
+
+def test_info(capsys):
+    assert main(["info"]) == 0
+    out = capsys.readouterr().out
+    assert f"weft         {weft.__version__}" in out
+    assert "threads" in out
+    assert "(by " in out
+
+
+def test_demo_trains_saves_and_writes(tmp_path, capsys):
+    folder = tmp_path / "demo"
+    short = ["demo", "--minutes", "0.01", "--characters", "20", "--folder", str(folder)]
+    assert main(short) == 0
+    out = capsys.readouterr().out
+    assert "what it writes:\n\ndef " in out
+    assert (folder / "checkpoint.safetensors").exists()
+    assert (folder / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert main([*short, "--resume"]) == 0
+
+
+def test_train_from_a_file_and_resume(tmp_path, capsys):
+    assert main(["train", write(tmp_path)]) == 0
+    assert "accuracy 0.9" in capsys.readouterr().out
+    assert (tmp_path / "run" / "curve.png").exists()
+    assert main(["train", write(tmp_path, epochs=11), "--resume"]) == 0
+    assert "resumed at step 230" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("MLP", "Perceptron"), "[model] name = 'Perceptron' is unknown; known are"),
+        (('"Adam"', '"Eve"'), "[optimizer] name = 'Eve' is unknown"),
+        (("sizes", "shape"), "[model]:"),
+        (("seed", "sead"), "unknown entries ['sead']"),
+        (("[data]", "[date]"), "missing sections ['data']"),
+        (("seed = 1", "seed = = 1"), "digits.toml"),
+    ],
+)
+def test_mistakes_in_a_file(tmp_path, capsys, change, message):
+    assert main(["train", write(tmp_path, text=CONFIG.replace(*change))]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_file(capsys):
+    assert main(["train", "nowhere.toml"]) == 1
+    assert "nowhere.toml" in capsys.readouterr().err
+
+
+def test_help_names_the_commands(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("demo", "train", "info"))
