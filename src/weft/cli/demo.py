@@ -71,7 +71,7 @@ class Run:
         batches = self.corpus.batches("train", BATCH, CONTEXT)
         bar = tqdm(
             total=round(seconds), unit="s", mininterval=0.3,
-            bar_format="{desc} {bar} {n_fmt}/{total_fmt}s {postfix}",
+            bar_format="{desc}{bar} {n_fmt}/{total_fmt}s{postfix}",
         )  # fmt: skip
         for share in clock(seconds):
             loss = self.update(next(batches), share)
