@@ -44,6 +44,27 @@ def test_spirals_are_learnt(capsys):
     assert "gradient agrees with differences: True" in capsys.readouterr().out
 
 
+# A short run of each example, and the least or most that its score may be.
+SHORT_RUNS = [
+    ("layers_by_hand.py", "", lambda loss_ratio: loss_ratio < 0.3),
+    (
+        "house_prices.py",
+        "--epochs 20",
+        lambda r2: 0.7 < r2[0] < r2[1] - 0.02,
+    ),
+    ("mlp_resnet.py", "--epochs 3 --width 48 --blocks 1", lambda worst: worst > 0.7),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "good"), SHORT_RUNS, ids=[row[0] for row in SHORT_RUNS]
+)
+def test_example_learns_in_a_short_run(name, options, good, capsys):
+    score = load(ROOT / "examples" / name).main(options.split())
+    assert good(score), score
+    assert capsys.readouterr().out
+
+
 def test_every_example_has_a_test():
     here = pathlib.Path(__file__).read_text()
     for path in (ROOT / "examples").glob("*.py"):
