@@ -38,8 +38,10 @@ def namespaces() -> list[types.ModuleType]:
 def documented(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
     """Each object of a module that has a docstring of its own, by name."""
     for name, value in vars(module).items():
-        foreign = getattr(value, "__module__", None) not in (module.__name__, None)
-        if foreign and (not callable(value) or inspect.isclass(value)):
+        home = getattr(value, "__module__", None) or module.__name__
+        if not str(home).startswith("weft"):
+            continue  # another library's
+        if home != module.__name__ and (not callable(value) or inspect.isclass(value)):
             continue  # functions built elsewhere (unary, binary) still belong here
         if isinstance(value, types.ModuleType) or not getattr(value, "__doc__", None):
             continue
