@@ -53,6 +53,30 @@ SHORT_RUNS = [
         lambda r2: 0.7 < r2[0] < r2[1] - 0.02,
     ),
     ("mlp_resnet.py", "--epochs 3 --width 48 --blocks 1", lambda worst: worst > 0.7),
+    (
+        "char_gpt.py",
+        "--characters 50000 --steps 60 --context 32 --width 32 --heads 2 --layers 1 "
+        "--rate 1e-2 --sample 20",
+        lambda loss: 1.0 < loss < 3.6,  # guessing costs more than 4.5
+    ),
+    (
+        "char_lstm.py",
+        "--characters 50000 --steps 60 --length 16 --width 48 --sample 20",
+        lambda loss: 1.0 < loss < 3.6,
+    ),
+    ("variable_length.py", "--epochs 2 --count 1000", lambda right: right > 0.8),
+    (
+        "digits_cnn.py",
+        "--epochs 2 --width 4 --batch 48",
+        lambda right: right > 0.8,
+    ),
+    (
+        "multi_task.py",
+        "--epochs 6",
+        lambda scores: scores[0] > 0.8 and scores[1] < 6,  # untold, angles are 20° off
+    ),
+    ("fine_tune.py", "--epochs 8", lambda right: right[0] > right[1] > 0.5),
+    ("custom_layer.py", "--steps 100", lambda loss: loss < 0.005),
 ]
 
 

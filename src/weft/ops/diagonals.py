@@ -13,7 +13,7 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.choosing import where
 from weft.ops.indexing import getitem, setitem
 from weft.ops.joining import cat
@@ -48,6 +48,9 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
 def _triangle(name: str, x: Tensor, keep: Any, diagonal: int) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(f"{name}: expected at least 2 dimensions, got shape {x.shape}")
+    if not isinstance(diagonal, (int, np.integer)):
+        got = type(diagonal).__name__
+        raise DTypeError(f"{name}: expected `diagonal` to be an int, got {got}")
     mask = Tensor(keep(np.ones(x.shape[-2:], np.bool_), diagonal))
     return where(mask, x, False)
 
