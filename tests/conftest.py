@@ -1,10 +1,20 @@
 """Shared set-up: the coverage matrix at the end of a run, and a clean state."""
 
+import os
+
+import hypothesis
 import numpy as np
 import pytest
 
 import weft
 from weft.testing import table
+
+
+# The same examples in every run; WEFT_EXPLORE=1 looks for new ones.
+hypothesis.settings.register_profile(
+    "weft", derandomize=not os.environ.get("WEFT_EXPLORE"), deadline=None
+)
+hypothesis.settings.load_profile("weft")
 
 
 @pytest.fixture(autouse=True)
