@@ -9,7 +9,6 @@ import pytest
 import weft
 from weft.testing import table
 
-
 # The same examples in every run; WEFT_EXPLORE=1 looks for new ones.
 hypothesis.settings.register_profile(
     "weft", derandomize=not os.environ.get("WEFT_EXPLORE"), deadline=None
