@@ -77,6 +77,12 @@ SHORT_RUNS = [
     ),
     ("fine_tune.py", "--epochs 8", lambda right: right[0] > right[1] > 0.5),
     ("custom_layer.py", "--steps 100", lambda loss: loss < 0.005),
+    (
+        "policy_gradient.py",
+        "--updates 16 --carts 12 --limit 100",
+        lambda steps: steps[1] > 1.3 * steps[0],
+    ),
+    ("gan.py", "--steps 250 --width 48", lambda apart: apart[1] < apart[0] / 2),
 ]
 
 
