@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--rate", type=float, default=6e-3)
     parser.add_argument("--sample", type=int, default=300, help="characters to write")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)

@@ -75,7 +75,7 @@ SHORT_RUNS = [
         "--epochs 6",
         lambda scores: scores[0] > 0.8 and scores[1] < 6,  # untold, angles are 20° off
     ),
-    ("fine_tune.py", "--epochs 8", lambda right: right[0] > right[1] > 0.5),
+    ("fine_tune.py", "--few 5", lambda right: right[0] > max(0.7, right[1] + 0.1)),
     ("custom_layer.py", "--steps 100", lambda loss: loss < 0.005),
     (
         "policy_gradient.py",
