@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 from tqdm import tqdm
 
@@ -56,7 +57,7 @@ def train(model: CharLSTM, corpus: TextCorpus, options: argparse.Namespace) -> N
     optimizer = optim.Adam(model.parameters(), lr=options.rate)
     schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, options.steps)
     pieces = strips(corpus.part("train"), options.batch, options.length)
-    state = None
+    state: Any = None
     bar = tqdm(range(1, options.steps + 1), desc="training", mininterval=0.5)
     for step in bar:
         x, y, fresh = next(pieces)

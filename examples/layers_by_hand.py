@@ -53,14 +53,14 @@ class ReLU:
 
 
 def by_hand(
-    start: nn.Module, x: np.ndarray, y: np.ndarray, epochs: int, rate: float
+    start: nn.Sequential, x: np.ndarray, y: np.ndarray, epochs: int, rate: float
 ) -> list[float]:
     """The losses of gradient descent with derivatives written by hand."""
     first, last = (
         Linear(start[i].weight.detach().numpy(), start[i].bias.detach().numpy())
         for i in (0, 2)
     )
-    layers = [first, ReLU(), last]
+    layers: list[Linear | ReLU] = [first, ReLU(), last]
     losses = []
     for _ in range(epochs):
         h = x
@@ -99,7 +99,8 @@ def main(arguments: list[str] | None = None) -> float:
     weft.manual_seed(options.seed)
     x = weft.randn(16, 3, dtype=weft.float64)
     y = weft.stack([x[:, 0] * x[:, 1], x[:, 2].abs()], 1)  # (16, 2)
-    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    model.double()
     hand = by_hand(model, x.numpy(), y.numpy(), options.epochs, options.rate)
     tape = with_tape(model, x, y, options.epochs, options.rate)
     print("epoch   by hand            with the tape")
