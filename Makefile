@@ -9,8 +9,9 @@ STAMP = $(VENV)/.installed
 demo: $(STAMP)  ## train a small GPT on Python's own source for two minutes
 	$(VENV)/bin/weft demo
 
+# One worker a core; BLAS threads on top of that would wait for each other.
 test: $(STAMP) check  ## run everything
-	$(PY) -m pytest -n auto
+	OPENBLAS_NUM_THREADS=1 $(PY) -m pytest -n auto
 
 check: $(STAMP)  ## format, lint, types
 	$(PY) -m ruff format --check .
