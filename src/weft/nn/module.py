@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -323,24 +323,24 @@ class Module:
 
     # -- changing the whole tree
 
-    def apply(self, fn: Callable[[Module], None]) -> Module:
+    def apply(self, fn: Callable[[Module], None]) -> Self:
         """Call ``fn`` on every submodule, then on this one."""
         for child in self.children():
             child.apply(fn)
         fn(self)
         return self
 
-    def train(self, mode: bool = True) -> Module:
+    def train(self, mode: bool = True) -> Self:
         """Switch to training (or with False to evaluation)."""
         for module in self.modules():
             module.__dict__["training"] = bool(mode)
         return self
 
-    def eval(self) -> Module:
+    def eval(self) -> Self:
         """Switch to evaluation: dropout off, batch norm by its running statistics."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Module:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Ask for (or give up) the gradients of all parameters."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
@@ -354,7 +354,7 @@ class Module:
             elif parameter.grad is not None:
                 parameter.grad.zero_()
 
-    def to(self, *args: Any, **options: Any) -> Module:
+    def to(self, *args: Any, **options: Any) -> Self:
         """Convert parameters and buffers to a dtype (floating ones) or a device.
 
         >>> weft.nn.Linear(2, 2).to(weft.float64).weight.dtype
@@ -364,23 +364,23 @@ class Module:
             _convert(tensor, *args, **options)
         return self
 
-    def float(self) -> Module:
+    def float(self) -> Self:
         """Floating-point parameters and buffers in float32."""
         return self.to(dtypes.float32)
 
-    def double(self) -> Module:
+    def double(self) -> Self:
         """Floating-point parameters and buffers in float64."""
         return self.to(dtypes.float64)
 
-    def half(self) -> Module:
+    def half(self) -> Self:
         """Floating-point parameters and buffers in float16."""
         return self.to(dtypes.float16)
 
-    def bfloat16(self) -> Module:
+    def bfloat16(self) -> Self:
         """Floating-point parameters and buffers in bfloat16."""
         return self.to(dtypes.bfloat16)
 
-    def cpu(self) -> Module:
+    def cpu(self) -> Self:
         """Parameters and buffers on the CPU."""
         return self.to("cpu")
 
