@@ -16,19 +16,20 @@ from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
-from weft.device import Device
-from weft.dtype import DType
+from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 
 
-class Dual(Tensor):
+class Dual(Tracer):
     """A tensor with a tangent (None for zero), inside one run of ``jvp``."""
 
-    def __init__(self, primal: Tensor, tangent: Any, interpreter: Any) -> None:
-        self.primal = primal
-        self.tangent = tangent
-        self._interpreter = interpreter
-        self._node = None
+    @property
+    def primal(self) -> Tensor:
+        return self.parts[0]
+
+    @property
+    def tangent(self) -> Any:
+        return self.parts[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,38 +39,14 @@ class Dual(Tensor):
     def ndim(self) -> int:
         return self.primal.ndim
 
-    @property
-    def dtype(self) -> DType:
-        return self.primal.dtype
-
-    @property
-    def device(self) -> Device:  # type: ignore[override]
-        return self.primal.device
-
     def array(self) -> np.ndarray:
         return self.primal.array()
 
-    def alias(self, node: Any = None) -> Tensor:
-        twin = Dual(self.primal, self.tangent, self._interpreter)
-        twin._node = node
-        twin._storage = self.storage
-        return twin
-
-    def freeze(self) -> None:
-        self._storage = None
-
     def stopped(self) -> Tensor:
-        return Dual(self.primal.stopped(), None, self._interpreter)
-
-    def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
-        t = self.tangent  # a slot's number in ``linearize``
-        moved = t.relinked(keep) if isinstance(t, Tensor) else t
-        twin = Dual(self.primal.relinked(keep), moved, self._interpreter)
-        twin._node = self._node if keep(self._node) else None
-        return twin
+        return self._with((self.primal.stopped(), None), None)
 
     def become(self, other: Any) -> None:
-        self.primal, self.tangent = self._interpreter.split(other)
+        self.parts = self._interpreter.split(other)
 
 
 class Forward(Interpreter):
@@ -94,7 +71,7 @@ class Forward(Interpreter):
             moved = push_forward(op, primals, tangents, out, params)
             moved = moved if many else [moved]
         duals = tuple(
-            Dual(o, t if o.dtype.is_inexact else None, self)
+            Dual(o, t if o.dtype.is_inexact else None, interpreter=self)
             for o, t in zip(outs, moved, strict=True)
         )
         return duals if many else duals[0]
@@ -257,7 +234,7 @@ def _dual(run: Forward, x: Any, t: Any) -> Any:
         raise DTypeError(f"jvp: expected floating-point primals, got {x.dtype.name}")
     from weft.ops.copies import cast
 
-    return Dual(x, cast(t, x.dtype), run)
+    return Dual(x, cast(t, x.dtype), interpreter=run)
 
 
 def _unwrap(run: Forward, tree: Any, strict: bool) -> tuple[Any, Any]:

@@ -43,7 +43,9 @@ class Program(Forward):
         writes = [self.slot() if active and o.dtype.is_inexact else None for o in outs]
         if active:
             self.steps.append((op, primals, reads, out, params, writes))
-        duals = tuple(Dual(o, w, self) for o, w in zip(outs, writes, strict=True))
+        duals = tuple(
+            Dual(o, w, interpreter=self) for o, w in zip(outs, writes, strict=True)
+        )
         return duals if many else duals[0]
 
     def run(self, tangents: list[Any]) -> list[Any]:
@@ -77,7 +79,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
         for x in leaves:
             if not isinstance(x, Tensor) or not x.dtype.is_inexact:
                 raise DTypeError("linearize: expected floating-point tensors")
-            duals.append(Dual(x, program.slot(), program))
+            duals.append(Dual(x, program.slot(), interpreter=program))
         result = func(*tree_unflatten(duals, structure))
         outs, out_structure = tree_flatten(result)
         pairs = [program.split(o) for o in outs]

@@ -17,18 +17,16 @@ from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.pytree import broadcast_prefix, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
-from weft.device import Device
-from weft.dtype import DType
+from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 
 
-class Batched(Tensor):
+class Batched(Tracer):
     """One example of a batch, inside one run of ``vmap``."""
 
-    def __init__(self, value: Tensor, interpreter: Any) -> None:
-        self.value = value
-        self._interpreter = interpreter
-        self._node = None
+    @property
+    def value(self) -> Tensor:
+        return self.parts[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,14 +36,6 @@ class Batched(Tensor):
     def ndim(self) -> int:
         return self.value.ndim - 1
 
-    @property
-    def dtype(self) -> DType:
-        return self.value.dtype
-
-    @property
-    def device(self) -> Device:  # type: ignore[override]
-        return self.value.device
-
     def array(self) -> np.ndarray:
         raise AutogradError(
             "vmap: the value of a tensor differs from example to example, so it "
@@ -53,25 +43,11 @@ class Batched(Tensor):
             "take it out of the mapped function"
         )
 
-    def alias(self, node: Any = None) -> Tensor:
-        twin = Batched(self.value, self._interpreter)
-        twin._node = node
-        twin._storage = self.storage
-        return twin
-
-    def freeze(self) -> None:
-        self._storage = None
-
     def stopped(self) -> Tensor:
-        return Batched(self.value.stopped(), self._interpreter)
-
-    def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
-        twin = Batched(self.value.relinked(keep), self._interpreter)
-        twin._node = self._node if keep(self._node) else None
-        return twin
+        return self._with((self.value.stopped(),), None)
 
     def become(self, other: Any) -> None:
-        self.value = self._interpreter.lift(other)
+        self.parts = (self._interpreter.lift(other),)
 
 
 class Batching(Interpreter):
@@ -109,8 +85,8 @@ class Batching(Interpreter):
         rule = op.batch or by_loop
         out = rule(op, self.size, values, batched, params)
         if type(out) is tuple:
-            return tuple(Batched(o, self) for o in out)
-        return Batched(out, self)
+            return tuple(Batched(o, interpreter=self) for o in out)
+        return Batched(out, interpreter=self)
 
 
 def by_loop(op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]) -> Any:
@@ -209,7 +185,7 @@ def _run(
 ) -> Any:  # fmt: skip
     with Batching(size, randomness) as run:
         inner = [
-            x if d is None else Batched(x, run)
+            x if d is None else Batched(x, interpreter=run)
             for x, d in zip(moved, dims, strict=True)
         ]
         result = func(*tree_unflatten(inner, structure), **kwargs)

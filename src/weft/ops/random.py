@@ -347,7 +347,7 @@ def _draw(
     from weft.func.vmap import Batched
 
     for run in separate:
-        out = Batched(out, run)
+        out = Batched(out, interpreter=run)
     return out
 
 

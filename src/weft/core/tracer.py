@@ -1,0 +1,53 @@
+"""Tracers: tensors inside a transform, standing over values of the level below.
+
+A kind of tracer says what it carries (``parts``) and which of those values gives
+its dtype and device (``below``); everything else follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.core.tensor import Tensor
+from weft.device import Device
+from weft.dtype import DType
+
+
+class Tracer(Tensor):
+    """Base of tracers: made from its parts and the interpreter it belongs to."""
+
+    def __init__(self, *parts: Any, interpreter: Any) -> None:
+        self.parts = parts
+        self._interpreter = interpreter
+        self._node = None
+
+    @property
+    def below(self) -> Tensor:
+        """The value of the level below."""
+        return self.parts[0]
+
+    @property
+    def dtype(self) -> DType:
+        return self.below.dtype
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        return self.below.device
+
+    def _with(self, parts: Any, node: Any) -> Any:
+        twin = type(self)(*parts, interpreter=self._interpreter)
+        twin._node = node
+        return twin
+
+    def alias(self, node: Any = None) -> Tensor:
+        twin = self._with(self.parts, node)
+        twin._storage = self.storage
+        return twin
+
+    def freeze(self) -> None:
+        self._storage = None
+
+    def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
+        parts = [p.relinked(keep) if isinstance(p, Tensor) else p for p in self.parts]
+        return self._with(parts, self._node if keep(self._node) else None)
