@@ -112,6 +112,19 @@ def test_pytrees():
     close(t, total)
 
 
+def test_a_class_of_ones_own_can_be_a_container():
+    class Pair:
+        def __init__(self, left, right):
+            self.left, self.right = left, right
+
+    weft.core.pytree.register_pytree_node(
+        Pair, lambda p: ((p.left, p.right), None), lambda parts, _: Pair(*parts)
+    )
+    g = grad(lambda p: p.left * p.right)(Pair(f64(2.0), f64(5.0)))
+    assert isinstance(g, Pair)
+    assert (g.left.item(), g.right.item()) == (5.0, 2.0)
+
+
 def test_linearize_runs_the_function_once():
     calls = []
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -171,3 +173,9 @@ def test_numpy_scalars_act_as_0d_tensors() -> None:
     assert (x * np.float64(2)).dtype is weft.float32
     assert (np.float64(2) * x).dtype is weft.float32
     assert (x + np.int32(1)).dtype is weft.float32
+
+
+def test_dtypes_survive_copying_and_other_processes() -> None:
+    for dtype in weft.dtype.ALL:
+        assert copy.deepcopy(dtype) is dtype
+        assert pickle.loads(pickle.dumps(dtype)) is dtype

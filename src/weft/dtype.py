@@ -60,8 +60,8 @@ class DType:
     def __repr__(self) -> str:
         return f"weft.{self.name}"
 
-    def __reduce__(self) -> str:
-        return self.name
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (as_dtype, (self.name,))
 
     def __deepcopy__(self, memo: object) -> DType:
         return self

@@ -365,7 +365,6 @@ def unary(
         batch=elementwise_batch,
         samples=samples or samples_in(domain),
         reference=reference,
-        doc=doc,
     )
     plan = op.plan((True,)) if vjp is not None else None
     wants_outs = plan is not None and plan.wants_outs
@@ -428,7 +427,6 @@ def binary(
         batch=elementwise_batch,
         samples=samples or samples_in(*domain),
         reference=reference,
-        doc=doc,
     )
     plans: list[Plan | None] = [None] * 4
     if vjp is not None:

@@ -165,7 +165,7 @@ class Op:
     """
 
     __slots__ = (
-        "batch", "composite", "doc", "eval", "function", "inputs", "jvp", "kernel",
+        "batch", "composite", "eval", "function", "inputs", "jvp", "kernel",
         "linear", "lower", "name", "outputs", "plans", "reference", "samples", "type",
         "variadic", "view", "vjp",
     )  # fmt: skip
@@ -187,7 +187,6 @@ class Op:
         samples: Callable[..., Iterable[Sample]] | None = None,
         reference: Callable[..., Any] | None = None,
         lower: Callable[..., Any] | None = None,
-        doc: str = "",
     ) -> None:
         self.name = name
         self.variadic = inputs.startswith("*")
@@ -205,7 +204,6 @@ class Op:
         self.samples = samples
         self.reference = reference
         self.lower = lower
-        self.doc = doc
         self.function: Any = None  # the public function, where it only promotes
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self._check_rules()

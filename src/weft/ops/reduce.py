@@ -82,10 +82,6 @@ def along_samples(low: float = -2.0, high: float = 2.0) -> Callable[..., Any]:
     return samples
 
 
-def _slices(x: Any, dim: int) -> list[Any]:
-    return [np.take(x, i, dim) for i in range(x.shape[dim])]
-
-
 # -- sum
 
 

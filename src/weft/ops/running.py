@@ -92,6 +92,7 @@ def _scan_back(g: Tensor, a: Tensor, dim: int) -> Tensor:
     return flip_op(linear_scan(decay, turned, dim=dim), dims=(dim,))
 
 
+# h[i] = a[i] * h[i-1] + b[i], along a dimension; closed under derivatives.
 linear_scan: Op = define(
     "linear_scan",
     inputs="a b",
@@ -117,7 +118,6 @@ linear_scan: Op = define(
         for s, d in (((3, 4), 1), ((4,), 0), ((3, 0), 0))
     ],
     reference=lambda a, b, *, dim: _scan_reference(a, b, dim),
-    doc="h[i] = a[i] * h[i-1] + b[i], along a dimension; closed under derivatives.",
 )
 
 

@@ -139,6 +139,7 @@ def _complement_type(q: TensorType) -> TensorType:
 
 
 # Not in the registry, which holds what can be differentiated and tested by rule.
+# Orthonormal columns that complete orthonormal columns to a basis.
 complement = Op(
     "complement",
     inputs="q",
@@ -147,5 +148,4 @@ complement = Op(
     vjp=_COMPLETION,
     jvp=_COMPLETION,
     batch=elementwise_batch,
-    doc="Orthonormal columns that complete orthonormal columns to a basis.",
 )

@@ -83,6 +83,7 @@ def _cofactor_jvp(t: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return out * sum(t * m, (-2, -1), keepdim=True) - turned
 
 
+# The derivative of the determinant; defined for singular matrices too.
 cofactor_op: Op = define(
     "cofactor",
     inputs="x",
@@ -93,7 +94,6 @@ cofactor_op: Op = define(
     batch=elementwise_batch,
     samples=square_samples(),
     reference=each_matrix(cofactors),
-    doc="The derivative of the determinant; defined for singular matrices too.",
 )
 
 
