@@ -79,25 +79,38 @@ def save(obj: Any, path: Any) -> None:
         raise DTypeError(
             f"save: expected a path or a binary file, got {type(path).__name__}"
         ) from None
-    with _replacing(os.fsdecode(target)) as file:
+    with replacing(os.fsdecode(target)) as file:
         _write(file, header, arrays)
 
 
 @contextlib.contextmanager
-def _replacing(target: str) -> Iterator[BinaryIO]:
+def replacing(target: str) -> Iterator[BinaryIO]:
     """A file that takes the target's place once it is wholly on disk."""
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{os.urandom(6).hex()}.tmp")
-    with open(temporary, "xb") as file:
+    with about(target):
         try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, target)
         except BaseException:
-            os.unlink(temporary)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
             raise
     _sync_folder(folder)
+
+
+@contextlib.contextmanager
+def about(path: str) -> Iterator[None]:
+    """Let an error of the system, such as a full disk, name the file it is about."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _sync_folder(folder: str) -> None:

@@ -65,6 +65,14 @@ def test_a_flipped_bit_is_noticed(tmp_path):
         load_checkpoint(path, model=model)
 
 
+def test_a_changed_name_is_noticed(tmp_path):
+    path = tmp_path / "run.safetensors"
+    save_checkpoint(path, extra={"best": 1.5})
+    path.write_bytes(path.read_bytes().replace(b"best", b"test"))
+    with pytest.raises(ValueError, match="wrong checksum"):
+        load_checkpoint(path)
+
+
 def test_refusals(tmp_path):
     path = tmp_path / "run.safetensors"
     model = nn.Linear(2, 2)

@@ -85,6 +85,22 @@ def test_patience_stops_a_run_that_does_not_improve():
     assert trainer.epoch == 3
 
 
+def test_a_resumed_run_has_no_more_patience_than_the_first(tmp_path):
+    def run():
+        trainer, loader = make(tmp_path, patience=2)
+        for group in trainer.optimizer.param_groups:
+            group["lr"] = 0.0
+        trainer.scheduler = None
+        return trainer, loader, DataLoader(loader.dataset, 8)
+
+    trainer, loader, in_order = run()
+    trainer.fit(loader, 2, in_order)
+    trainer, loader, in_order = run()
+    assert trainer.resume(loader)
+    trainer.fit(loader, 50, in_order)
+    assert trainer.epoch == 4
+
+
 def test_evaluation_leaves_the_mode_and_records_nothing():
     trainer, loader = make()
     trainer.evaluate(loader)

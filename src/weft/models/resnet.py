@@ -58,9 +58,10 @@ def _shortcut(channels: int, out: int, stride: int) -> nn.Module:
 
 
 class ResNet(nn.Module):
-    """A stem, four groups of residual blocks, and a linear classifier.
+    """A stem, groups of residual blocks (``layer1`` ...), and a linear classifier.
 
     ``cifar=True`` takes the stem for 32x32 images: one 3x3 convolution, no pooling.
+    Parameters have torchvision's names, so that its weights load as they are.
 
     >>> net = weft.models.resnet18(classes=10, cifar=True, width=8)
     >>> net(weft.zeros(1, 3, 32, 32)).shape
@@ -76,20 +77,17 @@ class ResNet(nn.Module):
         width: int = 64,
     ) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            _conv(3, width, 3) if cifar else _conv(3, width, 7, 2),
-            nn.BatchNorm2d(width),
-            nn.ReLU(),
-            nn.Identity() if cifar else nn.MaxPool2d(3, 2, 1),
-        )
+        self.conv1 = _conv(3, width, 3) if cifar else _conv(3, width, 7, 2)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.maxpool = nn.Identity() if cifar else nn.MaxPool2d(3, 2, 1)
+        self.groups = [f"layer{k + 1}" for k in range(len(layers))]
         channels = width
-        self.groups = []
         for k, count in enumerate(layers):
             wide, blocks = width * 2**k, []
             for i in range(count):
                 blocks.append(block(channels, wide, 2 if k and i == 0 else 1))
                 channels = wide * block.expansion
-            self.groups.append(nn.Sequential(*blocks))
+            self.add_module(self.groups[k], nn.Sequential(*blocks))
         self.fc = nn.Linear(channels, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -98,9 +96,9 @@ class ResNet(nn.Module):
                 )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.stem(x)
+        x = self.maxpool(F.relu(self.bn1(self.conv1(x))))
         for group in self.groups:
-            x = group(x)
+            x = self.get_submodule(group)(x)
         return self.fc(x.mean((2, 3)))  # (N, classes)
 
 

@@ -12,7 +12,6 @@ import os
 from typing import Any
 
 import weft
-from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.errors import FileFormatError
 
@@ -20,16 +19,27 @@ PARTS = ("model", "optimizer", "scheduler", "loader")
 
 
 def checksum(tree: Any) -> str:
-    """A digest of every tensor and number in a tree."""
+    """A digest of every tensor, number and name in a tree."""
     digest = hashlib.sha256()
-    for leaf in tree_flatten(tree)[0]:
-        if isinstance(leaf, Tensor):
-            array = leaf.detach().contiguous().array()
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(array.tobytes())
-        else:
-            digest.update(repr(leaf).encode())
+    _digest(tree, digest)
     return digest.hexdigest()
+
+
+def _digest(tree: Any, digest: Any) -> None:
+    if isinstance(tree, dict):
+        digest.update(f"dict {list(tree)}".encode("utf-8", "surrogatepass"))
+        for value in tree.values():
+            _digest(value, digest)
+    elif isinstance(tree, (list, tuple)):
+        digest.update(f"{type(tree).__name__} {len(tree)}".encode())
+        for value in tree:
+            _digest(value, digest)
+    elif isinstance(tree, Tensor):
+        array = tree.detach().contiguous().array()
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())
+    else:
+        digest.update(repr(tree).encode("utf-8", "surrogatepass"))
 
 
 def save_checkpoint(

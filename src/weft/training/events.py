@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.core.tensor import Tensor
 from weft.errors import FileFormatError
+from weft.serialization import about
 
 # -- checksums
 
@@ -135,8 +136,10 @@ class SummaryWriter:
         if step is not None:
             event = _double(1, time.time()) + _int(2, step) + message
         head = struct.pack("<Q", len(event))
-        self._file.write(head + struct.pack("<I", _masked(head)))
-        self._file.write(event + struct.pack("<I", _masked(event)))
+        record = head + struct.pack("<I", _masked(head))
+        record += event + struct.pack("<I", _masked(event))
+        with about(str(self.path)):
+            self._file.write(record)
 
     def add_scalar(self, tag: str, value: Any, step: int = 0) -> None:
         """One number at a step."""
@@ -163,11 +166,13 @@ class SummaryWriter:
 
     def flush(self) -> None:
         """Hand everything to the file system."""
-        self._file.flush()
+        with about(str(self.path)):
+            self._file.flush()
 
     def close(self) -> None:
         """Finish the file."""
-        self._file.close()
+        with about(str(self.path)):
+            self._file.close()
 
     def __enter__(self) -> SummaryWriter:
         return self

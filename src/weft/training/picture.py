@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import pathlib
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError
+from weft.serialization import replacing
 
 # A 3x5 font for the digits and signs that axis labels need.
 _ROWS = {
@@ -53,7 +53,8 @@ def write_png(path: str | os.PathLike[str], pixels: np.ndarray) -> None:
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 9))
-    pathlib.Path(path).write_bytes(b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b""))
+    with replacing(os.fspath(path)) as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b""))
 
 
 class _Canvas:

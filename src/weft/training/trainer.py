@@ -13,6 +13,7 @@ It does what this loop does, and nothing else::
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pathlib
@@ -74,6 +75,7 @@ class Trainer:
         self.checkpoint_every, self.progress = checkpoint_every, progress
         self.folder = None if folder is None else pathlib.Path(folder)
         self.steps = self.epoch = 0
+        self.best, self.waited = math.inf, 0  # validation loss; epochs without better
         self.history: dict[str, list[tuple[float, float]]] = {}
         self._writer: SummaryWriter | None = None
 
@@ -83,22 +85,29 @@ class Trainer:
         self, loader: Any, epochs: int, validation: Any = None
     ) -> dict[str, list[tuple[float, float]]]:
         """Train until ``epochs`` are done (or patience is out); returns the curves."""
-        best, waited = math.inf, 0
         try:
-            while self.epoch < epochs:
+            while self.epoch < epochs and not self._out_of_patience():
                 self._epoch(loader, epochs)
                 self.epoch += 1
                 if validation is not None:
-                    scores = self.evaluate(validation)
-                    self._note({f"validation {k}": v for k, v in scores.items()})
-                    better = scores["loss"] < best
-                    best, waited = (scores["loss"], 0) if better else (best, waited + 1)
+                    self._validate(validation)
                 self._save(loader)
-                if self.patience is not None and waited > self.patience:
-                    break
-        finally:
-            self._close()
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error is the one to tell
+                self._close()
+            raise
+        self._close()
         return self.history
+
+    def _out_of_patience(self) -> bool:
+        return self.patience is not None and self.waited > self.patience
+
+    def _validate(self, loader: Any) -> None:
+        scores = self.evaluate(loader)
+        self._note({f"validation {k}": v for k, v in scores.items()})
+        better = scores["loss"] < self.best
+        self.waited = 0 if better else self.waited + 1
+        self.best = min(self.best, scores["loss"])
 
     def _epoch(self, loader: Any, epochs: int) -> None:
         self.model.train()
@@ -192,9 +201,9 @@ class Trainer:
             return
         self.checkpoint_path.parent.mkdir(parents=True, exist_ok=True)
         extra = {
-            "epoch": self.epoch,
+            "epoch": self.epoch, "best": self.best, "waited": self.waited,
             "history": {k: [list(p) for p in v] for k, v in self.history.items()},
-        }
+        }  # fmt: skip
         save_checkpoint(
             self.checkpoint_path, step=self.steps, extra=extra, **self._parts(loader)
         )
@@ -206,6 +215,7 @@ class Trainer:
             return False
         found = load_checkpoint(path, **self._parts(loader))
         self.steps, self.epoch = found.step, found.extra["epoch"]
+        self.best, self.waited = found.extra["best"], found.extra["waited"]
         self.history = {
             k: [(a, b) for a, b in v] for k, v in found.extra["history"].items()
         }
