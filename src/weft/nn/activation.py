@@ -214,12 +214,17 @@ class PReLU(Module):
     """
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, dtype: Any = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
+        dtype = dtype or weft.get_default_dtype()
         self.weight = Parameter(
-            weft.full((num_parameters,), init, dtype=dtype or weft.get_default_dtype())
+            weft.full((num_parameters,), init, device=device, dtype=dtype)
         )
 
     def forward(self, input: Tensor) -> Tensor:

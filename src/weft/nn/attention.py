@@ -314,10 +314,23 @@ class TransformerDecoderLayer(_TransformerLayer):
 
 
 class TransformerEncoder(Module):
-    """Several encoder layers, one after the other."""
+    """Several encoder layers, one after the other.
+
+    ``enable_nested_tensor`` and ``mask_check`` choose between kernels in PyTorch and
+    change no result; they are taken and left alone.
+
+    >>> layer = weft.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> weft.nn.TransformerEncoder(layer, 2)(weft.rand(3, 5, 8)).shape
+    (3, 5, 8)
+    """
 
     def __init__(
-        self, encoder_layer: Module, num_layers: int, norm: Module | None = None
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
     ) -> None:
         super().__init__()
         self.layers = _clones(encoder_layer, num_layers)
@@ -372,6 +385,8 @@ class Transformer(Module):
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
         activation: Any = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
@@ -385,11 +400,11 @@ class Transformer(Module):
             batch_first, norm_first, bias, device, dtype,
         )  # fmt: skip
         o = {"bias": bias, "device": device, "dtype": dtype}
-        self.encoder = TransformerEncoder(
+        self.encoder = custom_encoder or TransformerEncoder(
             TransformerEncoderLayer(*layer), num_encoder_layers,
             LayerNorm(d_model, layer_norm_eps, **o),
         )  # fmt: skip
-        self.decoder = TransformerDecoder(
+        self.decoder = custom_decoder or TransformerDecoder(
             TransformerDecoderLayer(*layer), num_decoder_layers,
             LayerNorm(d_model, layer_norm_eps, **o),
         )  # fmt: skip
@@ -408,11 +423,14 @@ class Transformer(Module):
         src_key_padding_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
     ) -> Tensor:
-        memory = self.encoder(src, src_mask, src_key_padding_mask)
+        memory = self.encoder(src, src_mask, src_key_padding_mask, bool(src_is_causal))
         return self.decoder(
             tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
-            memory_key_padding_mask,
+            memory_key_padding_mask, bool(tgt_is_causal), memory_is_causal,
         )  # fmt: skip
 
     @staticmethod

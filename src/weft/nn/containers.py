@@ -144,9 +144,9 @@ class ModuleList(_Sequence):
     3
     """
 
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
-        self.extend(modules)
+        self.extend(() if modules is None else modules)
 
 
 class ParameterList(_Sequence):
@@ -158,9 +158,9 @@ class ParameterList(_Sequence):
 
     kind = Parameter
 
-    def __init__(self, values: Iterable[Any] = ()) -> None:
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
-        self.extend(values)
+        self.extend(() if values is None else values)
 
     def _check(self, value: Any) -> Any:
         return super()._check(
@@ -170,10 +170,6 @@ class ParameterList(_Sequence):
 
 class _Dictionary(_Holder):
     """Items by key."""
-
-    def __init__(self, items: Any = ()) -> None:
-        super().__init__()
-        self.update(items)
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -222,6 +218,10 @@ class ModuleDict(_Dictionary):
     ['a']
     """
 
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__()
+        self.update(() if modules is None else modules)
+
 
 class ParameterDict(_Dictionary):
     """Parameters by name.
@@ -231,6 +231,10 @@ class ParameterDict(_Dictionary):
     """
 
     kind = Parameter
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self.update(() if parameters is None else parameters)
 
     def _check(self, value: Any) -> Any:
         return super()._check(

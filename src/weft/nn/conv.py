@@ -13,7 +13,7 @@ from weft.nn import init
 from weft.nn.lazy import LazyMixin
 from weft.nn.linear import Initializer, fill, uniform_by_fan
 from weft.nn.module import Module
-from weft.nn.parameter import Parameter, Uninitialized
+from weft.nn.parameter import Parameter
 
 
 def _tuple(value: Any, n: int) -> Any:
@@ -180,7 +180,9 @@ class _ConvTranspose(_Conv):
         padding_mode: str = "zeros",
         device: Any = None,
         dtype: Any = None,
-        **options: Any,
+        *,
+        w_init: Initializer | None = None,
+        b_init: Initializer | None = None,
     ) -> None:
         if padding_mode != "zeros" or isinstance(padding, str):
             raise ArgumentError(
@@ -188,7 +190,7 @@ class _ConvTranspose(_Conv):
             )
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups,
-            bias, padding_mode, device, dtype, **options,
+            bias, padding_mode, device, dtype, w_init=w_init, b_init=b_init,
         )  # fmt: skip
         self.output_padding = _tuple(output_padding, self.rank)
 
@@ -253,17 +255,11 @@ class ConvTranspose3d(_ConvTranspose):
 
 
 class _LazyConv(LazyMixin):
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **options: Any):
-        Module.__init__(self)  # type: ignore[arg-type]
-        names = ("stride", "padding")
-        given = dict(zip(names, args, strict=False))
-        sizes = {"out_channels": out_channels, "kernel_size": kernel_size}
-        self._waiting = {**sizes, **given, **options}
-        self.weight: Any = Uninitialized()
+    missing = "in_channels"
 
-    def infer(self, input: Tensor) -> dict[str, Any]:
+    def size(self, input: Tensor) -> int:
         rank = self.becomes.rank  # type: ignore[attr-defined]
-        return {"in_channels": input.shape[-rank - 1]}
+        return input.shape[-rank - 1]
 
 
 class LazyConv1d(_LazyConv, Conv1d):
@@ -286,3 +282,25 @@ class LazyConv3d(_LazyConv, Conv3d):
     """A ``Conv3d`` that learns ``in_channels`` from its first input."""
 
     becomes = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+    """A ``ConvTranspose1d`` that learns ``in_channels`` from its first input."""
+
+    becomes = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+    """A ``ConvTranspose2d`` that learns ``in_channels`` from its first input.
+
+    >>> weft.nn.LazyConvTranspose2d(8, 2, stride=2)(weft.zeros(2, 3, 5, 5)).shape
+    (2, 8, 10, 10)
+    """
+
+    becomes = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+    """A ``ConvTranspose3d`` that learns ``in_channels`` from its first input."""
+
+    becomes = ConvTranspose3d

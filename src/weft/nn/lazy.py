@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module
+from weft.nn.parameter import Uninitialized
 
 
 class LazyMixin:
-    """Turns into the plain layer (``becomes``) on the first call or load.
+    """Turns into the plain layer (``becomes``) on the first call.
 
-    ``infer(input)`` gives the constructor's arguments that were missing.
+    It takes the plain layer's arguments without the ``missing`` one, which
+    ``size(input)`` gives.
     """
 
     becomes: type[Module]
+    missing: str
     _waiting: dict[str, Any]
 
-    def infer(self, input: Tensor) -> dict[str, Any]:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "becomes" in cls.__dict__:
+            given = inspect.signature(cls.becomes).parameters.values()
+            cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+                [p for p in given if p.name != cls.missing]
+            )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        Module.__init__(self)  # type: ignore[arg-type]
+        try:
+            bound = inspect.signature(type(self)).bind(*args, **options)
+        except TypeError as error:
+            raise DTypeError(f"{type(self).__name__}: {error}") from None
+        self._waiting = bound.arguments
+        self.weight: Any = Uninitialized()
+
+    def size(self, input: Tensor) -> int:
         raise NotImplementedError
 
     def initialize(self, input: Tensor) -> None:
         """Become the plain layer for inputs like this one."""
         training = self.__dict__["training"]
         hooks = {k: self.__dict__[k] for k in Module._hook_kinds}
-        options = {**self.infer(input), **self._waiting}
+        options = {self.missing: self.size(input), **self._waiting}
         if "dtype" not in options:
             options["dtype"] = input.dtype
         self.__dict__.clear()

@@ -14,7 +14,7 @@ from weft.nn import init
 from weft.nn.activation import Activation, activation
 from weft.nn.lazy import LazyMixin
 from weft.nn.module import Module
-from weft.nn.parameter import Parameter, Uninitialized
+from weft.nn.parameter import Parameter
 
 Initializer = Callable[[Tensor], Any]
 
@@ -115,14 +115,10 @@ class LazyLinear(LazyMixin, Linear):
 
     becomes = Linear
 
-    def __init__(self, out_features: int, bias: bool = True, **options: Any) -> None:
-        Module.__init__(self)
-        self._waiting = {"out_features": out_features, "bias": bias, **options}
-        self.weight: Any = Uninitialized()
-        self.bias: Any = Uninitialized() if bias else None
+    missing = "in_features"
 
-    def infer(self, input: Tensor) -> dict[str, Any]:
-        return {"in_features": input.shape[-1]}
+    def size(self, input: Tensor) -> int:
+        return input.shape[-1]
 
 
 class Bilinear(Module):

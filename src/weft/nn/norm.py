@@ -10,7 +10,7 @@ from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.nn.lazy import LazyMixin
 from weft.nn.module import Module
-from weft.nn.parameter import Parameter, Uninitialized
+from weft.nn.parameter import Parameter
 
 
 class _Statistics(Module):
@@ -27,6 +27,8 @@ class _Statistics(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -36,7 +38,7 @@ class _Statistics(Module):
             Parameter(weft.ones(num_features, **options)) if affine else None
         )
         self.bias: Any = (
-            Parameter(weft.zeros(num_features, **options)) if affine else None
+            Parameter(weft.zeros(num_features, **options)) if affine and bias else None
         )
         track = track_running_stats
         self.register_buffer(
@@ -61,7 +63,8 @@ class _Statistics(Module):
         if self.affine:
             with weft.no_grad():
                 self.weight.fill_(1)
-                self.bias.zero_()
+                if self.bias is not None:
+                    self.bias.zero_()
 
     def _check(self, input: Tensor) -> None:
         if input.ndim not in self.ranks:
@@ -134,10 +137,13 @@ class _InstanceNorm(_Statistics):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype
-        )
+            num_features, eps, momentum, affine, track_running_stats, device, dtype,
+            bias=bias,
+        )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
@@ -179,14 +185,11 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class _LazyStatistics(LazyMixin):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        Module.__init__(self)  # type: ignore[arg-type]
-        names = ("eps", "momentum", "affine", "track_running_stats")
-        self._waiting = {**dict(zip(names, args, strict=False)), **options}
-        self.weight: Any = Uninitialized()
+    missing = "num_features"
 
-    def infer(self, input: Tensor) -> dict[str, Any]:
-        return {"num_features": input.shape[1]}
+    def size(self, input: Tensor) -> int:
+        single = isinstance(self, _InstanceNorm) and input.ndim == self.ranks[0]
+        return input.shape[0 if single else 1]
 
 
 class LazyBatchNorm1d(_LazyStatistics, BatchNorm1d):
@@ -205,6 +208,28 @@ class LazyBatchNorm3d(_LazyStatistics, BatchNorm3d):
     """A ``BatchNorm3d`` that learns its channels from its first input."""
 
     becomes = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyStatistics, InstanceNorm1d):
+    """An ``InstanceNorm1d`` that learns its channels from its first input."""
+
+    becomes = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyStatistics, InstanceNorm2d):
+    """An ``InstanceNorm2d`` that learns its channels from its first input.
+
+    >>> weft.nn.LazyInstanceNorm2d(affine=True)(weft.rand(4, 3, 5, 5)).shape
+    (4, 3, 5, 5)
+    """
+
+    becomes = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyStatistics, InstanceNorm3d):
+    """An ``InstanceNorm3d`` that learns its channels from its first input."""
+
+    becomes = InstanceNorm3d
 
 
 class LayerNorm(Module):
@@ -296,6 +321,8 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
@@ -308,7 +335,7 @@ class GroupNorm(Module):
             Parameter(weft.ones(num_channels, **options)) if affine else None
         )
         self.bias: Any = (
-            Parameter(weft.zeros(num_channels, **options)) if affine else None
+            Parameter(weft.zeros(num_channels, **options)) if affine and bias else None
         )
 
     def forward(self, input: Tensor) -> Tensor:

@@ -88,6 +88,13 @@ class LPPool2d(FunctionalModule):
     options = _LP
 
 
+class LPPool3d(FunctionalModule):
+    """The p-norm of each window of (N, C, D, H, W)."""
+
+    function = F.lp_pool3d
+    options = _LP
+
+
 class AdaptiveAvgPool1d(FunctionalModule):
     """Means of as many windows as the output has places."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import weft
@@ -221,7 +223,15 @@ def hardtanh(
         raise ArgumentError(
             f"hardtanh: expected min_val <= max_val, got {min_val} and {max_val}"
         )
-    return _result(input, weft.clamp(input, min_val, max_val), inplace)
+    out = _cut(input, input, min_val, max_val, min_val, max_val)
+    return _result(input, out, inplace)
+
+
+def _cut(
+    x: Tensor, inner: Tensor, low: float, high: float, below: float, above: Any
+) -> Tensor:
+    """``inner``, but other values at and outside two limits: the slope there is 0."""
+    return weft.where(x <= low, below, weft.where(x >= high, above, inner))
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
@@ -230,7 +240,8 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.hardsigmoid(weft.tensor([-4.0, 0.0]))
     tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
     """
-    return _result(input, weft.clamp(input / 6 + 0.5, 0.0, 1.0), inplace)
+    out = _cut(input, input / 6 + 0.5, -3.0, 3.0, 0.0, 1.0)
+    return _result(input, out, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -239,7 +250,8 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.hardswish(weft.tensor([0.0, 3.0]))
     tensor([0., 3.], shape=(2,), dtype=float32)
     """
-    return _result(input, input * hardsigmoid(input), inplace)
+    out = _cut(input, input * (input / 6 + 0.5), -3.0, 3.0, 0.0, input)
+    return _result(input, out, inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -248,7 +260,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     >>> weft.nn.functional.hardshrink(weft.tensor([0.3, 2.0]))
     tensor([0., 2.], shape=(2,), dtype=float32)
     """
-    return weft.where(weft.abs(input) > lambd, input, 0.0)
+    return weft.where(weft.abs(input) <= lambd, 0.0, input)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -259,8 +271,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """
     if lambd < 0:
         raise ArgumentError(f"softshrink: expected lambd of at least 0, got {lambd}")
-    moved = input - lambd * weft.sign(input)
-    return weft.where(weft.abs(input) > lambd, moved, 0.0)
+    moved = input - weft.where(input > 0, lambd, -lambd)
+    return weft.where(weft.abs(input) <= lambd, 0.0, moved)
 
 
 def threshold(
@@ -322,9 +334,15 @@ def _dim(name: str, dim: int | None) -> int:
 
 
 def gumbel_softmax(
-    logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1
+    logits: Tensor,
+    tau: float = 1.0,
+    hard: bool = False,
+    eps: float = 1e-10,
+    dim: int = -1,
 ) -> Tensor:
     """A random softmax whose ``hard`` form is one-hot with the soft gradient.
+
+    ``eps`` is there for PyTorch's sake and changes nothing, as with PyTorch.
 
     >>> weft.nn.functional.gumbel_softmax(weft.zeros(4), hard=True).sum()
     tensor(1., dtype=float32)
@@ -337,3 +355,32 @@ def gumbel_softmax(
     chosen = soft.argmax(dim, keepdim=True)
     one_hot = weft.zeros_like(soft).scatter(dim, chosen, 1.0)
     return one_hot - soft.detach() + soft
+
+
+def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The form of an activation that overwrites its input."""
+
+    @functools.wraps(function)
+    def overwrite(input: Tensor, *args: Any, **options: Any) -> Tensor:
+        return function(input, *args, **options, inplace=True)
+
+    name = f"{function.__name__}_"
+    overwrite.__name__ = overwrite.__qualname__ = name
+    overwrite.__doc__ = f"""``{function.__name__}`` that overwrites its input.
+
+    >>> x = weft.tensor([0.5])
+    >>> F = weft.nn.functional
+    >>> F.{name}(x{", 0.0, 1.0" if function is threshold else ""}) is x
+    True
+    """
+    return overwrite
+
+
+relu_ = _in_place(relu)
+leaky_relu_ = _in_place(leaky_relu)
+rrelu_ = _in_place(rrelu)
+elu_ = _in_place(elu)
+selu_ = _in_place(selu)
+celu_ = _in_place(celu)
+hardtanh_ = _in_place(hardtanh)
+threshold_ = _in_place(threshold)

@@ -160,6 +160,18 @@ def pack_sequence(
     )
 
 
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences of a packed one.
+
+    >>> rnn = weft.nn.utils.rnn
+    >>> packed = rnn.pack_sequence([weft.tensor([1, 2]), weft.tensor([4])])
+    >>> [s.tolist() for s in rnn.unpack_sequence(packed)]
+    [[1, 2], [4]]
+    """
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)
+
+
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Any, batch_first: bool = False
 ) -> list[Tensor]:

@@ -69,6 +69,8 @@ class DataLoader:
         *,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         seed: int | None = None,
     ) -> None:
         _check_number("num_workers", num_workers, 0)
@@ -88,7 +90,9 @@ class DataLoader:
         self.timeout = timeout
         self.context = multiprocessing_context
         self.generator = generator
-        self.pin_memory = pin_memory  # there is nothing to pin on a CPU
+        # There is nothing to pin on a CPU, and batches always come in order.
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.in_order = in_order
         self.seed = _seed(seed, generator)
         self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         batched = self.batch_sampler is not None or self.batch_size is not None
