@@ -29,9 +29,29 @@ class Case:
                 out.append(rng.integers(0, spec[1], spec[2]))
             elif spec and spec[0] == "unit":
                 out.append(rng.uniform(0.05, 0.95, spec[1]))
+            elif spec and spec[0] == "sign":
+                out.append(np.where(rng.uniform(size=spec[1]) < 0.5, -1.0, 1.0))
+            elif spec and spec[0] == "these":
+                out.append(np.array(spec[1]))
             else:
                 out.append(rng.normal(size=spec))
         return out
+
+
+def unpool(nn, rank):
+    """Maxima taken and put back."""
+
+    class Round(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pool = getattr(nn, f"MaxPool{rank}d")(2, return_indices=True)
+            self.back = getattr(nn, f"MaxUnpool{rank}d")(2)
+
+        def forward(self, x):
+            y, places = self.pool(x)
+            return self.back(y * y, places)
+
+    return Round()
 
 
 def residual(nn):
@@ -94,7 +114,48 @@ def autoencoder(nn):
     )  # fmt: skip
 
 
+def ctc(nn):
+    class Loss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores, self.loss = nn.LogSoftmax(-1), nn.CTCLoss(reduction="sum")
+
+        def forward(self, x, *lengths):
+            return self.loss(self.scores(x), *lengths)
+
+    return Loss()
+
+
+def soft_margin(nn):
+    class Loss(nn.SoftMarginLoss):
+        def forward(self, x, target):
+            return super().forward(x, target.detach())  # PyTorch insists
+
+    return Loss()
+
+
+def lists(nn):
+    """Modules and parameters held in containers."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.steps = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+            self.ways = nn.ModuleDict({"a": nn.Tanh(), "b": nn.Linear(4, 2)})
+            ones = [nn.Linear(4, 1).weight[0].detach() for _ in range(2)]
+            self.scales = nn.ParameterList([nn.Parameter(one) for one in ones])
+            self.shifts = nn.ParameterDict({"s": nn.Parameter(ones[0].clone())})
+
+        def forward(self, x):
+            for step, scale in zip(self.steps, self.scales, strict=True):
+                x = self.ways["a"](step(x) * scale)
+            return self.ways["b"](x + self.shifts["s"])
+
+    return Net()
+
+
 IMAGE, SEQ, ROWS = (2, 4, 6, 6), (5, 3, 4), (3, 4)
+LINE, CUBE = (2, 4, 9), (2, 2, 4, 5, 4)
 
 ACTIVATIONS = [
     "ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "GELU", "SiLU", "Mish",
@@ -187,7 +248,6 @@ CASES = {
     "PixelShuffle": Case(lambda nn: nn.PixelShuffle(2), IMAGE),
     "Unfold": Case(lambda nn: nn.Unfold(3, padding=1, stride=2), IMAGE),
     "Flatten": Case(lambda nn: nn.Flatten(1, 2), IMAGE),
-    "ReflectionPad2d": Case(lambda nn: nn.ReflectionPad2d((1, 2, 0, 1)), IMAGE),
     "GLU": Case(lambda nn: nn.GLU(1), IMAGE),
     "Softmax": Case(lambda nn: nn.Softmax(dim=1), IMAGE),
     "LogSoftmax": Case(lambda nn: nn.LogSoftmax(dim=-1), SEQ),
@@ -196,6 +256,89 @@ CASES = {
     "ResNet blocks": Case(basic_block, (2, 2, 6, 6)),
     "GPT blocks": Case(gpt_block, ints(11, 2, 5)),
     "autoencoder": Case(autoencoder, (2, 1, 8, 8)),
+    "containers": Case(lists, ROWS),
+    "MaxPool3d": Case(lambda nn: nn.MaxPool3d(2, 1), CUBE),
+    "AvgPool1d": Case(lambda nn: nn.AvgPool1d(3, 2, 1), LINE),
+    "AvgPool3d": Case(lambda nn: nn.AvgPool3d(2, ceil_mode=True), CUBE),
+    "LPPool1d": Case(lambda nn: nn.LPPool1d(2, 3, 2), LINE),
+    "LPPool3d": Case(lambda nn: nn.LPPool3d(2, 2), CUBE),
+    "AdaptiveAvgPool1d": Case(lambda nn: nn.AdaptiveAvgPool1d(4), LINE),
+    "AdaptiveAvgPool3d": Case(lambda nn: nn.AdaptiveAvgPool3d((2, None, 3)), CUBE),
+    "AdaptiveMaxPool1d": Case(lambda nn: nn.AdaptiveMaxPool1d(4), LINE),
+    "AdaptiveMaxPool3d": Case(lambda nn: nn.AdaptiveMaxPool3d(2), CUBE),
+    "MaxUnpool1d": Case(lambda nn: unpool(nn, 1), (2, 4, 8)),
+    "MaxUnpool2d": Case(lambda nn: unpool(nn, 2), IMAGE),
+    "MaxUnpool3d": Case(lambda nn: unpool(nn, 3), (2, 2, 4, 4, 4)),
+    "BatchNorm3d": Case(lambda nn: nn.BatchNorm3d(2), CUBE),
+    "InstanceNorm1d": Case(lambda nn: nn.InstanceNorm1d(4), LINE),
+    "InstanceNorm3d": Case(lambda nn: nn.InstanceNorm3d(2, affine=True), CUBE),
+    "TransformerEncoder": Case(
+        lambda nn: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 16, 0.0), 2, nn.LayerNorm(8)
+        ),
+        (5, 3, 8),
+    ),
+    "TransformerDecoder": Case(
+        lambda nn: nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(8, 2, 16, 0.0), 2
+        ),
+        (5, 3, 8), (4, 3, 8),
+    ),
+    "PixelUnshuffle": Case(lambda nn: nn.PixelUnshuffle(2), IMAGE),
+    "ChannelShuffle": Case(lambda nn: nn.ChannelShuffle(2), IMAGE),
+    "Fold": Case(lambda nn: nn.Fold((4, 5), 2), (2, 8, 12)),
+    "Upsample linear": Case(
+        lambda nn: nn.Upsample(size=5, mode="linear", align_corners=True), LINE
+    ),
+    "Upsample trilinear": Case(
+        lambda nn: nn.Upsample(scale_factor=1.5, mode="trilinear"), CUBE
+    ),
+    "UpsamplingNearest2d": Case(lambda nn: nn.UpsamplingNearest2d((4, 9)), IMAGE),
+    "UpsamplingBilinear2d": Case(lambda nn: nn.UpsamplingBilinear2d((4, 9)), IMAGE),
+    "Unflatten": Case(lambda nn: nn.Unflatten(1, (2, 2)), IMAGE),
+    "Softmax2d": Case(lambda nn: nn.Softmax2d(), IMAGE),
+    "Softmin": Case(lambda nn: nn.Softmin(dim=1), IMAGE),
+    "Threshold": Case(lambda nn: nn.Threshold(0.1, -2.0), ROWS),
+    "RReLU": Case(lambda nn: nn.RReLU(), ROWS, train=False),
+    "PReLU of channels": Case(lambda nn: nn.PReLU(4), IMAGE),
+    "GELU tanh": Case(lambda nn: nn.GELU(approximate="tanh"), ROWS),
+    "EmbeddingBag with offsets": Case(
+        lambda nn: nn.EmbeddingBag(7, 3, mode="sum", padding_idx=1),
+        ints(7, 9), ("these", [0, 4, 4]),
+    ),
+    # losses
+    "CTCLoss": Case(
+        ctc, (7, 3, 5),
+        ("these", [[1, 2, 2], [3, 4, 1], [1, 1, 0]]), ("these", [7, 6, 7]),
+        ("these", [3, 3, 2]),
+    ),
+    "CosineEmbeddingLoss": Case(
+        lambda nn: nn.CosineEmbeddingLoss(0.2), (5, 4), (5, 4), ("sign", (5,))
+    ),
+    "HingeEmbeddingLoss": Case(
+        lambda nn: nn.HingeEmbeddingLoss(0.8), (5, 4), ("sign", (5, 4))
+    ),
+    "MarginRankingLoss": Case(
+        lambda nn: nn.MarginRankingLoss(0.3), (5,), (5,), ("sign", (5,))
+    ),
+    "SoftMarginLoss": Case(soft_margin, (5, 4), ("sign", (5, 4))),
+    "TripletMarginWithDistanceLoss": Case(
+        lambda nn: nn.TripletMarginWithDistanceLoss(
+            distance_function=nn.PairwiseDistance(1.0), margin=0.5
+        ),
+        (5, 4), (5, 4), (5, 4),
+    ),
+    "Dropout": Case(
+        lambda nn: nn.Sequential(
+            nn.Dropout(), nn.Dropout1d(), nn.AlphaDropout(), nn.FeatureAlphaDropout()
+        ),
+        (2, 3, 4), train=False,
+    ),
+    "Dropout of channels": Case(
+        lambda nn: nn.Sequential(nn.Dropout2d(0.0), nn.Unflatten(1, (2, 2)),
+                                 nn.Dropout3d(0.0)),
+        IMAGE,
+    ),
     # PyTorch's backward takes 1/6 in float32 even for float64
     "Hardsigmoid": Case(lambda nn: nn.Hardsigmoid(), ROWS, gradients=False),
     # losses
@@ -237,4 +380,13 @@ CASES = {
     "PairwiseDistance": Case(lambda nn: nn.PairwiseDistance(3.0), (5, 4), (5, 4)),
 } | {
     name: Case(lambda nn, name=name: getattr(nn, name)(), ROWS) for name in ACTIVATIONS
+} | {
+    f"{kind}Pad{rank}d": Case(
+        lambda nn, kind=kind, rank=rank: getattr(nn, f"{kind}Pad{rank}d")(
+            (1, 2, 1, 0, 2, 1)[: 2 * rank], *[0.7] * (kind == "Constant")
+        ),
+        (LINE, IMAGE, CUBE)[rank - 1],
+    )
+    for kind in ("Zero", "Constant", "Reflection", "Replication", "Circular")
+    for rank in (1, 2, 3)
 }  # fmt: skip

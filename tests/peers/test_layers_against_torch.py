@@ -93,4 +93,4 @@ def test_layer(name):
 
 
 def test_there_are_enough_cases():
-    assert len(CASES) >= 100
+    assert len(CASES) >= 150
