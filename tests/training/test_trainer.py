@@ -118,3 +118,14 @@ def test_a_step_of_ones_own():
     assert history[-1][1] < history[0][1]
     with pytest.raises(ValueError, match="either loss_fn or step"):
         weft.Trainer(model, optim.SGD(model, lr=0.1))
+
+
+def test_an_empty_batch_is_refused_and_changes_nothing():
+    model = nn.Linear(2, 2)
+    before = model.weight.detach().clone()
+    trainer = weft.Trainer(
+        model, optim.SGD(model, lr=0.1), nn.MSELoss(), progress=False
+    )
+    with pytest.raises(ValueError, match=r"at least one sample .* \(0, 2\) after 0 st"):
+        trainer.fit([(weft.zeros(0, 2), weft.zeros(0, 2))], 1)
+    assert weft.equal(model.weight, before)

@@ -152,11 +152,16 @@ class _Layers(_Recurrent):
         if self.batch_first and not single:
             x = x.transpose(0, 1)
         steps, batch = x.shape[:2]
+        if not steps:
+            raise ShapeError(
+                f"{type(self).__name__}: expected sequences of at least one step, got "
+                f"input of shape {input.shape}"
+            )
         state = self._initial(hx, batch, x, None, single)
         data, last = self._run(
             x.reshape(steps * batch, self.input_size), [batch] * steps, state
         )
-        out = data.reshape(steps, batch, -1)
+        out = data.reshape(steps, batch, self.output_size * self.directions)
         if single:
             return out.squeeze(1), self._result(tuple(s.squeeze(1) for s in last))
         out = out.transpose(0, 1) if self.batch_first else out
@@ -261,6 +266,8 @@ class RNN(_Layers):
     step = staticmethod(_tanh_step)
 
     def __init__(self, *args: Any, nonlinearity: str = "tanh", **options: Any) -> None:
+        if len(args) > 3:  # its place in PyTorch's order
+            nonlinearity, args = args[3], args[:3] + args[4:]
         if nonlinearity not in _STEPS:
             raise ArgumentError(
                 f"RNN: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}"
@@ -353,13 +360,14 @@ class RNNCell(_Cell):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        **options: Any,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         if nonlinearity not in _STEPS:
             raise ArgumentError(
                 f"RNNCell: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}"
             )
-        super().__init__(input_size, hidden_size, bias, **options)
+        super().__init__(input_size, hidden_size, bias, device, dtype)
         self.nonlinearity = nonlinearity
 
     def _step(self) -> Step:

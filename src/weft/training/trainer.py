@@ -23,8 +23,9 @@ from typing import Any
 from tqdm import tqdm
 
 import weft
+from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, ShapeError
 from weft.metrics import Mean
 from weft.nn.utils import clip_grad_norm_
 from weft.training.checkpoint import load_checkpoint, save_checkpoint
@@ -124,6 +125,7 @@ class Trainer:
 
     def train_step(self, batch: Any) -> float:
         """One update from one batch; returns its loss."""
+        self._check(batch)
         self.optimizer.zero_grad()
         loss = self._loss(batch)
         loss.backward()
@@ -134,6 +136,15 @@ class Trainer:
             self.scheduler.step()
         self.steps += 1
         return loss.item()
+
+    def _check(self, batch: Any) -> None:
+        """Refuse a batch without samples: its mean loss would be no number."""
+        for leaf in tree_flatten(batch)[0]:
+            if isinstance(leaf, Tensor) and leaf.ndim and not leaf.shape[0]:
+                raise ShapeError(
+                    f"Trainer: expected at least one sample in a batch, got a tensor "
+                    f"of shape {leaf.shape} after {self.steps} steps"
+                )
 
     def _loss(self, batch: Any) -> Tensor:
         if self.step is not None:

@@ -175,6 +175,29 @@ def poisson_nll_loss(
 # -- two classes
 
 
+def _outside(x: Tensor) -> bool:
+    """Whether an element is below 0 or above 1, where elements are known."""
+    return x._interpreter is None and bool(((x < 0) | (x > 1)).any())
+
+
+def _check_chances(name: str, target: Tensor) -> None:
+    if _outside(target):
+        raise ArgumentError(
+            f"{name}: expected targets between 0 and 1, got {target.min().item()} to "
+            f"{target.max().item()}; map labels of two classes to 0 and 1"
+        )
+
+
+def _check_pos_weight(input: Tensor, weight: Tensor) -> None:
+    shape = (1,) * (input.ndim - weight.ndim) + tuple(weight.shape)
+    fits = (w in (1, n) for w, n in zip(shape, input.shape, strict=False))
+    if weight.ndim > input.ndim or not all(fits):
+        raise ShapeError(
+            "binary_cross_entropy_with_logits: expected a pos_weight that broadcasts "
+            f"to {input.shape}, one for each class, got shape {weight.shape}"
+        )
+
+
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -185,11 +208,12 @@ def binary_cross_entropy(
     tensor(0.6931, dtype=float32)
     """
     _same_shape("binary_cross_entropy", input, target)
-    if input._interpreter is None and bool(((input < 0) | (input > 1)).any()):
+    if _outside(input):
         raise ArgumentError(
             "binary_cross_entropy: expected probabilities between 0 and 1; use "
             "binary_cross_entropy_with_logits for raw scores"
         )
+    _check_chances("binary_cross_entropy", target)
     log_p = weft.clamp(weft.log(input), min=-100.0)
     log_q = weft.clamp(weft.log1p(-input), min=-100.0)
     loss = -(target * log_p + (1 - target) * log_q)
@@ -211,6 +235,9 @@ def binary_cross_entropy_with_logits(
     tensor(0.6931, dtype=float32)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
+    _check_chances("binary_cross_entropy_with_logits", target)
+    if pos_weight is not None:
+        _check_pos_weight(input, pos_weight)
     factor: Any = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
     loss = (1 - target) * input - factor * logsigmoid(input)
     loss = loss if weight is None else loss * weight
@@ -270,8 +297,15 @@ def nll_loss(
     >>> weft.nn.functional.nll_loss(logp, weft.tensor([0]))
     tensor(0.6931, dtype=float32)
     """
-    rows, flat = _class_first("nll_loss", input, target)
-    _check_classes("nll_loss", flat, rows.shape[1], ignore_index)
+    return _nll("nll_loss", input, target, weight, ignore_index, reduction)
+
+
+def _nll(
+    name: str, input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int,
+    reduction: str,
+) -> Tensor:  # fmt: skip
+    rows, flat = _class_first(name, input, target)
+    _check_classes(name, flat, rows.shape[1], ignore_index)
     kept = flat != ignore_index
     safe = weft.where(kept, flat, 0)
     picked = -rows.gather(1, safe.unsqueeze(1)).squeeze(1)
@@ -279,7 +313,7 @@ def nll_loss(
     if weight is not None:
         if weight.shape != (rows.shape[1],):
             raise ShapeError(
-                f"nll_loss: expected one weight for each of {rows.shape[1]} classes, "
+                f"{name}: expected one weight for each of {rows.shape[1]} classes, "
                 f"got shape {weight.shape}"
             )
         share = share * weight[safe]
@@ -288,7 +322,7 @@ def nll_loss(
         return loss.reshape(target.shape)
     if reduction == "mean":
         return loss.sum() / share.sum()
-    return _reduce("nll_loss", loss, reduction)
+    return _reduce(name, loss, reduction)
 
 
 def cross_entropy(
@@ -311,10 +345,15 @@ def cross_entropy(
     if input.ndim == 0:
         raise ShapeError("cross_entropy: expected scores of classes, got a 0-d tensor")
     dim = 0 if input.ndim == 1 else 1
+    if not input.shape[dim]:
+        raise ShapeError(
+            f"cross_entropy: expected scores of at least one class along dimension "
+            f"{dim}, got shape {input.shape}"
+        )
     logp = weft.log_softmax(input, dim)
     if target.shape == input.shape and target.dtype.is_floating_point:
         return _soft_targets(logp, target, dim, weight, reduction, label_smoothing)
-    plain = nll_loss(logp, target, weight, ignore_index, reduction)
+    plain = _nll("cross_entropy", logp, target, weight, ignore_index, reduction)
     if label_smoothing == 0:
         return plain
     smooth = _smooth(logp, target, dim, weight, ignore_index, reduction)

@@ -184,7 +184,8 @@ def group_norm(
             f"group_norm: {num_groups} groups do not divide the channels of shape "
             f"{input.shape}"
         )
-    grouped = input.reshape((input.shape[0], num_groups, -1))
+    size = math.prod(input.shape[1:]) // num_groups
+    grouped = input.reshape((input.shape[0], num_groups, size))
     out = _standard(grouped, (2,), eps).reshape(input.shape)
     return _affine(
         out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
