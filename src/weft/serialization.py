@@ -28,6 +28,7 @@ import contextlib
 import io
 import math
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -100,6 +101,18 @@ def replacing(target: str) -> Iterator[BinaryIO]:
                 os.unlink(temporary)
             raise
     _sync_folder(folder)
+
+
+def sweep(target: str) -> None:
+    """Delete what processes that were killed while writing the target left.
+
+    Nobody else may be writing it.
+    """
+    folder, name = os.path.split(os.path.realpath(target))
+    ours = re.compile(rf"\.{re.escape(name[:200])}\.[0-9a-f]{{12}}\.tmp")
+    for left in filter(ours.fullmatch, os.listdir(folder)):
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, left))
 
 
 @contextlib.contextmanager

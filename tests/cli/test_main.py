@@ -40,6 +40,7 @@ def test_info(capsys):
     assert f"weft         {weft.__version__}" in out
     assert "threads" in out
     assert "(by " in out
+    assert all(f"\n{row} " in out for row in ("python", "devices", "memory", "caches"))
 
 
 def test_demo_trains_saves_and_writes(tmp_path, capsys):

@@ -76,6 +76,18 @@ def test_resume_in_the_middle_of_an_epoch(tmp_path):
     assert second.history["loss"] == whole.history["loss"]
 
 
+def test_resuming_sweeps_what_a_killed_run_left(tmp_path):
+    trainer, loader = make(tmp_path)
+    trainer.fit(loader, 1)
+    left = tmp_path / ".checkpoint.safetensors.0123456789ab.tmp"
+    others = [tmp_path / ".checkpoint.safetensors.note.tmp", tmp_path / "my.tmp"]
+    for path in (left, *others):
+        path.write_bytes(b"half")
+    assert make(tmp_path)[0].resume(loader)
+    assert not left.exists()
+    assert all(path.exists() for path in others)
+
+
 def test_patience_stops_a_run_that_does_not_improve():
     trainer, loader = make(patience=1)
     for group in trainer.optimizer.param_groups:

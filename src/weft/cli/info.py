@@ -33,6 +33,7 @@ def report() -> str:
         "devices": ", ".join(d.name for d in weft.devices()),
         "threads": f"{limit.threads} (by {limit.reason})",
         "memory": f"{physical_memory() / 2**30:.1f} GiB",
+        "caches": "in memory only, nothing on disk",
         "operators": str(len(weft.core.op.all_ops())),
         **{name: _version(name) for name in DEPENDENCIES},
     }

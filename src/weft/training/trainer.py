@@ -28,6 +28,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.metrics import Mean
 from weft.nn.utils import clip_grad_norm_
+from weft.serialization import sweep
 from weft.training.checkpoint import load_checkpoint, save_checkpoint
 from weft.training.events import SummaryWriter
 from weft.training.picture import plot_curves
@@ -224,6 +225,7 @@ class Trainer:
         path = self.checkpoint_path
         if path is None or not path.exists():
             return False
+        sweep(str(path))  # a killed run may have left its last, unfinished file
         found = load_checkpoint(path, **self._parts(loader))
         self.steps, self.epoch = found.step, found.extra["epoch"]
         self.best, self.waited = found.extra["best"], found.extra["waited"]
