@@ -364,6 +364,7 @@ _LAZY = (
     "cli",
     "datasets",
     "func",
+    "graph",
     "linalg",
     "metrics",
     "models",

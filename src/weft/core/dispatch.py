@@ -56,7 +56,9 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         else:
             arrays.append(a)
     else:
-        if op.composite:
+        if mode.capture is not None:
+            out = mode.capture.process(op, args, params)
+        elif op.composite:
             out = run_composite(op, args)
         else:
             out = evaluate(op, args, arrays, params)
@@ -66,6 +68,8 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         link_view(op, args[0], params, out)
     if mode.recording:
         record(op, args, params, out)
+        if mode.capture is not None:
+            mode.capture.note(out)
     for observer in mode.observers:
         observer(op, args, params, out)
     return out
@@ -90,6 +94,8 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
 def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to arguments of which one is no plain CPU tensor."""
     found = [a._interpreter for a in args if isinstance(a, Tensor) and a._interpreter]
+    if mode.capture is not None:
+        found.append(mode.capture)
     if found:
         return max(found, key=lambda i: i.level).process(op, args, params)
     if op.composite:

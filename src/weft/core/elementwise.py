@@ -24,6 +24,7 @@ from weft.config import config
 from weft.core.dispatch import bind
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
+from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent
 from weft.core.tensor import Tensor
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
@@ -54,15 +55,21 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     ndim = max(map(len, shapes), default=0)
     out = []
     for axis in range(-ndim, 0):
-        sizes = {s[axis] for s in shapes if -axis <= len(s)} - {1}
-        if len(sizes) > 1:
+        sizes = {s[axis] for s in shapes if -axis <= len(s) and not is_one(s[axis])}
+        if len(sizes) > 1 and len(sizes := _unequal(sizes)) > 1:
             listed = " and ".join(str(tuple(s)) for s in shapes)
             raise ShapeError(
                 f"{name}: cannot broadcast shapes {listed}: axis {axis} has sizes "
-                f"{' and '.join(map(str, sorted(sizes)))}; expected equal sizes or 1"
+                f"{' and '.join(sorted(map(str, sizes)))}; expected equal sizes or 1"
             )
         out.append(sizes.pop() if sizes else 1)
     return tuple(out)
+
+
+def _unequal(sizes: set[Any]) -> set[Any]:
+    """The sizes that differ, which for symbolic ones is a question."""
+    first, *rest = sorted(sizes, key=lambda n: isinstance(n, Size))
+    return {first, *[n for n in rest if first != n]}
 
 
 def elementwise_type(name: str, accepts: str, returns: str) -> Callable[..., Any]:
@@ -70,17 +77,20 @@ def elementwise_type(name: str, accepts: str, returns: str) -> Callable[..., Any
 
     def rule(*types: Any, **params: Any) -> TensorType:
         tensors = [t for t in types if isinstance(t, TensorType)]
-        shapes = {t.shape for t in tensors}
-        if len(shapes) > 1:
-            broadcast_shapes(name, *shapes)
-            raise ShapeError(f"{name}: expected equal shapes, got {sorted(shapes)}")
+        shape = tensors[0].shape
+        for t in tensors[1:]:
+            if t.shape != shape:
+                broadcast_shapes(name, shape, t.shape)
+                raise ShapeError(
+                    f"{name}: expected equal shapes, got {shape} and {t.shape}"
+                )
         kinds = {t.dtype for t in tensors}
         if len(kinds) > 1:
             listed = " and ".join(sorted(d.name for d in kinds))
             raise DTypeError(f"{name}: expected equal dtypes, got {listed}")
         dtype = tensors[0].dtype
         check_accepts(name, accepts, dtype)
-        return TensorType(tensors[0].shape, _returned(returns, dtype))
+        return TensorType(shape, _returned(returns, dtype))
 
     return rule
 
@@ -112,7 +122,7 @@ def check_accepts(name: str, accepts: str, dtype: DType) -> None:
 
 def as_operand(name: str, value: Any) -> Any:
     """A tensor or Python number from what the user passed."""
-    if isinstance(value, (Tensor, int, float, complex)):
+    if isinstance(value, (Tensor, int, float, complex, Size)):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, (np.ndarray, np.generic)):
         from weft.ops.creation import as_tensor
@@ -170,7 +180,7 @@ def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
     check_accepts(name, accepts, dtype)
     tensors = [x for x in operands if isinstance(x, Tensor)]
     shape = tensors[0].shape if tensors else ()
-    if any(x.shape != shape for x in tensors):
+    if any(not same_shape(x.shape, shape) for x in tensors):
         shape = broadcast_shapes(name, *(x.shape for x in tensors))
     plain = dtype.np.char in NATIVE_CODES and bool(tensors)
     return tuple([_fit(x, dtype, shape, plain) for x in operands])
@@ -187,7 +197,7 @@ def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
         return full(shape, _wrap_int(x, dtype), dtype=dtype)
     if x.dtype is not dtype:
         x = cast(x, dtype)
-    return x if x.shape == shape else expand(x, shape)
+    return x if same_shape(x.shape, shape) else expand(x, shape)
 
 
 def _wrap_int(value: Any, dtype: DType) -> Any:

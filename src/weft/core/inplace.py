@@ -28,6 +28,8 @@ from weft.errors import (
 
 def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     """Make ``target`` hold ``new`` (of its shape and dtype); returns ``target``."""
+    if mode.capture is not None:
+        mode.capture.touch(target)
     base = target if target._base is None else target._base
     _check_leaf(target, base, name)
     if type(target) is Tensor:
@@ -104,7 +106,7 @@ def _set_history(target: Tensor, base: Tensor, new: Tensor) -> None:
         _take(base, _with_region(base, target._chain, new))
     for view in base.storage.live_views():
         if view._base is base:
-            _take(view, _replay(base, view._chain))
+            _take(view, replay(base, view._chain))
 
 
 def _take(target: Any, source: Any) -> None:
@@ -132,7 +134,7 @@ def _walk(array: Any, chain: tuple[Any, ...]) -> Any:
     return array
 
 
-def _replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
+def replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
     """The view again, derived from the base's present history."""
     before = mode.views
     mode.views = False  # the replayed views need not be tracked
@@ -154,6 +156,8 @@ def inplace(
     """
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if mode.capture is not None:
+            mode.capture.touch(self)
         stand_in = self.alias(self._node)
         new = fn(stand_in, *[stand_in if a is self else a for a in args], **kwargs)
         if sys.getrefcount(stand_in) > 2:

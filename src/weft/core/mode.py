@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 # The states that fast paths tell apart: WATCHED sends every operator through
-# ``bind``, where observers see it and ``inference_mode`` marks its results; else
-# the tape is written (RECORDING) or not (QUIET).
+# ``bind``, where observers see it, a capture keeps it and ``inference_mode`` marks
+# its results; else the tape is written (RECORDING) or not (QUIET).
 WATCHED, QUIET, RECORDING = range(3)
 
 Observer = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
@@ -22,6 +22,7 @@ class _Mode(threading.local):
     inference: bool = False
     views: bool = True  # are views tied to their bases?
     observers: tuple[Observer, ...] = ()
+    capture: Any = None  # the running capture: operators become nodes of its graph
     depth: int = 0  # how many transforms are running
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running
@@ -31,7 +32,7 @@ mode = _Mode()
 
 
 def _settle() -> None:
-    if mode.observers or mode.inference:
+    if mode.observers or mode.inference or mode.capture is not None:
         mode.state = WATCHED
     else:
         mode.state = RECORDING if mode.recording else QUIET
@@ -49,6 +50,14 @@ def set_inference(inference: bool) -> None:
     """Switch inference mode on or off."""
     mode.inference = inference
     _settle()
+
+
+def set_capture(capture: Any) -> Any:
+    """Let a capture (or none) take all operators; returns the one before."""
+    before = mode.capture
+    mode.capture = capture
+    _settle()
+    return before
 
 
 @contextmanager

@@ -35,7 +35,7 @@ RuleFn = Callable[..., Any]
 class TensorType(NamedTuple):
     """What is known of a tensor before it has a value."""
 
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]  # numbers, or symbolic sizes
     dtype: DType
 
     def __str__(self) -> str:

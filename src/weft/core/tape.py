@@ -297,7 +297,7 @@ class Backward:
     def _loop(self, on_leaf: Callable[[Any, Any], None], wanted: Any) -> None:
         heap, pending, owned, send = self.heap, self.pending, self.owned, self.send
         retain = self.retain_graph
-        watched = bool(mode.observers)
+        watched = bool(mode.observers) or mode.capture is not None
         while heap:
             node = heappop(heap)[1]
             g = pending.pop(node)

@@ -43,6 +43,7 @@ class Tensor(_Methods):
     _interpreter: Any = None  # set on tracers
     _inference: bool = False
     _parameter: bool = False  # set by nn.Parameter
+    _capture: Any = None  # set on what a running capture makes
     __array_priority__ = 1000
 
     def __init__(self, data: Any, node: Any = None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import interchange
+from weft.core.size import Size
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import (
     ArgumentError,
@@ -31,7 +32,7 @@ def _reflected(fn: Any) -> Any:
     """``number op tensor`` from a function of two operands."""
 
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (int, float, complex, np.ndarray, np.generic)):
+        if isinstance(other, (int, float, complex, np.ndarray, np.generic, Size)):
             return fn(other, self)
         return NotImplemented
 
@@ -42,7 +43,7 @@ def _comparison(fn: Any) -> Any:
     """``==`` and ``!=``, which leave foreign types to the other operand."""
 
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (_Tensor, int, float, complex, np.ndarray, np.generic)):
+        if isinstance(other, (_Tensor, int, float, complex, np.ndarray, np.generic, Size)):
             return fn(self, other)
         return NotImplemented
 

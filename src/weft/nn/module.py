@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, module_stack
 from weft.nn.parameter import Parameter, Uninitialized
@@ -349,6 +350,8 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of all parameters."""
         for parameter in self.parameters():
+            if mode.capture is not None:
+                mode.capture.touch(parameter)
             if set_to_none:
                 parameter.grad = None
             elif parameter.grad is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.operands import flat_sizes, tensor_list
@@ -22,7 +23,7 @@ from weft.ops.shaping import reshape, transpose
 def _expand_type(x: TensorType, *, shape: tuple[int, ...]) -> TensorType:
     lead = len(shape) - len(x.shape)
     for have, want in zip(x.shape, shape[max(lead, 0) :], strict=False):
-        if lead < 0 or have not in (1, want):
+        if lead < 0 or not (is_one(have) or have == want):
             raise ShapeError(f"expand: cannot expand shape {x.shape} to {shape}")
     if lead < 0:
         raise ShapeError(f"expand: cannot expand shape {x.shape} to {shape}")
@@ -54,13 +55,13 @@ def _expand_batch(
 
 def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Sum over the axes along which ``shape`` was broadcast."""
-    if g.shape == shape:
+    if same_shape(g.shape, shape):
         return g
     from weft.ops.reduce import sum
 
     lead = g.ndim - len(shape)
-    dims = [*range(lead)]
-    dims += [i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1]
+    pairs = enumerate(zip(shape, g.shape[lead:], strict=True), lead)
+    dims = [*range(lead), *[i for i, (n, m) in pairs if is_one(n) and not is_one(m)]]
     return reshape(sum(g, tuple(dims), keepdim=True), shape)
 
 
@@ -96,7 +97,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """
     shape = flat_sizes("expand", sizes, size)
     lead = len(shape) - input.ndim
-    if -1 in shape:
+    if any(n == -1 for n in shape):
         shape = tuple(
             input.shape[i - lead] if n == -1 and i >= lead else n
             for i, n in enumerate(shape)
@@ -105,7 +106,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         raise ShapeError(
             f"expand: cannot keep (-1) a new dimension: shape {input.shape} to {shape}"
         )
-    if shape == input.shape:
+    if same_shape(shape, input.shape):
         return input
     return bind(expand_op, (input,), {"shape": shape})
 

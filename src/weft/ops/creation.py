@@ -12,6 +12,7 @@ from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.device import Device, cpu
 from weft.device import device as find_device
@@ -45,6 +46,8 @@ def tensor(
     tensor([[1, 2],
             [3, 4]], shape=(2, 2), dtype=int64)
     """
+    if mode.capture is not None and isinstance(data, (Tensor, ndarray)):
+        return _tensor_in_capture(data, dtype)
     if isinstance(data, Tensor):
         data = data.array()
     if type(data) is ndarray or isinstance(data, np.generic):
@@ -55,6 +58,12 @@ def tensor(
     if device is not None:
         out = out.to(device)
     return out.requires_grad_() if requires_grad else out
+
+
+def _tensor_in_capture(data: Any, dtype: Any) -> Tensor:
+    """A copy of a tensor or an array that is read again in every run."""
+    source = data.detach() if isinstance(data, Tensor) else from_numpy(data)
+    return source.clone() if dtype is None else source.to(as_dtype(dtype), copy=True)
 
 
 def _np_dtype(dtype: Any, array: Any) -> Any:
@@ -194,7 +203,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "convert it with .astype(array.dtype.newbyteorder('='))"
         )
     dtypes.of_array(array)
-    return Tensor(array.view(np.ndarray) if type(array) is not np.ndarray else array)
+    out = Tensor(array.view(np.ndarray) if type(array) is not np.ndarray else array)
+    out._capture = None  # a capture reads the array again in every run
+    return out
 
 
 # -- sizes
@@ -204,15 +215,15 @@ def parse_size(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape from ``f(2, 3)`` or ``f((2, 3))``; negative sizes are refused."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         size = tuple(size[0])
-    for n in size:
-        if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
-            n = _as_int(name, n)
-        if n < 0:
-            raise ShapeError(f"{name}: expected sizes of at least 0, got {size}")
-    return tuple([int(n) for n in size])
+    found: list[Any] = [n if isinstance(n, Size) else _as_int(name, n) for n in size]
+    if any(n < 0 for n in found):
+        raise ShapeError(f"{name}: expected sizes of at least 0, got {size}")
+    return tuple(found)
 
 
 def _as_int(name: str, n: Any) -> int:
+    if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
+        return int(n)
     if isinstance(n, Tensor) and n.ndim == 0 and not n.dtype.is_inexact:
         return int(n.item())
     raise DTypeError(f"{name}: expected integer sizes, got {type(n).__name__} ({n!r})")
@@ -237,9 +248,11 @@ def physical_memory() -> int:
 
 def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
     """Refuse a tensor that cannot fit into memory before asking for it."""
-    nbytes = dtype.itemsize
+    nbytes: Any = dtype.itemsize
     for n in shape:
         nbytes *= n
+    if isinstance(nbytes, Size):
+        return
     if nbytes > 1 << 28 and nbytes > physical_memory():
         raise AllocationError(
             f"{name}: a {dtype.name} tensor of shape {shape} needs {nbytes:,} bytes; "

@@ -76,9 +76,9 @@ def _item(name: str, item: Any) -> Any:
     if isinstance(item, Tensor):
         plain = type(item) is Tensor and item.ndim == 0
         if plain and item.dtype.category == dtypes.INT:
-            return int(item._data)
+            return int(item.array())
         if plain and item.dtype is dtypes.bool_:
-            return bool(item._data)
+            return bool(item.array())
         if item.dtype.category > dtypes.INT:
             as_index(name, item)
         if item.dtype is dtypes.uint8 and item.ndim:

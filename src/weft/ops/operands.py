@@ -9,6 +9,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import _wrap_int
+from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 from weft.ops.copies import cast
@@ -54,7 +55,9 @@ def flat_sizes(
     return tuple([n if type(n) is int else _as_int(name, n) for n in sizes])
 
 
-def _as_int(name: str, n: Any) -> int:
+def _as_int(name: str, n: Any) -> Any:
+    if isinstance(n, Size):
+        return n
     try:
         return n.__index__()
     except AttributeError:

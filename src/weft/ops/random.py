@@ -248,8 +248,7 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """Seed and counter as a tensor of two integers."""
-        signed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
-        return Tensor(np.array([signed, self._counter], np.int64))
+        return Tensor(np.array([self._signed_seed(), self._counter], np.int64))
 
     def set_state(self, state: Tensor) -> Generator:
         """Go on from a state that ``get_state`` gave."""
@@ -265,11 +264,30 @@ class Generator:
 
     def take(self, words: int) -> tuple[Tensor, Tensor]:
         """The seed and the next free counter, for a draw of some words."""
+        if mode.capture is not None:
+            return self._take_captured(words)
         with self._lock:
             counter = self._counter
             self._counter += -(-words // 4)
-        signed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
-        return Tensor(np.asarray(signed)), Tensor(np.asarray(counter))
+        return Tensor(np.asarray(self._signed_seed())), Tensor(np.asarray(counter))
+
+    def _take_captured(self, words: Any) -> tuple[Tensor, Tensor]:
+        """As ``take``, with seed and counter as variables of the captured program."""
+        run = mode.capture
+        name = "generator" if self is default_generator else "generator_own"
+        seed = run.number(
+            (self, "seed"), f"{name}.seed", self._signed_seed, self.manual_seed,
+            dtypes.int64,
+        )  # fmt: skip
+        counter = run.number(
+            (self, "counter"), f"{name}.counter", lambda: self._counter,
+            lambda n: setattr(self, "_counter", n), dtypes.int64,
+        )  # fmt: skip
+        run.set_number((self, "counter"), counter + -(-words // 4))
+        return seed, counter
+
+    def _signed_seed(self) -> int:
+        return self._seed - (1 << 64) if self._seed >> 63 else self._seed
 
 
 default_generator = Generator()

@@ -16,6 +16,7 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.operands import flat_sizes, tensor_list
@@ -65,24 +66,25 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
             [3, 4, 5]], shape=(2, 3), dtype=int64)
     """
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
-    if wanted == input.shape:
+    if same_shape(wanted, input.shape):
         return input
     return bind(reshape_op, (input,), {"shape": wanted})
 
 
 def _infer(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> tuple[int, ...]:
     total = math.prod(have)
-    if -1 in want:
+    open = [n for n in want if not isinstance(n, Size) and n < 0]
+    if open:
         known = -math.prod(want)
-        if want.count(-1) > 1 or any(n < -1 for n in want):
+        if open != [-1]:
             raise ShapeError(f"{name}: expected at most one -1, got {want}")
         if known == 0 or total % known:
             raise ShapeError(
                 f"{name}: cannot infer the -1 in {want} from shape {have} "
                 f"({total} elements)"
             )
-        want = tuple(total // known if n == -1 else n for n in want)
-    if math.prod(want) != total or any(n < 0 for n in want):
+        want = tuple(total // known if same(n, -1) else n for n in want)
+    if math.prod(want) != total:
         raise ShapeError(
             f"{name}: shape {have} has {total} elements; {want} would need "
             f"{math.prod(want)}"

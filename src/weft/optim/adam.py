@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import zeros_like
+from weft import where, zeros_like
 from weft.core.tensor import Tensor
 from weft.optim.flat import State
 from weft.optim.optimizer import Optimizer, decayed, shrunk
@@ -27,6 +27,11 @@ def _follow(g: Any, state: State, group: dict[str, Any]) -> tuple[Any, Any]:
     state["exp_avg"] = m = m + (1 - b1) * (g - m)
     state["exp_avg_sq"] = v = b2 * v + (1 - b2) * (g * g)
     return m, v
+
+
+def _root(x: Any) -> Any:
+    """The square root of a number, or of a number that a capture follows."""
+    return x.sqrt() if isinstance(x, Tensor) else math.sqrt(x)
 
 
 def _decay(g: Any, p: Any, group: dict[str, Any]) -> tuple[Any, Any]:
@@ -87,7 +92,7 @@ class Adam(_Moments):
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = v = np.maximum(state["max_exp_avg_sq"], v)
         t = state["step"]
-        root = math.sqrt(1 - b2**t)  # of v's correction, taken out of the quotient
+        root = _root(1 - b2**t)  # of v's correction, taken out of the quotient
         scale = group["lr"] / (1 - b1**t) * root
         return p - scale * (m / (np.sqrt(v) + group["eps"] * root))
 
@@ -255,9 +260,12 @@ class RAdam(_Moments):
         scale = group["lr"] / (1 - b1**t)
         limit = 2 / (1 - b2) - 1
         length = limit - 2 * t * b2**t / (1 - b2**t)
-        if length <= 5:
+        if not isinstance(length, Tensor) and length <= 5:
             return p - scale * m
         top = (length - 4) * (length - 2) * limit
-        rectify = math.sqrt(top / ((limit - 4) * (limit - 2) * length))
-        factor = scale * rectify * math.sqrt(1 - b2**t)
-        return p - factor * (m / (np.sqrt(v) + group["eps"]))
+        rectify = _root(top / ((limit - 4) * (limit - 2) * length))
+        factor = scale * rectify * _root(1 - b2**t)
+        moved = p - factor * (m / (np.sqrt(v) + group["eps"]))
+        if isinstance(length, Tensor):
+            return where(length <= 5, p - scale * m, moved)
+        return moved

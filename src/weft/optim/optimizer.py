@@ -27,6 +27,7 @@ import numpy as np
 
 from weft import as_tensor
 from weft.autograd.modes import enable_grad, no_grad
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module
@@ -141,6 +142,8 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of all parameters."""
         for _, p in self._named_params():
+            if mode.capture is not None:
+                mode.capture.touch(p)
             if set_to_none:
                 p.grad = None
             elif p.grad is not None:
@@ -156,9 +159,10 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        step_group = self._step_group if mode.capture is None else self._captured
         with no_grad(), np.errstate(all="ignore"):
             for index, group in enumerate(self.param_groups):
-                self._step_group(index, group)
+                step_group(index, group)
         return loss
 
     def _step_group(self, index: int, group: dict[str, Any]) -> None:
@@ -169,6 +173,11 @@ class Optimizer:
         name = f"{type(self).__name__}.step"
         for run in self._plan(index, active, options):
             run.step(self._signed, options, name)
+
+    def _captured(self, index: int, group: dict[str, Any]) -> None:
+        from weft.optim.captured import step_group
+
+        step_group(self, index, group)
 
     def _plan(self, index: int, active: list[Tensor], group: Any) -> list[Any]:
         """How to run this group's parameters; kept while nothing moves."""
@@ -308,8 +317,8 @@ def decayed(g: Any, p: Any, group: dict[str, Any]) -> Any:
 
 def shrunk(p: Any, group: dict[str, Any]) -> Any:
     """The value after decoupled weight decay."""
-    rate = group["lr"] * group["weight_decay"]
-    return p * (1 - rate) if rate else p
+    rate = group["weight_decay"]
+    return p * (1 - group["lr"] * rate) if rate else p
 
 
 def _as_groups(params: Any, who: str) -> list[dict[str, Any]]:

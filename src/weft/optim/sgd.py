@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import zeros_like
+from weft import where, zeros_like
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.optim.flat import State
@@ -85,11 +85,12 @@ class SGD(Optimizer):
         momentum = group["momentum"]
         if not momentum:
             return g
-        if state["step"] == 1:
-            b = g
-        else:
+        first, b = state["step"] == 1, g
+        if first is not True:
             share = 1 - group["dampening"]
             b = momentum * state["momentum_buffer"] + (g if share == 1 else share * g)
+            if first is not False:  # a number that a capture follows
+                b = where(first, g, b)
         state["momentum_buffer"] = b
         return g + momentum * b if group["nesterov"] else b
 

@@ -1,0 +1,425 @@
+"""Sizes that are not known yet: ``B``, ``4*B*T``, ``(B + 1)//2``.
+
+    size   = term + … + term        a polynomial with integer coefficients
+    term   = coefficient * atom * … * atom
+    atom   = symbol | quotient(size, size) | rest(size, size)
+           | max(size, size) | min(size, size) | ratio(size, size)
+
+A ``Size`` stands for an int in the shapes of a captured program. Arithmetic keeps
+it symbolic. A question that needs a bool or an int (``B > 8``, ``range(B)``) is
+answered from what can be proved, else for the example's size; that answer is then
+noted as an assumption in the ``Scope``, to be checked before every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from weft.errors import ArgumentError, ShapeError, user_line
+
+
+class Atom(NamedTuple):
+    """A symbol (``kind`` is its name), or what polynomials don't express."""
+
+    kind: str
+    a: Any = None
+    b: Any = None
+
+    def evaluate(self, sizes: Mapping[str, int]) -> Any:
+        if self.a is None:
+            return sizes[self.kind]
+        return _COMPUTE[self.kind](
+            evaluate(self.a, sizes),
+            evaluate(self.b, sizes),
+        )
+
+    def __str__(self) -> str:
+        if self.a is None:
+            return self.kind
+        if self.kind in ("max", "min"):
+            return f"{self.kind}({self.a}, {self.b})"
+        return f"({_group(self.a)}{self.kind}{_group(self.b)})"
+
+
+_COMPUTE: dict[str, Any] = {
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "/": lambda a, b: a / b,
+    "max": max,
+    "min": min,
+}
+
+Terms = tuple[tuple[tuple[Atom, ...], Any], ...]
+
+
+def _group(value: Any) -> str:
+    text = str(value)
+    plain = not isinstance(value, Size) or len(value.terms) == 1
+    return text if plain and "*" not in text else f"({text})"
+
+
+def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
+    """The number that a size has for given symbols; numbers are themselves."""
+    return value.evaluate(sizes) if isinstance(value, Size) else value
+
+
+class Assumption(NamedTuple):
+    """An answer that was given for the example, and must hold in each run."""
+
+    left: Any
+    relation: str
+    right: Any
+    line: str
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        ask = _RELATIONS[self.relation]
+        return ask(evaluate(self.left, sizes), evaluate(self.right, sizes))
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.relation} {self.right}"
+
+
+_RELATIONS: dict[str, Any] = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+_NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+class Scope:
+    """The symbols of one program: their example sizes, and what was assumed."""
+
+    def __init__(self) -> None:
+        self.hints: dict[str, int | None] = {}
+        self.assumptions: dict[str, Assumption] = {}
+
+    def symbol(self, name: str, hint: int | None = None) -> Size:
+        """A size known only by name (and by its example, where there is one)."""
+        known = self.hints.get(name)
+        self.hints[name] = known if hint is None else hint
+        return Size(((Atom(name),), 1), scope=self)
+
+    def assume(self, left: Any, relation: str, right: Any) -> None:
+        found = Assumption(left, relation, right, user_line())
+        self.assumptions.setdefault(str(found), found)
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Refuse sizes for which the captured program would be another one."""
+        for found in self.assumptions.values():
+            if not found.holds(sizes):
+                given = ", ".join(f"{k} = {v}" for k, v in sizes.items())
+                raise ShapeError(
+                    f"this program was captured for sizes with {found}, which does "
+                    f"not hold for {given}; capture it again for these sizes.\n"
+                    f"  assumed at {found.line}"
+                )
+
+
+class Size:
+    """A symbolic size: a polynomial over atoms, in one scope."""
+
+    __slots__ = ("scope", "terms")
+
+    def __init__(self, *terms: tuple[tuple[Atom, ...], Any], scope: Scope) -> None:
+        self.terms: Terms = terms
+        self.scope = scope
+
+    @property
+    def symbols(self) -> set[str]:
+        """The names this size depends on."""
+        found: set[str] = set()
+        for atoms, _ in self.terms:
+            for atom in atoms:
+                if atom.a is None:
+                    found.add(atom.kind)
+                for part in (atom.a, atom.b):
+                    if isinstance(part, Size):
+                        found |= part.symbols
+        return found
+
+    @property
+    def fractional(self) -> bool:
+        """Whether this is a quotient of sizes rather than a size."""
+        return any(
+            isinstance(factor, float) or any(a.kind == "/" for a in atoms)
+            for atoms, factor in self.terms
+        )
+
+    def evaluate(self, sizes: Mapping[str, int]) -> Any:
+        total = 0
+        for atoms, factor in self.terms:
+            for atom in atoms:
+                factor = factor * atom.evaluate(sizes)
+            total += factor
+        return total
+
+    def hint(self) -> Any:
+        """The number for the example."""
+        unknown = [n for n in self.symbols if self.scope.hints.get(n) is None]
+        if unknown:
+            raise ArgumentError(
+                f"the size {self} is known only when the program runs ({unknown[0]} "
+                "depends on data or was left open), so it cannot decide a Python "
+                "branch, loop or number here; use weft.cond, weft.while_loop or where"
+            )
+        hints: Any = self.scope.hints
+        return self.evaluate(hints)
+
+    # -- arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        found = _terms(other)
+        if found is None:
+            return NotImplemented
+        total = dict(self.terms)
+        for atoms, factor in found:
+            total[atoms] = total.get(atoms, 0) + factor
+        return _size(total, self.scope)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> Any:
+        found = _terms(other)
+        if found is None:
+            return NotImplemented
+        total: dict[Any, Any] = {}
+        for a, x in self.terms:
+            for b, y in found:
+                atoms = tuple(sorted(a + b, key=str))
+                total[atoms] = total.get(atoms, 0) + x * y
+        return _size(total, self.scope)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __sub__(self, other: Any) -> Any:
+        return NotImplemented if _terms(other) is None else self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __floordiv__(self, other: Any) -> Any:
+        exact = _divided(self, other)
+        return _atom("//", self, other, self.scope) if exact is None else exact
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _atom("//", other, self, self.scope)
+
+    def __mod__(self, other: Any) -> Any:
+        if _divided(self, other) is not None:
+            return 0
+        return _atom("%", self, other, self.scope)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _atom("%", other, self, self.scope)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __truediv__(self, other: Any) -> Any:
+        if _terms(other) is None:
+            return NotImplemented
+        return _atom("/", self, other, self.scope)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        if _terms(other) is None:
+            return NotImplemented
+        return _atom("/", other, self, self.scope)
+
+    def __pow__(self, power: Any) -> Any:
+        if type(power) is not int or power < 0:
+            return float(self) ** power
+        out: Any = 1
+        for _ in range(power):
+            out = out * self
+        return out
+
+    # -- questions
+
+    def _ask(self, relation: str, other: Any) -> bool:
+        gap = self - other
+        if not isinstance(gap, Size):
+            return _RELATIONS[relation](gap, 0)
+        known = _proved(relation, gap)
+        if known is not None:
+            return known
+        answer = _RELATIONS[relation](self.hint(), _hint(other))
+        self.scope.assume(self, relation if answer else _NEGATED[relation], other)
+        return answer
+
+    def __eq__(self, other: Any) -> bool:
+        if other is self:
+            return True
+        if isinstance(other, Size) and other.terms == self.terms:
+            return True
+        if _terms(other) is None:
+            return False
+        return self._ask("==", other)
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        return self._ask("<", other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._ask("<=", other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._ask(">", other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._ask(">=", other)
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __bool__(self) -> bool:
+        return self._ask("!=", 0)
+
+    def __index__(self) -> int:
+        """The example's number, from here on assumed."""
+        number = self.hint()
+        self.scope.assume(self, "==", number)
+        return number
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __str__(self) -> str:
+        text = ""
+        for atoms, factor in self.terms:
+            parts = [str(a) for a in atoms]
+            if not atoms or factor not in (1, -1):
+                parts.insert(0, str(abs(factor)))
+            sign = "-" if factor < 0 else "+"
+            lead = f" {sign} " if text else ("-" if factor < 0 else "")
+            text += lead + "*".join(parts)
+        return text
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+def _hint(value: Any) -> Any:
+    return value.hint() if isinstance(value, Size) else value
+
+
+def _terms(value: Any) -> Terms | None:
+    if isinstance(value, Size):
+        return value.terms
+    if isinstance(value, (int, float)):
+        return (((), value),) if value else ()
+    return None
+
+
+def _size(total: dict[Any, Any], scope: Scope) -> Any:
+    """A size from its terms; a plain number if nothing is unknown in it."""
+    terms = [(atoms, factor) for atoms, factor in total.items() if factor]
+    if not terms:
+        return 0
+    if len(terms) == 1 and not terms[0][0]:
+        return terms[0][1]
+    terms.sort(key=lambda t: (-len(t[0]), str(t[0])))
+    return Size(*terms, scope=scope)
+
+
+def _atom(kind: str, a: Any, b: Any, scope: Scope) -> Size:
+    return Size(((Atom(kind, a, b),), 1), scope=scope)
+
+
+def _divided(a: Size, b: Any) -> Any:
+    """``a // b`` where every term divides without rest, else None."""
+    below = _terms(b)
+    if below is None or len(below) != 1:
+        return 1 if isinstance(b, Size) and a.terms == b.terms else None
+    atoms, factor = below[0]
+    total: dict[Any, Any] = {}
+    for have, x in a.terms:
+        rest = list(have)
+        for atom in atoms:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if x % factor:
+            return None
+        total[tuple(rest)] = x // factor
+    return _size(total, a.scope)
+
+
+def _proved(relation: str, gap: Size) -> bool | None:
+    """Whether ``gap relation 0`` follows from sizes being at least 0."""
+    positive = all(factor > 0 for _, factor in gap.terms)
+    negative = all(factor < 0 for _, factor in gap.terms)
+    constant = any(not atoms for atoms, _ in gap.terms)
+    if positive and relation in (">=", "<"):
+        return relation == ">="
+    if negative and relation in ("<=", ">"):
+        return relation == "<="
+    if (positive or negative) and constant:  # strictly apart
+        return {"==": False, "!=": True, ">": positive, "<": negative,
+                ">=": positive, "<=": negative}[relation]  # fmt: skip
+    return None
+
+
+def larger(a: Any, b: Any) -> Any:
+    """``max`` that keeps sizes symbolic."""
+    return _choose("max", a, b)
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """``min`` that keeps sizes symbolic."""
+    return _choose("min", a, b)
+
+
+def _choose(kind: str, a: Any, b: Any) -> Any:
+    if not isinstance(a, Size) and not isinstance(b, Size):
+        return _COMPUTE[kind](a, b)
+    gap = a - b
+    if not isinstance(gap, Size):
+        above = gap >= 0
+    else:
+        known = _proved(">=", gap)
+        if known is None:
+            scope = a.scope if isinstance(a, Size) else b.scope
+            return _atom(kind, a, b, scope)
+        above = known
+    return a if above == (kind == "max") else b
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two sizes are surely equal; nothing is assumed to find out."""
+    if isinstance(a, Size):
+        return isinstance(b, Size) and a.terms == b.terms
+    return not isinstance(b, Size) and a == b
+
+
+def same_shape(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """Whether two shapes are surely equal."""
+    return a is b or (len(a) == len(b) and all(map(same, a, b)))
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is the number 1 (a symbolic size is no broadcast axis)."""
+    return not isinstance(size, Size) and size == 1
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value can be a size: an int (no bool) or a symbolic size."""
+    return isinstance(value, Size) or (
+        isinstance(value, int) and not isinstance(value, bool)
+    )

@@ -1,0 +1,674 @@
+"""Capture: run a Python function once with symbols, and keep what it did.
+
+While the function runs, every operator of this thread becomes a node. A tensor
+that exists outside and is touched (a parameter, a buffer, an optimizer's moment)
+turns into a symbol for that time: it reads a variable, in-place operators and
+``backward`` change the symbol, and what it stands for at the end is assigned to
+the variable. Afterwards it is the same tensor again, with its old value. So a
+whole training step can be captured, and no symbol stays behind anywhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.core.mode import mode, set_capture
+from weft.core.op import TensorType
+from weft.core.pytree import Structure, tree_flatten, tree_unflatten
+from weft.core.size import Scope
+from weft.core.tape import Leaf
+from weft.core.tensor import Tensor
+from weft.dtype import DType, as_dtype, default_dtype, float64
+from weft.errors import ArgumentError, DTypeError, module_stack
+from weft.graph.ir import Builder, Graph, Node, Variable
+from weft.graph.symbol import Building, CaptureError, Symbol
+
+_LOCK = threading.RLock()  # a capture borrows the tensors it touches
+
+
+class Spec(NamedTuple):
+    """A tensor without a value: sizes by number or by name, and a dtype.
+
+    >>> weft.graph.Spec(("B", 784))
+    Spec(shape=('B', 784), dtype=None)
+    """
+
+    shape: tuple[int | str, ...]
+    dtype: Any = None
+
+
+class Cell:
+    """Where a variable of a captured program lives: in a tensor of the user's."""
+
+    def __init__(self, variable: Variable, tensor: Tensor) -> None:
+        self.variable = variable
+        self.tensor = tensor
+
+    def get(self) -> np.ndarray:
+        return self.tensor._data
+
+    def set(self, value: np.ndarray) -> None:
+        np.copyto(self.tensor._data, value)
+        self.tensor.storage.touch("a captured program")
+
+    def show(self) -> Any:
+        """The value as the user knows it."""
+        return self.tensor
+
+
+class GradCell(Cell):
+    """A variable that is the ``.grad`` of a tensor."""
+
+    def get(self) -> np.ndarray:
+        if self.tensor.grad is None:
+            raise ArgumentError(f"{self.variable.name}: there is no gradient yet")
+        return self.tensor.grad._data
+
+    def set(self, value: np.ndarray) -> None:
+        self.tensor.grad = Tensor(value)
+
+    def show(self) -> Any:
+        return self.tensor.grad
+
+
+class NumberCell(Cell):
+    """A variable that is a Python number: a learning rate, a count of steps."""
+
+    def __init__(
+        self, variable: Variable, get: Callable[[], Any], set: Callable[[Any], None]
+    ) -> None:
+        self.variable = variable
+        self._get, self._set = get, set
+
+    def get(self) -> np.ndarray:
+        return np.asarray(self._get(), self.variable.type.dtype.np)
+
+    def set(self, value: np.ndarray) -> None:
+        before = self._get()
+        self._set(type(before)(value.item()))
+
+    def show(self) -> Any:
+        return self._get()
+
+
+class Guard(NamedTuple):
+    """A Python value that a program was captured with, and how to read it again."""
+
+    what: str
+    value: Any
+    read: Callable[[], Any]
+
+    def check(self, name: str) -> None:
+        now = self.read()
+        if now != self.value:
+            raise ArgumentError(
+                f"{name}: was captured with {self.what} = {self.value!r}, which is now "
+                f"{now!r}; capture it again"
+            )
+
+
+class Borrowed:
+    """A tensor of the user's that is a symbol for the time of a capture."""
+
+    def __init__(self, tensor: Tensor, cell: Cell, read: Node, whole: bool) -> None:
+        self.whole = whole  # not a view of another one
+        self.tensor = tensor
+        self.kind = type(tensor)
+        self.cell = cell
+        self.read = read
+        self.grad = tensor.grad
+        self.node = tensor._node
+
+    def give_back(self) -> None:
+        tensor = self.tensor
+        tensor.__class__ = self.kind
+        del tensor.parts  # type: ignore[attr-defined]
+        del tensor._interpreter
+        tensor.grad = self.grad
+        tensor._node = self.node
+
+
+class Capture(Building):
+    """The interpreter of one capture."""
+
+    name = "capture"
+
+    def __init__(self, builder: Builder, names: Mapping[int, str]) -> None:
+        super().__init__(builder)
+        self.names = dict(names)
+        self.roots: set[int] = set()
+        self.borrowed: dict[int, Borrowed] = {}
+        self.places: dict[Any, Borrowed] = {}
+        self.made: list[weakref.ref[Symbol]] = []
+        self.closed = False
+        self.thread = threading.get_ident()
+        self.origins: dict[Any, Node] = {}  # tape node → graph node
+        self.numbers: dict[Any, tuple[NumberCell, Node, Symbol]] = {}
+        self.guards: list[Guard] = []
+
+    def __enter__(self) -> Capture:
+        super().__enter__()
+        self.before = set_capture(self)
+        for name, method in _WATCHING.items():
+            setattr(Tensor, name, method)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.before is None:
+            for name, method in _PLAIN.items():
+                setattr(Tensor, name, method)
+        set_capture(self.before)
+        for held in self.borrowed.values():
+            held.give_back()
+        self.closed = True
+        super().__exit__(*error)
+
+    # -- symbols
+
+    def symbol(self, node: Node) -> Symbol:
+        made = super().symbol(node)
+        self.made.append(weakref.ref(made))
+        return made
+
+    def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if self.closed:
+            raise self._escaped(next(a for a in args if isinstance(a, Symbol)))
+        if threading.get_ident() != self.thread:
+            return self._wait(op, args, params)
+        tape = mode.backward_node
+        if tape is None:
+            return super().process(op, args, params)
+        origin = self.origins.get(tape)
+        lead = origin.name if origin is not None else tape.name
+        with self.builder.deriving(origin), self.builder.scope(f"grad/{lead}"):
+            return super().process(op, args, params)
+
+    def note(self, out: Any) -> None:
+        """Remember which node of the graph a node of the tape stands for."""
+        for one in out if type(out) is tuple else (out,):
+            if isinstance(one, Symbol) and one._node is not None:
+                self.origins.setdefault(one._node, one.node)
+                below = getattr(one._node, "node", None)  # of one output of several
+                if below is not None:
+                    self.origins.setdefault(below, one.node.inputs[0])
+
+    def _wait(self, op: Any, args: Any, params: Any) -> Any:
+        """Another thread met a borrowed tensor: let it wait, then go on."""
+        from weft.core.dispatch import bind
+
+        with _LOCK:
+            pass
+        return bind(op, args, params)
+
+    def _escaped(self, symbol: Symbol) -> CaptureError:
+        return CaptureError(
+            f"this tensor ({symbol!r}) belongs to a capture of "
+            f"{self.builder.name!r} that is over, so it has no value; return it from "
+            f"the captured function instead.\n  made at {symbol.node.line}"
+        )
+
+    # -- tensors from outside
+
+    def concrete(self, value: Tensor) -> Node:
+        if type(value) is not Tensor:
+            raise CaptureError(
+                f"capture: expected tensors on the CPU, got {type(value).__name__}"
+            )
+        if value._capture is self:
+            return self._made_inside(value)
+        return self.borrow(value).node
+
+    def _made_inside(self, tensor: Tensor) -> Node:
+        """A tensor of Python values, made by the captured function: a constant."""
+        node = self.builder.constant(tensor._data.copy())
+        tensor.__class__ = self.symbols
+        tensor.parts = (node,)  # type: ignore[attr-defined]
+        tensor._interpreter = self
+        self.made.append(weakref.ref(tensor))  # type: ignore[arg-type]
+        return node
+
+    def borrow(self, tensor: Tensor) -> Symbol:
+        """Turn a tensor of the user's into a symbol until the capture ends."""
+        base = tensor._base
+        if base is not None and np.may_share_memory(base._data, tensor._data):
+            return self._borrow_view(tensor, base)
+        place = _place(tensor)
+        twin = self.places.get(place)
+        if twin is not None:  # the same memory under another object
+            cell, read = twin.cell, twin.tensor.node  # type: ignore[attr-defined]
+        else:
+            variable = Variable(
+                self._name(tensor),
+                TensorType(tensor.shape, tensor.dtype),
+                trainable=tensor._node is not None,
+            )
+            cell = Cell(variable, tensor)
+            read = self.builder.read(variable)
+        held = self._hold(tensor, cell, read, whole=True)
+        self.places.setdefault(place, held)
+        return held.tensor  # type: ignore[return-value]
+
+    def _borrow_view(self, tensor: Tensor, base: Tensor) -> Symbol:
+        from weft.core.inplace import replay
+
+        if type(base) is Tensor:
+            self.borrow(base)
+        shown: Any = replay(base, tensor._chain)
+        cell = self.borrowed[id(base)].cell
+        return self._hold(tensor, cell, shown.node).tensor  # type: ignore[return-value]
+
+    def _hold(
+        self, tensor: Tensor, cell: Cell, node: Node, whole: bool = False
+    ) -> Borrowed:
+        held = self.borrowed[id(tensor)] = Borrowed(tensor, cell, node, whole)
+        tensor.__class__ = self.symbols
+        tensor.parts = (node,)  # type: ignore[attr-defined]
+        tensor._interpreter = self
+        return held
+
+    def touch(self, tensor: Tensor) -> None:
+        """Borrow a tensor whose attributes are about to change."""
+        if type(tensor) is Tensor:
+            self.concrete(tensor)
+
+    def _name(self, tensor: Tensor) -> str:
+        stack = module_stack()
+        if id(tensor) not in self.names and stack and id(stack[0]) not in self.roots:
+            self.roots.add(id(stack[0]))
+            self.names = {**state_names(stack[0]), **self.names}
+        return self._free(self.names.get(id(tensor), "tensor"))
+
+    def _free(self, name: str) -> str:
+        """A variable's name that is not taken."""
+        taken = self.builder.variables
+        found, k = name, 0
+        while found in taken:
+            k += 1
+            found = f"{name}_{k}"
+        return found
+
+    # -- numbers from outside
+
+    def number(
+        self,
+        key: Any,
+        name: str,
+        get: Callable[[], Any],
+        set: Callable[[Any], None],
+        dtype: DType = float64,
+    ) -> Symbol:
+        """A Python number as a 0-d symbol that is read again in every run."""
+        found = self.numbers.get(key)
+        if found is None:
+            variable = Variable(self._free(name), TensorType((), dtype))
+            read = self.builder.read(variable)
+            found = NumberCell(variable, get, set), read, self.symbol(read)
+            self.numbers[key] = found
+        return found[2]
+
+    def set_number(self, key: Any, value: Symbol) -> None:
+        """The number's new value, written back after every run."""
+        cell, read, _ = self.numbers[key]
+        self.numbers[key] = cell, read, value
+
+    def guard(self, what: str, read: Callable[[], Any]) -> None:
+        """Note a Python value that the program now depends on."""
+        self.guards.append(Guard(what, read(), read))
+
+    # -- the end
+
+    def close(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Cell]]:
+        """The outputs' nodes (or plain values), and the cells of the variables."""
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                self.lift(leaf)
+        outs = [self.lift(x) if isinstance(x, Tensor) else x for x in leaves]
+        cells = {}
+        for held in list(self.borrowed.values()):
+            tensor, variable = held.tensor, held.cell.variable
+            cells[variable.name] = held.cell
+            if held.whole and tensor.node is not held.read:  # type: ignore[attr-defined]
+                self.builder.assign(variable, tensor.node)  # type: ignore[attr-defined]
+            if isinstance(tensor.grad, Symbol) and tensor.grad is not held.grad:
+                cell = self._grad_cell(held)
+                cells[cell.variable.name] = cell
+                self.builder.assign(cell.variable, self.lift(tensor.grad))
+        for number, read, symbol in self.numbers.values():
+            cells[number.variable.name] = number
+            if symbol.node is not read:
+                self.builder.assign(number.variable, symbol.node)
+        return outs, cells
+
+    def _grad_cell(self, held: Borrowed) -> Cell:
+        before = self.borrowed.get(id(held.grad))
+        if before is not None:  # accumulated: the tensor in .grad takes the sum
+            return before.cell
+        name = f"{held.cell.variable.name}.grad"
+        type = held.cell.variable.type
+        return GradCell(self.builder.variable(Variable(name, type)), held.tensor)
+
+    def check_escapes(self, keep: set[int]) -> None:
+        """Refuse symbols that something still refers to."""
+        if not self._alive(keep):
+            return
+        gc.collect()  # cycles of the user's own are no escape
+        alive = self._alive(keep)
+        if alive:
+            symbol = alive[0]
+            held = _holder(symbol)
+            raise CaptureError(
+                f"capture of {self.builder.name!r}: the tensor {symbol.name!r} would "
+                f"stay behind{held} when the function returns, without a value. Return "
+                f"it from the function instead.\n  made at {symbol.node.line}"
+            )
+
+    def _alive(self, keep: set[int]) -> list[Symbol]:
+        found = (ref() for ref in self.made)
+        return [s for s in found if s is not None and id(s) not in keep]
+
+
+# While a capture runs, plain tensors say who made them, and one from outside that
+# is aliased or read becomes a symbol first: its present value must not be kept.
+_PLAIN: dict[str, Any] = {
+    name: vars(Tensor)[name] for name in ("__init__", "alias", "array")
+}
+
+
+def _init(self: Tensor, data: Any, node: Any = None) -> None:
+    _PLAIN["__init__"](self, data, node)
+    if mode.capture is not None:
+        self._capture = mode.capture
+
+
+def _alias(self: Tensor, node: Any = None) -> Tensor:
+    if mode.capture is None:
+        return _PLAIN["alias"](self, node)
+    mode.capture.touch(self)
+    return self.alias(node)
+
+
+def _array_of(self: Tensor) -> np.ndarray:
+    if mode.capture is not None and self._capture is None:
+        mode.capture.touch(self)
+        return self.array()
+    return _PLAIN["array"](self)
+
+
+_WATCHING: dict[str, Any] = {"__init__": _init, "alias": _alias, "array": _array_of}
+
+
+def _place(tensor: Any) -> Any:
+    array = tensor.__dict__["_data"]
+    return (array.ctypes.data, array.shape, array.strides, array.dtype.char)
+
+
+def _holder(symbol: Symbol) -> str:
+    """Which attribute or container refers to a symbol, as far as one can tell."""
+    for owner in gc.get_referrers(symbol):
+        if isinstance(owner, dict):
+            for key, value in list(owner.items()):
+                if value is symbol and isinstance(key, str):
+                    return f" as {key!r}"
+        elif isinstance(owner, list):
+            return " in a list"
+    return ""
+
+
+def state_names(module: Any) -> dict[int, str]:
+    """Names of a module's parameters and buffers, by the tensors' identity."""
+    named = (*module.named_buffers(), *module.named_parameters())
+    return {id(tensor): name for name, tensor in named}
+
+
+class Captured:
+    """A captured program: its graph, and the tensors its variables live in.
+
+    Calling it runs the graph on new arguments.
+
+    >>> double = weft.graph.capture(lambda x: x * 2, weft.ones(3))
+    >>> double(weft.tensor([1.0, 2.0, 3.0]))
+    tensor([2., 4., 6.], shape=(3,), dtype=float32)
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        cells: dict[str, Cell],
+        ins: Structure,
+        outs: Structure,
+        values: list[Any],
+        given: list[Any],
+        guards: list[Guard],
+    ) -> None:
+        self.guards = guards
+        self.graph = graph
+        self.cells = cells
+        self.ins = ins
+        self.outs = outs
+        self.values = values  # nodes of the outputs, or Python values
+        self.given = given  # what was given for the inputs that are no tensors
+        self._program: Any = None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The tensors and numbers that the program reads or changes, by name."""
+        return {name: cell.show() for name, cell in self.cells.items()}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from weft.graph.interpret import Program
+
+        leaves, structure = tree_flatten((args, kwargs))
+        if structure != self.ins:
+            raise ArgumentError(
+                f"{self.graph.name}: expected arguments of the structure that was "
+                f"captured ({self.ins.num_leaves} leaves), got {len(leaves)} leaves"
+            )
+        if self._program is None:
+            self._program = Program(self.graph, (*self.graph.outputs,))
+        for guard in self.guards:
+            guard.check(self.graph.name)
+        arrays = self._arrays(leaves)
+        store = {cell.variable: cell.get() for cell in self._read()}
+        results, changed = self._program.run(arrays, store)
+        self._write(changed)
+        found = iter(results)
+        out = [Tensor(next(found)) if type(v) is Node else v for v in self.values]
+        return tree_unflatten(out, self.outs)
+
+    def _read(self) -> list[Cell]:
+        return [self.cells[v.name] for v in self._program.reads]
+
+    def _write(self, changed: dict[Variable, np.ndarray]) -> None:
+        """All new values at once, so that one being a view of another's old value
+        does no harm."""
+        kept = {v: a if a.base is None else a.copy() for v, a in changed.items()}
+        for variable, array in kept.items():
+            self.cells[variable.name].set(array)
+
+    def _arrays(self, leaves: list[Any]) -> list[np.ndarray]:
+        arrays = []
+        for leaf, given in zip(leaves, self.given, strict=True):
+            if given is TENSOR:
+                arrays.append(_array(self.graph, leaf))
+            elif type(leaf) is not type(given) or leaf != given:
+                raise ArgumentError(
+                    f"{self.graph.name}: was captured for the Python value {given!r}, "
+                    f"got {leaf!r}; capture it again, or pass a tensor"
+                )
+        return arrays
+
+    def __str__(self) -> str:
+        return str(self.graph)
+
+    def __repr__(self) -> str:
+        return f"<captured {self.graph!r}>"
+
+
+TENSOR = object()  # stands for a leaf that is a tensor
+
+
+def _array(graph: Graph, leaf: Any) -> np.ndarray:
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    if not isinstance(leaf, Tensor):
+        raise DTypeError(f"{graph.name}: expected a tensor, got {type(leaf).__name__}")
+    return leaf.to_host()
+
+
+def capture(
+    fn: Callable[..., Any],
+    *examples: Any,
+    dynamic: Mapping[str, Mapping[int, str]] | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> Captured:
+    """Run ``fn`` once with symbols in place of the examples' tensors.
+
+    ``dynamic`` names the sizes that may differ from run to run, by argument and
+    dimension; an example may also be a ``Spec``, whose named sizes are dynamic.
+
+    >>> step = weft.graph.capture(
+    ...     lambda x: x.mean(0), weft.ones(4, 3), dynamic={"x": {0: "B"}})
+    >>> step.graph.inputs[0]
+    <input 'x' float32[B, 3]>
+    >>> step(weft.ones(9, 3)).shape
+    (3,)
+    """
+    label = name or _name_of(fn)
+    builder = Builder(label)
+    leaves, ins = tree_flatten((examples, kwargs))
+    labels = _labels(fn, examples, kwargs)
+    wanted = _dynamic(dynamic or {}, labels)
+    known = _known_names(fn)
+    with _LOCK, Capture(builder, known) as run:
+        symbols, given = [], []
+        for leaf, where in zip(leaves, labels, strict=True):
+            found = _type_of(leaf, wanted.get(where, {}), builder.sizes, where)
+            given.append(leaf if found is None else TENSOR)
+            symbols.append(leaf if found is None else _input(run, found, where, leaf))
+        args, options = tree_unflatten(symbols, ins)
+        result = fn(*args, **options)
+        out_leaves, outs = tree_flatten(result)
+        del result, args, options
+        values, cells = run.close(out_leaves)
+        for leaf in (*out_leaves, *symbols):
+            if isinstance(leaf, Symbol):
+                leaf._node = None
+    del leaf
+    out_leaves.clear()
+    symbols.clear()
+    run.origins.clear()
+    run.numbers.clear()
+    run.check_escapes(set())
+    nodes = [v for v in values if type(v) is Node]
+    graph = builder.finish(nodes)
+    return Captured(graph, cells, ins, outs, values, given, run.guards)
+
+
+def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
+    symbol = run.symbol(run.builder.input(kind, name))
+    if isinstance(example, Tensor) and example._node is not None:
+        symbol._node = Leaf(symbol)
+    return symbol
+
+
+def _name_of(fn: Any) -> str:
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return name if name.isidentifier() else "program"
+
+
+def _known_names(fn: Any) -> dict[int, str]:
+    """Names of the state that a function is known to use."""
+    from weft.nn.module import Module
+
+    owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
+    return state_names(owner) if isinstance(owner, Module) else {}
+
+
+def _labels(fn: Any, args: Any, kwargs: Any) -> list[str]:
+    """A name for each leaf of the arguments: ``x``, ``batch.0``, ``batch.image``."""
+    target = fn.forward if hasattr(fn, "forward") else fn
+    try:
+        signature = inspect.signature(target)
+        bound = signature.bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {f"arg{k}": a for k, a in enumerate(args)} | dict(kwargs)
+    found: list[str] = []
+    for key, value in bound.items():
+        kind = signature.parameters[key].kind if key in signature.parameters else None
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            for k, v in value.items():
+                found += _paths(k, v)
+        else:
+            found += _paths(key, value)
+    return found
+
+
+def _paths(lead: str, tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from _paths(f"{lead}.{key}", value)
+    elif isinstance(tree, (list, tuple)) and not isinstance(tree, Spec):
+        for k, value in enumerate(tree):
+            yield from _paths(f"{lead}.{k}", value)
+    elif tree is not None:
+        yield lead
+
+
+def _dynamic(given: Mapping[str, Any], labels: list[str]) -> dict[str, Any]:
+    unknown = set(given) - set(labels)
+    if unknown:
+        raise ArgumentError(
+            f"capture: dynamic names {sorted(unknown)}, but the arguments are {labels}"
+        )
+    return dict(given)
+
+
+def _type_of(leaf: Any, names: Mapping[int, str], scope: Scope, where: str) -> Any:
+    """The type of an example, with its named sizes; None for a Python value."""
+    if isinstance(leaf, Spec):
+        shape = tuple(scope.symbol(n) if isinstance(n, str) else n for n in leaf.shape)
+        dtype = default_dtype() if leaf.dtype is None else as_dtype(leaf.dtype)
+        return TensorType(shape, dtype)
+    if isinstance(leaf, np.ndarray):
+        leaf = Tensor(leaf)
+    if not isinstance(leaf, Tensor):
+        return None
+    sizes: list[Any] = list(leaf.shape)
+    for dim, name in names.items():
+        if not -len(sizes) <= dim < len(sizes):
+            raise ArgumentError(
+                f"capture: dynamic dimension {dim} of {where!r}, whose shape is "
+                f"{tuple(leaf.shape)}"
+            )
+        hint = scope.hints.get(name)
+        if hint is not None and hint != sizes[dim]:
+            raise ArgumentError(
+                f"capture: the size {name!r} is {hint} in one example and "
+                f"{sizes[dim]} in dimension {dim} of {where!r}"
+            )
+        sizes[dim] = scope.symbol(name, sizes[dim])
+    return TensorType(tuple(sizes), leaf.dtype)
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Compute for real inside a capture (an optimizer's first state, …)."""
+    before = set_capture(None)
+    try:
+        yield
+    finally:
+        set_capture(before)
+
+
+def capturing() -> Any:
+    """The capture that runs in this thread, or None."""
+    return mode.capture

@@ -1,0 +1,469 @@
+"""The Graph IR: a program over tensors, as data.
+
+    graph     = name, inputs, nodes in order of execution, outputs, sizes
+    node      = name : type = op(argument, …; parameter = value, …) after node, …
+    argument  = node | number | size
+    type      = dtype[size, …] | (type, …)      of an operator with several outputs
+    variable  = name : type                     a cell that outlives a run
+
+Every value is a node. An operator with several outputs is one node, and each
+output a ``pick`` of it. What is not mathematics is a node too:
+
+    input     a value given for each run        constant   an array
+    read      a variable's value now            assign     gives a variable a value
+    pick      one of several outputs            group      runs others, has no value
+
+Nodes are immutable; a ``Builder`` appends them, and the finished ``Graph`` only
+changes by a pass that builds another one. A node's inputs and the nodes it comes
+``after`` (control edges) stand before it, so there are no cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from weft.core.op import Op, TensorType
+from weft.core.size import Scope, Size
+from weft.core.tape import caller
+from weft.dtype import of_array
+from weft.errors import (
+    ArgumentError,
+    DTypeError,
+    WeftError,
+    describe_line,
+    module_stack,
+)
+
+_set = object.__setattr__
+
+
+class GraphError(WeftError, ValueError, RuntimeError):
+    """A graph that is not well formed, or a node used where it does not belong."""
+
+
+class Node:
+    """One operator applied to nodes, numbers and sizes; never changed."""
+
+    __slots__ = (
+        "__weakref__", "after", "code", "inputs", "lasti", "module", "name", "op",
+        "params", "type",
+    )  # fmt: skip
+
+    op: Op
+    inputs: tuple[Any, ...]
+    params: dict[str, Any]
+    type: Any
+    name: str
+    after: tuple[Node, ...]
+    module: str
+    code: CodeType | None
+    lasti: int
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Any, ...],
+        params: dict[str, Any],
+        type: Any,
+        name: str,
+        after: tuple[Node, ...] = (),
+        module: str = "",
+        code: CodeType | None = None,
+        lasti: int = 0,
+    ) -> None:
+        _set(self, "op", op)
+        _set(self, "inputs", inputs)
+        _set(self, "params", params)
+        _set(self, "type", type)
+        _set(self, "name", name)
+        _set(self, "after", after)
+        _set(self, "module", module)
+        _set(self, "code", code)
+        _set(self, "lasti", lasti)
+
+    def __setattr__(self, field: str, value: Any) -> None:
+        raise AttributeError(
+            f"a node is never changed (setting {field!r} of {self.name!r}); a pass "
+            "builds a new graph"
+        )
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def parents(self) -> list[Node]:
+        """The nodes that must run before this one."""
+        return [*[i for i in self.inputs if type(i) is Node], *self.after]
+
+    @property
+    def line(self) -> str:
+        """The user's line that made this node."""
+        return describe_line(self.code, self.lasti)
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.name!r} {type_text(self.type)}>"
+
+
+def type_text(type: Any) -> str:
+    """A node's type as text; no type at all is ``()``."""
+    if isinstance(type, TensorType):
+        return str(type)
+    return "(" + ", ".join(map(type_text, type or ())) + ")"
+
+
+class Variable:
+    """A named cell that keeps a tensor from run to run."""
+
+    __slots__ = ("initial", "name", "trainable", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: TensorType,
+        *,
+        trainable: bool = False,
+        initial: Any = None,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.trainable = trainable
+        self.initial = initial  # a node that gives the first value, or None
+
+    def __repr__(self) -> str:
+        return f"@{self.name}"
+
+
+# -- the nodes that are not mathematics
+
+
+def _no_eval(*args: Any, **params: Any) -> Any:
+    raise GraphError("this node is run by the graph's interpreter only")
+
+
+def _structural(name: str, inputs: str, type: Callable[..., Any]) -> Op:
+    return Op(name, inputs=inputs, eval=_no_eval, type=type)
+
+
+def _assign_type(value: TensorType, *, variable: Variable) -> TensorType:
+    if value != variable.type:
+        raise DTypeError(
+            f"assign: variable {variable.name!r} is {variable.type}, got {value}"
+        )
+    return value
+
+
+def _pick_type(x: Any, *, index: int) -> Any:
+    if isinstance(x, TensorType) or not 0 <= index < len(x):
+        raise ArgumentError(f"pick: there is no output {index} of {type_text(x)}")
+    return x[index]
+
+
+INPUT = _structural("input", "", lambda **params: params["type"])
+CONSTANT = _structural(
+    "constant", "", lambda *, value: TensorType(value.shape, of_array(value))
+)
+READ = _structural("read", "", lambda *, variable: variable.type)
+ASSIGN = _structural("assign", "value", _assign_type)
+PICK = _structural("pick", "x", _pick_type)
+GROUP = _structural("group", "", lambda: ())
+
+STRUCTURAL = {op.name: op for op in (INPUT, CONSTANT, READ, ASSIGN, PICK, GROUP)}
+STATEFUL = (READ, ASSIGN)
+
+
+class Builder:
+    """Appends nodes: names them uniquely, types them, knows where they came from."""
+
+    def __init__(self, name: str = "graph", scope: Scope | None = None) -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self.by_name: dict[str, Node] = {}
+        self.variables: dict[str, Variable] = {}
+        self.sizes = Scope() if scope is None else scope
+        self.prefix = ""
+        self.after: tuple[Node, ...] = ()
+        self._counts: dict[str, int] = {}
+        self._paths: dict[tuple[int, ...], str] = {}
+        self.origin: Node | None = None  # whose line and module new nodes take over
+
+    # -- names and places
+
+    def unique(self, name: str) -> str:
+        """The name itself if it is free, else with the next number."""
+        name = self.prefix + name
+        count = self._counts.get(name, 0)
+        found = name
+        while count and found in self.by_name:
+            found = f"{name}_{count}"
+            count += 1
+        self._counts[name] = max(count, 1)
+        return found
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[str]:
+        """Let the names of the nodes made inside begin with ``name/``."""
+        before = self.prefix
+        self.prefix = f"{before}{name}/"
+        try:
+            yield self.prefix
+        finally:
+            self.prefix = before
+
+    @contextmanager
+    def control(self, nodes: Iterable[Node]) -> Iterator[None]:
+        """Let the nodes made inside come after ``nodes``."""
+        before = self.after
+        self.after = tuple(dict.fromkeys((*before, *nodes)))
+        try:
+            yield
+        finally:
+            self.after = before
+
+    @contextmanager
+    def deriving(self, node: Node | None) -> Iterator[None]:
+        """Let the nodes made inside have the line and module of ``node``."""
+        before = self.origin
+        self.origin = node
+        try:
+            yield
+        finally:
+            self.origin = before
+
+    def _place(self) -> tuple[str, CodeType | None, int]:
+        if self.origin is not None:
+            return self.origin.module, self.origin.code, self.origin.lasti
+        code, lasti = caller()
+        return self.module_path(), code, lasti
+
+    def module_path(self) -> str:
+        """Where in the model the running code is, relative to the outermost module."""
+        stack = module_stack()
+        if not stack:
+            return ""
+        key = tuple(map(id, stack))
+        found = self._paths.get(key)
+        if found is None:
+            found = self._paths[key] = _path(stack)
+        return found
+
+    # -- nodes
+
+    def add(
+        self,
+        op: Op,
+        inputs: tuple[Any, ...],
+        params: dict[str, Any],
+        type: Any = None,
+        name: str | None = None,
+    ) -> Node:
+        """A new node; its type is the operator's rule unless given."""
+        if type is None:
+            type = self.infer(op, inputs, params)
+        module, code, lasti = self._place()
+        unique = self.unique(name or op.name)
+        node = Node(op, inputs, params, type, unique, self.after, module, code, lasti)
+        self.nodes.append(node)
+        self.by_name[unique] = node
+        return node
+
+    def infer(self, op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if op.type is None:
+            raise GraphError(
+                f"{op.name}: this operator has no type rule, so it cannot be part of "
+                "a graph; give its record a `type`"
+            )
+        types = [i.type if isinstance(i, Node) else i for i in inputs]
+        return op.type(*types, **params)
+
+    def adopt(self, node: Node) -> Node:
+        """Take over a node as it is (a pass that keeps it)."""
+        if node.name in self.by_name:
+            raise GraphError(
+                f"two nodes are named {node.name!r}\n  made at {node.line}"
+            )
+        self.nodes.append(node)
+        self.by_name[node.name] = node
+        self._counts.setdefault(node.name, 1)
+        if node.op in STATEFUL:
+            self.variable(node.params["variable"])
+        return node
+
+    def input(self, type: TensorType, name: str = "input") -> Node:
+        return self.add(INPUT, (), {"type": type}, type, name)
+
+    def constant(self, value: np.ndarray, name: str = "constant") -> Node:
+        return self.add(CONSTANT, (), {"value": value}, name=name)
+
+    def variable(self, variable: Variable) -> Variable:
+        held = self.variables.setdefault(variable.name, variable)
+        if held is not variable:
+            raise GraphError(f"two variables are named {variable.name!r}")
+        return variable
+
+    def read(self, variable: Variable, name: str | None = None) -> Node:
+        self.variable(variable)
+        name = name or variable.name.rpartition("/")[2]
+        return self.add(READ, (), {"variable": variable}, variable.type, name)
+
+    def assign(self, variable: Variable, value: Node) -> Node:
+        self.variable(variable)
+        name = f"{variable.name.rpartition('/')[2]}/assign"
+        return self.add(ASSIGN, (value,), {"variable": variable}, name=name)
+
+    def pick(self, node: Node, index: int) -> Node:
+        name = f"{node.name[len(self.prefix) :]}/{node.op.outputs[index]}"
+        if not node.name.startswith(self.prefix):
+            name = node.op.outputs[index]
+        return self.add(PICK, (node,), {"index": index}, name=name)
+
+    def finish(self, outputs: Sequence[Node]) -> Graph:
+        """The graph of all nodes so far."""
+        return Graph(self.name, self.nodes, outputs, self.sizes)
+
+
+def _path(stack: list[Any]) -> str:
+    steps = []
+    for k in range(1, len(stack)):
+        parent, child = stack[k - 1], stack[k]
+        names = [name for name, module in parent.named_children() if module is child]
+        steps.append(names[0] if names else type(child).__name__)
+    return ".".join(steps) or type(stack[0]).__name__
+
+
+class Graph:
+    """A finished program.
+
+    >>> g = weft.graph.capture(lambda x: (x * 2).sum(), weft.ones(3)).graph
+    >>> [node.name for node in g.nodes]
+    ['x', 'mul', 'sum']
+    >>> g["sum"].type
+    TensorType(shape=(), dtype=weft.float32)
+    """
+
+    __slots__ = ("_by_name", "inputs", "name", "nodes", "outputs", "sizes")
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Iterable[Node],
+        outputs: Iterable[Node],
+        sizes: Scope | None = None,
+        inputs: Iterable[Node] | None = None,
+    ) -> None:
+        self.name = name
+        self.nodes: tuple[Node, ...] = tuple(nodes)
+        self.outputs: tuple[Node, ...] = tuple(outputs)
+        self.sizes = Scope() if sizes is None else sizes
+        self.inputs: tuple[Node, ...] = (
+            tuple(n for n in self.nodes if n.op is INPUT)
+            if inputs is None
+            else tuple(inputs)
+        )
+        self._by_name: dict[str, Node] | None = None
+
+    @property
+    def by_name(self) -> dict[str, Node]:
+        if self._by_name is None:
+            self._by_name = {node.name: node for node in self.nodes}
+        return self._by_name
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The variables that the program reads or assigns, by name."""
+        found = [n.params["variable"] for n in self.nodes if n.op in STATEFUL]
+        return {variable.name: variable for variable in found}
+
+    @property
+    def effects(self) -> tuple[Node, ...]:
+        """The nodes that run for what they do: assignments."""
+        return tuple(n for n in self.nodes if n.op is ASSIGN)
+
+    def __getitem__(self, name: str) -> Node:
+        found = self.by_name.get(name)
+        if found is None:
+            import difflib
+
+            close = difflib.get_close_matches(name, self.by_name, 3)
+            hint = f"; there is {', '.join(map(repr, close))}" if close else ""
+            raise GraphError(f"graph {self.name!r} has no node named {name!r}{hint}")
+        return found
+
+    def __contains__(self, node: Any) -> bool:
+        name = node.name if isinstance(node, Node) else node
+        found = self.by_name.get(name)
+        return found is not None and (found is node or found.name == node)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def ancestors(self, nodes: Iterable[Node]) -> set[Node]:
+        """Every node that must run for these, themselves included."""
+        seen: set[Node] = set()
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                stack.extend(node.parents)
+        return seen
+
+    def users(self) -> dict[Node, list[Node]]:
+        """For each node, the nodes that take it as an input."""
+        found: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        for node in self.nodes:
+            for i in node.inputs:
+                if type(i) is Node:
+                    found[i].append(node)
+        return found
+
+    def builder(self) -> Builder:
+        """A builder that goes on from this graph's nodes."""
+        build = Builder(self.name, self.sizes)
+        for node in self.nodes:
+            build.adopt(node)
+        return build
+
+    def __str__(self) -> str:
+        from weft.graph.text import print_graph
+
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        ins = ", ".join(type_text(i.type) for i in self.inputs)
+        outs = ", ".join(type_text(o.type) for o in self.outputs)
+        return f"<graph {self.name}({ins}) -> ({outs}), {len(self.nodes)} nodes>"
+
+
+def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
+    """The graphs among a node's parameters (the branches of ``cond``, …)."""
+    for name, value in node.params.items():
+        if isinstance(value, Graph):
+            yield name, value
+        elif isinstance(value, tuple):
+            for k, one in enumerate(value):
+                if isinstance(one, Graph):
+                    yield f"{name}.{k}", one
+
+
+def sized(value: Any) -> bool:
+    """Whether a parameter or argument holds a symbolic size."""
+    if isinstance(value, Size):
+        return True
+    if isinstance(value, (tuple, list)):
+        return any(sized(v) for v in value)
+    if isinstance(value, slice):
+        return any(sized(v) for v in (value.start, value.stop, value.step))
+    return False

@@ -1,0 +1,146 @@
+"""Symbols: tensors that stand for a graph's nodes.
+
+An operator applied to a symbol computes nothing; ``Building``, the interpreter
+that symbols belong to, appends a node and returns its symbol.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from weft.core.dispatch import Interpreter, run_composite
+from weft.core.op import Op
+from weft.core.tensor import Tensor
+from weft.core.tracer import Tracer
+from weft.device import Device, cpu
+from weft.dtype import DType
+from weft.errors import WeftError
+from weft.graph.ir import Builder, GraphError, Node, type_text
+
+
+class CaptureError(WeftError, RuntimeError, TypeError):
+    """Python code that needs a value which is known only when the graph runs."""
+
+
+class Symbol(Tracer):
+    """A tensor whose value is a node of a graph under construction."""
+
+    @property
+    def node(self) -> Node:
+        return self.parts[0]
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def op(self) -> Op:
+        """The operator that the node applies."""
+        return self.node.op
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.node.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.node.type.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.type.dtype
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        return cpu
+
+    @property
+    def _data(self) -> Any:
+        self.refuse()
+
+    def array(self) -> np.ndarray:
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Say that this value is not known yet, and what to use instead."""
+        raise CaptureError(
+            f"the value of {self.name!r} ({type_text(self.node.type)}) is known only "
+            "when the graph runs, so it cannot become a Python number, an array or "
+            "the condition of an `if`, `while` or `assert` here. Use weft.where or "
+            "weft.cond instead of `if`, weft.while_loop or weft.scan instead of a loop "
+            f"over it; or return it and decide outside.\n  made at {self.node.line}"
+        )
+
+    def alias(self, node: Any = None) -> Tensor:
+        twin = type(self)(*self.parts, interpreter=self._interpreter)
+        twin._node = node
+        twin._storage = self.storage
+        return twin
+
+    def stopped(self) -> Tensor:
+        return self.alias()
+
+    def relinked(self, keep: Any) -> Tensor:
+        return self._with(self.parts, self._node if keep(self._node) else None)
+
+    def become(self, other: Any) -> None:
+        self.parts = (self._interpreter.lift(other),)
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.name!r} {type_text(self.node.type)}>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+
+class Building(Interpreter):
+    """The interpreter of symbols: what is applied to them becomes a node."""
+
+    name = "a graph"
+    symbols: type[Symbol] = Symbol
+
+    def __init__(self, builder: Builder) -> None:
+        super().__init__()
+        self.builder = builder
+
+    def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if op.composite:
+            return run_composite(op, args)
+        inputs = tuple([self.lift(a) if isinstance(a, Tensor) else a for a in args])
+        return self.wrap(self.builder.add(op, inputs, params))
+
+    def wrap(self, node: Node) -> Any:
+        """The symbol of a node, or one an output."""
+        if isinstance(node.type, tuple) and type(node.type) is tuple:
+            picks = range(len(node.type))
+            return tuple(self.symbol(self.builder.pick(node, i)) for i in picks)
+        return self.symbol(node)
+
+    def symbol(self, node: Node) -> Symbol:
+        return self.symbols(node, interpreter=self)
+
+    def lift(self, value: Any) -> Node:
+        """The node of an operator's argument."""
+        if isinstance(value, Symbol):
+            if value._interpreter is self:
+                return value.node
+            return self.foreign(value)
+        return self.concrete(value)
+
+    def foreign(self, value: Symbol) -> Node:
+        raise GraphError(
+            f"{value.name!r} belongs to {value._interpreter.describe()}, not to "
+            f"{self.describe()}\n  made at {value.node.line}"
+        )
+
+    def concrete(self, value: Tensor) -> Node:
+        """The node of a tensor that has a value: a constant."""
+        return self.builder.constant(np.array(value.to_host()))
+
+    def describe(self) -> str:
+        return f"graph {self.builder.name!r}"

@@ -1,0 +1,113 @@
+"""An optimizer's step as part of a captured program.
+
+The rule runs on symbols. Learning rate and step count are read again in every
+run, moments are variables, and the other options are what the program was
+captured with (a change is refused, not ignored).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from weft import float64
+from weft.core.inplace import assign, fitted
+from weft.core.mode import mode
+from weft.core.tensor import Tensor
+from weft.graph.capture import paused
+from weft.optim.flat import State, checked_gradient
+
+
+def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
+    """Update a group's parameters that have gradients, as nodes of the graph."""
+    run = mode.capture
+    active = [
+        (name, p)
+        for name, p in zip(group["param_names"], group["params"], strict=True)
+        if p.grad is not None
+    ]
+    options = _options(optimizer, index, group)
+    with paused():
+        states = [optimizer._state(p, group) for _, p in active]
+    shelves: dict[Any, list[int]] = {}
+    for i, state in enumerate(states):
+        shelves.setdefault(tuple(_numbers(state).items()), []).append(i)
+    for shelf in shelves.values():
+        numbers = _read_numbers(run, optimizer, [states[i] for i in shelf])
+        numbers["step"] = numbers["step"] + 1
+        after = numbers
+        for i in shelf:
+            name, p = active[i]
+            with run.builder.scope(f"{type(optimizer).__name__}/{name}"):
+                after = _update(optimizer, name, p, states[i], dict(numbers), options)
+        for key, value in after.items():
+            if key in numbers:
+                run.set_number((id(states[shelf[0]]), key), value)
+
+
+def _options(optimizer: Any, index: int, group: dict[str, Any]) -> dict[str, Any]:
+    """The group's options: the learning rate as a symbol, the others guarded."""
+    run = mode.capture
+    plain = {k: v for k, v in group.items() if k not in ("params", "param_names")}
+    who = type(optimizer).__name__
+    for key in plain:
+        if key != "lr":
+            run.guard(f"{who}.param_groups[{index}][{key!r}]", functools.partial(
+                group.get, key))  # fmt: skip
+    lr = run.number(
+        (id(group), "lr"), f"{who}.{index}.lr", lambda: group["lr"],
+        functools.partial(group.__setitem__, "lr"),
+    )  # fmt: skip
+    return {**plain, "lr": lr}
+
+
+def _numbers(state: State) -> State:
+    return {k: v for k, v in state.items() if not isinstance(v, Tensor)}
+
+
+def _read_numbers(run: Any, optimizer: Any, states: list[State]) -> State:
+    """The numbers that several parameters' states have in common, as symbols."""
+    who = type(optimizer).__name__
+    found = {}
+    for key in _numbers(states[0]):
+
+        def get(key: str = key) -> Any:
+            return states[0][key]
+
+        def set(value: Any, key: str = key) -> None:
+            for state in states:
+                state[key] = value
+
+        name = f"{who}.{key}"
+        found[key] = run.number((id(states[0]), key), name, get, set, float64)
+    return found
+
+
+def _update(
+    optimizer: Any, name: str, p: Tensor, state: State, numbers: State, options: Any
+) -> State:
+    run = mode.capture
+    held = {k: v for k, v in state.items() if isinstance(v, Tensor)}
+    for key, tensor in held.items():
+        run.names[id(tensor)] = f"{name}.{key}"
+    run.names.setdefault(id(p), name)
+    local = {k: _flat(v.detach()) for k, v in held.items()} | numbers
+    g = _flat(checked_gradient(p).detach())
+    new = optimizer._signed(g, _flat(p.detach()), local, options)
+    who = f"{type(optimizer).__name__}.step"
+    for key, tensor in held.items():
+        _store(tensor, local[key], who)
+    _store(p, new, who)
+    return {k: v for k, v in local.items() if k not in held}
+
+
+def _flat(value: Any) -> Any:
+    """Half precision is computed in float32; a 0-d value never meets 0-d numbers,
+    whose float64 would win."""
+    wide = value.float() if value.dtype.itemsize == 2 else value
+    return wide.reshape(1) if wide.ndim == 0 else wide
+
+
+def _store(target: Tensor, value: Any, name: str) -> None:
+    fitting = fitted(target, value.reshape(target.shape).to(target.dtype), name)
+    assign(target, fitting, name)
