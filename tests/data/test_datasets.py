@@ -1,6 +1,7 @@
 """Data sets: what they hold, and what they say about files that are damaged."""
 
 import gzip
+import hashlib
 import importlib.resources
 import struct
 import sys
@@ -194,6 +195,31 @@ def test_damaged_cifar(tmp_path):
         datasets.CIFAR10(tmp_path, train=False)
     path.write_bytes(bytes([200]) + bytes(3072))
     with pytest.raises(FileFormatError, match="labels below 10, got 200"):
+        datasets.CIFAR10(tmp_path, train=False)
+
+
+@pytest.mark.parametrize("kind", ["sha256", "md5"])
+def test_files_must_agree_with_a_list_of_checksums(tmp_path, kind):
+    write_mnist(tmp_path)
+    records = cifar_records(2, 1)
+    records.tofile(tmp_path / "test_batch.bin")
+    names = ["train-images-idx3-ubyte", "test_batch.bin"]
+    digests = [
+        hashlib.new(kind, (tmp_path / n).read_bytes()).hexdigest() for n in names
+    ]
+    lines = [f"{digests[0]}  {names[0]}", f"{digests[1].upper()} *./{names[1]}"]
+    listed = tmp_path / f"{kind.upper()}SUMS"
+    listed.write_text("\n".join(lines) + "\n")
+    datasets.MNIST(tmp_path)
+    datasets.CIFAR10(tmp_path, train=False)
+    # A changed pixel passes every check of the format.
+    content = idx(IMAGES)[:-1] + bytes([IMAGES[-1, -1, -1] ^ 1])
+    (tmp_path / names[0]).write_bytes(content)
+    with pytest.raises(FileFormatError, match=f"ubyte: expected {kind} {digests[0]}"):
+        datasets.MNIST(tmp_path)
+    datasets.MNIST(tmp_path, train=False)  # not listed
+    (tmp_path / names[1]).write_bytes(records.tobytes()[:-1] + b"\x0b")
+    with pytest.raises(FileFormatError, match=rf"test_batch.bin: expected {kind}"):
         datasets.CIFAR10(tmp_path, train=False)
 
 

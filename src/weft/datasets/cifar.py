@@ -20,8 +20,9 @@ _PIXELS = 3 * 32 * 32
 class CIFAR10(ImageArrays):
     """Colour images of 32x32 in ten classes, from the binary version's files.
 
-    They are looked for in ``root`` and in ``root/cifar-10-batches-bin``. (The
-    "python version" is made of pickles, which could run any code.)
+    They are looked for in ``root`` and in ``root/cifar-10-batches-bin``. Files that a
+    ``SHA256SUMS`` or ``MD5SUMS`` beside them lists must have the digests it says.
+    (The "python version" is made of pickles, which could run any code.)
 
     >>> weft.datasets.CIFAR10.classes[:3]
     ['airplane', 'automobile', 'bird']

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -70,16 +71,46 @@ class ImageArrays(Dataset):
 
 
 def find_file(who: str, root: Any, names: list[str]) -> str:
-    """The first of some files that is there, looked for below ``root``."""
+    """The first of some files that is there, looked for below ``root``.
+
+    Where a list of checksums lies beside it, the file must agree with it.
+    """
     for name in names:
         path = os.path.join(os.fspath(root), name)
         if os.path.isfile(path):
+            check_digest(path)
             return path
     wanted = " or ".join(names)
     raise FileNotFoundError(
         f"{who}: expected {wanted} in {os.path.abspath(root)}; nothing is downloaded, "
         "so put the files there first"
     )
+
+
+_LISTS = {"SHA256SUMS": "sha256", "MD5SUMS": "md5"}
+
+
+def check_digest(path: str) -> None:
+    """Compare a file with a list beside it, as ``sha256sum`` or ``md5sum`` write it."""
+    folder, name = os.path.split(path)
+    for listed, kind in _LISTS.items():
+        expected = _digest_in(os.path.join(folder, listed), name)
+        if expected is None:
+            continue
+        with open(path, "rb") as file:
+            found = hashlib.file_digest(file, kind).hexdigest()
+        if found != expected.lower():
+            raise broken(path, f"expected {kind} {expected} ({listed}), got {found}")
+
+
+def _digest_in(listed: str, name: str) -> str | None:
+    """What a list says of a name: lines of digest, space, space or star, name."""
+    if not os.path.isfile(listed):
+        return None
+    with open(listed, encoding="utf-8", errors="replace") as file:
+        rows = (line.rstrip("\n").partition(" ") for line in file)
+        said = {found.lstrip(" *").removeprefix("./"): row for row, _, found in rows}
+    return said.get(name)
 
 
 def broken(path: Any, reason: str) -> FileFormatError:

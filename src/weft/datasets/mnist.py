@@ -66,7 +66,8 @@ def _content(path: Any) -> bytes:
 class MNIST(ImageArrays):
     """Handwritten digits, 28x28, from the four idx files (as they are, or gzipped).
 
-    They are looked for in ``root`` and in ``root/MNIST/raw``.
+    They are looked for in ``root`` and in ``root/MNIST/raw``. Files that a
+    ``SHA256SUMS`` or ``MD5SUMS`` beside them lists must have the digests it says.
 
     >>> weft.datasets.MNIST("no/such/folder")
     Traceback (most recent call last):
