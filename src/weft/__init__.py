@@ -365,6 +365,7 @@ _LAZY = (
     "datasets",
     "func",
     "graph",
+    "layers",
     "linalg",
     "metrics",
     "models",

@@ -1,0 +1,77 @@
+"""``Blob``: a value and its gradient, in memory that stays where it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import as_tensor, empty, zeros_like
+from weft.core.tensor import Tensor
+from weft.dtype import DType, default_dtype
+
+
+class Blob:
+    """What Caffe's layers read and fill: ``data``, and its gradient ``diff``.
+
+    A blob is made from a tensor, from a shape, or empty. Filling it keeps its memory
+    as long as the shape and the dtype stay the same.
+
+    >>> blob = weft.layers.Blob(shape=(2,))
+    >>> before = blob.data
+    >>> blob.fill(weft.tensor([1.0, 2.0]))
+    >>> blob.data is before, blob.data
+    (True, tensor([1., 2.], shape=(2,), dtype=float32))
+    """
+
+    def __init__(
+        self, data: Any = None, *, shape: Any = None, dtype: DType | None = None
+    ) -> None:
+        self._data = None if data is None else as_tensor(data).detach()
+        self._diff: Tensor | None = None
+        if shape is not None:
+            self.reshape(*shape, dtype=dtype)
+
+    @property
+    def data(self) -> Tensor:
+        """The value; an empty blob has none of size 0."""
+        if self._data is None:
+            self._data = empty(0)
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self.fill(as_tensor(value))
+
+    @property
+    def diff(self) -> Tensor:
+        """The gradient: zeros until it is filled."""
+        if self._diff is None:
+            self._diff = zeros_like(self.data)
+        return self._diff
+
+    @diff.setter
+    def diff(self, value: Any) -> None:
+        self.fill_diff(as_tensor(value))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The value's shape."""
+        return self.data.shape
+
+    def reshape(self, *shape: int, dtype: DType | None = None) -> None:
+        """Make room for a value of this shape, if there is none yet."""
+        held = self._data
+        dtype = dtype or (default_dtype() if held is None else held.dtype)
+        if held is None or held.shape != shape or held.dtype is not dtype:
+            self._data, self._diff = empty(shape, dtype=dtype), None
+
+    def fill(self, value: Tensor) -> None:
+        """Copy a value in."""
+        self.reshape(*value.shape, dtype=value.dtype)
+        self.data.copy_(value.detach())
+
+    def fill_diff(self, value: Tensor) -> None:
+        """Copy a gradient in; it must fit the value."""
+        self.diff.copy_(value.detach())
+
+    def __repr__(self) -> str:
+        return f"Blob(shape={self.shape}, dtype={self.data.dtype.name})"

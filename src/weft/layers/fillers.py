@@ -1,0 +1,88 @@
+"""Initial values of parameters, from a name, a description or a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft import empty
+from weft.dtype import DType, default_dtype
+from weft.errors import ArgumentError, DTypeError
+from weft.layers.layer import _as_parameter
+from weft.nn import init
+
+# Caffe's and tinynn's names, and the initialiser and option names behind them.
+_NAMES: dict[str, tuple[str, dict[str, str]]] = {
+    "constant": ("constant_", {"value": "val"}),
+    "zeros": ("zeros_", {}),
+    "ones": ("ones_", {}),
+    "gaussian": ("normal_", {"mean": "mean", "std": "std"}),
+    "normal": ("normal_", {"mean": "mean", "std": "std"}),
+    "uniform": ("uniform_", {"min": "a", "max": "b"}),
+    "xavier": ("xavier_uniform_", {}),
+    "xavier_uniform": ("xavier_uniform_", {}),
+    "xavier_normal": ("xavier_normal_", {}),
+    "msra": ("kaiming_normal_", {}),
+    "kaiming_uniform": ("kaiming_uniform_", {}),
+    "kaiming_normal": ("kaiming_normal_", {}),
+    "orthogonal": ("orthogonal_", {}),
+}
+
+
+def filled(
+    filler: Any,
+    shape: Sequence[int],
+    dtype: DType | None = None,
+    transposed: bool = False,
+) -> Any:
+    """A parameter of this shape with its first values.
+
+    ``filler`` is a name, a table such as ``{"type": "gaussian", "std": 0.01}``, or a
+    function from the shape to a tensor. ``transposed`` says that the shape is
+    (in, out), the other way round than the initialisers read it.
+
+    >>> weft.layers.fillers.filled({"type": "constant", "value": 3}, (2,)).detach()
+    tensor([3., 3.], shape=(2,), dtype=float32)
+    """
+    dtype = dtype or default_dtype()
+    if callable(filler):
+        return _as_parameter(_fitting(filler(list(shape)), shape).to(dtype))
+    fill, options = _named(filler)
+    value = empty(tuple(shape), dtype=dtype)
+    fill(value.T if transposed else value, **options)
+    return _as_parameter(value)
+
+
+def _named(filler: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    table = {"type": filler} if isinstance(filler, str) else filler
+    if not isinstance(table, Mapping) or "type" not in table:
+        raise DTypeError(
+            "filler: expected a name, a table with 'type', or a function of the shape, "
+            f"got {filler!r}"
+        )
+    if table["type"] not in _NAMES:
+        raise ArgumentError(
+            f"filler: expected one of {', '.join(_NAMES)}, got {table['type']!r}"
+        )
+    function, names = _NAMES[table["type"]]
+    unknown = [key for key in table if key != "type" and key not in names]
+    if unknown:
+        known = ", ".join(names) or "no options"
+        raise ArgumentError(
+            f"filler {table['type']!r}: unknown option {unknown[0]!r}; it takes {known}"
+        )
+    options = {names[key]: value for key, value in table.items() if key != "type"}
+    if function == "constant_":
+        options.setdefault("val", 0.0)
+    return getattr(init, function), options
+
+
+def _fitting(value: Any, shape: Sequence[int]) -> Any:
+    from weft import as_tensor
+
+    found = as_tensor(value)
+    if found.shape != tuple(shape):
+        raise ArgumentError(
+            f"filler: expected a tensor of shape {tuple(shape)}, got {found.shape}"
+        )
+    return found

@@ -1,0 +1,70 @@
+"""A layer with a hand-written backward as one operator of a tensor program.
+
+The layer's forward runs with nothing traced inside. What it kept for its backward is
+put aside call by call, so that one layer can be called several times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.autograd.function import Function
+from weft.core.mode import mode
+from weft.errors import AutogradError
+from weft.layers.layer import Layer, pull
+from weft.nn.module import Module
+
+
+def _twin(layer: Layer) -> Layer:
+    """The layer as it is now, apart from what happens to it later."""
+    made = object.__new__(type(layer))
+    made.__dict__.update(vars(layer))
+    return made
+
+
+class HandWritten(Function):
+    """``apply(layer, needs, *inputs, *parameters)``."""
+
+    @staticmethod
+    def forward(ctx: Any, layer: Any, needs: Any, *tensors: Any) -> Any:
+        ctx.needs = needs
+        count, held = len(needs), layer.params
+        still = [t.stopped() for t in tensors]
+        layer.__dict__["_items"] = dict(zip(held, still[count:], strict=True))
+        try:
+            out = Module.__call__(layer, *still[:count])
+            ctx.call = _twin(layer)
+        finally:
+            layer.__dict__["_items"] = held
+        ctx.save_for_backward(*tensors)  # so that later changes are noticed
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        call = _twin(ctx.call)
+        learning = ctx.needs_input_grad[2 + len(ctx.needs) :]
+        found = pull(call, grads, ctx.needs, learning)
+        given = [*found, *(call.grads.get(key) for key in call.params)]
+        if mode.recording:
+            xs = [t for t in ctx.saved_tensors if t.requires_grad]
+            given = [g if g is None else Once.apply(call.label, g, *xs) for g in given]
+        return (None, None, *given)
+
+
+class Once(Function):
+    """A gradient written by hand: it has no derivative with respect to the values."""
+
+    @staticmethod
+    def forward(ctx: Any, label: str, g: Any, *xs: Any) -> Any:
+        ctx.label = label
+        return g
+
+    @staticmethod
+    def backward(ctx: Any, gg: Any) -> Any:
+        if any(ctx.needs_input_grad[2:]):
+            raise AutogradError(
+                f"{ctx.label}: its backward is written by hand and cannot be "
+                "differentiated again; use a layer of tensor operations without a "
+                "backward, whose derivatives of every order are derived"
+            )
+        return (None, gg, *(None,) * (len(ctx.needs_input_grad) - 2))
