@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import weft
 from weft.autograd.function import Function
 from weft.core.mode import mode
 from weft.errors import AutogradError
@@ -45,26 +46,33 @@ class HandWritten(Function):
         learning = ctx.needs_input_grad[2 + len(ctx.needs) :]
         found = pull(call, grads, ctx.needs, learning)
         given = [*found, *(call.grads.get(key) for key in call.params)]
-        if mode.recording:
+        if mode.recording:  # for a derivative of this gradient
             xs = [t for t in ctx.saved_tensors if t.requires_grad]
-            given = [g if g is None else Once.apply(call.label, g, *xs) for g in given]
+            given = [g if g is None else _bound(call, g, xs) for g in given]
         return (None, None, *given)
 
 
-class Once(Function):
-    """A gradient written by hand: it has no derivative with respect to the values."""
+def _bound(layer: Layer, g: Any, xs: list[Any]) -> Any:
+    """A gradient that depends on these values in a way that nobody wrote down.
+
+    It is linear in the gradient from above, which the tape follows; its dependence on
+    the values is a term of zeros whose derivative is refused.
+    """
+    return g + Unwritten.apply(layer.label, weft.zeros_like(g), *xs) if xs else g
+
+
+class Unwritten(Function):
+    """Zeros that stand for the second derivatives of a hand-written backward."""
 
     @staticmethod
-    def forward(ctx: Any, label: str, g: Any, *xs: Any) -> Any:
+    def forward(ctx: Any, label: str, zeros: Any, *xs: Any) -> Any:
         ctx.label = label
-        return g
+        return zeros * 1
 
     @staticmethod
     def backward(ctx: Any, gg: Any) -> Any:
-        if any(ctx.needs_input_grad[2:]):
-            raise AutogradError(
-                f"{ctx.label}: its backward is written by hand and cannot be "
-                "differentiated again; use a layer of tensor operations without a "
-                "backward, whose derivatives of every order are derived"
-            )
-        return (None, gg, *(None,) * (len(ctx.needs_input_grad) - 2))
+        raise AutogradError(
+            f"{ctx.label}: its backward is written by hand and cannot be "
+            "differentiated again; use a layer of tensor operations without a "
+            "backward, whose derivatives of every order are derived"
+        )
