@@ -227,8 +227,8 @@ class Net(_Holder):
         g = as_tensor(grad).detach().to(value.dtype)
         if g.shape != value.shape:
             raise ShapeError(
-                f"Net: expected a gradient of {name!r}'s shape {value.shape}, got "
-                f"{g.shape}"
+                f"Net: expected a gradient for {name!r} of its shape {value.shape}, "
+                f"got {g.shape}"
             )
         return g
 

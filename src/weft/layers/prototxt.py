@@ -2,10 +2,11 @@
 
     message ::= field*
     field   ::= name ':' value | name ':'? '{' message '}'
-    value   ::= string+ | number | word | '[' value (',' value)* ']'
+    value   ::= string+ | number | word | '[' (value ','?)* ']'
 
-A field that comes more than once is a list. Words are ``true``, ``false`` and names
-of choices such as ``MAX``. ``#`` starts a comment.
+Fields may end with a comma or a semicolon. One that comes more than once is a list.
+Words are ``true``, ``false`` and names of choices such as ``MAX``. ``#`` starts a
+comment.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from weft.layers.description import LayerSpec, NetSpec
 from weft.layers.registry import entry
 
 _TOKEN = re.compile(
-    r"""(?P<space>[\s,;]+|\#[^\n]*)
+    r"""(?P<space>\s+|\#[^\n]*)
       | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
       | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])|-inf\b)
       | (?P<word>[A-Za-z_]\w*)
-      | (?P<mark>[{}:\[\]])""",
+      | (?P<mark>[{}:\[\],;])""",
     re.VERBOSE,
 )
+_DEPTH = 50  # no net nests its blocks this deep
 _WORDS: dict[str, Any] = {
     "true": True, "false": False, "inf": float("inf"), "nan": float("nan"),
 }  # fmt: skip
@@ -85,6 +87,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.tokens = tokens(text)
         self.place = 0
+        self.depth = 0
 
     def next(self) -> Token:
         token = self.tokens[self.place]
@@ -96,6 +99,15 @@ class _Parser:
         return self.next() if self.tokens[self.place].text == mark else None
 
     def message(self, opened: Token | None) -> Block:
+        """The fields up to the brace that closes this block, or the end."""
+        self.depth += 1
+        if self.depth > _DEPTH:
+            raise _bad(self.next(), f"blocks are nested more than {_DEPTH} deep")
+        fields = self.fields(opened)
+        self.depth -= 1
+        return fields
+
+    def fields(self, opened: Token | None) -> Block:
         fields = Block()
         while True:
             token = self.next()
@@ -105,6 +117,8 @@ class _Parser:
                 return fields
             if token.kind == "end":
                 raise _bad(token, f"the brace of line {opened.line} is not closed")  # type: ignore[union-attr]
+            if token.kind == "mark" and token.text in ",;":
+                continue
             if token.kind != "word":
                 raise _bad(token, f"expected a field's name, got {token.text!r}")
             fields.append(Field(token.text, self.value(token), token))
@@ -128,6 +142,7 @@ class _Parser:
         while not self.take("]"):
             brace = self.take("{")
             out.append(self.plain() if brace is None else self.message(brace))
+            self.take(",")
         return out
 
     def plain(self) -> Any:

@@ -77,8 +77,9 @@ def known_types() -> list[str]:
 def entry(name: str, where: str = "") -> Entry:
     """A type's entry; ``where`` says where the name was read."""
     if name not in _TYPES:
-        close = difflib.get_close_matches(name, _TYPES, 1, 0.6)
-        hint = f"; {close[0]!r} is meant?" if close else ""
+        by_case = {known.lower(): known for known in _TYPES}
+        close = difflib.get_close_matches(name.lower(), by_case, 1, 0.7)
+        hint = f"; {by_case[close[0]]!r} is meant?" if close else ""
         raise ArgumentError(
             f"{where}unknown layer type {name!r}{hint}\n  known: "
             f"{', '.join(known_types())}"

@@ -19,6 +19,8 @@ def read(text: str) -> NetSpec:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FileFormatError(f"toml: {error}") from None
+    except RecursionError:
+        raise FileFormatError("toml: values are nested too deep") from None
     _check_keys("toml: ", table, ("name", "force_backward", "input", "layer"))
     return NetSpec(
         dict(_input(i, t) for i, t in enumerate(_tables(table, "input"), 1)),
