@@ -362,6 +362,7 @@ def check_sizes(op: Op) -> None:
     """The samples hold a case without elements."""
     samples = _samples(op)
     shapes = [s.params["shape"] for s in samples if "shape" in s.params]
+    shapes += [(s.params["count"],) for s in samples if "count" in s.params]
     shapes += [np.shape(a) for s in samples for a in s.args]
     if not any(0 in shape for shape in shapes):
         raise Mismatch("no sample has zero size")

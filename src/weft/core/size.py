@@ -418,6 +418,31 @@ def is_one(size: Any) -> bool:
     return not isinstance(size, Size) and size == 1
 
 
+def slice_bounds(item: slice, size: Any) -> tuple[Any, Any, Any]:
+    """``item.indices(size)``, also for symbolic sizes and bounds (forwards only)."""
+    parts = (item.start, item.stop, item.step)
+    if not any(isinstance(p, Size) for p in (*parts, size)):
+        return item.indices(size)
+    step = 1 if item.step is None else item.step
+    start = 0 if item.start is None else _bound(item.start, size)
+    stop = size if item.stop is None else _bound(item.stop, size)
+    return start, stop, step
+
+
+def _bound(bound: Any, size: Any) -> Any:
+    """A slice's bound counted from the front and cut off at the size."""
+    if not isinstance(bound, Size) and bound < 0:
+        return larger(size + bound, 0)
+    return smaller(bound, size)
+
+
+def slice_length(start: Any, stop: Any, step: Any) -> Any:
+    """How many elements a slice takes."""
+    if not any(isinstance(p, Size) for p in (start, stop, step)):
+        return len(range(start, stop, step))
+    return larger((stop - start + (step - 1)) // step, 0)
+
+
 def is_integer(value: Any) -> bool:
     """Whether a value can be a size: an int (no bool) or a symbolic size."""
     return isinstance(value, Size) or (

@@ -1,9 +1,12 @@
 """Programs as data: capture, print, check, transform, run and save them."""
 
+from weft.graph import passes
 from weft.graph.capture import Capture, Captured, Spec, capture, capturing
+from weft.graph.gradients import add_gradients, gradients
 from weft.graph.interpret import Program
 from weft.graph.ir import Builder, Graph, GraphError, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
+from weft.graph.transform import apply, jvp, vjp, vmap
 
 __all__ = [
     "Builder",
@@ -18,6 +21,13 @@ __all__ = [
     "Spec",
     "Symbol",
     "Variable",
+    "add_gradients",
+    "apply",
     "capture",
     "capturing",
+    "gradients",
+    "jvp",
+    "passes",
+    "vjp",
+    "vmap",
 ]

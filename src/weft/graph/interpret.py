@@ -24,11 +24,11 @@ from weft.graph.ir import (
     INPUT,
     PICK,
     READ,
-    STRUCTURAL,
     Graph,
     Node,
     Variable,
     sized,
+    unrunnable,
 )
 
 ndarray = np.ndarray
@@ -165,7 +165,7 @@ class Program:
 
 
 def _kernel(node: Node) -> Any:
-    return None if node.op.name in STRUCTURAL else node.op.kernel
+    return None if node.op.kernel is unrunnable else node.op.kernel
 
 
 def _as_arrays(found: Any) -> Any:

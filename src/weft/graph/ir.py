@@ -12,6 +12,7 @@ output a ``pick`` of it. What is not mathematics is a node too:
     input     a value given for each run        constant   an array
     read      a variable's value now            assign     gives a variable a value
     pick      one of several outputs            group      runs others, has no value
+    detach    a value through which no derivative flows
 
 Nodes are immutable; a ``Builder`` appends them, and the finished ``Graph`` only
 changes by a pass that builds another one. A node's inputs and the nodes it comes
@@ -146,12 +147,12 @@ class Variable:
 # -- the nodes that are not mathematics
 
 
-def _no_eval(*args: Any, **params: Any) -> Any:
+def unrunnable(*args: Any, **params: Any) -> Any:
     raise GraphError("this node is run by the graph's interpreter only")
 
 
 def _structural(name: str, inputs: str, type: Callable[..., Any]) -> Op:
-    return Op(name, inputs=inputs, eval=_no_eval, type=type)
+    return Op(name, inputs=inputs, eval=unrunnable, type=type)
 
 
 def _assign_type(value: TensorType, *, variable: Variable) -> TensorType:
@@ -176,8 +177,19 @@ READ = _structural("read", "", lambda *, variable: variable.type)
 ASSIGN = _structural("assign", "value", _assign_type)
 PICK = _structural("pick", "x", _pick_type)
 GROUP = _structural("group", "", lambda: ())
+DETACH = Op(
+    "detach",
+    inputs="x",
+    eval=lambda x: x,
+    type=lambda x: x,
+    vjp={"x": lambda g: None},
+    jvp={"x": lambda t: None},
+    view=True,
+)
 
-STRUCTURAL = {op.name: op for op in (INPUT, CONSTANT, READ, ASSIGN, PICK, GROUP)}
+STRUCTURAL = {
+    op.name: op for op in (INPUT, CONSTANT, READ, ASSIGN, PICK, GROUP, DETACH)
+}
 STATEFUL = (READ, ASSIGN)
 
 
@@ -194,6 +206,7 @@ class Builder:
         self.after: tuple[Node, ...] = ()
         self._counts: dict[str, int] = {}
         self._paths: dict[tuple[int, ...], str] = {}
+        self.default_name = ""  # of new nodes, instead of their operator's
         self.origin: Node | None = None  # whose line and module new nodes take over
 
     # -- names and places
@@ -218,6 +231,17 @@ class Builder:
             yield self.prefix
         finally:
             self.prefix = before
+
+    @contextmanager
+    def within(self, lead: str, name: str) -> Iterator[None]:
+        """Let nodes made inside be named as one made by another graph's builder."""
+        prefix, default = self.prefix, self.default_name
+        self.prefix = f"{prefix}{lead}/" if lead else prefix
+        self.default_name = name
+        try:
+            yield
+        finally:
+            self.prefix, self.default_name = prefix, default
 
     @contextmanager
     def control(self, nodes: Iterable[Node]) -> Iterator[None]:
@@ -270,7 +294,7 @@ class Builder:
         if type is None:
             type = self.infer(op, inputs, params)
         module, code, lasti = self._place()
-        unique = self.unique(name or op.name)
+        unique = self.unique(name or self.default_name or op.name)
         node = Node(op, inputs, params, type, unique, self.after, module, code, lasti)
         self.nodes.append(node)
         self.by_name[unique] = node

@@ -6,18 +6,21 @@ that symbols belong to, appends a node and returns its symbol.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.core.dispatch import Interpreter, run_composite
+from weft.core.dispatch import Interpreter, link_view, run_composite
+from weft.core.mode import mode, set_capture
 from weft.core.op import Op
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.device import Device, cpu
 from weft.dtype import DType
 from weft.errors import WeftError
-from weft.graph.ir import Builder, GraphError, Node, type_text
+from weft.graph.ir import DETACH, Builder, GraphError, Node, type_text
 
 
 class CaptureError(WeftError, RuntimeError, TypeError):
@@ -26,6 +29,8 @@ class CaptureError(WeftError, RuntimeError, TypeError):
 
 class Symbol(Tracer):
     """A tensor whose value is a node of a graph under construction."""
+
+    quiet: bool = False  # made under no_grad: no derivative flows through it
 
     @property
     def node(self) -> Node:
@@ -81,7 +86,10 @@ class Symbol(Tracer):
         return twin
 
     def stopped(self) -> Tensor:
-        return self.alias()
+        twin = self._interpreter.stop(self.node)
+        if mode.views:
+            link_view(DETACH, self, {}, twin)
+        return twin
 
     def relinked(self, keep: Any) -> Tensor:
         return self._with(self.parts, self._node if keep(self._node) else None)
@@ -108,11 +116,42 @@ class Building(Interpreter):
         super().__init__()
         self.builder = builder
 
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Let every operator of this thread become a node, also ones that take no
+        symbol (``zeros``, random numbers)."""
+        before = set_capture(self)
+        try:
+            yield
+        finally:
+            set_capture(before)
+
+    def note(self, out: Any) -> None:
+        """Called after each operator that was taken and recorded on the tape."""
+
+    def touch(self, tensor: Tensor) -> None:
+        """Called before a tensor changes in place."""
+        if tensor._interpreter is None:
+            raise GraphError(
+                f"a tensor that does not belong to {self.describe()} cannot be changed "
+                "in place while the graph is built; assign to a Variable"
+            )
+
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if op.composite:
             return run_composite(op, args)
         inputs = tuple([self.lift(a) if isinstance(a, Tensor) else a for a in args])
-        return self.wrap(self.builder.add(op, inputs, params))
+        out = self.wrap(self.builder.add(op, inputs, params))
+        if not mode.recording:
+            for one in out if type(out) is tuple else (out,):
+                one.quiet = True
+        return out
+
+    def stop(self, node: Node) -> Symbol:
+        """The symbol of a value through which no derivative flows."""
+        if node.op is DETACH:
+            return self.symbol(node)
+        return self.symbol(self.builder.add(DETACH, (node,), {}, node.type))
 
     def wrap(self, node: Node) -> Any:
         """The symbol of a node, or one an output."""
@@ -127,9 +166,12 @@ class Building(Interpreter):
     def lift(self, value: Any) -> Node:
         """The node of an operator's argument."""
         if isinstance(value, Symbol):
-            if value._interpreter is self:
-                return value.node
-            return self.foreign(value)
+            if value._interpreter is not self:
+                return self.foreign(value)
+            if value.quiet and mode.recording:
+                value.quiet = False
+                value.parts = (self.stop(value.node).node,)
+            return value.node
         return self.concrete(value)
 
     def foreign(self, value: Symbol) -> Node:

@@ -21,6 +21,7 @@ from weft.ops.creation import empty
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
 from weft.ops.linalg.matrix_functions import det_op, slogdet_op
 from weft.ops.linalg.solving import inv_op, pinv_op, solve_op, solve_triangular_op
+from weft.ops.operands import known
 from weft.ops.products import matmul
 from weft.ops.reduce import sum
 from weft.ops.shaping import squeeze, unsqueeze
@@ -153,7 +154,7 @@ def lstsq(
 
 def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
     m, n = a.shape[-2:]
-    full = rank._interpreter is not None or bool((rank.array() == n).all())
+    full = not known(rank) or bool((rank.array() == n).all())
     if m <= n or not full:
         return empty((0,), dtype=a.dtype.to_real())
     off = abs(matmul(a, x) - b)

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from weft.core.tensor import Tensor
 
 
+_NUMBERS = (int, float, complex, np.ndarray, np.generic, Size)
+
+
 def _reflected(fn: Any) -> Any:
     """``number op tensor`` from a function of two operands."""
 
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (int, float, complex, np.ndarray, np.generic, Size)):
+        if isinstance(other, _NUMBERS):
             return fn(other, self)
         return NotImplemented
 
@@ -43,7 +46,7 @@ def _comparison(fn: Any) -> Any:
     """``==`` and ``!=``, which leave foreign types to the other operand."""
 
     def method(self: Any, other: Any) -> Any:
-        if isinstance(other, (_Tensor, int, float, complex, np.ndarray, np.generic, Size)):
+        if isinstance(other, (_Tensor, *_NUMBERS)):
             return fn(self, other)
         return NotImplemented
 

@@ -154,7 +154,7 @@ def _align(condition: Tensor, input: Any, other: Any) -> tuple[Tensor, ...]:
     tensors = [v if isinstance(v, Tensor) else scalar(v, dtype) for v in values]
     shape = broadcast_shapes("where", condition.shape, *(t.shape for t in tensors))
     x, y = (cast(t, dtype) for t in tensors)
-    return tuple(t if t.shape == shape else expand(t, shape) for t in (condition, x, y))
+    return tuple(expand(t, shape) for t in (condition, x, y))
 
 
 # -- limits

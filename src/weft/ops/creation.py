@@ -12,7 +12,7 @@ from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.size import Size
+from weft.core.size import Size, larger
 from weft.core.tensor import Tensor
 from weft.device import Device, cpu
 from weft.device import device as find_device
@@ -370,7 +370,7 @@ def full(
         if dtype is None:
             dtype = fill_value.dtype
         fill_value = fill_value.item()
-    if not isinstance(fill_value, (int, float, complex, np.generic)):
+    if not isinstance(fill_value, (int, float, complex, np.generic, Size)):
         raise DTypeError(
             f"full: expected a number, got {type(fill_value).__name__} ({fill_value!r})"
         )
@@ -413,7 +413,7 @@ def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Ten
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     if isinstance(value, Tensor):
         value = value.item()
-    if not isinstance(value, (int, float, complex, np.generic)):
+    if not isinstance(value, (int, float, complex, np.generic, Size)):
         raise DTypeError(f"{name}: expected a number, got {type(value).__name__}")
     device = options.pop("device", None) or (
         None if input.device is cpu else input.device
@@ -466,7 +466,7 @@ def _number(name: str, value: Any) -> Any:
     """A Python number from a number or a tensor of one element."""
     if isinstance(value, (Tensor, np.generic)):
         return value.item()
-    if not isinstance(value, (int, float, complex)):
+    if not isinstance(value, (int, float, complex, Size)):
         raise DTypeError(f"{name}: expected numbers, got {type(value).__name__}")
     return value
 
@@ -478,6 +478,30 @@ def _check_steps(name: str, steps: Any) -> None:
         )
     if steps < 0:
         raise ShapeError(f"{name}: expected steps of at least 0, got {steps}")
+
+
+def _arange_eval(*, start: Any, step: Any, count: int, dtype: DType) -> Any:
+    return (start + step * np.arange(count)).astype(dtype.np)
+
+
+arange_op: Op = define(
+    "arange",
+    inputs="",
+    eval=_arange_eval,
+    type=lambda *, start, step, count, dtype: TensorType((count,), dtype),
+    samples=lambda rng: [
+        Sample((), {"start": a, "step": s, "count": n, "dtype": d})
+        for a, s, n, d in (
+            (0, 1, 5, dtypes.int64),
+            (-1.5, 0.5, 4, dtypes.float64),
+            (3, -2, 3, dtypes.int32),
+            (0, 1, 0, dtypes.float32),
+        )
+    ],
+    reference=lambda *, start, step, count, dtype: np.array(
+        [start + step * k for k in range(count)], dtype.np
+    ),
+)
 
 
 def arange(
@@ -503,6 +527,8 @@ def arange(
     start = 0 if start is None else start
     values = [_number("arange", v) for v in (start, end, step)]
     start, end, step = values
+    if any(isinstance(v, Size) for v in values):
+        return _arange_sized(start, end, step, dtype)
     if any(isinstance(v, complex) or not np.isfinite(v) for v in values):
         raise ArgumentError(f"arange: expected finite real numbers, got {values}")
     if step == 0:
@@ -517,8 +543,20 @@ def arange(
     chosen = as_dtype(dtype)
     count = int(np.ceil((end - start) / step))
     check_memory("arange", (count,), chosen)
-    array = (start + step * np.arange(count)).astype(chosen.np)
-    return _place(array, device, requires_grad)
+    given = {"start": start, "step": step, "count": count, "dtype": chosen}
+    out = Tensor(_arange_eval(**given)) if mode.state else bind(arange_op, (), given)
+    out = out if device is None else out.to(find_device(device))
+    return out.requires_grad_() if requires_grad else out
+
+
+def _arange_sized(start: Any, end: Any, step: Any, dtype: Any) -> Tensor:
+    """``arange`` where a bound is known only when the program runs."""
+    if type(step) is not int or step <= 0:
+        raise ArgumentError(f"arange: expected a positive int as step, got {step}")
+    count = larger((end - start + (step - 1)) // step, 0)
+    chosen = dtypes.int64 if dtype is None else as_dtype(dtype)
+    params = {"start": start, "step": step, "count": count, "dtype": chosen}
+    return bind(arange_op, (), params)
 
 
 def linspace(

@@ -15,6 +15,8 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.choosing import where
+from weft.ops.comparison import ge, le
+from weft.ops.creation import arange
 from weft.ops.indexing import getitem, setitem
 from weft.ops.joining import cat
 from weft.ops.operands import tensor_list
@@ -32,7 +34,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1., 0.],
             [1., 1.]], shape=(2, 2), dtype=float32)
     """
-    return _triangle("tril", input, np.tril, diagonal)
+    return _triangle("tril", input, le, diagonal)
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -42,7 +44,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1., 1.],
             [0., 1.]], shape=(2, 2), dtype=float32)
     """
-    return _triangle("triu", input, np.triu, diagonal)
+    return _triangle("triu", input, ge, diagonal)
 
 
 def _triangle(name: str, x: Tensor, keep: Any, diagonal: int) -> Tensor:
@@ -51,8 +53,8 @@ def _triangle(name: str, x: Tensor, keep: Any, diagonal: int) -> Tensor:
     if not isinstance(diagonal, (int, np.integer)):
         got = type(diagonal).__name__
         raise DTypeError(f"{name}: expected `diagonal` to be an int, got {got}")
-    mask = Tensor(keep(np.ones(x.shape[-2:], np.bool_), diagonal))
-    return where(mask, x, False)
+    rows, columns = (arange(n) for n in x.shape[-2:])
+    return where(keep(columns, rows.unsqueeze(1) + int(diagonal)), x, False)
 
 
 # -- blocks

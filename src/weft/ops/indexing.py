@@ -15,6 +15,7 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
 from weft.core.inplace import assign
+from weft.core.size import Size, same, same_shape, slice_bounds
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
@@ -69,7 +70,7 @@ def normalize_index(
 
 def _item(name: str, item: Any) -> Any:
     """One index as None, Ellipsis, an int, a slice or a tensor."""
-    if item is None or item is Ellipsis or isinstance(item, slice):
+    if item is None or item is Ellipsis or isinstance(item, (slice, Size)):
         return item
     if isinstance(item, (bool, np.bool_)):
         return bool(item)
@@ -126,7 +127,7 @@ def _slice(name: str, item: slice, size: int) -> slice:
     for part in (item.start, item.stop, item.step):
         if isinstance(part, Tensor):
             part = int(part.item())
-        elif part is not None:
+        elif part is not None and not isinstance(part, Size):
             try:
                 part = part.__index__()
             except AttributeError:
@@ -138,7 +139,7 @@ def _slice(name: str, item: slice, size: int) -> slice:
         raise ArgumentError(
             f"{name}: slice steps must be positive, got {parts[2]}; use flip"
         )
-    return slice(*slice(*parts).indices(size))
+    return slice(*slice_bounds(slice(*parts), size))
 
 
 def _int(name: str, item: int, shape: tuple[int, ...], axis: int) -> int:
@@ -147,7 +148,7 @@ def _int(name: str, item: int, shape: tuple[int, ...], axis: int) -> int:
         raise OutOfRangeError(
             f"{name}: index {item} is out of range for axis {axis} of size {size}"
         )
-    return item % size
+    return size + item if item < 0 else item
 
 
 def _mask_indices(name: str, x: Tensor, mask: Tensor, axis: int) -> list[Tensor]:
@@ -203,7 +204,10 @@ def _with_sizes(basic: list[Any], shape: tuple[int, ...]) -> Any:
 
 
 def _whole(item: slice, size: int) -> bool:
-    return (item.start, item.stop, item.step) in ((0, size, 1), (None, None, None))
+    first, last, step = item.start, item.stop, item.step
+    if first is last is step is None:
+        return True
+    return same(first, 0) and same(last, size) and same(step, 1)
 
 
 def _rows(x: Tensor, advanced: list[tuple[int, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -295,7 +299,7 @@ def value_for(
     """The assigned value in the region's shape and the tensor's dtype."""
     _check_value(value, target, name)
     value = cast(value, target.dtype)
-    if value.shape == shape:
+    if same_shape(value.shape, shape):
         return value
     while value.ndim > len(shape) and value.shape[0] == 1:
         value = reshape(value, value.shape[1:])

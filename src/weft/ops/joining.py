@@ -12,6 +12,7 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import result_type
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.broadcasting import expand
@@ -106,7 +107,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 "is 0-d; use stack"
             )
     # PyTorch lets an empty 1-d tensor join anything.
-    kept = [x for x in xs if x.shape != (0,)] or xs[:1]
+    kept = [x for x in xs if not same_shape(x.shape, (0,))] or xs[:1]
     d = normalize_dim("cat", dim, kept[0].ndim)
     dtype = result_type(*xs)
     return bind(cat_op, tuple(cast(x, dtype) for x in kept), {"dim": d})

@@ -16,7 +16,7 @@ from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import check_memory
 from weft.ops.indexing import getitem
-from weft.ops.operands import as_index, check_range, concrete
+from weft.ops.operands import as_index, check_range, concrete, known
 from weft.ops.shaping import reshape
 from weft.ops.taking import take_op
 
@@ -95,7 +95,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             [0, 0, 1]], shape=(2, 3), dtype=int64)
     """
     ids = as_index("one_hot", tensor)
-    if num_classes == -1 or type(ids) is Tensor:
+    if num_classes == -1 or known(ids):
         array = concrete("one_hot", ids)
         if num_classes == -1:
             if array.size == 0:

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import _wrap_int
+from weft.core.mode import mode
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
@@ -105,6 +106,11 @@ def as_index(name: str, value: Any) -> Tensor:
             "Convert them with .long()"
         )
     return out
+
+
+def known(x: Tensor) -> bool:
+    """Whether a tensor's values can be looked at: not in a transform or capture."""
+    return x._interpreter is None and mode.capture is None
 
 
 def concrete(name: str, x: Tensor) -> np.ndarray:

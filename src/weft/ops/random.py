@@ -22,7 +22,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.creation import check_memory, parse_size
-from weft.ops.operands import concrete
+from weft.ops.operands import concrete, known
 from weft.ops.slicing import along
 from weft.ops.sorting import argsort
 
@@ -521,7 +521,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
             f"bernoulli: expected floating-point probabilities, got {input.dtype.name}"
         )
     p = input.detach()
-    if type(p) is Tensor and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
+    if known(p) and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
         raise ArgumentError("bernoulli: expected probabilities between 0 and 1")
     u = _random_float(uniform_op, "bernoulli", input.shape, dtypes.float32, generator)
     return (u < p.to(dtypes.float32)).to(input.dtype)

@@ -14,6 +14,7 @@ import numpy as np
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import slice_bounds, slice_length
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.shaping import movedim, unflatten
@@ -23,14 +24,14 @@ from weft.ops.taking import index_select
 
 
 def _slice_type(x: TensorType, *, index: tuple[Any, ...]) -> TensorType:
-    shape: list[int] = []
+    shape: list[Any] = []
     axis = 0
     for item in index:
         if item is None:
             shape.append(1)
             continue
         if isinstance(item, slice):
-            shape.append(len(range(*item.indices(x.shape[axis]))))
+            shape.append(slice_length(*slice_bounds(item, x.shape[axis])))
         axis += 1
     return TensorType((*shape, *x.shape[axis:]), x.dtype)
 

@@ -91,9 +91,8 @@ def _update(
     for key, tensor in held.items():
         run.names[id(tensor)] = f"{name}.{key}"
     run.names.setdefault(id(p), name)
-    local = {k: _flat(v.detach()) for k, v in held.items()} | numbers
-    g = _flat(checked_gradient(p).detach())
-    new = optimizer._signed(g, _flat(p.detach()), local, options)
+    local = {k: _flat(v) for k, v in held.items()} | numbers
+    new = optimizer._signed(_flat(checked_gradient(p)), _flat(p), local, options)
     who = f"{type(optimizer).__name__}.step"
     for key, tensor in held.items():
         _store(tensor, local[key], who)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weft
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.operands import as_index, check_range
+from weft.ops.operands import as_index, check_range, known
 from weft.ops.taking import take_op
 
 
@@ -31,7 +31,7 @@ def embedding(
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a 2-d table, got shape {weight.shape}")
     rows = weight.shape[0]
-    if type(ids) is Tensor:
+    if known(ids):
         check_range("embedding", ids.array(), rows, 0)
         if ids.numel() and int(ids.min()) < 0:
             check_range("embedding", ids.array() - rows, rows, 0)
@@ -149,7 +149,8 @@ def _bags(
         if last
         else weft.cat([offsets[1:], offsets.new_tensor([input.numel()])])
     )
-    if offsets.numel() and (int(offsets[0]) != 0 or bool((ends < starts).any())):
+    looked = known(offsets) and offsets.numel()
+    if looked and (int(offsets[0]) != 0 or bool((ends < starts).any())):
         raise ArgumentError("embedding_bag: offsets must start at 0 and not fall")
     lengths = ends - starts
     bag = weft.arange(lengths.numel()).repeat_interleave(lengths)

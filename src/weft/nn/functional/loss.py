@@ -14,6 +14,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.nn.functional.activation import logsigmoid
 from weft.nn.functional.linear import cosine_similarity, pairwise_distance
+from weft.ops.operands import known
 
 
 def _reduce(name: str, loss: Tensor, reduction: str) -> Tensor:
@@ -136,7 +137,7 @@ def gaussian_nll_loss(
                 f"gaussian_nll_loss: variance of shape {var.shape} does not fit input "
                 f"of shape {input.shape}"
             )
-    if var._interpreter is None and bool((var < 0).any()):
+    if known(var) and bool((var < 0).any()):
         raise ArgumentError("gaussian_nll_loss: a variance is negative")
     # the gradient sees the variance itself, the value its clamped form
     safe = var + (weft.clamp(var, min=eps) - var).detach()
@@ -177,7 +178,7 @@ def poisson_nll_loss(
 
 def _outside(x: Tensor) -> bool:
     """Whether an element is below 0 or above 1, where elements are known."""
-    return x._interpreter is None and bool(((x < 0) | (x > 1)).any())
+    return known(x) and bool(((x < 0) | (x > 1)).any())
 
 
 def _check_chances(name: str, target: Tensor) -> None:
@@ -272,7 +273,7 @@ def _check_classes(name: str, target: Tensor, classes: int, ignore: int) -> None
             f"{name}: expected integer class indices, got {target.dtype.name}; use "
             ".long()"
         )
-    if target._interpreter is not None:
+    if not known(target):
         return
     array = target.array()
     bad = ((array < 0) | (array >= classes)) & (array != ignore)

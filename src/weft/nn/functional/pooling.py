@@ -16,7 +16,7 @@ from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
-from weft.ops.operands import as_index, check_range
+from weft.ops.operands import as_index, check_range, known
 from weft.ops.pooling import (
     adaptive_bounds,
     adaptive_max_index_op,
@@ -494,7 +494,7 @@ def _max_unpool(
     rows = x.shape[0] * x.shape[1]
     flat = (rows, math.prod(x.shape[2:]))
     index = reshape(as_index(name, indices), flat)
-    if type(index) is Tensor:
+    if known(index):
         check_range(name, index.array(), math.prod(size), 1, wrap=False)
     blank = zeros((rows, math.prod(size)), dtype=x.dtype)
     out = scatter(blank, 1, index, reshape(x, flat))

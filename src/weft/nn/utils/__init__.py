@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from weft import cat, stack, tensor
+from weft import cat, stack, tensor, where
 from weft.autograd.modes import no_grad
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg import vector_norm
 from weft.nn.utils import rnn as rnn
+from weft.ops import operands
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -35,7 +36,7 @@ def get_total_norm(
     if not all_of:
         return tensor(0.0)
     with no_grad():
-        norms = [vector_norm(t.detach(), float(norm_type)) for t in all_of]
+        norms = [vector_norm(t, float(norm_type)) for t in all_of]
         total = vector_norm(stack(norms), float(norm_type))
     if error_if_nonfinite and not math.isfinite(float(total)):
         raise ArgumentError(
@@ -67,12 +68,24 @@ def clip_grad_norm_(
         raise ArgumentError(f"clip_grad_norm_: expected max_norm >= 0, got {max_norm}")
     grads = _gradients(parameters)
     total = get_total_norm(grads, norm_type, error_if_nonfinite)
-    scale = float(max_norm) / (float(total) + 1e-6)
-    if not scale >= 1:  # a NaN norm makes all gradients NaN, as it should
-        with no_grad():
+    with no_grad():
+        scale = _clip_scale(float(max_norm), total)
+        if scale is not None:
             for g in grads:
-                g.mul_(scale)
+                g.mul_(scale.to(g.dtype) if isinstance(scale, Tensor) else scale)
     return total
+
+
+def _clip_scale(max_norm: float, total: Tensor) -> Any:
+    """What brings the norm down to ``max_norm``; None if it is small enough.
+
+    A NaN norm makes all gradients NaN, as it should.
+    """
+    if operands.known(total):
+        scale = max_norm / (float(total) + 1e-6)
+        return None if scale >= 1 else scale
+    ratio = max_norm / (total.double() + 1e-6)
+    return where(ratio >= 1, 1.0, ratio)
 
 
 def clip_grad_value_(

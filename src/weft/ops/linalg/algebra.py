@@ -16,6 +16,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.elementwise import absorb, conj
 from weft.core.op import TensorType
+from weft.core.size import same_shape
 from weft.core.tensor import Tensor
 from weft.dtype import DType
 from weft.errors import AutogradError, DTypeError, ShapeError, WeftError
@@ -83,7 +84,7 @@ def gaps(values: Tensor, like: Tensor) -> Tensor:
 
 def times(x: Tensor, factor: Tensor) -> Tensor:
     """A product in which zero times infinity is zero."""
-    full = factor.expand(x.shape) if factor.shape != x.shape else factor
+    full = factor if same_shape(factor.shape, x.shape) else factor.expand(x.shape)
     return absorb(x, cast(full, x.dtype))
 
 
