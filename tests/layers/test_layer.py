@@ -7,7 +7,7 @@ import weft
 from weft import layers, nn
 from weft.autograd import gradcheck
 from weft.core.mode import observe
-from weft.errors import AutogradError, ShapeError
+from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.layers import Blob
 
 
@@ -425,6 +425,62 @@ def test_a_forgotten_or_misshapen_gradient():
             layer.backward(weft.ones(3, dtype=weft.float64))
         with pytest.raises(RuntimeError, match=text):
             layer(weft.ones(3, dtype=weft.float64)).sum().backward()
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (3,), (1, 3)])
+def test_a_gradient_must_have_its_outputs_shape(shape):
+    layer, bottom, top = layers.ReLU(), [Blob(weft.ones(2, 3))], [Blob()]
+    layer.forward(bottom, top)
+    with pytest.raises(ShapeError, match=r"get gradients of \(2, 3\)"):
+        layer.backward(weft.ones(*shape))
+    with pytest.raises(ShapeError, match=r"the value's shape \(2, 3\)"):
+        top[0].diff = weft.ones(*shape)
+
+
+def test_what_a_layer_gives_is_checked():
+    class Broken(layers.Layer):
+        def forward(self, inputs):
+            return inputs * 1
+
+        def backward(self, grad):
+            return grad.sum(0)
+
+    class Silent(layers.Layer):
+        def forward(self, inputs):
+            pass
+
+    layer = Broken()
+    layer.forward(weft.ones(2, 3))
+    with pytest.raises(ShapeError, match=r"give gradients of \(2, 3\), got \(3,\)"):
+        layer.backward(weft.ones(2, 3))
+    for call in (Silent().forward, Silent()):
+        with pytest.raises(DTypeError, match="forward to return tensors, got None"):
+            call(weft.ones(1))
+    with pytest.raises(ArgumentError, match="MSELoss: expected 2 inputs, got 1"):
+        layers.MSELoss().forward(weft.ones(1))
+    with pytest.raises(ShapeError, match="expected 1 top blobs"):
+        Broken().forward([Blob(weft.ones(1))], [])
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [layers.Dense(3, 2), layers.Conv2D(3, 2), layers.MaxPool2D(), layers.AvgPool2D()],
+)
+def test_an_empty_batch(layer):
+    shape = (0, 3) if isinstance(layer, layers.Dense) else (0, 3, 4, 4)
+    out = layer.forward(weft.ones(*shape))
+    assert out.shape[0] == 0
+    assert layer.backward(out).shape == shape
+    assert all((g.numpy() == 0).all() for g in layer.grads.values())
+
+
+def test_jacobians_of_layers(rng):
+    layer = layers.Dense(3, 2).double()
+    x = weft.tensor(rng.normal(size=(1, 3)))
+    want = layer.params["w"].detach().numpy().T[None, :, None]
+    for transform in (weft.func.jacrev, weft.func.jacfwd):
+        got = transform(layer)(x).detach().numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
 def test_propagate_down_must_fit_the_inputs():

@@ -7,6 +7,7 @@ from typing import Any
 from weft import as_tensor, empty, zeros_like
 from weft.core.tensor import Tensor
 from weft.dtype import DType, default_dtype
+from weft.errors import ShapeError
 
 
 class Blob:
@@ -70,7 +71,12 @@ class Blob:
         self.data.copy_(value.detach())
 
     def fill_diff(self, value: Tensor) -> None:
-        """Copy a gradient in; it must fit the value."""
+        """Copy a gradient in; it must have the value's shape."""
+        if value.shape != self.shape:
+            raise ShapeError(
+                f"Blob: expected a gradient of the value's shape {self.shape}, got "
+                f"{value.shape}"
+            )
         self.diff.copy_(value.detach())
 
     def __repr__(self) -> str:

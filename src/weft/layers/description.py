@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, DTypeError
 from weft.layers.layer import Layer
 from weft.layers.registry import Entry, entry, entry_of
 from weft.layers.wiring import Place
@@ -64,6 +64,14 @@ def _check_options(spec: LayerSpec, found: Entry) -> None:
         variadic = p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
         if p.default is p.empty and not variadic and key not in spec.options:
             raise ArgumentError(f"{who}: missing option {key!r}")
+
+
+def check_text(who: str, text: object) -> None:
+    """A description is a string (read a file first)."""
+    if not isinstance(text, str):
+        raise DTypeError(
+            f"{who}: expected the text as a string, got {type(text).__name__}"
+        )
 
 
 def describe(net: Any) -> NetSpec:

@@ -11,15 +11,27 @@ terms of it.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft import as_tensor
 from weft.core.tensor import Tensor
-from weft.errors import ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.layers.blob import Blob
 
 Method = Callable[..., Any]
+
+
+class Seen(NamedTuple):
+    """The shapes of a layer's last forward."""
+
+    ins: tuple[tuple[int, ...], ...]
+    outs: tuple[tuple[int, ...], ...]
+
+
+def _shapes(tensors: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple(t.shape for t in tensors)
 
 
 def are_blobs(value: Any) -> bool:
@@ -43,14 +55,31 @@ class TensorForward:
 
     def __init__(self, fn: Method) -> None:
         self.fn = fn
+        self.least, self.most = _arity(fn)
 
     def prepare(self, layer: Any, inputs: Sequence[Tensor]) -> None:
         """Let the layer make the parameters whose shapes its inputs decide."""
+        self.check(layer, inputs)
         layer.setup(*inputs)
 
+    def check(self, layer: Any, inputs: Sequence[Tensor]) -> None:
+        """Refuse another number of inputs than the layer takes."""
+        if not self.least <= len(inputs) <= self.most:
+            most = "any number of" if self.most == math.inf else self.most
+            least = "" if self.least == self.most else f"at least {self.least}, "
+            raise ArgumentError(
+                f"{layer.label}: expected {least}{most} inputs, got {len(inputs)}"
+            )
+
     def tensors(self, layer: Any, inputs: Sequence[Tensor]) -> tuple[Any, ...]:
-        layer.inputs_seen = len(inputs)
-        return tensors_of(self.fn(layer, *inputs))
+        self.check(layer, inputs)
+        outs = tensors_of(self.fn(layer, *inputs))
+        if any(out is None for out in outs):
+            raise DTypeError(
+                f"{layer.label}: expected forward to return tensors, got None"
+            )
+        layer.seen = Seen(_shapes(inputs), _shapes(outs))
+        return outs
 
     def blobs(self, layer: Any, bottom: list[Blob], top: list[Blob]) -> None:
         fill(layer, top, self.tensors(layer, [b.data for b in bottom]))
@@ -72,9 +101,9 @@ class BlobForward:
         return tuple(t.data for t in top)
 
     def blobs(self, layer: Any, bottom: list[Blob], top: list[Blob]) -> None:
-        layer.inputs_seen = len(bottom)
         layer.reshape(bottom, top)
         self.fn(layer, bottom, top)
+        layer.seen = Seen(_shapes(bottom), _shapes(top))
 
 
 def _tops(layer: Any) -> list[Blob]:
@@ -150,6 +179,14 @@ class BlobBackward:
         self, layer: Any, top: list[Blob], needs: Sequence[bool], bottom: list[Blob]
     ) -> None:
         self.fn(layer, top, list(needs), bottom)
+
+
+def _arity(fn: Method) -> tuple[int, float]:
+    """The least and the most inputs that a method takes after ``self``."""
+    given = list(inspect.signature(fn).parameters.values())[1:]
+    plain = [p for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    most = math.inf if any(p.kind is p.VAR_POSITIONAL for p in given) else len(plain)
+    return sum(p.default is p.empty for p in plain), most
 
 
 def _first_name(fn: Method) -> str:

@@ -90,7 +90,7 @@ class Layer(Module):
         Module.__init__(made)
         made.__dict__.update(
             _items=Params(), grads={}, name=None, options=_options(cls, args, kwargs),
-            inputs_seen=0, prepared=False,
+            seen=None, prepared=False,
         )  # fmt: skip
         return made
 
@@ -334,11 +334,13 @@ def _pull_face(layer: Layer, form: Any, args: Any, needs: Any) -> Any:
     blobs = len(args) == 3 and are_blobs(args[0]) and are_blobs(args[2])
     if blobs:
         needs = args[1]
-    if not layer.inputs_seen:
+    if layer.seen is None:
         raise AutogradError(
             f"{layer.label}: backward was called before forward; call forward first"
         )
     needs = _checked_needs(layer, needs)
+    given = [t.diff for t in args[0]] if blobs else [as_tensor(g) for g in args]
+    _check_shapes(layer, "backward to get gradients", given, layer.seen.outs)
     if running(layer):
         if blobs:
             return form.blobs(layer, args[0], needs, args[2])
@@ -348,13 +350,23 @@ def _pull_face(layer: Layer, form: Any, args: Any, needs: Any) -> Any:
         if blobs:
             form.blobs(layer, args[0], needs, args[2])
             return check_grads(layer)
-        found = form.tensors(layer, [_plain(g) for g in args], needs)
+        found = form.tensors(layer, [g.detach() for g in given], needs)
+        _check_shapes(layer, "backward to give gradients", found, layer.seen.ins)
         check_grads(layer)
     return single(found)
 
 
+def _check_shapes(layer: Layer, what: str, grads: Any, shapes: Any) -> None:
+    """Gradients have the shapes of what they belong to; None and no more are free."""
+    for g, shape in zip(grads, shapes, strict=False):
+        if g is not None and g.shape != shape:
+            raise ShapeError(
+                f"{layer.label}: expected {what} of {shape}, got {g.shape}"
+            )
+
+
 def _checked_needs(layer: Layer, needs: Any) -> tuple[bool, ...]:
-    count = layer.inputs_seen
+    count = len(layer.seen.ins)
     if needs is None:
         return (True,) * count
     if len(needs) != count:

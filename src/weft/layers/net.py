@@ -102,7 +102,7 @@ class Net(_Holder):
         finally:
             self.train()
         for layer in self.layers:
-            layer.inputs_seen = 0  # no forward of the user's has run
+            layer.seen = None  # no forward of the user's has run
 
     # -- running
 
@@ -268,10 +268,11 @@ class Net(_Holder):
 
     def set_parameters(self, params: Sequence[Mapping[str, Any]]) -> None:
         """Copy values in, given as ``get_parameters`` gives them."""
-        if not isinstance(params, Sequence) or len(params) != len(self.layers):
+        count = len(params) if isinstance(params, Sequence) else type(params).__name__
+        if count != len(self.layers):
             raise ArgumentError(
                 f"set_parameters: expected a dictionary for each of {len(self.layers)} "
-                f"layers, got {len(params)}"
+                f"layers, got {count}"
             )
         pairs = list(zip(self.layers, params, strict=True))
         for layer, given in pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import weft
@@ -37,8 +38,9 @@ class _Pool(Layer):
         """Each window's gradient goes to the element it picked; some are shared."""
         n, c, h, w = self.shape
         flat = weft.zeros(n, c, h * w, dtype=grad.dtype)
-        index = self.index.reshape(n, c, -1)
-        return flat.scatter_add(2, index, grad.reshape(n, c, -1)).reshape(self.shape)
+        picked = (n, c, math.prod(grad.shape[2:]))
+        index, g = self.index.reshape(picked), grad.reshape(picked)
+        return flat.scatter_add(2, index, g).reshape(self.shape)
 
     def _mean(self, x: Tensor) -> Tensor:
         self.shape = x.shape
@@ -52,7 +54,7 @@ class _Pool(Layer):
         g = grad / self._areas(grad)
         rows, columns = grad.shape[2:]
         (kh, kw), (sh, sw), (ph, pw) = self.kernel, self.stride, self.padding
-        taps = g.reshape(n * c, 1, -1).expand(n * c, kh * kw, rows * columns)
+        taps = g.reshape(n * c, 1, rows * columns).expand(n * c, kh * kw, -1)
         span = ((rows - 1) * sh + kh, (columns - 1) * sw + kw)  # what windows reach
         full = F.fold(taps, span, self.kernel, stride=self.stride)
         full = full.reshape(n, c, *span)[:, :, ph : ph + h, pw : pw + w]

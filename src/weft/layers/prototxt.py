@@ -16,7 +16,7 @@ import re
 from typing import Any, NamedTuple
 
 from weft.errors import FileFormatError
-from weft.layers.description import LayerSpec, NetSpec
+from weft.layers.description import LayerSpec, NetSpec, check_text
 from weft.layers.registry import entry
 
 _TOKEN = re.compile(
@@ -201,6 +201,7 @@ def _plain(value: Any) -> Any:
 
 def read(text: str) -> NetSpec:
     """The net that a text describes."""
+    check_text("from_prototxt", text)
     inputs: dict[str, Any] = {}
     layers: list[LayerSpec] = []
     name, force = "", False

@@ -8,13 +8,14 @@ import tomllib
 from typing import Any
 
 from weft.errors import ArgumentError, FileFormatError
-from weft.layers.description import LayerSpec, NetSpec
+from weft.layers.description import LayerSpec, NetSpec, check_text
 
 _OWN = ("name", "type", "bottom", "top", "phase")
 
 
 def read(text: str) -> NetSpec:
     """The net that a TOML text describes."""
+    check_text("from_toml", text)
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
