@@ -1,12 +1,15 @@
 """Programs as data: capture, print, check, transform, run and save them."""
 
-from weft.graph import passes
+from weft.graph import passes, rewrite, values
 from weft.graph.capture import Capture, Captured, Spec, capture, capturing
 from weft.graph.gradients import add_gradients, gradients
 from weft.graph.interpret import Program
 from weft.graph.ir import Builder, Graph, GraphError, Node, Variable
+from weft.graph.parse import parse_graph
 from weft.graph.symbol import Building, CaptureError, Symbol
+from weft.graph.text import print_graph
 from weft.graph.transform import apply, jvp, vjp, vmap
+from weft.graph.verify import verify
 
 __all__ = [
     "Builder",
@@ -27,7 +30,12 @@ __all__ = [
     "capturing",
     "gradients",
     "jvp",
+    "parse_graph",
     "passes",
+    "print_graph",
+    "rewrite",
+    "values",
+    "verify",
     "vjp",
     "vmap",
 ]

@@ -48,11 +48,15 @@ class Tokens:
     """A text split into words, with a place in it."""
 
     def __init__(self, text: str) -> None:
-        found = list(_TOKEN.finditer(text))
         self.text = text
-        self.kinds = [m.lastgroup for m in found]
-        self.words = [m[m.lastgroup] for m in found]  # type: ignore[index]
-        self._found = found
+        self.kinds: list[str] = []
+        self.words: list[str] = []
+        self._ends: list[int] = []
+        for found in _TOKEN.finditer(text):
+            kind = str(found.lastgroup)
+            self.kinds.append(kind)
+            self.words.append(found[kind])
+            self._ends.append(found.end())
         self.at = 0
         self._line, self._counted = 1, 0
         if "other" in self.kinds:
@@ -60,7 +64,7 @@ class Tokens:
             self.fail("a word, a number, a string, a %name or a mark")
 
     @property
-    def kind(self) -> str | None:
+    def kind(self) -> str:
         return self.kinds[self.at]
 
     @property
@@ -69,7 +73,7 @@ class Tokens:
 
     @property
     def start(self) -> int:
-        return self._found[self.at].start(self.kinds[self.at])  # type: ignore[arg-type]
+        return self._ends[self.at] - len(self.words[self.at])
 
     @property
     def line(self) -> int:

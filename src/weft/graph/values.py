@@ -286,7 +286,7 @@ class Reader:
 
     def _primary(self) -> Any:
         tokens = self.tokens
-        read = _READ.get(tokens.kind)  # type: ignore[arg-type]
+        read = _READ.get(tokens.kind)
         if read is None:
             tokens.fail("a value")
         return read(self)

@@ -29,6 +29,7 @@ from weft.graph.ir import (
     subgraphs,
     type_text,
 )
+from weft.graph.values import WORDS
 
 
 def verify(graph: Graph) -> None:
@@ -50,6 +51,7 @@ class _Verifier:
 
     def run(self) -> None:
         scope = self.graph.sizes
+        self.declared(scope)
         assumed = dict(scope.assumptions)
         try:
             for node in self.graph.nodes:
@@ -60,6 +62,14 @@ class _Verifier:
         finally:
             scope.assumptions = assumed
         self.ends()
+
+    def declared(self, scope: Scope) -> None:
+        for name in scope.hints:
+            if not name.isidentifier() or name in WORDS:
+                raise GraphError(
+                    f"graph {self.graph.name!r}: a size cannot be named {name!r}; use "
+                    "a word such as 'B'"
+                )
 
     def fail(self, node: Node, problem: str) -> NoReturn:
         raise GraphError(
