@@ -223,6 +223,82 @@ def test_a_layer_holds_tensor_operations_and_layers(rng):
     assert sorted(dict(block.named_parameters())) == ["inner.b", "inner.w"]
 
 
+def test_forward_inside_a_recorded_layer_is_recorded(rng):
+    class Block(layers.Layer):
+        def __init__(self):
+            self.inner = layers.Dense(3, 3).double()
+
+        def forward(self, inputs):
+            return self.inner.forward(inputs).sin()  # not self.inner(inputs)
+
+    block = Block()
+    x = weft.tensor(rng.normal(size=(4, 3)), requires_grad=True)
+    assert gradcheck(block, (x,))
+    block.forward(x)
+    down = block.backward(weft.ones(4, 3, dtype=weft.float64))
+    x.grad = None
+    block(x).sum().backward()
+    np.testing.assert_allclose(down.numpy(), x.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(
+        block.grads["inner.w"].numpy(), block.inner.params["w"].grad.numpy(), rtol=1e-12
+    )
+
+
+class Residual(layers.Layer):
+    """Hand-written around a layer of its own."""
+
+    def __init__(self):
+        self.inner = layers.Dense(3, 3).double()
+
+    def forward(self, inputs):
+        return inputs + self.inner.forward(inputs)
+
+    def backward(self, grad):
+        down = self.inner.backward(grad)
+        self.grads = {f"inner.{k}": g for k, g in self.inner.grads.items()}
+        return grad + down
+
+
+def test_a_hand_written_layer_around_another(rng):
+    block = Residual()
+    x = weft.tensor(rng.normal(size=(2, 3)), requires_grad=True)
+    assert gradcheck(lambda x: block(block(x).tanh()), (x,))  # calls kept apart
+    w = block.inner.params["w"]
+    w.grad = None
+    block(x).sum().backward()
+    np.testing.assert_allclose(
+        w.grad.numpy(), np.outer(x.detach().numpy().sum(0), np.ones(3)), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("hand", [True, False])
+def test_a_net_trains_what_its_layers_hold(hand, rng):
+    class Inside(layers.Layer):
+        def __init__(self):
+            self.linear = nn.Linear(3, 3).double()
+
+        def forward(self, inputs):
+            return inputs + self.linear(inputs).tanh()
+
+    net = layers.Net([Residual() if hand else Inside(), layers.Dense(3, 1).double()])
+    model = layers.Model(net, layers.MSELoss(), layers.Momentum(0.05))
+    x = rng.normal(size=(20, 3))
+    y = np.sin(x[:, :1])
+    before = {k: v.detach().numpy().copy() for k, v in net.get_parameters()[0].items()}
+    assert len(before) == 2
+    losses = []
+    for _ in range(60):
+        loss, steps = model.backward(model.forward(x), y)
+        model.apply_grad(steps)
+        losses.append(float(loss))
+    assert losses[-1] < 0.2 * losses[0]
+    for key, p in net.get_parameters()[0].items():
+        assert not np.allclose(p.detach().numpy(), before[key])
+    net.set_parameters([before, net.get_parameters()[1]])
+    for key, p in net.get_parameters()[0].items():
+        np.testing.assert_array_equal(p.detach().numpy(), before[key])
+
+
 def test_a_hand_written_backward_runs_once_and_nothing_inside_is_traced(rng):
     layer = Scale()
     x = weft.tensor(rng.normal(size=(4,)), requires_grad=True)

@@ -39,7 +39,7 @@ class _Convolving(Layer):
     def _start(self, num_in: int, dtype: Any = None) -> None:
         if num_in % self.groups or self.num_out % self.groups:
             raise ArgumentError(
-                f"{self.label}: {self.groups} groups must divide the channels, got "
+                f"{self._title}: {self.groups} groups must divide the channels, got "
                 f"{num_in} in and {self.num_out} out"
             )
         self.params["w"] = filled(self.w_init, self._weight_shape(num_in), dtype)
@@ -52,7 +52,7 @@ class _Convolving(Layer):
     def setup(self, inputs: Tensor) -> None:
         if inputs.ndim != 4:
             raise ShapeError(
-                f"{self.label}: expected images (N, C, H, W), got shape {inputs.shape}"
+                f"{self._title}: expected images (N, C, H, W), got shape {inputs.shape}"
             )
         if not self.params:
             self._start(inputs.shape[1], inputs.dtype)

@@ -92,7 +92,7 @@ def _spec(place: Place) -> LayerSpec:
     layer = place.layer
     options = {
         key: _plain(layer, key, value)
-        for key, value in layer.options.items()
+        for key, value in layer._made_with.items()
         if value is not None
     }
     return LayerSpec(
@@ -110,6 +110,6 @@ def _plain(layer: Layer, key: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _plain(layer, key, v) for k, v in value.items()}
     raise ArgumentError(
-        f"{layer.label}: its option {key!r} is a {type(value).__name__}, which a "
+        f"{layer._title}: its option {key!r} is a {type(value).__name__}, which a "
         "description cannot state; use a number, a string or a table of these"
     )

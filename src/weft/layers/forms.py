@@ -68,7 +68,7 @@ class TensorForward:
             most = "any number of" if self.most == math.inf else self.most
             least = "" if self.least == self.most else f"at least {self.least}, "
             raise ArgumentError(
-                f"{layer.label}: expected {least}{most} inputs, got {len(inputs)}"
+                f"{layer._title}: expected {least}{most} inputs, got {len(inputs)}"
             )
 
     def tensors(self, layer: Any, inputs: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -76,9 +76,9 @@ class TensorForward:
         outs = tensors_of(self.fn(layer, *inputs))
         if any(out is None for out in outs):
             raise DTypeError(
-                f"{layer.label}: expected forward to return tensors, got None"
+                f"{layer._title}: expected forward to return tensors, got None"
             )
-        layer.seen = Seen(_shapes(inputs), _shapes(outs))
+        layer._seen = Seen(_shapes(inputs), _shapes(outs))
         return outs
 
     def blobs(self, layer: Any, bottom: list[Blob], top: list[Blob]) -> None:
@@ -97,13 +97,13 @@ class BlobForward:
     def tensors(self, layer: Any, inputs: Sequence[Tensor]) -> tuple[Any, ...]:
         bottom, top = [Blob(x) for x in inputs], _tops(layer)
         self.blobs(layer, bottom, top)
-        layer.blobs_seen = (bottom, top)
+        layer._blobs_seen = (bottom, top)
         return tuple(t.data for t in top)
 
     def blobs(self, layer: Any, bottom: list[Blob], top: list[Blob]) -> None:
         layer.reshape(bottom, top)
         self.fn(layer, bottom, top)
-        layer.seen = Seen(_shapes(bottom), _shapes(top))
+        layer._seen = Seen(_shapes(bottom), _shapes(top))
 
 
 def _tops(layer: Any) -> list[Blob]:
@@ -114,7 +114,7 @@ def fill(layer: Any, top: list[Blob], outs: Sequence[Tensor]) -> None:
     """Copy outputs into the blobs that wait for them."""
     if len(top) != len(outs):
         raise ShapeError(
-            f"{layer.label}: expected {len(outs)} top blobs, one for each output, got "
+            f"{layer._title}: expected {len(outs)} top blobs, one for each output, got "
             f"{len(top)}"
         )
     for blob, out in zip(top, outs, strict=True):
@@ -145,7 +145,7 @@ def padded(layer: Any, found: Sequence[Any], needs: Sequence[bool]) -> tuple[Any
     """A gradient or None for each input; those not asked for are dropped."""
     if len(found) > len(needs):
         raise ShapeError(
-            f"{layer.label}: backward gave {len(found)} gradients for {len(needs)} "
+            f"{layer._title}: backward gave {len(found)} gradients for {len(needs)} "
             "inputs"
         )
     full = (*found, *(None,) * (len(needs) - len(found)))
@@ -168,7 +168,7 @@ class BlobBackward:
     def tensors(
         self, layer: Any, grads: Sequence[Any], needs: Sequence[bool]
     ) -> tuple[Any, ...]:
-        bottom, top = layer.blobs_seen
+        bottom, top = layer._blobs_seen
         for blob, grad in zip(top, grads, strict=True):
             blob.fill_diff(grad)
         self.blobs(layer, top, needs, bottom)

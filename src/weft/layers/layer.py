@@ -16,11 +16,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from weft import as_tensor, no_grad
 from weft.autograd import enable_grad, grad
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError, DTypeError, ShapeError, module_stack
 from weft.layers.forms import (
@@ -31,9 +32,7 @@ from weft.layers.forms import (
     fill,
     forward_form,
     hand_down,
-    padded,
     single,
-    tensors_of,
 )
 from weft.nn.module import Module
 from weft.nn.parameter import Parameter
@@ -89,8 +88,8 @@ class Layer(Module):
         made = super().__new__(cls)
         Module.__init__(made)
         made.__dict__.update(
-            _items=Params(), grads={}, name=None, options=_options(cls, args, kwargs),
-            seen=None, prepared=False,
+            _items=Params(), grads={}, name=None, _seen=None, _prepared=False,
+            _made_with=_options(cls, args, kwargs),
         )  # fmt: skip
         return made
 
@@ -174,18 +173,18 @@ class Layer(Module):
         if not self.hand_written:
             return super().__call__(*tensors)
         needs = tuple(x.requires_grad or x._interpreter is not None for x in tensors)
-        return HandWritten.apply(self, needs, *tensors, *self.params.values())
+        return HandWritten.apply(self, needs, *tensors, *all_params(self).values())
 
     # -- text
 
     @property
-    def label(self) -> str:
+    def _title(self) -> str:
         """What errors call this layer."""
         kind = type(self).__name__
         return f"layer {self.name!r} ({kind})" if self.name else kind
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{k}={v!r}" for k, v in self.options.items())
+        return ", ".join(f"{k}={v!r}" for k, v in self._made_with.items())
 
 
 def _options(cls: type, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -209,6 +208,22 @@ def _differs(value: Any, default: Any) -> bool:
     return value is not default and value != default
 
 
+def all_params(layer: Layer) -> dict[str, Any]:
+    """A layer's parameters, with those of layers and modules inside it by path."""
+    inside = {
+        f"{name}.{key}": p
+        for name, child in layer.named_children()
+        for key, p in _params_of(child).items()
+    }
+    return {**layer.params, **inside} if inside else layer.params
+
+
+def _params_of(module: Module) -> dict[str, Any]:
+    if isinstance(module, Layer):
+        return all_params(module)
+    return dict(module.named_parameters())
+
+
 # -- the core
 
 
@@ -216,6 +231,11 @@ def running(layer: Any) -> bool:
     """Whether the innermost call is this layer's own (through ``super()``, say)."""
     stack = module_stack()
     return bool(stack) and stack[-1] is layer
+
+
+def taped() -> bool:
+    """Whether a layer or module is running around this call, and being recorded."""
+    return bool(module_stack()) and mode.recording
 
 
 @contextmanager
@@ -236,10 +256,10 @@ def _written(layer: Layer) -> Any:
 
 def prepare(layer: Layer, inputs: Sequence[Tensor]) -> None:
     """Let a layer see its inputs before its first forward."""
-    if not layer.prepared:
+    if not layer._prepared:
         with entered(layer), no_grad():
             _written(layer).prepare(layer, inputs)
-        layer.prepared = True
+        layer._prepared = True
 
 
 def _forward_face(fn: Method) -> Method:
@@ -252,6 +272,8 @@ def _forward_face(fn: Method) -> Method:
             return (
                 form.blobs(self, *args) if blobs else single(form.tensors(self, args))
             )
+        if taped() and not blobs:
+            return self(*args)  # part of something that a tape follows
         inputs = [b.data for b in args[0]] if blobs else [_plain(x) for x in args]
         prepare(self, inputs)
         with entered(self):
@@ -293,21 +315,21 @@ class _Derived:
         tape = layer.__dict__.get("_tape")
         if tape is None:
             raise AutogradError(
-                f"{layer.label}: this layer's backward is derived from its forward, "
+                f"{layer._title}: this layer's backward is derived from its forward, "
                 "which must have run in training mode; call train() before forward"
             )
         leaves, outs = tape
         wanted = [
             x for x, n in zip(leaves, needs, strict=True) if n and x.requires_grad
         ]
-        names = [k for k, p in layer.params.items() if p.requires_grad]
-        sources = [*wanted, *(layer.params[k] for k in names)]
+        learning = {k: p for k, p in all_params(layer).items() if p.requires_grad}
+        sources = [*wanted, *learning.values()]
         found = list(grad(outs, sources, list(grads), allow_unused=True))
         found = [
             x.detach() * 0 if g is None else g
             for g, x in zip(found, sources, strict=True)
         ]
-        layer.grads.update(zip(names, found[len(wanted) :], strict=True))
+        layer.grads.update(zip(learning, found[len(wanted) :], strict=True))
         given = iter(found)
         return tuple(
             next(given) if n and x.requires_grad else None
@@ -334,24 +356,24 @@ def _pull_face(layer: Layer, form: Any, args: Any, needs: Any) -> Any:
     blobs = len(args) == 3 and are_blobs(args[0]) and are_blobs(args[2])
     if blobs:
         needs = args[1]
-    if layer.seen is None:
+    if layer._seen is None:
         raise AutogradError(
-            f"{layer.label}: backward was called before forward; call forward first"
+            f"{layer._title}: backward was called before forward; call forward first"
         )
     needs = _checked_needs(layer, needs)
     given = [t.diff for t in args[0]] if blobs else [as_tensor(g) for g in args]
-    _check_shapes(layer, "backward to get gradients", given, layer.seen.outs)
+    _check_shapes(layer, "backward to get gradients", given, layer._seen.outs)
     if running(layer):
         if blobs:
             return form.blobs(layer, args[0], needs, args[2])
         return single(form.tensors(layer, args, needs))
-    with entered(layer), no_grad():
+    with nullcontext() if taped() else no_grad(), entered(layer):
         layer.grads = {}
         if blobs:
             form.blobs(layer, args[0], needs, args[2])
             return check_grads(layer)
-        found = form.tensors(layer, [g.detach() for g in given], needs)
-        _check_shapes(layer, "backward to give gradients", found, layer.seen.ins)
+        found = form.tensors(layer, given, needs)
+        _check_shapes(layer, "backward to give gradients", found, layer._seen.ins)
         check_grads(layer)
     return single(found)
 
@@ -361,51 +383,45 @@ def _check_shapes(layer: Layer, what: str, grads: Any, shapes: Any) -> None:
     for g, shape in zip(grads, shapes, strict=False):
         if g is not None and g.shape != shape:
             raise ShapeError(
-                f"{layer.label}: expected {what} of {shape}, got {g.shape}"
+                f"{layer._title}: expected {what} of {shape}, got {g.shape}"
             )
 
 
 def _checked_needs(layer: Layer, needs: Any) -> tuple[bool, ...]:
-    count = len(layer.seen.ins)
+    count = len(layer._seen.ins)
     if needs is None:
         return (True,) * count
     if len(needs) != count:
         raise ShapeError(
-            f"{layer.label}: expected propagate_down for each of {count} inputs, got "
+            f"{layer._title}: expected propagate_down for each of {count} inputs, got "
             f"{len(needs)}"
         )
     return tuple(bool(n) for n in needs)
 
 
-def pull(
-    layer: Layer, grads: Sequence[Any], needs: Sequence[bool], learning: Sequence[bool]
-) -> tuple[Any, ...]:
-    """A hand-written backward, as the tape calls it: recorded, if need be."""
-    layer.grads = {}
-    with entered(layer):
-        found = tensors_of(layer.backward(*grads, propagate_down=needs))
-        check_grads(layer, learning)
-    return padded(layer, found, needs)
-
-
-def check_grads(layer: Layer, learning: Sequence[bool] | None = None) -> None:
+def check_grads(
+    layer: Layer,
+    params: Mapping[str, Any] | None = None,
+    learning: Sequence[bool] | None = None,
+) -> None:
     """Every parameter that learns got a gradient of its shape."""
+    params = all_params(layer) if params is None else params
     if learning is None:
-        learning = [p.requires_grad for p in layer.params.values()]
-    for (key, p), learns in zip(layer.params.items(), learning, strict=True):
+        learning = [p.requires_grad for p in params.values()]
+    for (key, p), learns in zip(params.items(), learning, strict=True):
         g = layer.grads.get(key)
         if g is None and learns:
             raise AutogradError(
-                f"{layer.label}: backward left no gradient for {key!r}; set "
+                f"{layer._title}: backward left no gradient for {key!r}; set "
                 f"self.grads[{key!r}]"
             )
         if g is not None and not isinstance(g, Tensor):
             raise DTypeError(
-                f"{layer.label}: expected grads[{key!r}] to be a tensor, got "
+                f"{layer._title}: expected grads[{key!r}] to be a tensor, got "
                 f"{type(g).__name__}"
             )
         if g is not None and g.shape != p.shape:
             raise ShapeError(
-                f"{layer.label}: expected grads[{key!r}] of its parameter's shape "
+                f"{layer._title}: expected grads[{key!r}] of its parameter's shape "
                 f"{p.shape}, got {g.shape}"
             )

@@ -17,7 +17,7 @@ def check_size(layer: Layer, what: str, size: Any) -> None:
     """A layer's number of outputs must be given."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ArgumentError(
-            f"{layer.label}: expected {what} to be an int of at least 1, got {size!r}"
+            f"{layer._title}: expected {what} to be an int of at least 1, got {size!r}"
         )
 
 
@@ -75,7 +75,7 @@ class Dense(Layer):
         w = self.params["w"]  # (in, out)
         if x.ndim < 2 or x.shape[-1] != w.shape[0]:
             raise ShapeError(
-                f"{self.label}: expected rows of {w.shape[0]} numbers, got shape "
+                f"{self._title}: expected rows of {w.shape[0]} numbers, got shape "
                 f"{x.shape}"
             )
         return x @ w + self.params["b"] if self.bias else x @ w
@@ -171,7 +171,7 @@ class RNN(Layer):
         w_x, w_h, b = (self.params[k] for k in ("w_x", "w_h", "b"))
         if inputs.ndim != 3 or inputs.shape[2] != w_x.shape[0] or not inputs.shape[1]:
             raise ShapeError(
-                f"{self.label}: expected inputs (batch, time, {w_x.shape[0]}) with at "
+                f"{self._title}: expected inputs (batch, time, {w_x.shape[0]}) with at "
                 f"least one time step, got shape {inputs.shape}"
             )
         self.inputs = inputs

@@ -144,7 +144,7 @@ class SoftmaxCrossEntropy(Loss):
     def _target(self, predicted: Tensor, actual: Tensor) -> Tensor:
         if predicted.ndim < 2:
             raise ShapeError(
-                f"{self.label}: expected scores (N, classes), got {predicted.shape}"
+                f"{self._title}: expected scores (N, classes), got {predicted.shape}"
             )
         if actual.shape == predicted.shape:
             return actual.to(predicted.dtype)

@@ -33,7 +33,7 @@ class Eltwise(Layer):
         if len({x.shape for x in inputs}) != 1:
             shapes = ", ".join(str(x.shape) for x in inputs)
             raise ShapeError(
-                f"{self.label}: expected inputs of one shape, got {shapes or 'none'}"
+                f"{self._title}: expected inputs of one shape, got {shapes or 'none'}"
             )
         self.inputs = inputs
         if self.operation == "SUM":

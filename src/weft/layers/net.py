@@ -12,7 +12,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.layers.blob import Blob
 from weft.layers.forms import padded, tensors_of
-from weft.layers.layer import Layer, Params, entered
+from weft.layers.layer import Layer, all_params, entered
 from weft.layers.loss import Loss
 from weft.layers.wiring import PHASES, Place, Wiring, wire
 from weft.nn.containers import _Holder
@@ -102,7 +102,7 @@ class Net(_Holder):
         finally:
             self.train()
         for layer in self.layers:
-            layer.seen = None  # no forward of the user's has run
+            layer._seen = None  # no forward of the user's has run
 
     # -- running
 
@@ -112,7 +112,7 @@ class Net(_Holder):
         The output is a tensor, or tensors by name if there are several.
         """
         wiring, given = self.wiring, self._given(args, named)
-        with entered(self):
+        with no_grad(), entered(self):
             self._values, self._ran = self._run(wiring, given, _forward), wiring
         self._grads = {}
         return self._results(wiring, self._values)
@@ -151,7 +151,7 @@ class Net(_Holder):
             made = tensors_of(call(layer, [values[i] for i in ins]))
             if len(made) != len(outs):
                 raise ShapeError(
-                    f"{layer.label}: gave {len(made)} outputs for {len(outs)} tops"
+                    f"{layer._title}: gave {len(made)} outputs for {len(outs)} tops"
                 )
             for slot, value in zip(outs, made, strict=True):
                 values[slot] = value
@@ -175,7 +175,7 @@ class Net(_Holder):
         grads = self._seeds(wiring, grad, named)
         for layer in self.layers:
             layer.grads = {}
-        with entered(self):
+        with no_grad(), entered(self):
             for step in reversed(wiring.steps):
                 if any(slot in grads for slot in step.outs):
                     self._pull(step, grads)
@@ -257,14 +257,14 @@ class Net(_Holder):
 
     # -- parameters
 
-    def get_parameters(self) -> list[Params]:
+    def get_parameters(self) -> list[dict[str, Any]]:
         """Each layer's parameters by name, in the layers' order."""
-        return [layer.params for layer in self.layers]
+        return [all_params(layer) for layer in self.layers]
 
-    def get_params_and_grads(self) -> Iterator[tuple[Params, dict[str, Tensor]]]:
+    def get_params_and_grads(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Each layer's parameters and gradients."""
         for layer in self.layers:
-            yield layer.params, layer.grads
+            yield all_params(layer), layer.grads
 
     def set_parameters(self, params: Sequence[Mapping[str, Any]]) -> None:
         """Copy values in, given as ``get_parameters`` gives them."""
@@ -274,13 +274,12 @@ class Net(_Holder):
                 f"set_parameters: expected a dictionary for each of {len(self.layers)} "
                 f"layers, got {count}"
             )
-        pairs = list(zip(self.layers, params, strict=True))
-        for layer, given in pairs:
+        for layer, given in zip(self.layers, params, strict=True):
             _check_fit(layer, given)
         with no_grad():
-            for layer, given in pairs:
+            for mine, given in zip(self.get_parameters(), params, strict=True):
                 for key, value in given.items():
-                    layer.params[key].copy_(as_tensor(value).detach())
+                    mine[key].copy_(as_tensor(value).detach())
 
     # -- descriptions
 
@@ -376,7 +375,7 @@ def _placed(items: list[Any], inputs: Mapping[str, Any]) -> list[Place]:
             item = Place(item, last, (str(item.name),))
         if item.phase not in (None, *PHASES):
             raise ArgumentError(
-                f"Net: {item.layer.label}: expected phase TRAIN or TEST, got "
+                f"Net: {item.layer._title}: expected phase TRAIN or TEST, got "
                 f"{item.phase!r}"
             )
         out.append(Place(item.layer, tuple(item.bottom), tuple(item.top), item.phase))
@@ -394,8 +393,8 @@ def _name(layers: list[Any]) -> None:
             )
         if id(layer) in seen:
             raise ArgumentError(
-                f"Net: {layer.label} is there twice; what it keeps for its backward is "
-                "of one call, so make another (or call the layer in a tensor program)"
+                f"Net: {layer._title} is there twice; what it keeps for its backward "
+                "is of one call. Make another, or call it twice in a tensor program"
             )
         seen.add(id(layer))
     taken = Counter(layer.name for layer in layers if layer.name)
@@ -416,17 +415,18 @@ def _free(stem: str, taken: Counter[str]) -> str:
 
 
 def _check_fit(layer: Layer, given: Mapping[str, Any]) -> None:
-    missing = [key for key in layer.params if key not in given]
-    extra = [key for key in given if key not in layer.params]
+    params = all_params(layer)
+    missing = [key for key in params if key not in given]
+    extra = [key for key in given if key not in params]
     if missing or extra:
         raise ArgumentError(
-            f"set_parameters: {layer.label}: missing {missing or 'nothing'}, "
+            f"set_parameters: {layer._title}: missing {missing or 'nothing'}, "
             f"unexpected {extra or 'nothing'}"
         )
-    for key, p in layer.params.items():
+    for key, p in params.items():
         shape = tuple(as_tensor(given[key]).shape)
         if shape != p.shape:
             raise ShapeError(
-                f"set_parameters: {layer.label}: expected {key!r} of shape {p.shape}, "
+                f"set_parameters: {layer._title}: expected {key!r} of shape {p.shape}, "
                 f"got {shape}"
             )

@@ -102,7 +102,7 @@ def entry_of(layer: Layer) -> Entry:
         if found.cls is type(layer):
             return found
     raise ArgumentError(
-        f"{layer.label}: its class {type(layer).__name__} is not registered; decorate "
+        f"{layer._title}: its class {type(layer).__name__} is not registered; decorate "
         "it with @weft.layers.register"
     )
 

@@ -37,7 +37,7 @@ class BatchNorm(Layer):
     def setup(self, inputs: Tensor) -> None:
         if inputs.ndim < 2:
             raise ShapeError(
-                f"{self.label}: expected a batch and channels, got shape {inputs.shape}"
+                f"{self._title}: expected a batch and channels, got {inputs.shape}"
             )
         size, dtype = inputs.shape[1], inputs.dtype
         self.mean = weft.zeros(size, dtype=dtype)
@@ -50,7 +50,7 @@ class BatchNorm(Layer):
         x = inputs
         if x.shape[1] != self.mean.shape[0]:
             raise ShapeError(
-                f"{self.label}: expected {self.mean.shape[0]} channels, got shape "
+                f"{self._title}: expected {self.mean.shape[0]} channels, got shape "
                 f"{x.shape}"
             )
         self.dims = (0, *range(2, x.ndim))

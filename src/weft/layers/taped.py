@@ -12,15 +12,27 @@ import weft
 from weft.autograd.function import Function
 from weft.core.mode import mode
 from weft.errors import AutogradError
-from weft.layers.layer import Layer, pull
+from weft.layers.forms import padded, tensors_of
+from weft.layers.layer import Layer, all_params, check_grads, entered
 from weft.nn.module import Module
 
 
 def _twin(layer: Layer) -> Layer:
     """The layer as it is now, apart from what happens to it later."""
     made = object.__new__(type(layer))
-    made.__dict__.update(vars(layer))
+    made.__dict__.update({key: _apart(value) for key, value in vars(layer).items()})
     return made
+
+
+def _apart(value: Any) -> Any:
+    """A value that a layer holds, with layers in it apart too."""
+    if isinstance(value, Layer):
+        return _twin(value)
+    if type(value) in (list, tuple) and any(isinstance(v, Layer) for v in value):
+        return type(value)(_apart(v) for v in value)
+    if type(value) is dict and any(isinstance(v, Layer) for v in value.values()):
+        return {k: _apart(v) for k, v in value.items()}
+    return value
 
 
 class HandWritten(Function):
@@ -31,7 +43,8 @@ class HandWritten(Function):
         ctx.needs = needs
         count, held = len(needs), layer.params
         still = [t.stopped() for t in tensors]
-        layer.__dict__["_items"] = dict(zip(held, still[count:], strict=True))
+        ctx.params = dict(zip(all_params(layer), still[count:], strict=True))
+        layer.__dict__["_items"] = {key: ctx.params[key] for key in held}
         try:
             out = Module.__call__(layer, *still[:count])
             ctx.call = _twin(layer)
@@ -43,9 +56,13 @@ class HandWritten(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         call = _twin(ctx.call)
-        learning = ctx.needs_input_grad[2 + len(ctx.needs) :]
-        found = pull(call, grads, ctx.needs, learning)
-        given = [*found, *(call.grads.get(key) for key in call.params)]
+        call.grads = {}
+        with entered(call):
+            found = tensors_of(call.backward(*grads, propagate_down=ctx.needs))
+            learning = ctx.needs_input_grad[2 + len(ctx.needs) :]
+            check_grads(call, ctx.params, learning)
+        by_param = [call.grads.get(key) for key in ctx.params]
+        given = [*padded(call, found, ctx.needs), *by_param]
         if mode.recording:  # for a derivative of this gradient
             xs = [t for t in ctx.saved_tensors if t.requires_grad]
             given = [g if g is None else _bound(call, g, xs) for g in given]
@@ -58,7 +75,7 @@ def _bound(layer: Layer, g: Any, xs: list[Any]) -> Any:
     It is linear in the gradient from above, which the tape follows; its dependence on
     the values is a term of zeros whose derivative is refused.
     """
-    return g + Unwritten.apply(layer.label, weft.zeros_like(g), *xs) if xs else g
+    return g + Unwritten.apply(layer._title, weft.zeros_like(g), *xs) if xs else g
 
 
 class Unwritten(Function):

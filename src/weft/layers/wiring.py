@@ -53,7 +53,7 @@ def wire(places: Sequence[Place], inputs: Iterable[str], phase: str) -> Wiring:
         for top in place.top:
             if top in names and top not in place.bottom:
                 raise ArgumentError(
-                    f"Net: {place.layer.label} makes {top!r}, which is made already; "
+                    f"Net: {place.layer._title} makes {top!r}, which is made already; "
                     "only a layer that reads it may replace it (in place)"
                 )
         names.update(zip(place.top, outs, strict=True))
@@ -91,7 +91,7 @@ def _stuck(left: list[Place], known: set[str]) -> Exception:
         for name in place.bottom:
             if name not in known and name not in coming:
                 return ArgumentError(
-                    f"Net: {place.layer.label} reads {name!r}, which is no input and "
+                    f"Net: {place.layer._title} reads {name!r}, which is no input and "
                     f"which no layer makes; there are {there}"
                 )
     ring = " -> ".join(str(place.layer.name) for place in _cycle(left))
