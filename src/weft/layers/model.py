@@ -9,7 +9,6 @@ import weft
 from weft import as_tensor, no_grad
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, FileFormatError
-from weft.layers.layer import all_params
 from weft.layers.net import Net
 from weft.layers.wiring import PHASES
 
@@ -80,7 +79,7 @@ def add_steps(net: Net, steps: Sequence[Mapping[str, Any]]) -> None:
         )
     with no_grad():
         for layer, step in zip(net.layers, steps, strict=True):
-            for key, p in all_params(layer).items():
+            for key, p in layer.all_params().items():
                 if key not in step:
                     raise ArgumentError(
                         f"apply_grad: {layer._title}: no step for {key!r}"

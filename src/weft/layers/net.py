@@ -11,8 +11,9 @@ from weft import as_tensor, no_grad
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.layers.blob import Blob
+from weft.layers.faces import entered
 from weft.layers.forms import padded, tensors_of
-from weft.layers.layer import Layer, all_params, entered
+from weft.layers.layer import Layer
 from weft.layers.loss import Loss
 from weft.layers.wiring import PHASES, Place, Wiring, wire
 from weft.nn.containers import _Holder
@@ -259,12 +260,12 @@ class Net(_Holder):
 
     def get_parameters(self) -> list[dict[str, Any]]:
         """Each layer's parameters by name, in the layers' order."""
-        return [all_params(layer) for layer in self.layers]
+        return [layer.all_params() for layer in self.layers]
 
     def get_params_and_grads(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         """Each layer's parameters and gradients."""
         for layer in self.layers:
-            yield all_params(layer), layer.grads
+            yield layer.all_params(), layer.grads
 
     def set_parameters(self, params: Sequence[Mapping[str, Any]]) -> None:
         """Copy values in, given as ``get_parameters`` gives them."""
@@ -415,7 +416,7 @@ def _free(stem: str, taken: Counter[str]) -> str:
 
 
 def _check_fit(layer: Layer, given: Mapping[str, Any]) -> None:
-    params = all_params(layer)
+    params = layer.all_params()
     missing = [key for key in params if key not in given]
     extra = [key for key in given if key not in params]
     if missing or extra:

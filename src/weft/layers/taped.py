@@ -12,8 +12,9 @@ import weft
 from weft.autograd.function import Function
 from weft.core.mode import mode
 from weft.errors import AutogradError
+from weft.layers.faces import check_grads, entered
 from weft.layers.forms import padded, tensors_of
-from weft.layers.layer import Layer, all_params, check_grads, entered
+from weft.layers.layer import Layer
 from weft.nn.module import Module
 
 
@@ -43,7 +44,7 @@ class HandWritten(Function):
         ctx.needs = needs
         count, held = len(needs), layer.params
         still = [t.stopped() for t in tensors]
-        ctx.params = dict(zip(all_params(layer), still[count:], strict=True))
+        ctx.params = dict(zip(layer.all_params(), still[count:], strict=True))
         layer.__dict__["_items"] = {key: ctx.params[key] for key in held}
         try:
             out = Module.__call__(layer, *still[:count])
