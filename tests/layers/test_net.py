@@ -579,6 +579,24 @@ def test_learning_rate_policies(policy, at_ten):
     assert solver.lr == pytest.approx(at_ten)
 
 
+def test_a_step_adds_the_losses_up(rng):
+    net = Net(
+        [
+            Place(Dense(2, 2, name="a"), ("x",), ("a",)),
+            Place(MSELoss(name="one"), ("a", "y"), ("one",)),
+            Place(layers.MAELoss(0.5, name="two"), ("a", "y"), ("two",)),
+            Place(ReLU(name="other"), ("a",), ("other",)),
+        ],
+        inputs=("x", "y"),
+    ).double()
+    x, y = rng.normal(size=(3, 2)), rng.normal(size=(3, 2))
+    off = net["a"].forward(x).numpy() - y
+    want = 2 * off / 6 + 0.5 * np.sign(off) / 6
+    total = float(Solver(net, base_lr=0.0).step(x=x, y=y))
+    assert total == pytest.approx((off**2).mean() + 0.5 * np.abs(off).mean())
+    np.testing.assert_allclose(net["a"].grads["b"].numpy(), want.sum(0), rtol=1e-12)
+
+
 def test_solver_stops_and_refuses():
     solver = regression(max_iter=2)
     batch = {"x": np.ones((1, 2)), "y": np.ones((1, 1))}

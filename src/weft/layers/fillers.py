@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import empty
+from weft import as_tensor, empty
 from weft.dtype import DType, default_dtype
 from weft.errors import ArgumentError, DTypeError
 from weft.layers.layer import _as_parameter
@@ -78,8 +78,6 @@ def _named(filler: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def _fitting(value: Any, shape: Sequence[int]) -> Any:
-    from weft import as_tensor
-
     found = as_tensor(value)
     if found.shape != tuple(shape):
         raise ArgumentError(

@@ -201,27 +201,26 @@ class Net(_Holder):
                 raise ArgumentError(
                     f"Net: {name!r} is no output; they are {', '.join(wiring.outputs)}"
                 )
+        given = given or dict.fromkeys(self.loss_names(), 1.0)
         if not given:
-            given = dict.fromkeys(self._losses(wiring), 1.0)
+            raise ArgumentError(
+                "Net: no layer is a loss, so backward needs the gradient of "
+                f"{', '.join(wiring.outputs)}"
+            )
         return {
             wiring.outputs[name]: self._like_output(wiring.outputs[name], name, g)
             for name, g in given.items()
         }
 
-    def _losses(self, wiring: Wiring) -> list[str]:
+    def loss_names(self) -> list[str]:
+        """The outputs of the last forward that are losses."""
         made = {
-            s
-            for layer, _, outs in wiring.steps
+            slot
+            for layer, _, outs in self._ran.steps
             if isinstance(layer, Loss)
-            for s in outs
+            for slot in outs
         }
-        found = [name for name, slot in wiring.outputs.items() if slot in made]
-        if not found:
-            raise ArgumentError(
-                "Net: no layer is a loss, so backward needs the gradient of "
-                f"{', '.join(wiring.outputs)}"
-            )
-        return found
+        return [name for name, slot in self._ran.outputs.items() if slot in made]
 
     def _like_output(self, slot: int, name: str, grad: Any) -> Tensor:
         value = self._values[slot]  # type: ignore[index]

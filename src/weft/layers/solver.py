@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.layers import optimizer as rules
-from weft.layers.loss import Loss
 from weft.layers.model import add_steps
 from weft.layers.net import Net
 
@@ -82,8 +82,6 @@ class Solver:
         if self.lr_policy == "poly":
             return base * max(0.0, 1 - t / self.max_iter) ** self.power
         if self.lr_policy == "sigmoid":
-            import math
-
             return base / (1 + math.exp(-self.gamma * (t - self.stepsize)))
         return base
 
@@ -113,13 +111,8 @@ class Solver:
 
 
 def _total(net: Net, out: Any) -> Tensor:
+    """The sum of a forward's losses, of which there is at least one."""
     if not isinstance(out, dict):
         return out
-    losses = {
-        s
-        for layer, _, outs in net.wiring.steps
-        if isinstance(layer, Loss)
-        for s in outs
-    }
-    slots = net.wiring.outputs
-    return sum((v for k, v in out.items() if slots[k] in losses), start=0.0)  # type: ignore[return-value]
+    first, *more = [out[name] for name in net.loss_names()]
+    return sum(more, start=first)
