@@ -158,6 +158,16 @@ def test_propagate_down_false_computes_nothing(layer, shape, product):
         np.testing.assert_array_equal(layer.grads[key].numpy(), value)
 
 
+def test_propagate_down_false_leaves_the_gradient_of_any_layer():
+    layer, bottom, top = Scale(), [Blob(weft.ones(3, dtype=weft.float64))], [Blob()]
+    layer.forward(bottom, top)
+    top[0].diff = weft.ones(3)
+    bottom[0].diff = weft.full((3,), 7.0)
+    layer.backward(top, [False], bottom)  # its backward does not know of the wish
+    assert bottom[0].diff.tolist() == [7, 7, 7]
+    assert layer.grads["s"].tolist() == [3]
+
+
 def test_both_forms_of_one_layer_agree(rng):
     x, g = rng.normal(size=(4,)), rng.normal(size=(4,))
     found = []
@@ -269,6 +279,38 @@ def test_a_hand_written_layer_around_another(rng):
     np.testing.assert_allclose(
         w.grad.numpy(), np.outer(x.detach().numpy().sum(0), np.ones(3)), rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("hold", [lambda y: y, lambda y: [y], lambda y: {"k": y}])
+def test_each_call_keeps_the_state_of_inner_layers(hold, rng):
+    class Around(layers.Layer):
+        def __init__(self):
+            self.held = hold(layers.Dense(3, 3).double())
+
+        @property
+        def inner(self):
+            kind = type(self.held)
+            return (
+                self.held[0 if kind is list else "k"]
+                if kind in (list, dict)
+                else self.held
+            )
+
+        def forward(self, inputs):
+            return self.inner.forward(inputs)
+
+        def backward(self, grad):
+            down = self.inner.backward(grad)
+            names = list(self.all_params())
+            self.grads = dict(zip(names, self.inner.grads.values(), strict=True))
+            return down
+
+    layer = Around()
+    x, y = (weft.tensor(rng.normal(size=(2, 3))) for _ in range(2))
+    (layer(x).sum() + 2 * layer(y).sum()).backward()
+    want = np.outer((x + 2 * y).numpy().sum(0), np.ones(3))
+    got = layer.inner.params["w"].grad.numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
 @pytest.mark.parametrize("hand", [True, False])
