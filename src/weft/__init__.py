@@ -373,6 +373,7 @@ _LAZY = (
     "optim",
     "runtime",
     "special",
+    "static",
     "testing",
     "training",
     "utils",

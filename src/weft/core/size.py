@@ -34,6 +34,12 @@ class Atom(NamedTuple):
             evaluate(self.b, sizes),
         )
 
+    def unified(self, scope: Scope) -> Size:
+        if self.a is None:
+            return Size(((Atom(scope.one_of(self.kind)),), 1), scope=scope)
+        a, b = (p.unified() if isinstance(p, Size) else p for p in (self.a, self.b))
+        return _atom(self.kind, a, b, scope)
+
     def __str__(self) -> str:
         if self.a is None:
             return self.kind
@@ -73,6 +79,10 @@ class Assumption(NamedTuple):
     line: str
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds; what this run knows nothing of, it does not need."""
+        for side in (self.left, self.right):
+            if isinstance(side, Size) and not side.symbols <= sizes.keys():
+                return True
         ask = _RELATIONS[self.relation]
         return ask(evaluate(self.left, sizes), evaluate(self.right, sizes))
 
@@ -97,6 +107,7 @@ class Scope:
     def __init__(self) -> None:
         self.hints: dict[str, int | None] = {}
         self.assumptions: dict[str, Assumption] = {}
+        self.equal: dict[str, str] = {}  # symbols that were assumed equal to others
 
     def symbol(self, name: str, hint: int | None = None) -> Size:
         """A size known only by name (and by its example, where there is one)."""
@@ -107,6 +118,15 @@ class Scope:
     def assume(self, left: Any, relation: str, right: Any) -> None:
         found = Assumption(left, relation, right, user_line())
         self.assumptions.setdefault(str(found), found)
+        names = [s.symbol_name for s in (left, right) if isinstance(s, Size)]
+        if relation == "==" and len(names) == 2 and all(names):
+            self.equal[self.one_of(names[1])] = self.one_of(names[0])
+
+    def one_of(self, name: str) -> str:
+        """The symbol that stands for all those assumed equal to this one."""
+        while name in self.equal:
+            name = self.equal[name]
+        return name
 
     def check(self, sizes: Mapping[str, int]) -> None:
         """Refuse sizes for which the captured program would be another one."""
@@ -128,6 +148,25 @@ class Size:
     def __init__(self, *terms: tuple[tuple[Atom, ...], Any], scope: Scope) -> None:
         self.terms: Terms = terms
         self.scope = scope
+
+    @property
+    def symbol_name(self) -> str:
+        """The name of a size that is a symbol, else nothing."""
+        (atoms, factor), *rest = self.terms
+        plain = not rest and len(atoms) == 1 and factor == 1 and atoms[0].a is None
+        return atoms[0].kind if plain else ""
+
+    def unified(self) -> Any:
+        """The same size in symbols of which none was assumed equal to another."""
+        if not self.scope.equal:
+            return self
+        total: Any = 0
+        for atoms, factor in self.terms:
+            term: Any = factor
+            for atom in atoms:
+                term = term * atom.unified(self.scope)
+            total = total + term
+        return total
 
     @property
     def symbols(self) -> set[str]:
@@ -244,6 +283,10 @@ class Size:
             out = out * self
         return out
 
+    def conjugate(self) -> Size:
+        """As of every real number: itself."""
+        return self
+
     # -- questions
 
     def _ask(self, relation: str, other: Any) -> bool:
@@ -260,7 +303,7 @@ class Size:
     def __eq__(self, other: Any) -> bool:
         if other is self:
             return True
-        if isinstance(other, Size) and other.terms == self.terms:
+        if isinstance(other, Size) and same(self, other):
             return True
         if _terms(other) is None:
             return False
@@ -404,7 +447,9 @@ def _choose(kind: str, a: Any, b: Any) -> Any:
 def same(a: Any, b: Any) -> bool:
     """Whether two sizes are surely equal; nothing is assumed to find out."""
     if isinstance(a, Size):
-        return isinstance(b, Size) and a.terms == b.terms
+        return isinstance(b, Size) and (
+            a.terms == b.terms or _terms(a.unified()) == _terms(b.unified())
+        )
     return not isinstance(b, Size) and a == b
 
 

@@ -50,6 +50,7 @@ class Program:
         self.fetches = tuple(fetches)
         self.fed = (*graph.inputs, *[n for n in fed if n.op is not INPUT])
         roots = [*fetches, *(graph.effects if effects else ())]
+        self.used: set[Node] = set()  # of the fed nodes
         self.nodes = self._needed(roots)
         self.slots = {node: k for k, node in enumerate(self.fed)}
         self.template: list[Any] = [None] * len(self.fed)
@@ -64,13 +65,14 @@ class Program:
         """What must run, in order; nothing behind a fed node."""
         given = set(self.fed)
         seen: set[Node] = set()
-        stack = [r for r in roots if r not in given]
+        stack = list(roots)
         while stack:
             node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            stack.extend(p for p in node.parents if p not in given)
+            if node in given:
+                self.used.add(node)
+            elif node not in seen:
+                seen.add(node)
+                stack.extend(node.parents)
         return [node for node in self.graph.nodes if node in seen]
 
     @staticmethod

@@ -254,6 +254,15 @@ class Builder:
             self.after = before
 
     @contextmanager
+    def uncontrolled(self) -> Iterator[None]:
+        """Let the nodes made inside come after none that ``control`` named."""
+        before, self.after = self.after, ()
+        try:
+            yield
+        finally:
+            self.after = before
+
+    @contextmanager
     def deriving(self, node: Node | None) -> Iterator[None]:
         """Let the nodes made inside have the line and module of ``node``."""
         before = self.origin
@@ -345,9 +354,10 @@ class Builder:
         return self.add(ASSIGN, (value,), {"variable": variable}, name=name)
 
     def pick(self, node: Node, index: int) -> Node:
-        name = f"{node.name[len(self.prefix) :]}/{node.op.outputs[index]}"
+        output = node.op.output_name(index)
+        name = f"{node.name[len(self.prefix) :]}/{output}"
         if not node.name.startswith(self.prefix):
-            name = node.op.outputs[index]
+            name = output
         return self.add(PICK, (node,), {"index": index}, name=name)
 
     def finish(self, outputs: Sequence[Node]) -> Graph:
@@ -374,7 +384,7 @@ class Graph:
     TensorType(shape=(), dtype=weft.float32)
     """
 
-    __slots__ = ("_by_name", "inputs", "name", "nodes", "outputs", "sizes")
+    __slots__ = ("_by_name", "derived", "inputs", "name", "nodes", "outputs", "sizes")
 
     def __init__(
         self,
@@ -394,6 +404,7 @@ class Graph:
             else tuple(inputs)
         )
         self._by_name: dict[str, Node] | None = None
+        self.derived: dict[Any, Any] = {}  # what was made from it: programs, gradients
 
     @property
     def by_name(self) -> dict[str, Node]:

@@ -56,6 +56,16 @@ def print_graph(graph: Graph, *, lines: bool = False, constants: str = "small") 
     return GraphWriter(constants=constants, lines=lines).graph(graph)
 
 
+def node_text(node: Node) -> str:
+    """One node as the line that it is in its graph's text.
+
+    >>> g = weft.graph.capture(lambda x: x + 1, weft.ones(3)).graph
+    >>> weft.graph.text.node_text(g["add"])
+    '%add: float32[3] = add(%x, 1)'
+    """
+    return GraphWriter()._node(node)
+
+
 class GraphWriter(Writer):
     """Writes a graph and, indented, those in its parameters."""
 

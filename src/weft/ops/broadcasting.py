@@ -62,7 +62,7 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     lead = g.ndim - len(shape)
     pairs = enumerate(zip(shape, g.shape[lead:], strict=True), lead)
     dims = [*range(lead), *[i for i, (n, m) in pairs if is_one(n) and not is_one(m)]]
-    return reshape(sum(g, tuple(dims), keepdim=True), shape)
+    return reshape(sum(g, tuple(dims), keepdim=True) if dims else g, shape)
 
 
 expand_op: Op = define(

@@ -1,0 +1,113 @@
+"""Control flow as nodes, with TensorFlow 1's names and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import weft
+from weft.errors import ArgumentError
+
+
+def cond(
+    pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str = ""
+) -> Any:
+    """What ``true_fn`` builds if the predicate holds in the run, else ``false_fn``'s.
+
+    Only the chosen branch runs. Gradients flow through it.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.placeholder(weft.float32, [])
+    ...     y = weft.static.cond(x > 0, lambda: x * 2, lambda: x * 10)
+    ...     [float(session.run(y, {x: v})) for v in (3.0, -1.0)]
+    [6.0, -10.0]
+    """
+    return weft.cond(pred, true_fn, false_fn)
+
+
+def while_loop(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, name: str = ""
+) -> Any:
+    """Run ``body`` on the loop variables while ``cond`` of them holds.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     n = weft.static.placeholder(weft.int64, [])
+    ...     start = [weft.static.constant(0), weft.static.constant(1.0)]
+    ...     i, x = weft.static.while_loop(
+    ...         lambda i, x: i < n, lambda i, x: [i + 1, x * 2], start)
+    ...     [float(session.run(x, {n: v})) for v in (0, 3)]
+    [1.0, 8.0]
+    """
+    variables = tuple(loop_vars)
+    out = weft.while_loop(cond, lambda *v: tuple(_listed(body(*v))), variables)
+    return list(out) if isinstance(loop_vars, list) else out
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def case(
+    pred_fn_pairs: Any, default: Callable[[], Any] | None = None, name: str = ""
+) -> Any:
+    """The first branch whose predicate holds, else the default.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.placeholder(weft.float32, [])
+    ...     y = weft.static.case(
+    ...         [(x < 0, lambda: -x), (x < 1, lambda: x * 0)], default=lambda: x)
+    ...     [float(session.run(y, {x: v})) for v in (-3.0, 0.5, 2.0)]
+    [3.0, 0.0, 2.0]
+    """
+    pairs = (
+        list(pred_fn_pairs.items())
+        if isinstance(pred_fn_pairs, dict)
+        else list(pred_fn_pairs)
+    )
+    if not pairs:
+        raise ArgumentError("case: expected at least one (predicate, function) pair")
+    if default is None:
+        default = pairs.pop()[1]
+    chosen = default
+    for pred, fn in reversed(pairs):
+        chosen = _branch(pred, fn, chosen)
+    return chosen()
+
+
+def _branch(pred: Any, fn: Any, otherwise: Any) -> Callable[[], Any]:
+    return lambda: cond(pred, fn, otherwise)
+
+
+def scan(
+    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, name: str = ""
+) -> Any:
+    """The successive values of ``fn(accumulated, element)`` along the first axis.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.constant([1.0, 2.0, 3.0])
+    ...     sums = weft.static.scan(lambda a, e: a + e, x, weft.static.constant(0.0))
+    ...     session.run(sums)
+    array([1., 3., 6.], dtype=float32)
+    """
+
+    def step(carry: Any, element: Any) -> Any:
+        new = fn(carry, element)
+        return new, new
+
+    return weft.scan(step, initializer, elems)[1]
+
+
+def map_fn(fn: Callable[[Any], Any], elems: Any, name: str = "") -> Any:
+    """``fn`` of each element along the first axis.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.constant([1.0, 2.0])
+    ...     session.run(weft.static.map_fn(lambda v: v * v, x))
+    array([1., 4.], dtype=float32)
+    """
+    return weft.map(fn, elems)

@@ -1,0 +1,173 @@
+"""Gradients as nodes, and gradients of one's own for operators by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from weft.core.op import Op, find_op
+from weft.errors import ArgumentError, AutogradError, DTypeError
+from weft.graph import ir
+from weft.graph.gradients import add_gradients
+from weft.static.graph import StaticTensor, get_default_graph, node_of
+from weft.static.variable import Variable
+
+
+def gradients(
+    ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
+) -> list[StaticTensor | None]:
+    """Nodes for the gradients of the sum of ``ys`` by each of ``xs``.
+
+    They are nodes like any others: fetched, differentiated again, optimised. The
+    gradient by something that ``ys`` do not depend on is None.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.placeholder(weft.float32, [])
+    ...     (dx,) = weft.static.gradients(x**3, x)
+    ...     (ddx,) = weft.static.gradients(dx, x)
+    ...     [float(v) for v in session.run([dx, ddx], {x: 2.0})]
+    [12.0, 12.0]
+    """
+    graph = get_default_graph()
+    roots = [node_of(graph, y) for y in _listed(ys)]
+    seeds = None
+    if grad_ys is not None:
+        given = _listed(grad_ys)
+        if len(given) != len(roots):
+            raise ArgumentError(
+                f"gradients: {len(roots)} ys but {len(given)} grad_ys were given"
+            )
+        seeds = [
+            None if g is None else graph.lift(g) if isinstance(g, StaticTensor)
+            else _refuse_seed(g)
+            for g in given
+        ]  # fmt: skip
+    reads = [_reads(graph, x) for x in _listed(xs)]
+    flat = list(dict.fromkeys(node for nodes in reads for node in nodes))
+    found = dict(zip(flat, add_gradients(graph, roots, flat, seeds), strict=True))
+    return [_total(graph, [found[n] for n in nodes]) for nodes in reads]
+
+
+def _refuse_seed(value: Any) -> Any:
+    raise DTypeError(
+        f"gradients: expected nodes as grad_ys, got {type(value).__name__}; use "
+        "static.constant"
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _reads(graph: Any, x: Any) -> list[ir.Node]:
+    """The nodes of an x: a variable may be read at several places."""
+    node = node_of(graph, x)
+    if not isinstance(x, Variable):
+        return [node]
+    return [
+        n
+        for n in graph.builder.nodes
+        if n.op is ir.READ and n.params["variable"] is x.variable
+    ]
+
+
+def _total(graph: Any, parts: list[Any]) -> StaticTensor | None:
+    some = [graph.symbol(p) for p in parts if p is not None]
+    if not some:
+        return None
+    total = some[0]
+    for part in some[1:]:
+        total = total + part
+    return total
+
+
+def stop_gradient(input: Any) -> StaticTensor:
+    """The same value, through which no gradient flows.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     x = weft.static.placeholder(weft.float32, [])
+    ...     weft.static.gradients(x * weft.static.stop_gradient(x), x)[0].op.name
+    'absorb'
+    """
+    return input.detach()
+
+
+class OperationView:
+    """What a registered gradient function sees of the operation."""
+
+    def __init__(
+        self, op: Op, inputs: list[Any], outputs: list[Any], params: Any
+    ) -> None:
+        self.type = op.name
+        self.inputs = inputs
+        self.outputs = outputs
+        self.params = params
+
+    def get_attr(self, name: str) -> Any:
+        """A static parameter."""
+        return self.params[name]
+
+
+def RegisterGradient(op_type: str) -> Callable[..., Any]:
+    """A decorator that gives an operator a gradient, by the operator's name.
+
+    The function takes the operation (``inputs``, ``outputs``, ``get_attr``) and a
+    gradient for each output, and returns one for each input (None for none).
+
+    >>> def same(x):
+    ...     return x
+    >>> cube = weft.core.op.define("cube", inputs="x", eval=lambda x: x**3, type=same)
+    >>> @weft.static.RegisterGradient("cube")
+    ... def _(op, grad):
+    ...     return 3 * grad * op.inputs[0] ** 2
+    >>> x = weft.tensor(2.0, requires_grad=True)
+    >>> cube(x).backward()
+    >>> x.grad
+    tensor(12., dtype=float32)
+    >>> weft.core.op.unregister("cube")
+    """
+    op = find_op(op_type)
+    if op.vjp is not None:
+        raise AutogradError(
+            f"RegisterGradient: operator {op_type!r} has a gradient already"
+        )
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        _install(op, fn)
+        return fn
+
+    return register
+
+
+def _install(op: Op, fn: Callable[..., Any]) -> None:
+    ins, outs = len(op.inputs), len(op.outputs)
+    attributes = _keywords(op.eval)
+
+    def rule(g: Any, *values: Any) -> Any:
+        given, made = list(values[:ins]), list(values[ins : ins + outs])
+        params = dict(zip(attributes, values[ins + outs :], strict=True))
+        view = OperationView(op, given, made, params)
+        found = fn(view, *(g if type(g) is tuple else (g,)))
+        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(found) != ins:
+            raise AutogradError(
+                f"the gradient registered for {op.name!r} must return {ins} "
+                f"gradients, one an input, got {len(found)}"
+            )
+        return found
+
+    rule.names = (*op.inputs, *op.outputs, *attributes)  # type: ignore[attr-defined]
+    op.vjp = rule
+    op.plans.clear()
+
+
+def _keywords(fn: Callable[..., Any]) -> tuple[str, ...]:
+    """The static parameters of an operator: its evaluation's keywords."""
+    try:
+        given = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # a NumPy function has none of ours
+        return ()
+    return tuple(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)

@@ -1,0 +1,366 @@
+"""The graph that a define-then-run program builds, and what its nodes are.
+
+Building computes nothing. There is always a default graph; ``as_default`` makes
+another one the default for a while. Every node is a tensor, so all of Weft's
+operators, functions and modules can be applied to it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft.core.op import TensorType
+from weft.core.tensor import Tensor
+from weft.dtype import DType, as_dtype, float32
+from weft.errors import ArgumentError, DTypeError
+from weft.graph import ir
+from weft.graph.ir import Builder, GraphError, Node
+from weft.graph.symbol import Building, Symbol
+
+
+class StaticTensor(Symbol):
+    """A node of a static graph, as the program sees it."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph this node belongs to."""
+        return self._interpreter
+
+    @property
+    def static_shape(self) -> tuple[int | None, ...]:
+        """The sizes, with None for those that a run decides."""
+        return tuple(n if isinstance(n, int) else None for n in self.shape)
+
+    def get_shape(self) -> tuple[int | None, ...]:
+        """As TensorFlow's: the sizes known so far.
+
+        >>> g = weft.static.Graph()
+        >>> with g.as_default():
+        ...     weft.static.placeholder(weft.float32, [None, 3]).get_shape()
+        (None, 3)
+        """
+        return self.static_shape
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+        """The value, computed by a session (the default one unless given)."""
+        from weft.static.session import default_session
+
+        return (session or default_session()).run(self, feed_dict)
+
+    def refuse(self) -> Any:
+        raise GraphError(
+            f"{self!r} has no value while the graph is built; get one with "
+            "session.run(node, feed_dict), and use static.cond or static.while_loop "
+            f"instead of Python's `if` and `while`.\n  made at {self.node.line}"
+        )
+
+
+class Operation:
+    """A node that is run for what it does: a group, an initializer, a train step."""
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        self.graph = graph
+        self.node = node
+        self.gradients: dict[Any, Any] = {}  # of a train step
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def type(self) -> str:
+        """The operator's name."""
+        return self.node.op.name
+
+    @property
+    def inputs(self) -> list[StaticTensor]:
+        """The tensors this operation takes."""
+        ins = [i for i in self.node.inputs if type(i) is Node]
+        return [self.graph.symbol(i) for i in ins]  # type: ignore[misc]
+
+    @property
+    def outputs(self) -> list[StaticTensor]:
+        """The tensors this operation gives."""
+        if not isinstance(self.node.type, TensorType):
+            return []
+        return [self.graph.symbol(self.node)]  # type: ignore[list-item]
+
+    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+        """Run it in a session (the default one unless given)."""
+        from weft.static.session import default_session
+
+        (session or default_session()).run(self, feed_dict)
+
+    def __repr__(self) -> str:
+        return f"<{self.type} {self.name!r}>"
+
+
+class Graph(Building):
+    """A static graph under construction.
+
+    >>> graph = weft.static.Graph()
+    >>> with graph.as_default():
+    ...     x = weft.static.placeholder(weft.float32, [None, 2], name="x")
+    ...     y = weft.square(x) + 1
+    >>> y
+    <add 'add' float32[x_0, 2]>
+    >>> [op.name for op in graph.get_operations()]
+    ['x', 'square', 'add']
+    """
+
+    name = "a static graph"
+    symbols = StaticTensor
+
+    def __init__(self, name: str = "graph") -> None:
+        super().__init__(Builder(name))
+        self.variables: list[Any] = []
+        self.summaries: dict[str, Any] = {}
+        self.finalized = False
+        self.starts: dict[ir.Variable, np.ndarray] = {}  # of its own variables
+        self._numbers: dict[Any, Any] = {}
+        self._bumps: tuple[Node, ...] = ()
+
+    # -- building
+
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Make this the graph that new placeholders and variables go to."""
+        _stack.graphs.append(self)
+        try:
+            yield self
+        finally:
+            _stack.graphs.pop()
+
+    def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if self.finalized:
+            raise GraphError(f"{self.describe()} is finalized and takes no more nodes")
+        with self.builder.control(self._bumps):
+            self._bumps = ()
+            return super().process(op, args, params)
+
+    def concrete(self, value: Tensor) -> Node:
+        return self.builder.constant(np.array(value.to_host()), "Const")
+
+    def finalize(self) -> None:
+        """Refuse further nodes."""
+        self.finalized = True
+
+    # -- random numbers: a counter that every draw moves on
+
+    def number(self, key: Any, name: str, get: Any, set: Any, dtype: DType) -> Any:
+        if key not in self._numbers:
+            cell = ir.Variable(self.builder.unique(name), TensorType((), dtype))
+            self.starts[cell] = np.asarray(get(), dtype.np)
+            self._numbers[key] = cell, self.symbol(self.builder.read(cell))
+        return self._numbers[key][1]
+
+    def set_number(self, key: Any, value: Any) -> None:
+        cell, _ = self._numbers[key]
+        self._bumps = (*self._bumps, self.builder.assign(cell, self.lift(value)))
+        self._numbers[key] = cell, value
+
+    # -- looking up
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """The operation with this name."""
+        return Operation(self, self._node(name))
+
+    def get_tensor_by_name(self, name: str) -> StaticTensor:
+        """The tensor with this name (``x`` or, as in TensorFlow, ``x:0``)."""
+        node = self._node(name.removesuffix(":0"))
+        return self.symbol(node)  # type: ignore[return-value]
+
+    def get_operations(self) -> list[Operation]:
+        """All operations, each after those it depends on."""
+        return [Operation(self, node) for node in self.builder.nodes]
+
+    def _node(self, name: str) -> Node:
+        return self.snapshot()[name]
+
+    def __getitem__(self, name: str) -> StaticTensor:
+        return self.get_tensor_by_name(name)
+
+    def snapshot(self) -> ir.Graph:
+        """The graph so far, as the IR that passes, printers and files take."""
+        return ir.Graph(self.builder.name, self.builder.nodes, (), self.builder.sizes)
+
+    def as_graph_def(self) -> ir.Graph:
+        """As TensorFlow's name for ``snapshot``."""
+        return self.snapshot()
+
+    def unique_name(self, name: str) -> str:
+        """The name that a node asking for ``name`` would get."""
+        return self.builder.unique(name)
+
+    def __str__(self) -> str:
+        return str(self.snapshot())
+
+    def __repr__(self) -> str:
+        return f"<static graph {self.builder.name!r}, {len(self.builder.nodes)} nodes>"
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = [Graph("default")]
+
+
+_stack = _Stack()
+
+
+def get_default_graph() -> Graph:
+    """The graph that new nodes go to.
+
+    >>> weft.static.get_default_graph()
+    <static graph 'default', 0 nodes>
+    """
+    return _stack.graphs[-1]
+
+
+def reset_default_graph() -> None:
+    """Begin anew with an empty default graph.
+
+    >>> weft.static.reset_default_graph()
+    """
+    if len(_stack.graphs) > 1:
+        raise GraphError("reset_default_graph: not inside `with graph.as_default()`")
+    _stack.graphs[0] = Graph("default")
+
+
+def placeholder(
+    dtype: Any = float32, shape: Any = None, name: str = "Placeholder"
+) -> StaticTensor:
+    """A value that every run must feed; None in the shape is any size.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.placeholder(weft.float32, [None, 2], name="x")
+    <input 'x' float32[x_0, 2]>
+    """
+    graph = get_default_graph()
+    if shape is None:
+        raise ArgumentError(
+            f"placeholder {name!r}: expected a shape (None for a size that is not "
+            "known; () for a single number); the number of dimensions must be known"
+        )
+    unique = graph.builder.unique(name)
+    sizes = []
+    for axis, n in enumerate(shape):
+        if n is None or n == -1:
+            # 2 is the size for which questions about it are answered; each answer
+            # is checked when the graph runs
+            sizes.append(graph.builder.sizes.symbol(_size_name(unique, axis), 2))
+        elif isinstance(n, str):
+            sizes.append(graph.builder.sizes.symbol(n, 2))
+        else:
+            sizes.append(int(n))
+    node = graph.builder.input(TensorType(tuple(sizes), as_dtype(dtype)), name)
+    return graph.symbol(node)  # type: ignore[return-value]
+
+
+def _size_name(name: str, axis: int) -> str:
+    plain = "".join(c if c.isalnum() else "_" for c in name)
+    return f"{plain}_{axis}"
+
+
+def constant(value: Any, dtype: Any = None, name: str = "Const") -> StaticTensor:
+    """A node with a fixed value.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.constant([1.0, 2.0])
+    <constant 'Const' float32[2]>
+    """
+    from weft.ops.creation import tensor
+
+    array = tensor(value, dtype=dtype).to_host()
+    graph = get_default_graph()
+    return graph.symbol(graph.builder.constant(array, name))  # type: ignore[return-value]
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Let the names of the nodes made inside begin with ``name/``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.name_scope("layer"):
+    ...     weft.static.constant(1.0).name
+    'layer/Const'
+    """
+    with get_default_graph().builder.scope(name) as lead:
+        yield lead
+
+
+@contextmanager
+def control_dependencies(control_inputs: Iterable[Any]) -> Iterator[None]:
+    """Let the nodes made inside run after these, and only with them.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     count = weft.static.Variable(0, name="count")
+    ...     with weft.static.control_dependencies([count.assign_add(1)]):
+    ...         now = weft.static.identity(count.read_value())
+    >>> with weft.static.Session(g) as session:
+    ...     session.run(count.initializer)
+    ...     int(session.run(now)), int(session.run(now))
+    (1, 2)
+    """
+    graph = get_default_graph()
+    nodes = [node_of(graph, c) for c in control_inputs or ()]
+    with graph.builder.control(nodes):
+        yield
+
+
+def node_of(graph: Graph, value: Any) -> Node:
+    """The node of anything that names one, which must be this graph's."""
+    if isinstance(value, str):
+        return graph._node(value.removesuffix(":0"))
+    if isinstance(value, Operation):
+        if value.graph is not graph:
+            raise _foreign(graph, value.name, value.graph, value.node)
+        return value.node
+    if isinstance(value, StaticTensor):
+        if value.graph is not graph:
+            raise _foreign(graph, value.name, value.graph, value.node)
+        return value.node
+    raise DTypeError(
+        "expected a node of the graph (a tensor, a variable, an operation or a name), "
+        f"got {type(value).__name__}"
+    )
+
+
+def _foreign(graph: Graph, name: str, owner: Graph, node: Node) -> GraphError:
+    return GraphError(
+        f"{name!r} belongs to {owner!r}, not to {graph!r}; build it inside "
+        f"`with graph.as_default()`\n  made at {node.line}"
+    )
+
+
+def group(*inputs: Any, name: str = "group_deps") -> Operation:
+    """An operation that runs all of these.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     a, b = (weft.static.Variable(0.0, name=n) for n in "ab")
+    ...     weft.static.group(a.assign(1.0), b.assign(2.0))
+    <group 'group_deps'>
+    """
+    graph = get_default_graph()
+    nodes = [node_of(graph, i) for i in inputs]
+    with graph.builder.control(nodes):
+        return Operation(graph, graph.builder.add(ir.GROUP, (), {}, (), name))
+
+
+def no_op(name: str = "NoOp") -> Operation:
+    """An operation that does nothing (but comes after its control inputs).
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.no_op()
+    <group 'NoOp'>
+    """
+    return group(name=name)

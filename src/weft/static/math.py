@@ -1,0 +1,299 @@
+"""Operators under TensorFlow 1's names, over Weft's own.
+
+Where the names agree (``exp``, ``matmul``, ``reshape``, …) it is the same function;
+here are those that TensorFlow calls otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import weft
+from weft.dtype import as_dtype
+from weft.static.graph import StaticTensor, constant, get_default_graph
+
+
+def _node(value: Any) -> Any:
+    """A tensor from what the user passed; lists and arrays become constants."""
+    return value if isinstance(value, weft.Tensor) else constant(value)
+
+
+def _named(out: Any, name: str | None) -> Any:
+    """The result under a name of the user's."""
+    return out if name is None else identity(out, name)
+
+
+def identity(input: Any, name: str = "Identity") -> StaticTensor:
+    """A node with the same value, under a name of its own.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.identity(weft.static.constant(1.0), name="one")
+    <alias 'one' float32[]>
+    """
+    from weft.ops.copies import alias_op
+
+    x = _node(input)
+    graph = x.graph if isinstance(x, StaticTensor) else get_default_graph()
+    node = graph.builder.add(alias_op, (graph.lift(x),), {}, name=name)
+    return graph.symbol(node)  # type: ignore[return-value]
+
+
+def _unary(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, name: str | None = None) -> Any:
+        return _named(fn(_node(x)), name)
+
+    return _described(call, fn)
+
+
+def _binary(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, y: Any, name: str | None = None) -> Any:
+        return _named(fn(_node(x), _node(y)), name)
+
+    return _described(call, fn)
+
+
+def _reduction(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(
+        input_tensor: Any, axis: Any = None, keepdims: bool = False,
+        name: str | None = None,
+    ) -> Any:  # fmt: skip
+        x = _node(input_tensor)
+        dims = tuple(range(x.ndim)) if axis is None else axis
+        return _named(fn(x, dims, keepdims), name)
+
+    return _described(call, fn)
+
+
+def _described(call: Any, fn: Any) -> Any:
+    call.__doc__ = f"TensorFlow's name for ``weft.{fn.__name__}``."
+    return call
+
+
+def _product(x: Any, dims: Any, keepdims: bool) -> Any:
+    for d in sorted(dims if isinstance(dims, (tuple, list)) else [dims], reverse=True):
+        x = weft.prod(x, d, keepdims)
+    return x
+
+
+_product.__name__ = "prod"
+
+add, subtract = _binary(weft.add), _binary(weft.sub)
+multiply, divide = _binary(weft.mul), _binary(weft.div)
+truediv, floordiv, mod = divide, _binary(weft.floor_divide), _binary(weft.remainder)
+pow = _binary(weft.pow)
+maximum, minimum = _binary(weft.maximum), _binary(weft.minimum)
+equal, not_equal = _binary(weft.eq), _binary(weft.ne)
+greater, greater_equal = _binary(weft.gt), _binary(weft.ge)
+less, less_equal = _binary(weft.lt), _binary(weft.le)
+logical_and, logical_or = _binary(weft.logical_and), _binary(weft.logical_or)
+logical_not = _unary(weft.logical_not)
+negative, abs, sign = _unary(weft.neg), _unary(weft.abs), _unary(weft.sign)
+exp, log, sqrt, rsqrt = (_unary(f) for f in (weft.exp, weft.log, weft.sqrt, weft.rsqrt))
+square, reciprocal = _unary(weft.square), _unary(weft.reciprocal)
+sin, cos, tan, tanh = (_unary(f) for f in (weft.sin, weft.cos, weft.tan, weft.tanh))
+sigmoid, floor, ceil = _unary(weft.sigmoid), _unary(weft.floor), _unary(weft.ceil)
+zeros_like, ones_like = _unary(weft.zeros_like), _unary(weft.ones_like)
+reduce_sum, reduce_mean = _reduction(weft.sum), _reduction(weft.mean)
+reduce_max, reduce_min = _reduction(weft.amax), _reduction(weft.amin)
+reduce_prod = _reduction(_product)
+reduce_any, reduce_all = _reduction(weft.any), _reduction(weft.all)
+
+
+def matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
+    name: str | None = None,
+) -> Any:  # fmt: skip
+    """The matrix product, of transposed operands if asked for.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     x = weft.static.placeholder(weft.float32, [2, 3])
+    ...     weft.static.matmul(x, x, transpose_b=True).get_shape()
+    (2, 2)
+    """
+    x, y = _node(a), _node(b)
+    x = x.transpose(-2, -1) if transpose_a else x
+    y = y.transpose(-2, -1) if transpose_b else y
+    return _named(weft.matmul(x, y), name)
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """The tensor in another dtype.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.cast(weft.static.constant([1, 2]), weft.float32).dtype
+    weft.float32
+    """
+    return _named(_node(x).to(as_dtype(dtype)), name)
+
+
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
+    """The same elements in another shape.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.reshape(weft.static.constant([1, 2]), [2, 1]).get_shape()
+    (2, 1)
+    """
+    return _named(_node(tensor).reshape(tuple(shape)), name)
+
+
+def transpose(a: Any, perm: Any = None, name: str | None = None) -> Any:
+    """The axes in another order, reversed unless told.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.transpose(weft.static.constant([[1, 2]])).get_shape()
+    (2, 1)
+    """
+    x = _node(a)
+    order = range(x.ndim)[::-1] if perm is None else perm
+    return _named(x.permute(tuple(order)), name)
+
+
+def expand_dims(input: Any, axis: int, name: str | None = None) -> Any:
+    """With an axis of size one put in.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.expand_dims(weft.static.constant([1, 2]), 0).get_shape()
+    (1, 2)
+    """
+    return _named(_node(input).unsqueeze(axis), name)
+
+
+def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
+    """Without the axes of size one.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.squeeze(weft.static.constant([[1, 2]])).get_shape()
+    (2,)
+    """
+    x = _node(input)
+    return _named(x.squeeze() if axis is None else x.squeeze(axis), name)
+
+
+def concat(values: Any, axis: int, name: str | None = None) -> Any:
+    """Tensors joined along an axis.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     x = weft.static.constant([1, 2])
+    ...     weft.static.concat([x, x], 0).get_shape()
+    (4,)
+    """
+    return _named(weft.cat([_node(v) for v in values], axis), name)
+
+
+def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
+    """Tensors joined along a new axis.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     x = weft.static.constant([1, 2])
+    ...     weft.static.stack([x, x]).get_shape()
+    (2, 2)
+    """
+    return _named(weft.stack([_node(v) for v in values], axis), name)
+
+
+def argmax(input: Any, axis: int = 0, name: str | None = None) -> Any:
+    """The place of the largest element along an axis.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     int(session.run(weft.static.argmax(weft.static.constant([1, 5, 2]))))
+    1
+    """
+    return _named(weft.argmax(_node(input), axis), name)
+
+
+def gather(params: Any, indices: Any, name: str | None = None) -> Any:
+    """Rows by their indices.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     rows = weft.static.gather(weft.static.constant([5, 6, 7]), [2, 0])
+    ...     session.run(rows)
+    array([7, 5])
+    """
+    return _named(weft.index_select(_node(params), 0, _node(indices)), name)
+
+
+def where(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
+    """``x`` where the condition holds, else ``y``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.constant([-1.0, 2.0])
+    ...     session.run(weft.static.where(x > 0, x, 0.0))
+    array([0., 2.], dtype=float32)
+    """
+    return _named(weft.where(_node(condition), x, y), name)
+
+
+def clip_by_value(
+    t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
+) -> Any:
+    """Elements limited to an interval.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.clip_by_value([-3.0, 0.5], -1, 1))
+    array([-1. ,  0.5], dtype=float32)
+    """
+    return _named(weft.clamp(_node(t), clip_value_min, clip_value_max), name)
+
+
+def one_hot(indices: Any, depth: int, dtype: Any = weft.float32) -> Any:
+    """A one at each index, zeros elsewhere, in a new last dimension.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.one_hot([1], 3))
+    array([[0., 1., 0.]], dtype=float32)
+    """
+    with get_default_graph().taking():
+        return weft.one_hot(_node(indices), depth).to(as_dtype(dtype))
+
+
+def zeros(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
+    """A node of zeros.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.zeros([2])
+    <full 'full' float32[2]>
+    """
+    with get_default_graph().taking():
+        return _named(weft.zeros(tuple(shape), dtype=as_dtype(dtype)), name)
+
+
+def ones(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
+    """A node of ones.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.ones([2])
+    <full 'full' float32[2]>
+    """
+    with get_default_graph().taking():
+        return _named(weft.ones(tuple(shape), dtype=as_dtype(dtype)), name)
+
+
+def add_n(inputs: Any, name: str | None = None) -> Any:
+    """The sum of several tensors.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     float(session.run(weft.static.add_n([1.0, 2.0, 3.0])))
+    6.0
+    """
+    total, *rest = [_node(i) for i in inputs]
+    for one in rest:
+        total = total + one
+    return _named(total, name)

@@ -1,0 +1,247 @@
+"""Sessions: where a static graph runs, and where its variables live."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.size import Size
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.graph import ir
+from weft.graph.interpret import Program
+from weft.graph.ir import READ, Node
+from weft.static.graph import (
+    Graph,
+    Operation,
+    StaticTensor,
+    get_default_graph,
+    node_of,
+)
+from weft.static.variable import Variable
+
+
+class RunMetadata:
+    """What a run did: the names of the nodes it executed, and how many of each op."""
+
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+        self.counts: Counter[str] = Counter()
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.sessions: list[Session] = []
+
+
+_stack = _Stack()
+
+
+def default_session() -> Session:
+    """The innermost session of a ``with`` block."""
+    if not _stack.sessions:
+        raise ArgumentError(
+            "there is no default session; use `with static.Session() as session:`, or "
+            "pass session="
+        )
+    return _stack.sessions[-1]
+
+
+class Session:
+    """Runs parts of a graph and keeps the values of its variables.
+
+    ``run`` executes what the fetches need, nothing else. The plan for a set of
+    fetches is made once and used again.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     x = weft.static.placeholder(weft.float32, [None])
+    ...     total, twice = x.sum(), x * 2
+    >>> with weft.static.Session(g) as session:
+    ...     session.run({"total": total}, {x: [1.0, 2.0]})
+    {'total': array(3., dtype=float32)}
+    """
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        self.graph = get_default_graph() if graph is None else graph
+        if not isinstance(self.graph, Graph):
+            raise DTypeError(
+                f"Session: expected a static.Graph, got {type(graph).__name__}"
+            )
+        self.values: dict[ir.Variable, np.ndarray] = {}
+        self.plans: dict[Any, Program] = {}
+        self.closed = False
+
+    def __enter__(self) -> Session:
+        self._context = self.graph.as_default()
+        self._context.__enter__()
+        _stack.sessions.append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _stack.sessions.remove(self)
+        self._context.__exit__(*error)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the variables' values; the session cannot run any more."""
+        self.closed = True
+        self.values.clear()
+        self.plans.clear()
+
+    # -- running
+
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Any = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
+        """The values of the fetches: a node, a name, or a list, tuple or dict of them.
+
+        ``feed_dict`` gives placeholders their values, and may give any other node
+        (a variable, an intermediate result) another value for this run.
+        """
+        if self.closed:
+            raise ArgumentError("run: this session is closed; make a new one")
+        leaves, structure = tree_flatten(fetches)
+        if not leaves:
+            return tree_unflatten([], structure)
+        nodes = [self._fetch(leaf) for leaf in leaves]
+        feeds = self._feeds(feed_dict)
+        plan = self._plan(nodes, tuple(feeds))
+        arrays = [feeds.get(node) for node in plan.fed]
+        self._check_fed(plan, arrays)
+        results, changed = plan.run(arrays, self._store(plan))
+        self.values.update((v, _kept(a)) for v, a in changed.items())
+        if run_metadata is not None:
+            self._note(plan, run_metadata)
+        out = [
+            None if isinstance(leaf, Operation) else value
+            for leaf, value in zip(leaves, results, strict=True)
+        ]
+        return tree_unflatten(out, structure)
+
+    def _fetch(self, leaf: Any) -> Node:
+        if isinstance(leaf, (StaticTensor, Operation, str)):
+            return node_of(self.graph, leaf)
+        raise DTypeError(
+            "run: expected nodes of the graph or their names as fetches, got "
+            f"{type(leaf).__name__}"
+        )
+
+    def _feeds(self, feed_dict: Any) -> dict[Node, np.ndarray]:
+        found = {}
+        for key, value in (feed_dict or {}).items():
+            node = node_of(self.graph, key)
+            if not isinstance(node.type, ir.TensorType):
+                raise DTypeError(f"run: {node.name!r} has no value that could be fed")
+            found[node] = _feed(node, value)
+        return found
+
+    def _plan(self, nodes: list[Node], fed: tuple[Node, ...]) -> Program:
+        key = (tuple(nodes), frozenset(fed))
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = Program(self.graph.snapshot(), nodes, effects=False, fed=fed)
+            self.plans[key] = plan
+        return plan
+
+    def _check_fed(self, plan: Program, arrays: list[Any]) -> None:
+        for node, array in zip(plan.fed, arrays, strict=True):
+            if array is None and node in plan.used:
+                raise ArgumentError(
+                    f"run: placeholder {node.name!r} ({node.type}) must be fed; pass "
+                    f"it in feed_dict\n  made at {node.line}"
+                )
+
+    def _store(self, plan: Program) -> dict[ir.Variable, np.ndarray]:
+        for variable in plan.reads:
+            if variable in self.graph.starts:
+                self.values.setdefault(variable, self.graph.starts[variable])
+        return self.values
+
+    @staticmethod
+    def _note(plan: Program, metadata: RunMetadata) -> None:
+        metadata.executed = [node.name for node in plan.nodes]
+        metadata.counts = Counter(
+            node.op.name for node in plan.nodes if node.op is not READ
+        )
+
+    # -- variables
+
+    def load(self, variable: Variable, value: Any) -> None:
+        """Set a variable's value directly."""
+        node_of(self.graph, variable)
+        self.values[variable.variable] = _feed(variable.node, value).copy()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{len(self.values)} variables with values"
+        return f"<Session of {self.graph!r}, {state}>"
+
+
+def _kept(array: np.ndarray) -> np.ndarray:
+    """An array that no one else can change."""
+    return array if array.base is None and array.flags.owndata else array.copy()
+
+
+def _feed(node: Node, value: Any) -> np.ndarray:
+    """What was fed, as an array of the node's type."""
+    want = node.type
+    if isinstance(value, StaticTensor):
+        raise DTypeError(
+            f"run: feed of {node.name!r}: expected a value, got the node {value.name!r}"
+        )
+    array = value.to_host() if isinstance(value, Tensor) else np.asarray(value)
+    if array.dtype != want.dtype.np:
+        array = _cast(node, array)
+    if len(array.shape) != len(want.shape) or any(
+        have != size
+        for have, size in zip(array.shape, want.shape, strict=True)
+        if not isinstance(size, Size)
+    ):
+        raise ShapeError(
+            f"run: feed of {node.name!r}: expected {want}, got shape {array.shape}"
+            f"\n  made at {node.line}"
+        )
+    return array
+
+
+def _cast(node: Node, array: np.ndarray) -> np.ndarray:
+    """Numbers may widen (and floats narrow to floats); nothing else is converted."""
+    want = node.type.dtype.np
+    order = "biufc"
+    kinds = [("b" if d == np.bool_ else d.kind) for d in (array.dtype, want)]
+    known = all(k in order for k in kinds) or want.kind == "V"
+    if not known or (
+        want.kind != "V" and order.index(kinds[0]) > order.index(kinds[1])
+    ):
+        raise DTypeError(
+            f"run: feed of {node.name!r}: expected {node.type}, got {array.dtype} "
+            f"values; convert them first\n  made at {node.line}"
+        )
+    return array.astype(want)
+
+
+class InteractiveSession(Session):
+    """A session that is the default from its making on.
+
+    >>> weft.static.reset_default_graph()
+    >>> session = weft.static.InteractiveSession()
+    >>> float(weft.static.constant(2.0).eval())
+    2.0
+    >>> session.close()
+    """
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        super().__init__(graph)
+        _stack.sessions.append(self)
+
+    def close(self) -> None:
+        if self in _stack.sessions:
+            _stack.sessions.remove(self)
+        super().close()

@@ -1,0 +1,267 @@
+"""Variables: tensors that a session keeps from run to run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.dtype import as_dtype
+from weft.errors import ArgumentError, DTypeError
+from weft.graph import ir
+from weft.graph.ir import GraphError, Node
+from weft.ops.copies import cast
+from weft.static.graph import (
+    Graph,
+    Operation,
+    StaticTensor,
+    constant,
+    get_default_graph,
+    group,
+)
+
+
+class Variable(StaticTensor):
+    """A tensor of the graph whose value a session keeps and operations assign.
+
+    ``initial_value`` is a value, a node, or a function that builds one. As a tensor
+    the variable is its value at the start of the run; ``read_value`` makes a node
+    that reads it at that point.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     w = weft.static.Variable([1.0, 2.0], name="w")
+    ...     double = w.assign(w * 2)
+    >>> with weft.static.Session(g) as session:
+    ...     session.run(w.initializer)
+    ...     session.run([double, w])[0]
+    array([2., 4.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        name: str = "Variable",
+        dtype: Any = None,
+    ) -> None:
+        graph = get_default_graph()
+        if initial_value is None:
+            raise ArgumentError(f"Variable {name!r}: expected an initial value")
+        with graph.builder.uncontrolled():
+            self._build(graph, initial_value, trainable, name, dtype)
+        graph.variables.append(self)
+
+    def _build(
+        self, graph: Graph, initial_value: Any, trainable: Any, name: str, dtype: Any
+    ) -> None:
+        unique = graph.builder.unique(name)
+        with graph.builder.scope(unique.removeprefix(graph.builder.prefix)):
+            initial = _initial(graph, initial_value, dtype)
+        if trainable is None:
+            trainable = initial.dtype.is_inexact
+        self.variable = graph.builder.variable(
+            ir.Variable(unique, initial.type, trainable=trainable, initial=initial)
+        )
+        read = graph.builder.read(self.variable, name)
+        super().__init__(read, interpreter=graph)
+        short = read.name.removeprefix(graph.builder.prefix)
+        with graph.builder.scope(short):
+            node = graph.builder.add(
+                ir.ASSIGN, (initial,), {"variable": self.variable}, name="Assign"
+            )
+        self.initializer = Operation(graph, node)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers change it unless told otherwise."""
+        return self.variable.trainable
+
+    def alias(self, node: Any = None) -> Tensor:
+        twin = StaticTensor(*self.parts, interpreter=self._interpreter)
+        twin._node = node
+        twin._storage = self.storage
+        return twin
+
+    def read_value(self) -> StaticTensor:
+        """A node that reads the value when it runs (after its control inputs)."""
+        graph = self.graph
+        node = graph.builder.read(self.variable, f"{_short(self.name)}/read")
+        return graph.symbol(node)  # type: ignore[return-value]
+
+    value = read_value
+
+    def assign(self, value: Any, name: str | None = None) -> StaticTensor:
+        """A node that gives the variable a new value, which it returns."""
+        return self._assign(self._fitting(value))
+
+    def assign_add(self, delta: Any, name: str | None = None) -> StaticTensor:
+        """A node that adds to the variable's value at that time."""
+        return self._assign(self._fitting(self.read_value() + self._operand(delta)))
+
+    def assign_sub(self, delta: Any, name: str | None = None) -> StaticTensor:
+        """A node that subtracts from the variable's value at that time."""
+        return self._assign(self._fitting(self.read_value() - self._operand(delta)))
+
+    def _operand(self, value: Any) -> Any:
+        return value if isinstance(value, (Tensor, int, float)) else constant(value)
+
+    def _assign(self, value: Any) -> StaticTensor:
+        node = self.graph.builder.assign(self.variable, self.graph.lift(value))
+        return self.graph.symbol(node)  # type: ignore[return-value]
+
+    def _fitting(self, value: Any) -> Any:
+        """The value as a node of the variable's own type."""
+        want = self.variable.type
+        with self.graph.as_default():
+            if not isinstance(value, Tensor):
+                value = constant(value, want.dtype)
+            if value.dtype is not want.dtype:
+                if value.dtype.category > want.dtype.category:
+                    raise DTypeError(
+                        f"assign: variable {self.name!r} is {want}, got "
+                        f"{value.dtype.name}"
+                    )
+                value = cast(value, want.dtype)
+            if tuple(value.shape) != want.shape:
+                from weft.errors import ShapeError
+
+                raise ShapeError(
+                    f"assign: variable {self.name!r} is {want}, got shape {value.shape}"
+                )
+        return value
+
+    def initialized_value(self) -> StaticTensor:
+        """The initial value's node, for other variables' initial values."""
+        return self.graph.symbol(self.variable.initial)  # type: ignore[return-value]
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """Set the value in a session directly."""
+        from weft.static.session import default_session
+
+        (session or default_session()).load(self, value)
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _initial(graph: Graph, value: Any, dtype: Any) -> Node:
+    if callable(value) and not isinstance(value, Tensor):
+        value = value()
+    if isinstance(value, StaticTensor):
+        if value.graph is not graph:
+            raise GraphError(
+                f"Variable: the initial value {value.name!r} belongs to another graph"
+            )
+        out: Any = value if dtype is None else cast(value, as_dtype(dtype))
+        return graph.lift(out)
+    return constant(value, dtype, "initial_value").node
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    trainable: bool = True,
+) -> Variable:
+    """A variable by shape and initialiser (Glorot's uniform one unless given).
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.get_variable("w", [2, 3]).get_shape()
+    (2, 3)
+    """
+    from weft import float32
+    from weft.static import random
+
+    wanted = float32 if dtype is None else as_dtype(dtype)
+    if initializer is None:
+        if shape is None:
+            raise ArgumentError(f"get_variable {name!r}: expected a shape")
+        fans = [*shape, 1, 1][:2]
+        limit = float(np.sqrt(6 / (fans[0] + fans[1])))
+        initial: Any = lambda: random.random_uniform(shape, -limit, limit, wanted)
+    elif callable(initializer) and not isinstance(initializer, Tensor):
+        initial = lambda: initializer(shape, wanted)
+    else:
+        initial = initializer
+    return Variable(initial, trainable, name, wanted)
+
+
+def global_variables() -> list[Variable]:
+    """All variables of the default graph.
+
+    >>> weft.static.global_variables()
+    []
+    """
+    return list(get_default_graph().variables)
+
+
+def trainable_variables() -> list[Variable]:
+    """The variables that optimizers change unless told otherwise.
+
+    >>> weft.static.trainable_variables()
+    []
+    """
+    return [v for v in global_variables() if v.trainable]
+
+
+def global_variables_initializer() -> Operation:
+    """An operation that gives every variable of the default graph its first value.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     w = weft.static.Variable(3.0)
+    ...     init = weft.static.global_variables_initializer()
+    >>> with weft.static.Session(g) as session:
+    ...     session.run(init)
+    ...     float(session.run(w))
+    3.0
+    """
+    return variables_initializer(global_variables())
+
+
+def variables_initializer(var_list: Any, name: str = "init") -> Operation:
+    """An operation that gives these variables their first values.
+
+    >>> weft.static.variables_initializer([])
+    <group 'init'>
+    """
+    return group(*[v.initializer for v in var_list], name=name)
+
+
+def assign(ref: Variable, value: Any, name: str | None = None) -> StaticTensor:
+    """``ref.assign(value)``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     w = weft.static.Variable(1.0, name="w")
+    ...     weft.static.assign(w, 2.0)
+    <assign 'w/assign' float32[]>
+    """
+    return ref.assign(value, name)
+
+
+def assign_add(ref: Variable, value: Any, name: str | None = None) -> StaticTensor:
+    """``ref.assign_add(value)``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.assign_add(weft.static.Variable(1, name="n"), 2).name
+    'n/assign'
+    """
+    return ref.assign_add(value, name)
+
+
+def assign_sub(ref: Variable, value: Any, name: str | None = None) -> StaticTensor:
+    """``ref.assign_sub(value)``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default():
+    ...     weft.static.assign_sub(weft.static.Variable(1, name="n"), 2).name
+    'n/assign'
+    """
+    return ref.assign_sub(value, name)
