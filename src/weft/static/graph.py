@@ -248,7 +248,7 @@ def placeholder(
             "known; () for a single number); the number of dimensions must be known"
         )
     unique = graph.builder.unique(name)
-    sizes = []
+    sizes: list[Any] = []
     for axis, n in enumerate(shape):
         if n is None or n == -1:
             # 2 is the size for which questions about it are answered; each answer

@@ -49,7 +49,7 @@ def random_uniform(
         unit = draws.rand(
             tuple(shape), dtype=as_dtype(dtype), generator=_generator(seed)
         )
-        return unit * (maxval - minval) + minval  # type: ignore[return-value]
+        return unit * (maxval - minval) + minval
 
 
 def random_normal(
@@ -71,7 +71,7 @@ def random_normal(
         unit = draws.randn(
             tuple(shape), dtype=as_dtype(dtype), generator=_generator(seed)
         )
-        return unit * stddev + mean  # type: ignore[return-value]
+        return unit * stddev + mean
 
 
 def truncated_normal(
@@ -95,4 +95,4 @@ def truncated_normal(
     unit = random_uniform(shape, -edge, edge, dtype, seed)
     with get_default_graph().taking():
         z = erfinv(unit) * 2.0**0.5
-        return ops.choosing.clamp(z, -2.0, 2.0) * stddev + mean  # type: ignore[return-value]
+        return ops.choosing.clamp(z, -2.0, 2.0) * stddev + mean

@@ -216,10 +216,8 @@ def _cast(node: Node, array: np.ndarray) -> np.ndarray:
     want = node.type.dtype.np
     order = "biufc"
     kinds = [("b" if d == np.bool_ else d.kind) for d in (array.dtype, want)]
-    known = all(k in order for k in kinds) or want.kind == "V"
-    if not known or (
-        want.kind != "V" and order.index(kinds[0]) > order.index(kinds[1])
-    ):
+    ranks = [order.find("f" if k == "V" else k) for k in kinds]  # V: bfloat16
+    if min(ranks) < 0 or ranks[0] > ranks[1]:
         raise DTypeError(
             f"run: feed of {node.name!r}: expected {node.type}, got {array.dtype} "
             f"values; convert them first\n  made at {node.line}"

@@ -200,7 +200,7 @@ class RMSPropOptimizer(Optimizer):
 
 
 class AdamOptimizer(Optimizer):
-    """``v <- v - lr √(1-b2ᵗ)/(1-b1ᵗ) m / (√s + eps)`` with moving means m of g, s of g².
+    """``v <- v - lr √(1-b2ᵗ)/(1-b1ᵗ) m / (√s + eps)``, m and s means of g and g².
 
     The powers of the betas are variables of the graph, as in TensorFlow.
     """

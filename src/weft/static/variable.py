@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -183,9 +184,9 @@ def get_variable(
             raise ArgumentError(f"get_variable {name!r}: expected a shape")
         fans = [*shape, 1, 1][:2]
         limit = float(np.sqrt(6 / (fans[0] + fans[1])))
-        initial: Any = lambda: random.random_uniform(shape, -limit, limit, wanted)
+        initial: Any = partial(random.random_uniform, shape, -limit, limit, wanted)
     elif callable(initializer) and not isinstance(initializer, Tensor):
-        initial = lambda: initializer(shape, wanted)
+        initial = partial(initializer, shape, wanted)
     else:
         initial = initializer
     return Variable(initial, trainable, name, wanted)
