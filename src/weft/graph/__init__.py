@@ -10,6 +10,7 @@ from weft.graph.symbol import Building, CaptureError, Symbol
 from weft.graph.text import print_graph
 from weft.graph.transform import apply, jvp, vjp, vmap
 from weft.graph.verify import verify
+from weft.graph.views import to_dot, to_html, to_svg
 
 __all__ = [
     "Builder",
@@ -34,6 +35,9 @@ __all__ = [
     "passes",
     "print_graph",
     "rewrite",
+    "to_dot",
+    "to_html",
+    "to_svg",
     "values",
     "verify",
     "vjp",
