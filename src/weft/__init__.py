@@ -378,9 +378,19 @@ _LAZY = (
     "training",
     "utils",
 )
-_LAZY_NAMES = {"Trainer": "training", "load": "serialization", "save": "serialization"}
+_LAZY_NAMES = {
+    "Trainer": "training",
+    "cond": "ops.control",
+    "fori_loop": "ops.control",
+    "load": "serialization",
+    "map": "ops.control",
+    "save": "serialization",
+    "scan": "ops.control",
+    "while_loop": "ops.control",
+}
 
 if _TYPE_CHECKING:
+    from weft.ops.control import cond, fori_loop, map, scan, while_loop
     from weft.serialization import load, save
     from weft.training import Trainer
 

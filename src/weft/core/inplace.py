@@ -29,7 +29,7 @@ from weft.errors import (
 def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     """Make ``target`` hold ``new`` (of its shape and dtype); returns ``target``."""
     if mode.capture is not None:
-        mode.capture.touch(target)
+        mode.capture.change(target, name)
     base = target if target._base is None else target._base
     _check_leaf(target, base, name)
     if type(target) is Tensor:

@@ -130,6 +130,8 @@ class Plan:
 
     def _pick_one(self, kind: str, i: int, inputs: list[Any], outs: Any) -> Any:
         if kind == "out":
+            if self.op.many:
+                return [out.saved_alias() for out in outs]
             return outs[i].saved_alias()
         if self.op.variadic:
             return [x if kind == "in" else getattr(x, kind) for x in inputs]
@@ -162,12 +164,14 @@ class Op:
     is the operator itself; ``view`` that the output shares the input's memory
     (``"maybe"``: where the memory's layout allows);
     ``composite`` that ``eval`` is a program over tensors instead of arrays.
+    ``inputs="*xs"`` takes any number of inputs, which rules get as one list;
+    ``outputs="*outs"`` gives a tuple whose length depends on the parameters.
     """
 
     __slots__ = (
         "batch", "composite", "eval", "function", "inputs", "jvp", "kernel",
-        "linear", "lower", "name", "outputs", "plans", "reference", "samples", "type",
-        "variadic", "view", "vjp",
+        "linear", "lower", "many", "name", "outputs", "plans", "reference", "samples",
+        "type", "variadic", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -191,7 +195,8 @@ class Op:
         self.name = name
         self.variadic = inputs.startswith("*")
         self.inputs = tuple(inputs.removeprefix("*").split())
-        self.outputs = tuple(outputs.split())
+        self.many = outputs.startswith("*")  # as many outputs as the parameters say
+        self.outputs = tuple(outputs.removeprefix("*").split())
         self.eval = eval
         self.kernel = eval  # what the CPU runs; a device may register a better one
         self.type = type
@@ -207,6 +212,9 @@ class Op:
         self.function: Any = None  # the public function, where it only promotes
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self._check_rules()
+
+    def output_name(self, index: int) -> str:
+        return f"{self.outputs[0]}{index}" if self.many else self.outputs[index]
 
     @property
     def differentiable(self) -> bool:

@@ -155,14 +155,22 @@ class Node:
         if not saved:
             return saved
         for value in saved:
-            storage = getattr(value, "_storage", None)
-            if storage is not None and storage.changed_at > self.number:
-                raise _changed(self, value, storage)
+            for one in value if type(value) is list else (value,):
+                storage = getattr(one, "_storage", None)
+                if storage is not None and storage.changed_at > self.number:
+                    raise _changed(self, one, storage)
         return self._reattach(saved) if self.plan.outs else saved
 
     def _reattach(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
         """Give saved outputs their place on the tape (kept off it: no cycles)."""
         values = list(saved)
+        if self.plan.op.many:
+            for position in self.plan.outs:
+                values[position] = [
+                    out.alias(Pick(self, k)) if out.dtype.is_inexact else out
+                    for k, out in enumerate(values[position])
+                ]
+            return tuple(values)
         single = len(self.plan.op.outputs) == 1
         for position in self.plan.outs:
             node = self if single else Pick(self, self.plan.keep[position][1])
@@ -201,7 +209,7 @@ class Pick:
         return self.node.spent
 
     def __repr__(self) -> str:
-        return f"<{self.name}.{self.node.plan.op.outputs[self.index]}>"
+        return f"<{self.name}.{self.node.plan.op.output_name(self.index)}>"
 
 
 class Leaf:
@@ -336,7 +344,7 @@ class Backward:
         node = pick.node
         slots = self.pending.get(node)
         if slots is None:
-            slots = self.pending[node] = [None] * len(node.plan.op.outputs)
+            slots = self.pending[node] = [None] * len(node.out_types)
             heappush(self.heap, (-node.number, node))
         slots[pick.index] = g if slots[pick.index] is None else slots[pick.index] + g
 

@@ -117,7 +117,7 @@ def _values(op: Op, rule: Any, primals: Any, out: Any, params: Any) -> list[Any]
         if kind == "param":
             values.append(params[name])
         elif kind == "out":
-            values.append(outs[place])
+            values.append(list(outs) if op.many else outs[place])
         elif op.variadic:
             values.append([p if kind == "in" else getattr(p, kind) for p in primals])
         else:

@@ -229,9 +229,7 @@ class Capture(Building):
     def _made_inside(self, tensor: Tensor) -> Node:
         """A tensor of Python values, made by the captured function: a constant."""
         node = self.builder.constant(tensor._data.copy())
-        tensor.__class__ = self.symbols
-        tensor.parts = (node,)  # type: ignore[attr-defined]
-        tensor._interpreter = self
+        self.embody(tensor, node)
         self.made.append(weakref.ref(tensor))  # type: ignore[arg-type]
         return node
 
@@ -269,9 +267,7 @@ class Capture(Building):
         self, tensor: Tensor, cell: Cell, node: Node, whole: bool = False
     ) -> Borrowed:
         held = self.borrowed[id(tensor)] = Borrowed(tensor, cell, node, whole)
-        tensor.__class__ = self.symbols
-        tensor.parts = (node,)  # type: ignore[attr-defined]
-        tensor._interpreter = self
+        self.embody(tensor, node)
         return held
 
     def touch(self, tensor: Tensor) -> None:

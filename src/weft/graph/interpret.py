@@ -7,7 +7,7 @@ can be let go afterwards. Preparing is done once; running is one loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,25 @@ class Program:
         with np.errstate(all="ignore"):
             self._loop(steps, env, store, changed)
         return [env[self.slots[f]] for f in self.fetches], changed
+
+    def function(
+        self, sizes: Mapping[str, int]
+    ) -> Callable[[Sequence[Any]], list[ndarray]]:
+        """The fetches as a function of the feeds, for sizes that are known already.
+
+        Nothing is checked, and there are no variables: the body of a loop.
+        """
+        template = self.template.copy()
+        steps = self._for_sizes(dict(sizes), template) if self.symbolic else self.steps
+        places = [self.slots[fetch] for fetch in self.fetches]
+
+        def call(feeds: Sequence[Any]) -> list[ndarray]:
+            env = template.copy()
+            env[: len(feeds)] = feeds
+            self._loop(steps, env, {}, {})
+            return [env[place] for place in places]
+
+        return call
 
     def _loop(
         self, steps: list[Step], env: list[Any], store: Any, changed: Any

@@ -214,12 +214,12 @@ class Builder:
     def unique(self, name: str) -> str:
         """The name itself if it is free, else with the next number."""
         name = self.prefix + name
-        count = self._counts.get(name, 0)
+        count = self._counts.get(name, 1)
         found = name
-        while count and found in self.by_name:
+        while found in self.by_name:
             found = f"{name}_{count}"
             count += 1
-        self._counts[name] = max(count, 1)
+        self._counts[name] = count
         return found
 
     @contextmanager

@@ -130,12 +130,22 @@ class Building(Interpreter):
         """Called after each operator that was taken and recorded on the tape."""
 
     def touch(self, tensor: Tensor) -> None:
-        """Called before a tensor changes in place."""
+        """Called before a tensor changes in place (a capture: is aliased or read)."""
         if tensor._interpreter is None:
             raise GraphError(
                 f"a tensor that does not belong to {self.describe()} cannot be changed "
                 "in place while the graph is built; assign to a Variable"
             )
+
+    def change(self, tensor: Tensor, name: str) -> None:
+        """Called before the operator ``name`` gives a tensor a new value."""
+        self.touch(tensor)
+
+    def embody(self, tensor: Tensor, node: Node) -> None:
+        """Turn a tensor itself into the symbol of a node."""
+        tensor.__class__ = self.symbols
+        tensor.parts = (node,)  # type: ignore[attr-defined]
+        tensor._interpreter = self
 
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if op.composite:

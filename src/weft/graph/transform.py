@@ -100,10 +100,10 @@ def _typed(graph: Graph, lead: str = "") -> list[tuple[str, TensorType]]:
     return [(lead + node.name, node.type) for node in graph.inputs]
 
 
-def jvp(graph: Graph) -> Graph:
+def jvp(graph: Graph, moves: Sequence[bool] | None = None) -> Graph:
     """The graph of values and tangents: inputs x…, dx…; outputs y…, dy….
 
-    Only floating-point inputs have tangents.
+    Only floating-point inputs have tangents; ``moves`` says which (all, unless given).
 
     >>> g = weft.graph.capture(lambda x: x * x, weft.ones(3)).graph
     >>> weft.graph.jvp(g).inputs
@@ -112,6 +112,8 @@ def jvp(graph: Graph) -> Graph:
     from weft.func.jvp import jvp as push
 
     moving = [node.dtype.is_inexact for node in graph.inputs]
+    if moves is not None:
+        moving = [a and b for a, b in zip(moving, moves, strict=True)]
     tangents = [t for t, m in zip(_typed(graph, "d"), moving, strict=True) if m]
     count = len(graph.inputs)
 
@@ -155,8 +157,10 @@ def vmap(graph: Graph, size: Any, in_dims: Sequence[int | None] | None = None) -
     return traced(f"{graph.name}_vmap", graph, inputs, fn)
 
 
-def vjp(graph: Graph) -> Graph:
+def vjp(graph: Graph, wanted: Sequence[bool] | None = None) -> Graph:
     """The graph of cotangents: inputs x…, gy…; outputs the floating inputs' gx….
+
+    ``wanted`` says which inputs' cotangents are asked for (all, unless given).
 
     >>> g = weft.graph.capture(lambda x: x * x, weft.ones(3)).graph
     >>> weft.graph.vjp(g)
@@ -169,7 +173,9 @@ def vjp(graph: Graph) -> Graph:
     build = Building(graph.builder())
     builder = build.builder
     gs = [builder.input(o.type, f"g{o.name}") for o in floating]
-    xs = [n for n in graph.inputs if n.dtype.is_inexact]
+    asked = [True] * len(graph.inputs) if wanted is None else wanted
+    pairs = zip(graph.inputs, asked, strict=True)
+    xs = [n for n, want in pairs if want and n.dtype.is_inexact]
     found = add_gradients(build, floating, xs, gs)
     outs = [_or_zeros(build, x, g) for x, g in zip(xs, found, strict=True)]
     whole = Graph(f"{graph.name}_vjp", builder.nodes, outs, graph.sizes,
