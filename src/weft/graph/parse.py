@@ -158,8 +158,10 @@ class GraphReader(Reader):
             if tokens.word not in _RELATIONS:
                 tokens.fail("one of " + " ".join(_RELATIONS))
             relation = tokens.take()
-            found = Assumption(left, relation, self._number(self._sum()), place)
-            self.sizes.assumptions.setdefault(str(found), found)
+            right = self._number(self._sum())
+            self.sizes.assume(left, relation, right)
+            found = Assumption(left, relation, right, place)
+            self.sizes.assumptions[str(found)] = found
             if not tokens.skip(","):
                 self._end(")")
                 break

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from weft.core.op import TensorType
 from weft.core.size import Scope
-from weft.dtype import as_dtype, default_dtype, float32
+from weft.dtype import as_dtype, default_dtype, float32, int64
 from weft.errors import ArgumentError, WeftError
 from weft.graph.capture import Spec
 from weft.graph.ir import INPUT, STATEFUL, Builder, Node
@@ -121,7 +121,7 @@ class Function:
         if not found:
             raise RuleError(
                 f"rule {self.name!r}: `before` cannot be traced on "
-                f"{'the' if given else 'small float32'} examples ({failure}); give "
+                f"{'the' if given else 'small'} examples ({failure}); give "
                 "examples=(…), a tensor or Spec for each tensor"
             ) from failure
         return list(found.values())
@@ -139,7 +139,8 @@ class Function:
         top = {0: 5, 1: 5, 2: 5, 3: 4}.get(count)  # ranks below this, all together
         ranks = itertools.product(range(top), repeat=count) if top else None
         for row in ranks or [(rank,) * count for rank in range(5)]:
-            yield [TensorType((2,) * rank, float32) for rank in row]
+            for dtype in (float32, int64):  # integers meet numbers in another way
+                yield [TensorType((2,) * rank, dtype) for rank in row]
 
 
 def _type_of(example: Any) -> TensorType:

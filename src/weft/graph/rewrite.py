@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, overload
 
 from weft.core.op import Op
-from weft.core.size import Scope
 from weft.errors import WeftError
 from weft.graph.ir import (
     INPUT,
@@ -38,7 +37,7 @@ from weft.graph.pattern import (
     match,
 )
 from weft.graph.symbol import Building
-from weft.graph.verify import same_type
+from weft.graph.verify import Unassuming, same_type
 
 DEEPEST = 64  # how often what a rule made may be rewritten in turn
 PASSES = 64  # how often the whole graph is looked at
@@ -302,7 +301,7 @@ class _Pass:
         key = (one, tuple(map(type_text, types)), repr(values))
         if key not in self.exact:
             try:
-                with _Unassuming(self.graph.sizes):
+                with Unassuming(self.graph.sizes):
                     self.exact[key] = one.before.trace(types, values, self.graph.sizes)
             except (WeftError, TypeError, ValueError, IndexError):
                 self.exact[key] = None  # not a program on such types
@@ -350,7 +349,7 @@ class _Pass:
             name: build.symbol(value) if type(value) is Node else value
             for name, value in found.found.items()
         }
-        sizes = _Unassuming(self.graph.sizes)
+        sizes = Unassuming(self.graph.sizes)
         with sizes, build, build.taking(), build.builder.deriving(root):
             result = one.after(*args.values())
             outs = result if isinstance(result, tuple) else (result,)
@@ -414,19 +413,3 @@ def _uses(nodes: Sequence[Node], outputs: Sequence[Node]) -> Counter[Node]:
     for node in nodes:
         found.update(node.parents)
     return found
-
-
-class _Unassuming:
-    """Takes back what was assumed about sizes inside, and tells whether it was."""
-
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.assumed = False
-
-    def __enter__(self) -> _Unassuming:
-        self.before = dict(self.scope.assumptions)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.assumed = len(self.scope.assumptions) != len(self.before)
-        self.scope.assumptions = self.before

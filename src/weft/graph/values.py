@@ -40,6 +40,7 @@ WORDS = frozenset((*_DTYPES, *_LITERALS, "complex", "array", "graph", "max", "mi
 
 SMALL = 16  # constants with up to this many elements are written out
 DEEPEST = 64  # how far values may nest
+MOST_TERMS, MOST_FACTORS = 1024, 64  # of a size
 
 
 class Record(NamedTuple):
@@ -242,7 +243,8 @@ class Reader:
         return slice(start, stop, step)
 
     def _part(self) -> Any:
-        return None if self.tokens.word in (":", ",", ")", "]") else self._sum()
+        ends = (":", ",", ")", "]", "}", "")  # the last one: the end of the text
+        return None if self.tokens.word in ends else self._sum()
 
     # -- numbers and sizes
 
@@ -252,14 +254,24 @@ class Reader:
             minus = self._operand(left).take() == "-"
             right = self._number(self._product())
             left = left - right if minus else left + right
+            self._bound(1, left)
         return left
 
     def _product(self) -> Any:
         left = self._primary()
         while self.tokens.word == "*" and self.tokens.kind == "mark":
             self._operand(left).take()
-            left = left * self._number(self._primary())
+            right = self._number(self._primary())
+            self._bound(left, right)
+            left = left * right
         return left
+
+    def _bound(self, left: Any, right: Any) -> None:
+        """Refuse a product of sizes with more terms or factors than programs have."""
+        sizes = [value.terms for value in (left, right) if isinstance(value, Size)]
+        factors = sum(max(len(atoms) for atoms, _ in terms) for terms in sizes)
+        if math.prod(map(len, sizes)) > MOST_TERMS or factors > MOST_FACTORS:
+            self.tokens.fail("a simpler size")
 
     def _operand(self, value: Any) -> Tokens:
         if not isinstance(value, _NUMBERS):

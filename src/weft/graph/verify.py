@@ -40,6 +40,26 @@ def verify(graph: Graph) -> None:
     _Verifier(graph, {}).run()
 
 
+class Unassuming:
+    """Takes back what is assumed about sizes inside, and tells whether it was."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._assumed = False
+
+    def __enter__(self) -> Unassuming:
+        self._before = dict(self.scope.assumptions), dict(self.scope.equal)
+        return self
+
+    @property
+    def assumed(self) -> bool:
+        return self._assumed or len(self.scope.assumptions) > len(self._before[0])
+
+    def __exit__(self, *error: object) -> None:
+        self._assumed = self.assumed
+        self.scope.assumptions, self.scope.equal = self._before
+
+
 class _Verifier:
     """One graph; ``variables`` are those of the graphs around it too."""
 
@@ -52,15 +72,12 @@ class _Verifier:
     def run(self) -> None:
         scope = self.graph.sizes
         self.declared(scope)
-        assumed = dict(scope.assumptions)
-        try:
+        with Unassuming(scope) as sizes:
             for node in self.graph.nodes:
                 self.node(node)
-                if len(scope.assumptions) != len(assumed):
+                if sizes.assumed:
                     found = list(scope.assumptions)[-1]
                     self.fail(node, f"this holds only if {found}, which is not assumed")
-        finally:
-            scope.assumptions = assumed
         self.ends()
 
     def declared(self, scope: Scope) -> None:
