@@ -122,7 +122,7 @@ def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
 def _own(g: Tensor) -> Tensor:
     """A gradient in memory that nothing else refers to."""
     if type(g) is not Tensor:
-        return g.alias()
+        return g.settled()
     alone = sys.getrefcount(g) <= 6 and sys.getrefcount(g._data) <= 2
     array = g._data
     if alone and array.base is None and array.flags.c_contiguous:

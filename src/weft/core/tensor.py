@@ -184,6 +184,11 @@ class Tensor(_Methods):
         """Whether the memory is this tensor's own and plain, free to be reused."""
         return type(self) is Tensor and self._data.base is None
 
+    def settled(self) -> Tensor:
+        """The same value in plain memory that nothing else refers to, where a kind
+        of tensor has memory."""
+        return self.alias()
+
     def stopped(self) -> Tensor:
         """The same value, cut off from every kind of derivative."""
         return self.alias()

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,8 @@ from weft.graph.symbol import Building, CaptureError, Symbol
 _LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
-class Spec(NamedTuple):
+@dataclass(frozen=True)
+class Spec:
     """A tensor without a value: sizes by number or by name, and a dtype.
 
     >>> weft.graph.Spec(("B", 784))
@@ -62,6 +64,18 @@ class Cell:
     def show(self) -> Any:
         """The value as the user knows it."""
         return self.tensor
+
+
+class SlotCell(Cell):
+    """A variable that is whatever tensor a dictionary holds (an optimizer's state)."""
+
+    def __init__(self, variable: Variable, slots: dict[str, Any], key: str) -> None:
+        self.variable = variable
+        self.slots, self.key = slots, key
+
+    @property
+    def tensor(self) -> Tensor:  # type: ignore[override]
+        return self.slots[self.key]
 
 
 class GradCell(Cell):
@@ -144,6 +158,7 @@ class Capture(Building):
     def __init__(self, builder: Builder, names: Mapping[int, str]) -> None:
         super().__init__(builder)
         self.names = dict(names)
+        self.slots: dict[int, tuple[dict[str, Any], str]] = {}
         self.roots: set[int] = set()
         self.borrowed: dict[int, Borrowed] = {}
         self.places: dict[Any, Borrowed] = {}
@@ -248,7 +263,8 @@ class Capture(Building):
                 TensorType(tensor.shape, tensor.dtype),
                 trainable=tensor._node is not None,
             )
-            cell = Cell(variable, tensor)
+            owner = self.slots.get(id(tensor))
+            cell = SlotCell(variable, *owner) if owner else Cell(variable, tensor)
             read = self.builder.read(variable)
         held = self._hold(tensor, cell, read, whole=True)
         self.places.setdefault(place, held)
@@ -359,6 +375,7 @@ class Capture(Building):
         alive = self._alive(keep)
         if alive:
             symbol = alive[0]
+            alive.clear()
             held = _holder(symbol)
             raise CaptureError(
                 f"capture of {self.builder.name!r}: the tensor {symbol.name!r} would "
@@ -474,7 +491,10 @@ class Captured:
         arrays = self._arrays(leaves)
         store = {cell.variable: cell.get() for cell in self._read()}
         results, changed = self._program.run(arrays, store)
-        self._write(changed)
+        if changed:
+            held = {id(array) for array in store.values()}
+            results = [_apart(array, held) for array in results]
+            self._write({v: _apart(a, held) for v, a in changed.items()})
         found = iter(results)
         out = [Tensor(next(found)) if type(v) is Node else v for v in self.values]
         return tree_unflatten(out, self.outs)
@@ -483,10 +503,7 @@ class Captured:
         return [self.cells[v.name] for v in self._program.reads]
 
     def _write(self, changed: dict[Variable, np.ndarray]) -> None:
-        """All new values at once, so that one being a view of another's old value
-        does no harm."""
-        kept = {v: a if a.base is None else a.copy() for v, a in changed.items()}
-        for variable, array in kept.items():
+        for variable, array in changed.items():
             self.cells[variable.name].set(array)
 
     def _arrays(self, leaves: list[Any]) -> list[np.ndarray]:
@@ -506,6 +523,12 @@ class Captured:
 
     def __repr__(self) -> str:
         return f"<captured {self.graph!r}>"
+
+
+def _apart(array: np.ndarray, held: set[int]) -> np.ndarray:
+    """An array that shares no memory with the variables, which are about to change."""
+    shared = array.base is not None or id(array) in held
+    return array.copy() if shared else array
 
 
 TENSOR = object()  # stands for a leaf that is a tensor
@@ -612,7 +635,7 @@ def _paths(lead: str, tree: Any) -> Iterator[str]:
     if isinstance(tree, dict):
         for key, value in tree.items():
             yield from _paths(f"{lead}.{key}", value)
-    elif isinstance(tree, (list, tuple)) and not isinstance(tree, Spec):
+    elif isinstance(tree, (list, tuple)):
         for k, value in enumerate(tree):
             yield from _paths(f"{lead}.{k}", value)
     elif tree is not None:

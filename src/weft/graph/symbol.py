@@ -85,6 +85,13 @@ class Symbol(Tracer):
         twin._storage = self.storage
         return twin
 
+    def settled(self) -> Tensor:
+        """A view is copied, so that later sums run over the memory in the order in
+        which they do eagerly."""
+        from weft.ops.copies import clone
+
+        return clone(self) if self.node.op.view else self.alias()
+
     def stopped(self) -> Tensor:
         twin = self._interpreter.stop(self.node)
         if mode.views:

@@ -10,7 +10,7 @@ import numpy as np
 from weft import where, zeros_like
 from weft.core.tensor import Tensor
 from weft.optim.flat import State
-from weft.optim.optimizer import Optimizer, decayed, shrunk
+from weft.optim.optimizer import Optimizer, decayed, power, shrunk
 
 
 class _Moments(Optimizer):
@@ -92,8 +92,8 @@ class Adam(_Moments):
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = v = np.maximum(state["max_exp_avg_sq"], v)
         t = state["step"]
-        root = _root(1 - b2**t)  # of v's correction, taken out of the quotient
-        scale = group["lr"] / (1 - b1**t) * root
+        root = _root(1 - power(b2, t))  # of v's correction, taken out of the quotient
+        scale = group["lr"] / (1 - power(b1, t)) * root
         return p - scale * (m / (np.sqrt(v) + group["eps"] * root))
 
 
@@ -171,7 +171,7 @@ class Adamax(Optimizer):
         state["exp_avg"] = m = m + (1 - b1) * (g - m)
         u = np.maximum(b2 * state["exp_inf"], np.abs(g) + group["eps"])
         state["exp_inf"] = u
-        return p - group["lr"] / (1 - b1 ** state["step"]) * (m / u)
+        return p - group["lr"] / (1 - power(b1, state["step"])) * (m / u)
 
 
 class NAdam(_Moments):
@@ -214,10 +214,11 @@ class NAdam(_Moments):
         g, p = _decay(g, p, group)
         m, v = _follow(g, state, group)
         mu, ahead = (
-            b1 * (1 - 0.5 * 0.96 ** (k * group["momentum_decay"])) for k in (t, t + 1)
+            b1 * (1 - 0.5 * power(0.96, k * group["momentum_decay"]))
+            for k in (t, t + 1)
         )
         state["mu_product"] = product = state["mu_product"] * mu
-        root = np.sqrt(v / (1 - b2**t)) + group["eps"]
+        root = np.sqrt(v / (1 - power(b2, t))) + group["eps"]
         p = p - lr * (1 - mu) / (1 - product) * (g / root)
         return p - lr * ahead / (1 - product * ahead) * (m / root)
 
@@ -257,14 +258,14 @@ class RAdam(_Moments):
         t = state["step"]
         g, p = _decay(g, p, group)
         m, v = _follow(g, state, group)
-        scale = group["lr"] / (1 - b1**t)
+        scale = group["lr"] / (1 - power(b1, t))
         limit = 2 / (1 - b2) - 1
-        length = limit - 2 * t * b2**t / (1 - b2**t)
+        length = limit - 2 * t * power(b2, t) / (1 - power(b2, t))
         if not isinstance(length, Tensor) and length <= 5:
             return p - scale * m
         top = (length - 4) * (length - 2) * limit
         rectify = _root(top / ((limit - 4) * (limit - 2) * length))
-        factor = scale * rectify * _root(1 - b2**t)
+        factor = scale * rectify * _root(1 - power(b2, t))
         moved = p - factor * (m / (np.sqrt(v) + group["eps"]))
         if isinstance(length, Tensor):
             return where(length <= 5, p - scale * m, moved)

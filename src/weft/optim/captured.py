@@ -90,6 +90,7 @@ def _update(
     held = {k: v for k, v in state.items() if isinstance(v, Tensor)}
     for key, tensor in held.items():
         run.names[id(tensor)] = f"{name}.{key}"
+        run.slots[id(tensor)] = state, key
     run.names.setdefault(id(p), name)
     local = {k: _flat(v) for k, v in held.items()} | numbers
     new = optimizer._signed(_flat(checked_gradient(p)), _flat(p), local, options)

@@ -315,6 +315,14 @@ def decayed(g: Any, p: Any, group: dict[str, Any]) -> Any:
     return g + rate * p if rate else g
 
 
+def power(base: float, exponent: Any) -> Any:
+    """``base ** exponent`` by the operator's own kernel, so that a captured step
+    gives the same bits."""
+    if isinstance(exponent, Tensor):
+        return base**exponent
+    return float(np.power(base, float(exponent)))
+
+
 def shrunk(p: Any, group: dict[str, Any]) -> Any:
     """The value after decoupled weight decay."""
     rate = group["weight_decay"]
