@@ -120,7 +120,9 @@ class Scope:
         self.assumptions.setdefault(str(found), found)
         names = [s.symbol_name for s in (left, right) if isinstance(s, Size)]
         if relation == "==" and len(names) == 2 and all(names):
-            self.equal[self.one_of(names[1])] = self.one_of(names[0])
+            kept, other = self.one_of(names[0]), self.one_of(names[1])
+            if kept != other:  # else it was assumed before
+                self.equal[other] = kept
 
     def one_of(self, name: str) -> str:
         """The symbol that stands for all those assumed equal to this one."""
