@@ -8,12 +8,14 @@ works the same at every level, and transforms nest in any order.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from weft.core.mode import mode, set_recording
 from weft.core.op import Op, TensorType
+from weft.core.size import OpenSizeError
 from weft.core.tape import record
 from weft.core.tensor import Tensor
 from weft.errors import (
@@ -42,6 +44,19 @@ class Interpreter:
 
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         raise NotImplementedError
+
+    def taking(self) -> AbstractContextManager[None]:
+        """Let operators that take no tracer (random numbers) belong here as well."""
+        return nullcontext()
+
+    def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """Call a module on this interpreter's tracers."""
+        return module._run_forward(args, kwargs)
+
+
+def beside(x: Tensor) -> AbstractContextManager[None]:
+    """What is drawn inside is drawn where ``x`` is computed: now, or in its graph."""
+    return nullcontext() if x._interpreter is None else x._interpreter.taking()
 
 
 def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -82,6 +97,8 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
     except RuntimeWarning:  # the user made warnings errors: infinities are none
         with np.errstate(all="ignore"):
             result = op.kernel(*arrays, **params)
+    except OpenSizeError as open_size:  # a size of a graph that is being built
+        return open_size.build.process(op, args, params)
     except Exception as error:
         raise explain(op, args, params, error) from None
     if type(result) is np.ndarray:

@@ -101,6 +101,17 @@ _RELATIONS: dict[str, Any] = {
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
+class OpenSizeError(ArgumentError):
+    """A size that a run decides was asked for as a Python number.
+
+    An operator that needs it can still become a node of ``build``'s graph.
+    """
+
+    def __init__(self, text: str, build: Any) -> None:
+        super().__init__(text)
+        self.build = build
+
+
 class Scope:
     """The symbols of one program: their example sizes, and what was assumed."""
 
@@ -129,6 +140,12 @@ class Scope:
         while name in self.equal:
             name = self.equal[name]
         return name
+
+    def number(self, size: Size) -> int:
+        """A size as a Python number: the example's, from here on assumed."""
+        number = size.hint()
+        self.assume(size, "==", number)
+        return number
 
     def check(self, sizes: Mapping[str, int]) -> None:
         """Refuse sizes for which the captured program would be another one."""
@@ -333,10 +350,8 @@ class Size:
         return self._ask("!=", 0)
 
     def __index__(self) -> int:
-        """The example's number, from here on assumed."""
-        number = self.hint()
-        self.scope.assume(self, "==", number)
-        return number
+        """What the scope says: the example's number, or that there is none."""
+        return self.scope.number(self)
 
     __int__ = __index__
 

@@ -269,9 +269,21 @@ def bind_sizes(inputs: Sequence[Node], arrays: Sequence[Any]) -> dict[str, int]:
             else:
                 later.append((node, array, size, have))
     for node, array, size, have in later:
+        if not _solve(size, have, sizes):
+            continue  # nothing that was given knows this size
         if size.evaluate(sizes) != have:
             raise _mismatch(node, array, f"{size} is {size.evaluate(sizes)}")
     return sizes
+
+
+def _solve(size: Size, have: int, sizes: dict[str, int]) -> bool:
+    """Whether a size is known by now; ``4*B`` of 12 tells that B is 3."""
+    unknown = size.symbols - sizes.keys()
+    (atoms, factor), *rest = size.terms
+    if len(unknown) == 1 and not rest and len(atoms) == 1 and atoms[0].a is None:
+        sizes[atoms[0].kind] = have // factor
+        return True
+    return not unknown
 
 
 def _described(array: Any) -> str:

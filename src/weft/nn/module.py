@@ -95,6 +95,13 @@ class Module:
     # -- calling
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for a in args:
+            if isinstance(a, Tensor) and a._interpreter is not None:
+                return a._interpreter.run_module(self, args, kwargs)
+        return self._run_forward(args, kwargs)
+
+    def _run_forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``forward`` with its hooks, as part of the running model."""
         stack = module_stack()
         stack.append(self)
         try:

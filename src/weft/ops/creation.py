@@ -12,7 +12,7 @@ from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.size import Size, larger
+from weft.core.size import OpenSizeError, Size, larger
 from weft.core.tensor import Tensor
 from weft.device import Device, cpu
 from weft.device import device as find_device
@@ -22,6 +22,7 @@ from weft.errors import (
     ArgumentError,
     DTypeError,
     ShapeError,
+    WeftError,
 )
 
 ndarray = np.ndarray
@@ -296,13 +297,13 @@ def _filled(
 ) -> Tensor:
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     check_memory(name, shape, dtype)
+    given = {"shape": shape, "value": value, "dtype": dtype}
     try:
-        if mode.state:
-            out = Tensor(_full_eval(shape=shape, value=value, dtype=dtype))
-        else:
-            out = bind(full_op, (), {"shape": shape, "value": value, "dtype": dtype})
+        out = Tensor(_full_eval(**given)) if mode.state else bind(full_op, (), given)
+    except OpenSizeError:  # a size of a graph that is being built
+        out = bind(full_op, (), given)
     except (OverflowError, ValueError) as error:
-        if isinstance(error, ArgumentError):
+        if isinstance(error, WeftError):
             raise
         raise ArgumentError(f"{name}: {error}") from None
     except MemoryError as error:

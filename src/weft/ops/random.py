@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 import threading
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.dispatch import bind
+from weft.core.dispatch import beside, bind
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import OpenSizeError
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -266,6 +268,11 @@ class Generator:
         """The seed and the next free counter, for a draw of some words."""
         if mode.capture is not None:
             return self._take_captured(words)
+        try:
+            words = index(words)
+        except OpenSizeError as open_size:  # a size of a graph that is being built
+            with open_size.build.taking():
+                return self._take_captured(words)
         with self._lock:
             counter = self._counter
             self._counter += -(-words // 4)
@@ -485,7 +492,8 @@ def rand_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     >>> weft.rand_like(weft.zeros(2, 3)).shape
     (2, 3)
     """
-    return rand(input.shape, dtype=dtype or input.dtype, **options)
+    with beside(input):
+        return rand(input.shape, dtype=dtype or input.dtype, **options)
 
 
 def randn_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
@@ -494,7 +502,8 @@ def randn_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     >>> weft.randn_like(weft.zeros(2, 3)).shape
     (2, 3)
     """
-    return randn(input.shape, dtype=dtype or input.dtype, **options)
+    with beside(input):
+        return randn(input.shape, dtype=dtype or input.dtype, **options)
 
 
 def randint_like(
@@ -507,7 +516,8 @@ def randint_like(
     (2, 3)
     """
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, input.shape, dtype=dtype or input.dtype, **options)
+    with beside(input):
+        return randint(low, high, input.shape, dtype=dtype or input.dtype, **options)
 
 
 def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -523,7 +533,10 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     p = input.detach()
     if known(p) and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
         raise ArgumentError("bernoulli: expected probabilities between 0 and 1")
-    u = _random_float(uniform_op, "bernoulli", input.shape, dtypes.float32, generator)
+    with beside(input):
+        u = _random_float(
+            uniform_op, "bernoulli", input.shape, dtypes.float32, generator
+        )
     return (u < p.to(dtypes.float32)).to(input.dtype)
 
 

@@ -46,8 +46,11 @@ def gradients(
         ]  # fmt: skip
     reads = [_reads(graph, x) for x in _listed(xs)]
     flat = list(dict.fromkeys(node for nodes in reads for node in nodes))
+    start = len(graph.builder.nodes)
     found = dict(zip(flat, add_gradients(graph, roots, flat, seeds), strict=True))
-    return [_total(graph, [found[n] for n in nodes]) for nodes in reads]
+    totals = [_total(graph, [found[n] for n in nodes]) for nodes in reads]
+    graph.derived.update(dict.fromkeys(graph.builder.nodes[start:], roots))
+    return totals
 
 
 def _refuse_seed(value: Any) -> Any:

@@ -14,13 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.mode import mode
 from weft.core.op import TensorType
+from weft.core.pytree import tree_map
+from weft.core.size import OpenSizeError, Scope
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, float32
 from weft.errors import ArgumentError, DTypeError
 from weft.graph import ir
+from weft.graph.capture import paused
 from weft.graph.ir import Builder, GraphError, Node
 from weft.graph.symbol import Building, Symbol
+from weft.static.outside import Outside
+
+_SKIP = 1 << 32  # blocks of random numbers: more than one draw can take
 
 
 class StaticTensor(Symbol):
@@ -51,6 +58,24 @@ class StaticTensor(Symbol):
         from weft.static.session import default_session
 
         return (session or default_session()).run(self, feed_dict)
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: the gradients of a static graph are nodes of it."""
+        raise GraphError(
+            f"{self!r} is a node of a static graph: use static.gradients(y, xs) or an "
+            f"optimizer's minimize(loss)\n  made at {self.node.line}"
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self.refuse()
+
+    def again(self, name: str = "Identity") -> StaticTensor:
+        """A new node with the same value, after the control inputs of this moment."""
+        from weft.ops.copies import alias_op
+
+        graph = self.graph
+        node = graph.builder.add(alias_op, (graph.lift(self),), {}, name=name)
+        return graph.symbol(node)  # type: ignore[return-value]
 
     def refuse(self) -> Any:
         raise GraphError(
@@ -100,6 +125,52 @@ class Operation:
         return f"<{self.type} {self.name!r}>"
 
 
+class OpenScope(Scope):
+    """The sizes of a static graph: those left open are no Python numbers."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def number(self, size: Any) -> int:
+        raise OpenSizeError(
+            f"the size {size} is known only when the graph runs, so it cannot be a "
+            "Python number while the graph is built; give the placeholder this size, "
+            "or use operators that take sizes as they are",
+            self.graph,
+        )
+
+
+class StaticBuilder(Builder):
+    """A builder that can be told to take no more nodes."""
+
+    finalized = False
+
+    def add(
+        self,
+        op: Any,
+        inputs: tuple[Any, ...],
+        params: dict[str, Any],
+        type: Any = None,
+        name: str | None = None,
+    ) -> Node:
+        if self.finalized:
+            raise GraphError(
+                f"graph {self.name!r} is finalized and takes no more nodes, but a node "
+                f"{name or op.name!r} was to be added; build everything before finalize"
+            )
+        return super().add(op, inputs, params, type, name)
+
+    @contextmanager
+    def at_top(self) -> Iterator[None]:
+        """Let the names of the nodes made inside begin with no scope."""
+        before, self.prefix = self.prefix, ""
+        try:
+            yield
+        finally:
+            self.prefix = before
+
+
 class Graph(Building):
     """A static graph under construction.
 
@@ -115,15 +186,18 @@ class Graph(Building):
 
     name = "a static graph"
     symbols = StaticTensor
+    builder: StaticBuilder
 
     def __init__(self, name: str = "graph") -> None:
-        super().__init__(Builder(name))
+        super().__init__(StaticBuilder(name, OpenScope(self)))
         self.variables: list[Any] = []
         self.summaries: dict[str, Any] = {}
-        self.finalized = False
         self.starts: dict[ir.Variable, np.ndarray] = {}  # of its own variables
         self._numbers: dict[Any, Any] = {}
         self._bumps: tuple[Node, ...] = ()
+        self._scopes: set[str] = set()
+        self.derived: dict[Node, list[Node]] = {}  # gradient nodes → what they are of
+        self.outside = Outside(self)
 
     # -- building
 
@@ -134,33 +208,64 @@ class Graph(Building):
         try:
             yield self
         finally:
-            _stack.graphs.pop()
+            # the last one of its kind: an interactive session may close out of order
+            last = len(_stack.graphs) - 1 - _stack.graphs[::-1].index(self)
+            del _stack.graphs[last]
 
     def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        if self.finalized:
-            raise GraphError(f"{self.describe()} is finalized and takes no more nodes")
         with self.builder.control(self._bumps):
             self._bumps = ()
             return super().process(op, args, params)
 
-    def concrete(self, value: Tensor) -> Node:
-        return self.builder.constant(np.array(value.to_host()), "Const")
-
     def finalize(self) -> None:
         """Refuse further nodes."""
-        self.finalized = True
+        self.builder.finalized = True
+
+    @property
+    def finalized(self) -> bool:
+        """Whether further nodes are refused."""
+        return self.builder.finalized
+
+    # -- tensors from outside, and modules
+
+    def concrete(self, value: Tensor) -> Node:
+        return self.outside.node(value)
+
+    def touch(self, tensor: Tensor) -> None:
+        self.outside.change(tensor, "in-place operator")
+
+    def change(self, tensor: Tensor, name: str) -> None:
+        self.outside.change(tensor, name)
+
+    def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """Apply a module to nodes: its parameters and buffers become variables."""
+        if mode.capture is self:  # inside another module of the model
+            return module._run_forward(args, kwargs)
+        updates: list[Node] = []
+        lead = self.outside.meet(module)
+        with self.builder.scope(lead.removeprefix(self.builder.prefix)), self.taking():
+            with self.outside.called(updates):
+                out = module._run_forward(args, kwargs)
+            if not updates:
+                return out
+            with self.builder.control(updates):
+                return tree_map(_again, out)
 
     # -- random numbers: a counter that every draw moves on
 
     def number(self, key: Any, name: str, get: Any, set: Any, dtype: DType) -> Any:
         if key not in self._numbers:
-            cell = ir.Variable(self.builder.unique(name), TensorType((), dtype))
-            self.starts[cell] = np.asarray(get(), dtype.np)
-            self._numbers[key] = cell, self.symbol(self.builder.read(cell))
+            with self.builder.at_top(), self.builder.uncontrolled():
+                cell = ir.Variable(self.builder.unique(name), TensorType((), dtype))
+                self.starts[cell] = np.asarray(get(), dtype.np)
+                self._numbers[key] = cell, self.symbol(self.builder.read(cell))
         return self._numbers[key][1]
 
     def set_number(self, key: Any, value: Any) -> None:
-        cell, _ = self._numbers[key]
+        cell, before = self._numbers[key]
+        if any(map(_sized, (value.node, *value.node.parents))):
+            # later draws must not need the sizes of this one: skip more than it takes
+            value = before + _SKIP
         self._bumps = (*self._bumps, self.builder.assign(cell, self.lift(value)))
         self._numbers[key] = cell, value
 
@@ -180,7 +285,8 @@ class Graph(Building):
         return [Operation(self, node) for node in self.builder.nodes]
 
     def _node(self, name: str) -> Node:
-        return self.snapshot()[name]
+        found = self.builder.by_name.get(name)
+        return self.snapshot()[name] if found is None else found
 
     def __getitem__(self, name: str) -> StaticTensor:
         return self.get_tensor_by_name(name)
@@ -193,6 +299,16 @@ class Graph(Building):
         """As TensorFlow's name for ``snapshot``."""
         return self.snapshot()
 
+    def unique_scope(self, name: str) -> str:
+        """A scope's full name that no other scope and no node has; now taken."""
+        name = found = self.builder.prefix + name
+        k = 0
+        while found in self._scopes or found in self.builder.by_name:
+            k += 1
+            found = f"{name}_{k}"
+        self._scopes.add(found)
+        return found
+
     def unique_name(self, name: str) -> str:
         """The name that a node asking for ``name`` would get."""
         return self.builder.unique(name)
@@ -202,6 +318,14 @@ class Graph(Building):
 
     def __repr__(self) -> str:
         return f"<static graph {self.builder.name!r}, {len(self.builder.nodes)} nodes>"
+
+
+def _sized(node: Node) -> bool:
+    return any(ir.sized(v) for v in (*node.inputs, *node.params.values()))
+
+
+def _again(leaf: Any) -> Any:
+    return leaf.again() if isinstance(leaf, StaticTensor) else leaf
 
 
 class _Stack(threading.local):
@@ -258,7 +382,8 @@ def placeholder(
             sizes.append(graph.builder.sizes.symbol(n, 2))
         else:
             sizes.append(int(n))
-    node = graph.builder.input(TensorType(tuple(sizes), as_dtype(dtype)), name)
+    short = unique.removeprefix(graph.builder.prefix)
+    node = graph.builder.input(TensorType(tuple(sizes), as_dtype(dtype)), short)
     return graph.symbol(node)  # type: ignore[return-value]
 
 
@@ -277,7 +402,8 @@ def constant(value: Any, dtype: Any = None, name: str = "Const") -> StaticTensor
     """
     from weft.ops.creation import tensor
 
-    array = tensor(value, dtype=dtype).to_host()
+    with paused():
+        array = tensor(value, dtype=dtype).to_host()
     graph = get_default_graph()
     return graph.symbol(graph.builder.constant(array, name))  # type: ignore[return-value]
 
@@ -286,18 +412,32 @@ def constant(value: Any, dtype: Any = None, name: str = "Const") -> StaticTensor
 def name_scope(name: str) -> Iterator[str]:
     """Let the names of the nodes made inside begin with ``name/``.
 
+    A name that was taken gets a number; one that ends in ``/`` (such as a scope that
+    was yielded before) is entered again as it is.
+
     >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.name_scope("layer"):
-    ...     weft.static.constant(1.0).name
+    >>> with g.as_default():
+    ...     for _ in range(2):
+    ...         with weft.static.name_scope("layer"):
+    ...             weft.static.constant(1.0).name
     'layer/Const'
+    'layer_1/Const'
     """
-    with get_default_graph().builder.scope(name) as lead:
+    graph = get_default_graph()
+    if name.endswith("/"):
+        with graph.builder.at_top(), graph.builder.scope(name[:-1]) as lead:
+            yield lead
+        return
+    full = graph.unique_scope(name)
+    with graph.builder.scope(full.removeprefix(graph.builder.prefix)) as lead:
         yield lead
 
 
 @contextmanager
-def control_dependencies(control_inputs: Iterable[Any]) -> Iterator[None]:
+def control_dependencies(control_inputs: Iterable[Any] | None) -> Iterator[None]:
     """Let the nodes made inside run after these, and only with them.
+
+    None instead of a list lifts the control dependencies around it.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -310,7 +450,11 @@ def control_dependencies(control_inputs: Iterable[Any]) -> Iterator[None]:
     (1, 2)
     """
     graph = get_default_graph()
-    nodes = [node_of(graph, c) for c in control_inputs or ()]
+    if control_inputs is None:
+        with graph.builder.uncontrolled():
+            yield
+        return
+    nodes = [node_of(graph, c) for c in control_inputs]
     with graph.builder.control(nodes):
         yield
 
@@ -319,11 +463,7 @@ def node_of(graph: Graph, value: Any) -> Node:
     """The node of anything that names one, which must be this graph's."""
     if isinstance(value, str):
         return graph._node(value.removesuffix(":0"))
-    if isinstance(value, Operation):
-        if value.graph is not graph:
-            raise _foreign(graph, value.name, value.graph, value.node)
-        return value.node
-    if isinstance(value, StaticTensor):
+    if isinstance(value, (Operation, StaticTensor)):
         if value.graph is not graph:
             raise _foreign(graph, value.name, value.graph, value.node)
         return value.node

@@ -32,12 +32,11 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     ...     weft.static.identity(weft.static.constant(1.0), name="one")
     <alias 'one' float32[]>
     """
-    from weft.ops.copies import alias_op
-
     x = _node(input)
-    graph = x.graph if isinstance(x, StaticTensor) else get_default_graph()
-    node = graph.builder.add(alias_op, (graph.lift(x),), {}, name=name)
-    return graph.symbol(node)  # type: ignore[return-value]
+    if not isinstance(x, StaticTensor):
+        graph = get_default_graph()
+        x = graph.symbol(graph.lift(x))
+    return x.again(name)
 
 
 def _unary(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -48,9 +48,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> An
 
 def dropout(x: Any, keep_prob: float = 1.0, rate: float | None = None) -> Any:
     """Elements set to zero at random in every run, the others scaled up."""
-    x = _node(x)
-    with x.graph.taking():
-        return F.dropout(x, 1 - keep_prob if rate is None else rate, training=True)
+    return F.dropout(_node(x), 1 - keep_prob if rate is None else rate, training=True)
 
 
 def bias_add(value: Any, bias: Any, name: str | None = None) -> Any:

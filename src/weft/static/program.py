@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.graph.ir import ASSIGN, GROUP, Graph, Node
 from weft.graph.text import node_text
+from weft.static.graph import node_of
 
 
 class Program:
@@ -27,20 +28,19 @@ class Program:
     """
 
     def __init__(self, *roots: Any) -> None:
-        snapshot: Graph = roots[0].graph.snapshot()
-        needed = snapshot.ancestors([r.node for r in roots])
-        self.ops = [node for node in snapshot.nodes if node in needed]
-        derived = {node for node in self.ops if _derived(node)}
-        values = [node for node in self.ops if node.op is ASSIGN]
-        updating = set(values) | {n for n in self.ops if n.op is GROUP}
-        before = _behind(derived) | self._forward_roots(derived, updating)
-        self.forward = [n for n in self.ops if n in before and n not in derived]
+        graph = roots[0].graph
+        snapshot: Graph = graph.snapshot()
+        needed = snapshot.ancestors([node_of(graph, r) for r in roots])
+        derived = {node for node in needed if node in graph.derived}
+        losses = {y for node in derived for y in graph.derived[node]}
+        before = (snapshot.ancestors(losses) | _behind(derived)) - derived
+        if not derived and not any(n.op in (ASSIGN, GROUP) for n in needed):
+            before = needed  # nothing is derived or assigned: all of it is forward
+        self.ops = [node for node in snapshot.nodes if node in needed | before]
+        self.forward = [n for n in self.ops if n in before]
         self.backward = [n for n in self.ops if n in derived]
-        self.update = [n for n in self.ops if n not in before and n not in derived]
-
-    def _forward_roots(self, derived: set[Node], updating: set[Node]) -> set[Node]:
-        """All of the program if nothing is derived or assigned."""
-        return set() if derived or updating else set(self.ops)
+        rest = before | derived
+        self.update = [n for n in self.ops if n not in rest]
 
     def __str__(self) -> str:
         parts = []
@@ -48,10 +48,6 @@ class Program:
             lines = [f"  {node_text(n)}" for n in getattr(self, title)]
             parts.append("\n".join([f"{title}:", *lines]))
         return "\n".join(parts)
-
-
-def _derived(node: Node) -> bool:
-    return node.name.startswith("grad/") or "/grad/" in node.name
 
 
 def _behind(nodes: set[Node]) -> set[Node]:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from weft.autograd.modes import no_grad
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
 from weft.graph.interpret import Program
-from weft.graph.ir import READ, Node
+from weft.graph.ir import CONSTANT, READ, Node
 from weft.static.graph import (
     Graph,
     Operation,
@@ -77,15 +78,19 @@ class Session:
         self.closed = False
 
     def __enter__(self) -> Session:
-        self._context = self.graph.as_default()
-        self._context.__enter__()
-        _stack.sessions.append(self)
+        if self not in _stack.sessions:
+            self._context = self.graph.as_default()
+            self._context.__enter__()
+            _stack.sessions.append(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        _stack.sessions.remove(self)
-        self._context.__exit__(*error)
+        self._leave()
         self.close()
+
+    def _leave(self) -> None:
+        _stack.sessions.remove(self)
+        self._context.__exit__(None, None, None)
 
     def close(self) -> None:
         """Let go of the variables' values; the session cannot run any more."""
@@ -116,13 +121,15 @@ class Session:
         plan = self._plan(nodes, tuple(feeds))
         arrays = [feeds.get(node) for node in plan.fed]
         self._check_fed(plan, arrays)
-        results, changed = plan.run(arrays, self._store(plan))
-        self.values.update((v, _kept(a)) for v, a in changed.items())
+        results, changed = self._execute(plan, arrays)
+        given = {id(a) for a in arrays}
+        self.values.update((v, _kept(a, given)) for v, a in changed.items())
         if run_metadata is not None:
             self._note(plan, run_metadata)
+        given.update(map(id, self.values.values()))
         out = [
-            None if isinstance(leaf, Operation) else value
-            for leaf, value in zip(leaves, results, strict=True)
+            None if isinstance(leaf, Operation) else _own(node, value, given)
+            for leaf, node, value in zip(leaves, nodes, results, strict=True)
         ]
         return tree_unflatten(out, structure)
 
@@ -159,6 +166,17 @@ class Session:
                     f"it in feed_dict\n  made at {node.line}"
                 )
 
+    def _execute(self, plan: Program, arrays: list[Any]) -> Any:
+        try:
+            return plan.run(arrays, self._store(plan))
+        except KeyError as error:
+            if error.args[0] not in self.graph.builder.sizes.hints:
+                raise
+            raise ArgumentError(
+                f"run: the fetches need the size {error.args[0]}, which nothing that "
+                "was fed has; feed the placeholder that it belongs to"
+            ) from None
+
     def _store(self, plan: Program) -> dict[ir.Variable, np.ndarray]:
         for variable in plan.reads:
             if variable in self.graph.starts:
@@ -179,14 +197,41 @@ class Session:
         node_of(self.graph, variable)
         self.values[variable.variable] = _feed(variable.node, value).copy()
 
+    def update_module(self, module: Any) -> None:
+        """Give a module's parameters and buffers the values that they have here.
+
+        >>> g = weft.static.Graph()
+        >>> with g.as_default(), weft.static.Session(g) as session:
+        ...     layer = weft.nn.Linear(2, 1)
+        ...     loss = layer(weft.static.constant([[1.0, 2.0]])).sum()
+        ...     step = weft.static.train.GradientDescentOptimizer(1.0).minimize(loss)
+        ...     session.run(weft.static.global_variables_initializer())
+        ...     before = layer.bias.item()
+        ...     session.run(step)
+        ...     session.update_module(layer)
+        >>> round(before - layer.bias.item(), 5)
+        1.0
+        """
+        held = self.graph.outside.held
+        with no_grad():
+            for tensor in (*module.parameters(), *module.buffers()):
+                _, variable = held.get(id(tensor), (None, None))
+                if variable is not None and variable.variable in self.values:
+                    tensor.copy_(Tensor(self.values[variable.variable]))
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{len(self.values)} variables with values"
         return f"<Session of {self.graph!r}, {state}>"
 
 
-def _kept(array: np.ndarray) -> np.ndarray:
-    """An array that no one else can change."""
-    return array if array.base is None and array.flags.owndata else array.copy()
+def _kept(array: np.ndarray, given: set[int]) -> np.ndarray:
+    """An array that no one else can change: no view, and not what was fed."""
+    return array.copy() if array.base is not None or id(array) in given else array
+
+
+def _own(node: Node, array: np.ndarray, given: set[int]) -> np.ndarray:
+    """A result that the caller may change without changing the graph or a variable."""
+    return array.copy() if node.op is CONSTANT else _kept(array, given)
 
 
 def _feed(node: Node, value: Any) -> np.ndarray:
@@ -237,9 +282,12 @@ class InteractiveSession(Session):
 
     def __init__(self, graph: Graph | None = None) -> None:
         super().__init__(graph)
-        _stack.sessions.append(self)
+        self.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
 
     def close(self) -> None:
         if self in _stack.sessions:
-            _stack.sessions.remove(self)
+            self._leave()
         super().close()

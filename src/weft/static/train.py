@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.dtype import float64
 from weft.errors import ArgumentError, DTypeError
 from weft.static.differentiation import gradients
 from weft.static.graph import Operation, get_default_graph, group, node_of
@@ -256,7 +257,7 @@ def exponential_decay(
     ...     float(session.run(rate))
     0.25
     """
-    done = global_step.float() / decay_steps
+    done = global_step.to(float64) / decay_steps
     return learning_rate * decay_rate ** (done.floor() if staircase else done)
 
 

@@ -58,16 +58,16 @@ class Variable(StaticTensor):
         self, graph: Graph, initial_value: Any, trainable: Any, name: str, dtype: Any
     ) -> None:
         unique = graph.builder.unique(name)
-        with graph.builder.scope(unique.removeprefix(graph.builder.prefix)):
+        short = unique.removeprefix(graph.builder.prefix)
+        with graph.builder.scope(short):
             initial = _initial(graph, initial_value, dtype)
         if trainable is None:
             trainable = initial.dtype.is_inexact
         self.variable = graph.builder.variable(
             ir.Variable(unique, initial.type, trainable=trainable, initial=initial)
         )
-        read = graph.builder.read(self.variable, name)
+        read = graph.builder.read(self.variable, short)
         super().__init__(read, interpreter=graph)
-        short = read.name.removeprefix(graph.builder.prefix)
         with graph.builder.scope(short):
             node = graph.builder.add(
                 ir.ASSIGN, (initial,), {"variable": self.variable}, name="Assign"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import weft
+from weft.core.dispatch import beside
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 
@@ -16,7 +17,8 @@ def _check_p(name: str, p: float) -> None:
 
 def _keep(input: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """Which elements stay, as ones and zeros of the input's dtype."""
-    return (weft.rand(shape, dtype=weft.float32) >= p).to(input.dtype)
+    with beside(input):
+        return (weft.rand(shape, dtype=weft.float32) >= p).to(input.dtype)
 
 
 def _drop(input: Tensor, shape: tuple[int, ...], p: float, inplace: bool) -> Tensor:
