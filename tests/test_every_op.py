@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-import weft.nn  # its operators register themselves
+import weft.graph  # their operators register themselves
+import weft.nn
 from weft.core.op import Op, all_ops, define, unregister
 from weft.testing import CHECKS, check_op
 

@@ -163,10 +163,64 @@ def test_gradients_of_the_graph_itself(program):
 
 
 @programs
+def test_gradients_of_gradients_of_the_graph(program):
+    """What the first derivative keeps of the way there has a derivative too."""
+    x = f64(*POINT)
+    slope = grad(lambda x: program(x).sin().sum())
+    g = weft.graph.gradients(capture(lambda x: slope(x).cos().sum(), x).graph)
+    (_, found) = Program(g, g.outputs).run([x.numpy()], {})[0]
+    expected = grad(lambda x: slope(x).cos().sum())(x)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "program", [branches, running, collatz], ids=lambda p: p.__name__
+)
+def test_third_derivatives(program):
+    f = lambda x: program(x * weft.ones(3, dtype=weft.float64)).sum()
+    third = grad(grad(grad(f)))
+    x = f64(0.8)
+    same(capture(third, x)(x), third(x), 1e-8)
+
+
+@programs
+def test_text_can_be_read_back(program):
+    x = f64(*POINT)
+    slope = capture(grad(lambda x: program(x).sum()), x)
+    text = weft.graph.print_graph(slope.graph, constants="full")
+    read = weft.graph.parse_graph(text)
+    found = Program(read, read.outputs).run([x.numpy()], {})[0][0]
+    np.testing.assert_array_equal(found, slope(x).numpy())
+
+
+@programs
 def test_batched_is_one_by_one(program):
     xs = weft.tensor(BATCH)
     rows = weft.stack([program(row) for row in xs])
     same(vmap(program)(xs), rows)
+
+
+@programs
+def test_a_batch_of_any_size(program):
+    for f in (vmap(program), vmap(grad(lambda x: program(x).sum()))):
+        xs = weft.tensor(BATCH)
+        step = capture(lambda x, f=f: f(x), xs, dynamic={"x": {0: "B"}})
+        for n in (3, 1, 0):
+            same(step(xs[:n]), f(xs[:n]), 1e-9)
+
+
+@programs
+def test_batches_of_batches(program):
+    xs = weft.tensor(np.stack([BATCH, BATCH[::-1] * 0.9]))
+    for f in (vmap(vmap(program)), vmap(vmap(grad(lambda x: program(x).sum())))):
+        same(capture(f, xs)(xs), f(xs), 1e-9)
+
+
+@programs
+def test_linearized(program):
+    f = lambda x: weft.func.linearize(program, x)[1](x.cos())
+    x = f64(*POINT)
+    same(capture(f, x)(x), f(x), 1e-9)
 
 
 @programs
@@ -422,6 +476,39 @@ def test_loops_with_random_numbers():
         same([step(x), step(x)], expected, 1e-6)
 
 
+def test_dropout_in_the_steps_of_a_trained_program():
+    w = nn.Parameter(f64(0.3, 0.5))
+    drop = nn.functional.dropout
+
+    def step(xs):
+        w.grad = None
+        out = weft.scan(lambda h, x: (drop((h * w + x).tanh()), None), w * 0, xs)[0]
+        more = lambda n, v: (n + 1, drop(v * w, 0.3))
+        out = weft.while_loop(lambda n, v: n < 3, more, (0, out))[1]
+        out.sum().backward()
+        return out
+
+    xs = weft.ones(4, 2, dtype=weft.float64)
+    program = capture(step, xs)
+    for seed in range(4):
+        found = []
+        for run in (program, step):
+            weft.manual_seed(seed)
+            found.append((run(xs), w.grad, weft.get_rng_state()))
+            w.grad = None
+        same(*found)
+
+
+def test_complex_numbers_and_integers():
+    x = weft.tensor([1 + 2j, 0.5 - 1j], dtype=weft.complex128)
+    step = lambda c, _: (c * c.sin() + 1, c)
+    f = lambda x: weft.scan(step, x, length=3)[0].abs().log().sum()
+    same(capture(grad(f), x)(x), grad(f)(x), 1e-9)
+    g = lambda k: weft.scan(lambda c, _: (c * 2, c), k, length=3)
+    k = weft.tensor([1, 2])
+    same(capture(g, k)(k), g(k))
+
+
 def test_random_numbers_in_a_batch_of_captured_loops():
     f = lambda x: weft.scan(lambda c, _: (c + weft.rand(()), None), x, length=2)[0]
     xs = weft.zeros(3)
@@ -616,6 +703,35 @@ def test_no_grad_inside_a_body_cuts():
 
     x = f64(0.5, 2.0)
     same(capture(grad(f), x)(x), grad(f)(x))
+
+
+def test_the_way_there_is_taken_once():
+    """A captured training step keeps what its backward needs of a scan."""
+    w = nn.Parameter(f64(0.3, 0.5))
+
+    def step(xs):
+        w.grad = None
+        out = weft.scan(lambda h, x: ((h * w + x).tanh(), None), w * 0, xs)[0]
+        out.sum().backward()
+
+    xs = weft.ones(4, 2, dtype=weft.float64)
+    program = capture(step, xs)
+    assert ops(program).count("scan") == 2
+    back = [n for n in program.graph.nodes if n.op.name == "scan"][-1].params["body"]
+    assert "tanh" not in [n.op.name for n in back.nodes]
+    program(xs)
+    got, w.grad = w.grad, None
+    step(xs)
+    same(got, w.grad)
+
+
+def test_many_steps_need_no_stack():
+    f = lambda x: weft.while_loop(
+        lambda n, v: n < 5000, lambda n, v: (n + 1, v + x), (0, x)
+    )
+    x = f64(1.0)
+    slope = capture(grad(lambda x: f(x)[1]), x)
+    assert float(slope(x)) == 5001
 
 
 def test_a_saved_operand_that_changes_is_an_error():

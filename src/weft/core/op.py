@@ -165,7 +165,8 @@ class Op:
     (``"maybe"``: where the memory's layout allows);
     ``composite`` that ``eval`` is a program over tensors instead of arrays.
     ``inputs="*xs"`` takes any number of inputs, which rules get as one list;
-    ``outputs="*outs"`` gives a tuple whose length depends on the parameters.
+    ``outputs="*outs"`` gives a tuple whose length depends on the parameters (and its
+    vjp gets None as the cotangent of an output that nothing depends on).
     """
 
     __slots__ = (

@@ -355,6 +355,8 @@ def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
 
     if node.spent:
         raise _second_backward(node)
+    if node.plan.op.many:
+        return tuple(slots)  # the rule of such an operator does without them
     return tuple(
         zeros(shape, dtype=dtype) if g is None and dtype.is_inexact else g
         for g, (shape, dtype) in zip(slots, node.out_types, strict=True)

@@ -11,6 +11,7 @@ from weft.graph.text import print_graph
 from weft.graph.transform import apply, jvp, vjp, vmap
 from weft.graph.verify import verify
 from weft.graph.views import to_dot, to_html, to_svg
+from weft.ops import control as _control  # noqa: F401  operators that hold graphs
 
 __all__ = [
     "Builder",

@@ -145,6 +145,8 @@ class _Backward:
     def _fill(self, node: Node, slots: list[Any]) -> tuple[Any, ...]:
         from weft.ops.creation import zeros
 
+        if node.op.many:
+            return tuple(slots)  # the rule of such an operator does without them
         return tuple(
             zeros(kind.shape, dtype=kind.dtype)
             if g is None and kind.dtype.is_inexact

@@ -7,7 +7,7 @@ from, so that a body is differentiated once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from weft.graph import transform
 from weft.graph.interpret import Program, resolve
 from weft.graph.ir import CONSTANT, Graph, Node
 from weft.graph.passes import dead_code
+from weft.ops.creation import zeros
 
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
@@ -116,6 +117,15 @@ def apply_op(op: Op, args: Iterable[Any], **params: Any) -> tuple[Any, ...]:
     known = (params["size"],) if "size" in params else ()
     sizes = sizes_of(*graphs, without=known)
     return bind(op, tuple(args), {**params, "sizes": sizes})
+
+
+def parts(values: Sequence[Any], *counts: int) -> list[list[Any]]:
+    """The values in groups of these sizes; the last takes the rest."""
+    out, start = [], 0
+    for count in counts:
+        out.append(list(values[start : start + count]))
+        start += count
+    return [*out, list(values[start:])]
 
 
 # -- deriving
@@ -225,6 +235,16 @@ def to_batch(value: Tensor, size: Any) -> Tensor:
     return value.expand((size, *value.shape))
 
 
-def moved(pairs: Mapping[int, Any] | Sequence[Any]) -> tuple[bool, ...]:
-    """Which tangents there are."""
-    return tuple(t is not None for t in pairs)
+def present(values: Iterable[Any]) -> tuple[bool, ...]:
+    """Which tangents or cotangents there are."""
+    return tuple(value is not None for value in values)
+
+
+def cotangents(g: Iterable[Any], outs: Iterable[Node]) -> list[Any]:
+    """Those of the floating outputs, zeros where there is none."""
+    pairs = [(one, node) for one, node in zip(g, outs, strict=True)]
+    return [
+        zeros(node.shape, dtype=node.dtype) if one is None else one
+        for one, node in pairs
+        if node.dtype.is_inexact
+    ]

@@ -27,9 +27,10 @@ from weft.ops.control.bodies import (
     batched,
     check_arrays,
     check_types,
+    cotangents,
     floating,
-    moved,
     own,
+    present,
     pullback,
     runner,
     some,
@@ -67,7 +68,7 @@ def _vjp(g: Any, xs: Any, need: Any, then: Graph, other: Graph) -> Any:
     wanted = tuple(
         a and b for a, b in zip(need[1:], floating(then.inputs), strict=True)
     )
-    gs = [one for one in g if one is not None]
+    gs = cotangents(g, then.outputs)
     found = apply_op(
         cond_op, (*xs, *gs), then=pullback(then, wanted), other=pullback(other, wanted)
     )
@@ -75,7 +76,7 @@ def _vjp(g: Any, xs: Any, need: Any, then: Graph, other: Graph) -> Any:
 
 
 def _jvp(ts: Any, xs: Any, then: Graph, other: Graph) -> Any:
-    moves = moved(ts[1:])
+    moves = present(ts[1:])
     found = apply_op(
         cond_op, (*xs, *some(ts[1:], moves)),
         then=tangents(then, moves), other=tangents(other, moves),
@@ -160,18 +161,18 @@ def cond(
     ...     weft.tensor([4.0, -3.0]))
     tensor([2., 3.], shape=(2,), dtype=float32)
     """
-    given = tuple(args) if operands is None else (*args, operands)
-    if len(given) == 1 and type(given[0]) in (tuple, list):
-        given = tuple(given[0])
+    inputs = tuple(args) if operands is None else (*args, operands)
+    if len(inputs) == 1 and type(inputs[0]) in (tuple, list):
+        inputs = tuple(inputs[0])
     if not isinstance(pred, Tensor):
-        return (true_fn if pred else false_fn)(*given)
+        return (true_fn if pred else false_fn)(*inputs)
     pred = as_predicate("cond", pred)
-    outer = outer_graph(pred, given)
+    outer = outer_graph(pred, inputs)
     if outer is not None:
-        return _staged(outer, pred, true_fn, false_fn, given)
+        return _staged(outer, pred, true_fn, false_fn, inputs)
     if varies(pred):
-        return _chosen(pred, true_fn(*given), false_fn(*given))
-    return (true_fn if pred else false_fn)(*given)
+        return _chosen(pred, true_fn(*inputs), false_fn(*inputs))
+    return (true_fn if pred else false_fn)(*inputs)
 
 
 def as_predicate(name: str, pred: Any) -> Tensor:
@@ -213,8 +214,8 @@ def _check_branches(a: Any, b: Any) -> None:
     check_same("cond", "the branches' results", a, b, ("in true_fn", "in false_fn"))
 
 
-def _staged(outer: Any, pred: Any, true_fn: Any, false_fn: Any, given: Any) -> Any:
-    leaves, structure = tree_flatten(given)
+def _staged(outer: Any, pred: Any, true_fn: Any, false_fn: Any, inputs: Any) -> Any:
+    leaves, structure = tree_flatten(inputs)
     operands = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     then = Staged("then", outer, true_fn, leaves, structure)
     other = Staged("other", outer, false_fn, leaves, structure)

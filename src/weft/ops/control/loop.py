@@ -24,16 +24,19 @@ from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, DTypeError
 from weft.graph import transform
 from weft.graph.ir import Graph
+from weft.ops.control.backward import step_forward
 from weft.ops.control.bodies import (
     apply_op,
     batched,
     check_arrays,
     check_types,
+    cotangents,
     derived,
     floating,
     graph_of,
-    moved,
     own,
+    parts,
+    present,
     pullback,
     runner,
     some,
@@ -46,10 +49,8 @@ from weft.ops.control.branch import as_predicate, choose, varies
 from weft.ops.control.repeat import (
     batched_step,
     check_carry,
-    parts,
     scan,
     scan_op,
-    step_forward,
 )
 from weft.ops.control.staging import Staged, as_leaf, closed_over, hand_on, outer_graph
 from weft.ops.creation import arange, zeros, zeros_like
@@ -76,13 +77,13 @@ def _sized_type(*xs: Any, graph: Graph, size: str, sizes: Any) -> Any:
 
 def _sized_vjp(g: Any, xs: Any, need: Any, graph: Graph, size: str) -> Any:
     wanted = tuple(a and b for a, b in zip(need, floating(graph.inputs), strict=True))
-    gs = [one for one in g if one is not None]
+    gs = cotangents(g, graph.outputs)
     found = apply_op(sized_op, (*xs, *gs), graph=pullback(graph, wanted), size=size)
     return spread(found, wanted)
 
 
 def _sized_jvp(ts: Any, xs: Any, graph: Graph, size: str) -> Any:
-    moves = moved(ts)
+    moves = present(ts)
     found = apply_op(
         sized_op, (*xs, *some(ts, moves)), graph=tangents(graph, moves), size=size
     )
@@ -175,7 +176,7 @@ def _type(*args: Any, condition: Graph, body: Graph, fixed: int, sizes: Any) -> 
 def _vjp(g: Any, xs: Any, outs: Any, need: Any, body: Graph, fixed: int) -> Any:
     wanted = tuple(a and b for a, b in zip(need, floating(body.inputs), strict=True))
     graph, size = counted(body, fixed, len(body.outputs)), _size_of(body)
-    gs = [one for one in g[1:] if one is not None]
+    gs = cotangents(g[1:], body.outputs)
     back = pullback(graph, (False, *wanted))
     found = apply_op(sized_op, (outs[0], *xs, *gs), graph=back, size=size)
     return spread(found, wanted)
@@ -206,7 +207,7 @@ def counted(body: Graph, fixed: int, carried: int) -> Graph:
         n, *rest = args
         return apply_op(
             scan_op, (*rest, arange(length) < n), body=step, fixed=fixed,
-            carried=carried, length=length, reverse=False,
+            carried=carried, length=length, reverse=False, saved=0,
         )  # fmt: skip
 
     return graph_of(f"{body.name}_steps", body, [COUNT, *types_of(body.inputs)], fn)
@@ -229,8 +230,8 @@ def _jvp(ts: Any, xs: Any, condition: Graph, body: Graph, fixed: int) -> Any:
     first, carry = parts(xs, fixed)
     t_first, t_carry = parts(ts, fixed)
     moving = floating(body.outputs)
-    forward = step_forward(body, fixed, carried, moved(t_first), ())
-    asks = _condition_forward(condition, fixed, moved(t_first), moving)
+    forward = step_forward(body, fixed, carried, present(t_first), ())
+    asks = _condition_forward(condition, fixed, present(t_first), moving)
     starts = [
         zeros_like(x) if t is None else t
         for x, t, m in zip(carry, t_carry, moving, strict=True)

@@ -14,31 +14,29 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.dispatch import type_of
+from weft.core.mode import mode
 from weft.core.op import Sample, TensorType, define
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.size import Size, is_integer, same
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
-from weft.graph import transform
 from weft.graph.ir import Graph
+from weft.ops.control.backward import keeping, step_back, step_forward
 from weft.ops.control.bodies import (
     apply_op,
     batched,
     check_arrays,
     check_types,
-    derived,
+    cotangents,
     floating,
-    graph_of,
-    moved,
     own,
-    pullback,
-    pushforward,
+    parts,
+    present,
     runner,
     shape_of,
     some,
     spread,
     to_batch,
-    types_of,
 )
 from weft.ops.control.staging import (
     Staged,
@@ -53,12 +51,13 @@ from weft.ops.joining import stack
 from weft.ops.shaping import movedim
 
 # -- the operator: scan(*fixed, *carry, *xs) gives (*carry, *ys); its body is a graph
-#    from fixed…, carry…, x… to carry…, y…
+#    from fixed…, carry…, x… to carry…, y…. The last ``saved`` of the ys are for its
+#    derivative only.
 
 
 def _eval(
     *args: Any, body: Graph, fixed: int, carried: int, length: int, reverse: bool,
-    sizes: Any,
+    saved: int, sizes: Any,
 ) -> Any:  # fmt: skip
     start = fixed + carried
     first, carry, xs = args[:fixed], list(args[fixed:start]), args[start:]
@@ -81,7 +80,7 @@ def _eval(
 
 def _type(
     *args: Any, body: Graph, fixed: int, carried: int, length: Any, reverse: bool,
-    sizes: Any,
+    saved: int, sizes: Any,
 ) -> Any:  # fmt: skip
     start = fixed + carried
     for x in args[start:]:
@@ -94,43 +93,37 @@ def _type(
     return (*types[:carried], *stacked)
 
 
-def parts(values: Sequence[Any], *counts: int) -> list[list[Any]]:
-    """The values in groups of these sizes; the last takes the rest."""
-    out, start = [], 0
-    for count in counts:
-        out.append(list(values[start : start + count]))
-        start += count
-    return [*out, list(values[start:])]
-
-
 def _vjp(
-    g: Any, xs: Any, need: Any, body: Graph, fixed: int, carried: int, length: Any,
-    reverse: bool,
+    g: Any, xs: Any, outs: Any, need: Any, body: Graph, fixed: int, carried: int,
+    length: Any, reverse: bool, saved: int,
 ) -> Any:  # fmt: skip
     wanted = tuple(a and b for a, b in zip(need, floating(body.inputs), strict=True))
+    shown = len(outs) - saved
+    saves: Any = None
+    if not any(present(g[shown:])):  # as in a first derivative: nobody else has them
+        body, saves = _plain(body, shown)
+    g_carry, g_ys = parts(g[: len(body.outputs)], carried)
+    g_ys = some(g_ys, floating(body.outputs[carried:]))
+    step = step_back(body, fixed, carried, wanted, present(g_ys))
+    how = {"fixed": fixed, "length": length, "saved": 0}
+    kept = outs[shown:]
+    if saves != step.kept:
+        again = keeping(body, step, body.outputs[:carried])
+        kept = apply_op(
+            scan_op, xs, body=again, carried=carried, reverse=reverse, **how
+        )[carried:]
     first, _, rows = parts(xs, fixed, carried)
     want_first, want_carry, want_rows = parts(wanted, fixed, carried)
-    moving = floating(body.inputs[fixed : fixed + carried])
-    back, used = _backward(body, fixed, carried, tuple(want_first), tuple(want_rows))
-    trace = _carries(body, fixed, carried, used)
-    traces: Sequence[Any] = ()
-    if any(used):
-        found = apply_op(
-            scan_op, xs, body=trace, fixed=fixed, carried=carried, length=length,
-            reverse=reverse,
-        )  # fmt: skip
-        traces = found[carried:]
-    g_carry, g_ys = parts(g, carried)
-    starts = [one for one in g_carry if one is not None]
+    starts = cotangents(g_carry, body.outputs[:carried])
     sums = [zeros_like(x) for x in some(first, want_first)]
     found = apply_op(
         scan_op,
-        (*first, *starts, *sums, *traces, *rows, *[y for y in g_ys if y is not None]),
-        body=back, fixed=fixed, carried=len(starts) + len(sums), length=length,
-        reverse=not reverse,
+        (*first, *starts, *sums, *kept, *some(rows, step.rows),
+         *some(g_ys, present(g_ys))),
+        body=step.back, carried=len(starts) + len(sums), reverse=not reverse, **how,
     )  # fmt: skip
     at_start, at_first, at_rows = parts(found, len(starts), len(sums))
-    every = spread(at_start, moving)
+    every = spread(at_start, floating(body.outputs[:carried]))
     return [
         *spread(at_first, want_first),
         *[g if want else None for g, want in zip(every, want_carry, strict=True)],
@@ -138,57 +131,33 @@ def _vjp(
     ]
 
 
-@derived
-def _carries(body: Graph, fixed: int, carried: int, used: tuple[bool, ...]) -> Graph:
-    """The body that also gives the (used) carries it came with."""
-    before = some(body.inputs[fixed : fixed + carried], used)
-    outs = (*body.outputs[:carried], *before)
-    return Graph(f"{body.name}_carries", body.nodes, outs, body.sizes, body.inputs)
-
-
-@derived
-def _backward(
-    body: Graph, fixed: int, carried: int, want_first: tuple[bool, ...],
-    want_rows: tuple[bool, ...],
-) -> tuple[Graph, tuple[bool, ...]]:  # fmt: skip
-    """One step back, and which carries of the way there it needs.
-
-    fixed… | g of the carry…, sums for fixed… | carry…, x…, gy…
-    gives g of the carry before…, sums… | gx…
-    """
-    inputs = body.inputs
-    first, carry, rows = parts(inputs, fixed, carried)
-    moving = floating(carry)
-    back = pullback(body, (*want_first, *moving, *want_rows))
-    used = _used(back, back.inputs[fixed : fixed + carried])
-    gs = types_of(body.outputs, floating(body.outputs))
-    n_carry, n_sums = sum(moving), sum(want_first)
-    types = [
-        *types_of(first), *types_of(carry, moving), *types_of(first, want_first),
-        *types_of(carry, used), *types_of(rows), *gs[n_carry:],
-    ]  # fmt: skip
-
-    def fn(build: Any, args: list[Any]) -> Sequence[Any]:
-        fixed_, g, sums, kept, xs, gy = parts(
-            args, fixed, n_carry, n_sums, sum(used), len(rows)
+def _plain(body: Graph, shown: int) -> tuple[Graph, Any]:
+    """The body without what it saves, and which nodes those are (None: unknown)."""
+    found = body.derived.get("plain")
+    if found is None:
+        outs = body.outputs[:shown]
+        plain = Graph(body.name, body.nodes, outs, body.sizes, body.inputs)
+        found = body.derived["plain"] = (
+            (body if shown == len(body.outputs) else plain),
+            None,
         )
-        held = spread(kept, used)
-        filled = [
-            zeros(node.shape, dtype=node.dtype) if h is None else h
-            for h, node in zip(held, carry, strict=True)
-        ]
-        found = transform.apply(back, [*fixed_, *filled, *xs, *g, *gy], build)
-        at_first, at_carry, at_rows = parts(found, n_sums, n_carry)
-        added = [s + a for s, a in zip(sums, at_first, strict=True)]
-        return [*at_carry, *added, *at_rows]
-
-    return graph_of(f"{body.name}_back", body, types, fn), used
+    return found
 
 
-def _used(graph: Graph, inputs: Sequence[Any]) -> tuple[bool, ...]:
-    """Which inputs a graph's outputs depend on."""
-    needed = graph.ancestors(graph.outputs)
-    return tuple(node in needed for node in inputs)
+def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
+    """The body that also gives what its derivative will need, and how many those are.
+
+    Only if the tape will ask for it; else the derivative takes the way there again.
+    """
+    need = [mode.recording and x._node is not None for x in args]
+    if not any(need):
+        return body, 0
+    wanted = tuple(a and b for a, b in zip(need, floating(body.inputs), strict=True))
+    has_gy = (True,) * sum(floating(body.outputs[carried:]))
+    step = step_back(body, fixed, carried, wanted, has_gy)
+    full = keeping(body, step, body.outputs)
+    full.derived["plain"] = body, step.kept
+    return full, len(step.kept)
 
 
 def _jvp(
@@ -197,47 +166,20 @@ def _jvp(
     t_first, t_carry, t_rows = parts(ts, fixed, carried)
     first, carry, rows = parts(xs, fixed, carried)
     moving = floating(body.inputs[fixed : fixed + carried])
-    forward = step_forward(body, fixed, carried, moved(t_first), moved(t_rows))
+    forward = step_forward(body, fixed, carried, present(t_first), present(t_rows))
     starts = [
         zeros_like(x) if t is None else t
         for x, t, m in zip(carry, t_carry, moving, strict=True)
         if m
     ]
-    fixed_all = [*first, *[t for t in t_first if t is not None]]
+    fixed_all = [*first, *some(t_first, present(t_first))]
     found = apply_op(
         scan_op,
-        (*fixed_all, *carry, *starts, *rows, *[t for t in t_rows if t is not None]),
+        (*fixed_all, *carry, *starts, *rows, *some(t_rows, present(t_rows))),
         body=forward, fixed=len(fixed_all), carried=carried + len(starts),
-        length=length, reverse=reverse,
+        length=length, reverse=reverse, saved=0,
     )  # fmt: skip
     return spread(found[carried:], floating(body.outputs))
-
-
-@derived
-def step_forward(
-    body: Graph, fixed: int, carried: int, first_moves: tuple[bool, ...],
-    rows_move: tuple[bool, ...],
-) -> Graph:  # fmt: skip
-    """One step with tangents.
-
-    fixed…, d fixed… | carry…, d carry… | x…, dx…  gives  carry…, d carry… | dy…
-    """
-    first, carry, rows = parts(body.inputs, fixed, carried)
-    moving = floating(carry)
-    push = pushforward(body, (*first_moves, *moving, *rows_move))
-    types = [
-        *types_of(first), *types_of(first, first_moves), *types_of(carry),
-        *types_of(carry, moving), *types_of(rows), *types_of(rows, rows_move),
-    ]  # fmt: skip
-
-    def fn(build: Any, args: list[Any]) -> Sequence[Any]:
-        a, da, c, dc, x, dx = parts(
-            args, fixed, sum(first_moves), carried, sum(moving), len(rows)
-        )
-        found = transform.apply(push, [*a, *c, *x, *da, *dc, *dx], build)
-        return [*found[:carried], *found[len(body.outputs) :]]
-
-    return graph_of(f"{body.name}_forward", body, types, fn)
 
 
 def _batch(op: Any, size: Any, args: Any, mask: Any, params: Any) -> Any:
@@ -292,7 +234,7 @@ def _sample_body() -> Graph:
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    shared = {"body": _sample_body(), "fixed": 1, "carried": 2, "sizes": ()}
+    shared = {"body": _sample_body(), "fixed": 1, "carried": 2, "saved": 0, "sizes": ()}
     a, h, x = (
         rng.standard_normal(2),
         rng.standard_normal(2),
@@ -372,9 +314,8 @@ def _length(rows: list[Tensor], length: Any) -> Any:
     if not sizes:
         raise ArgumentError("scan: expected xs or length")
     if any(size != sizes[0] for size in sizes[1:]):
-        raise ShapeError(
-            f"scan: expected one number of steps, got {', '.join(str(s) for s in sizes)}"
-        )
+        texts = ", ".join([str(size) for size in sizes])
+        raise ShapeError(f"scan: expected one number of steps, got {texts}")
     if not isinstance(sizes[0], Size) and sizes[0] < 0:
         raise ArgumentError(f"scan: expected a length of at least 0, got {sizes[0]}")
     return sizes[0]
@@ -468,11 +409,14 @@ def _staged(
         [*fixed, *staged.inputs[:count], *[e[0] for e in ends], *staged.inputs[count:]],
         [*staged.outputs[:count], *[e[1] for e in ends], *staged.outputs[count:]],
     )
+    args = (*outside, *carry, *numbers.values(), *rows)
+    carried = count + len(numbers)
+    body, saved = _saving(body, len(fixed), carried, args)
     outs = apply_op(
-        scan_op, (*outside, *carry, *numbers.values(), *rows), body=body,
-        fixed=len(fixed), carried=count + len(numbers), length=steps, reverse=reverse,
+        scan_op, args, body=body, fixed=len(fixed), carried=carried, length=steps,
+        reverse=reverse, saved=saved,
     )  # fmt: skip
-    final, moved_on, ys = parts(outs, count, len(numbers))
+    final, moved_on, ys = parts(outs[: len(outs) - saved], count, len(numbers))
     hand_on(outer, list(numbers), moved_on)
     return tree_unflatten(final, structure), tree_unflatten(ys, y_shape)
 
