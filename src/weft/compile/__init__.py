@@ -1,0 +1,1 @@
+"""The compiler: from graphs to native code."""

@@ -1,0 +1,1 @@
+"""LLVM: from loops to machine code, in-process."""

@@ -1,0 +1,161 @@
+"""The machine that code is generated for, and how a module becomes code in memory.
+
+    target = host_target()                       CPU, features, vector width
+    library = compile_module(module, target)     LLVM IR to machine code, in-process
+    library.address("kernel")                    a function's address
+
+Nothing outside this process runs: no compiler, no linker. The object code is kept as
+bytes, so that it can be stored and loaded again by another process.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from weft.errors import ArgumentError
+
+# What WEFT_CPU may limit code to, from narrow to wide: (LLVM CPU, vector bits).
+LEVELS = {
+    "baseline": ("x86-64", 128),
+    "sse4": ("x86-64-v2", 128),
+    "avx2": ("x86-64-v3", 256),
+    "avx512": ("x86-64-v4", 512),
+}
+
+
+class Target(NamedTuple):
+    """A CPU to generate code for."""
+
+    triple: str
+    cpu: str
+    features: str
+    bits: int  # of the widest vector that pays
+
+    def lanes(self, itemsize: int) -> int:
+        """How many elements of a size fill a vector."""
+        return self.bits // (8 * itemsize)
+
+    @property
+    def key(self) -> str:
+        """What object code for this target depends on."""
+        return f"{self.triple}|{self.cpu}|{self.features}"
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def host_target(limit: str | None = None) -> Target:
+    """This machine, or a narrower one of its kind (``WEFT_CPU``, or ``limit``).
+
+    >>> weft.compile.llvm.target.host_target("avx2").lanes(4)
+    8
+    """
+    _initialize()
+    limit = limit or os.environ.get("WEFT_CPU") or None
+    triple = llvm.get_process_triple()
+    if limit is not None:
+        if limit not in LEVELS:
+            raise ArgumentError(
+                f"WEFT_CPU: expected one of {', '.join(LEVELS)}, got {limit!r}"
+            )
+        cpu, bits = LEVELS[limit]
+        return Target(triple, cpu, "-prefer-256-bit" if bits == 512 else "", bits)
+    features = llvm.get_host_cpu_features()
+    has = {name for name, there in features.items() if there}
+    bits = 512 if "avx512f" in has else 256 if "avx2" in has else 128
+    text = ",".join(f"{'+' if there else '-'}{f}" for f, there in features.items())
+    if bits == 512:
+        text += ",-prefer-256-bit"  # else LLVM would halve our vectors
+    return Target(triple, llvm.get_host_cpu_name(), text, bits)
+
+
+def new_module(name: str, target: Target) -> ir.Module:
+    """An empty module for a target."""
+    module = ir.Module(name=name, context=ir.Context())
+    module.triple = target.triple
+    return module
+
+
+def prepare_function(function: ir.Function, target: Target) -> None:
+    """Let LLVM use the target's vectors in full."""
+    attributes: Any = function.attributes
+    attributes.add("nounwind")
+    width = str(target.bits)
+    for name in ("prefer-vector-width", "min-legal-vector-width"):
+        set.add(attributes, f'"{name}"="{width}"')  # llvmlite knows plain ones only
+
+
+class Library:
+    """Machine code in memory."""
+
+    def __init__(self, code: bytes, target: Target) -> None:
+        _initialize()
+        self.code = code
+        backing = llvm.parse_assembly("")
+        backing.triple = target.triple
+        self._engine = llvm.create_mcjit_compiler(backing, _machine(target))
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        found = self._engine.get_function_address(name)
+        if not found:
+            raise ArgumentError(f"the compiled module has no function {name!r}")
+        return found
+
+
+def _machine(target: Target) -> Any:
+    """A target machine (an engine owns the one it is given)."""
+    found = llvm.Target.from_triple(target.triple)
+    return found.create_target_machine(
+        cpu=target.cpu,
+        features=target.features,
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+    )
+
+
+def optimize(module: Any, target: Target, *, level: int = 3) -> None:
+    """Run LLVM's passes over a parsed module."""
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = tuning.slp_vectorization = True
+    tuning.loop_interleaving = tuning.loop_unrolling = True
+    builder = llvm.create_pass_builder(_machine(target), tuning)
+    builder.getModulePassManager().run(module, builder)
+
+
+def object_code(module: ir.Module | str, target: Target, *, level: int = 3) -> bytes:
+    """Object code of a module; the module is verified first."""
+    _initialize()
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    optimize(parsed, target, level=level)
+    return _machine(target).emit_object(parsed)
+
+
+def compile_module(
+    module: ir.Module | str, target: Target | None = None, *, level: int = 3
+) -> Library:
+    """Machine code of a module, ready to be called."""
+    target = target or host_target()
+    return Library(object_code(module, target, level=level), target)
+
+
+def assembly(module: ir.Module | str, target: Target | None = None) -> str:
+    """The machine code as text, to read."""
+    target = target or host_target()
+    _initialize()
+    parsed = llvm.parse_assembly(str(module))
+    optimize(parsed, target)
+    return _machine(target).emit_assembly(parsed)
