@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from weft.graph import transform
 from weft.graph.ir import Graph, Node
+from weft.graph.passes import dead_code
 from weft.ops.control.bodies import (
     derived,
     floating,
@@ -140,7 +141,8 @@ def keeping(body: Graph, step: StepBack, outputs: Sequence[Node]) -> Graph:
     """The body with these outputs, then what a step back needs."""
     nodes = (*body.nodes, *step.extra)
     outs = (*outputs, *step.kept)
-    return Graph(f"{body.name}_kept", nodes, outs, body.sizes, body.inputs)
+    whole = Graph(f"{body.name}_kept", nodes, outs, body.sizes, body.inputs)
+    return dead_code(whole)
 
 
 @derived

@@ -1,9 +1,8 @@
 """``while_loop`` and ``fori_loop``: as many steps as values say.
 
 Eagerly these are loops. In a captured program ``while_loop`` is one operator that
-also counts its steps. Its derivative knows that count and is therefore a ``scan``:
-the operator ``sized`` runs a graph in which a symbolic size (the number of steps) is
-the value of a tensor. No tensor whose size depends on data leaves that graph.
+also counts its steps. Its derivative knows that count, and so is a ``scan`` (inside
+the operator ``sized``).
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ from weft.ops.control.bodies import (
     present,
     pullback,
     runner,
-    some,
     spread,
-    tangents,
     to_batch,
     types_of,
 )
@@ -50,107 +47,18 @@ from weft.ops.control.repeat import (
     batched_step,
     check_carry,
     scan,
-    scan_op,
+)
+from weft.ops.control.sized import (
+    COUNT,
+    NONE,
+    SOME,
+    captured_graph,
+    counted,
+    size_name,
+    sized_op,
 )
 from weft.ops.control.staging import Staged, as_leaf, closed_over, hand_on, outer_graph
 from weft.ops.creation import arange, zeros, zeros_like
-from weft.ops.extremes import amax
-from weft.ops.joining import cat
-
-COUNT = TensorType((), dtypes.int64)
-
-
-# -- sized(n, *xs): a graph from n, x… in which the size named ``size`` is n
-
-
-def _sized_eval(n: Any, *xs: Any, graph: Graph, size: str, sizes: Any) -> Any:
-    check_arrays("sized", graph, (n, *xs))
-    call = runner(graph, (*sizes, (size, int(n))))
-    with np.errstate(all="ignore"):
-        return own(call((n, *xs)), graph, (n, *xs))
-
-
-def _sized_type(*xs: Any, graph: Graph, size: str, sizes: Any) -> Any:
-    check_types("sized", graph, xs)
-    return tuple(node.type for node in graph.outputs)
-
-
-def _sized_vjp(g: Any, xs: Any, need: Any, graph: Graph, size: str) -> Any:
-    wanted = tuple(a and b for a, b in zip(need, floating(graph.inputs), strict=True))
-    gs = cotangents(g, graph.outputs)
-    found = apply_op(sized_op, (*xs, *gs), graph=pullback(graph, wanted), size=size)
-    return spread(found, wanted)
-
-
-def _sized_jvp(ts: Any, xs: Any, graph: Graph, size: str) -> Any:
-    moves = present(ts)
-    found = apply_op(
-        sized_op, (*xs, *some(ts, moves)), graph=tangents(graph, moves), size=size
-    )
-    return spread(found, floating(graph.outputs))
-
-
-def _sized_batch(op: Any, size: Any, args: Any, mask: Any, params: Any) -> Any:
-    """Examples that differ in their count all take the largest: what lies beyond an
-    example's own count is masked in the graph."""
-    graph = params["graph"]
-    every = (True,) * len(graph.outputs)
-    if not mask[0]:
-        many = batched(graph, size, tuple(mask), every)[0]
-        return apply_op(op, args, graph=many, size=params["size"])
-    n, *xs = args
-    many = _own_counts(graph, size, tuple(mask))
-    most = amax(cat([n, zeros(1, dtype=n.dtype)]))
-    return apply_op(op, (most, n, *xs), graph=many, size=params["size"])
-
-
-@derived
-def _own_counts(graph: Graph, size: Any, mask: tuple[bool, ...]) -> Graph:
-    """The graph over a batch with a count for each example, after the largest."""
-    many = batched(graph, size, mask, (True,) * len(graph.outputs))[0]
-    types = [COUNT, *types_of(many.inputs)]
-    return graph_of(
-        many.name, graph, types, lambda build, xs: transform.apply(many, xs[1:], build)
-    )
-
-
-_SOME, _NONE = (TensorType((n,), dtypes.float64) for n in (2, 0))
-
-
-@cache
-def _sample_sized() -> tuple[Graph, str]:
-    """n times h*x, and the name of its size."""
-    step = _graph_of_types("step", lambda x, h, e: (h * x, e), _SOME, _SOME, _NONE)
-    return counted(step, 1, 2), _size_of(step)
-
-
-def _graph_of_types(name: str, fn: Any, *types: TensorType) -> Graph:
-    from weft.graph.capture import Spec, capture
-
-    return capture(fn, *[Spec(*t) for t in types], name=name).graph
-
-
-def _sized_samples(rng: np.random.Generator) -> list[Sample]:
-    graph, size = _sample_sized()
-    params = {"graph": graph, "size": size, "sizes": ()}
-    x, h = rng.uniform(0.5, 1.5, (2, 2))
-    counts = (int(rng.integers(1, 4)), 0)
-    return [Sample((np.asarray(n), x, h, np.zeros(0)), params) for n in counts]
-
-
-sized_op = define(
-    "sized",
-    inputs="*xs",
-    outputs="*outs",
-    eval=_sized_eval,
-    type=_sized_type,
-    vjp=_sized_vjp,
-    jvp=_sized_jvp,
-    batch=_sized_batch,
-    samples=_sized_samples,
-    reference=lambda n, x, h, e, **_: (h * x**n, e),
-)
-
 
 # -- while_loop(*fixed, *carry) gives (steps, *carry); both graphs take fixed…, carry…
 
@@ -175,54 +83,11 @@ def _type(*args: Any, condition: Graph, body: Graph, fixed: int, sizes: Any) -> 
 
 def _vjp(g: Any, xs: Any, outs: Any, need: Any, body: Graph, fixed: int) -> Any:
     wanted = tuple(a and b for a, b in zip(need, floating(body.inputs), strict=True))
-    graph, size = counted(body, fixed, len(body.outputs)), _size_of(body)
+    graph, size = counted(body, fixed, len(body.outputs)), size_name(body)
     gs = cotangents(g[1:], body.outputs)
     back = pullback(graph, (False, *wanted))
     found = apply_op(sized_op, (outs[0], *xs, *gs), graph=back, size=size)
     return spread(found, wanted)
-
-
-def _size_of(body: Graph) -> str:
-    """The name of the size that is the number of steps of a body."""
-    found = body.derived.get("steps")
-    if found is None:
-        taken, k = body.sizes.hints, 0
-        while f"steps{k or ''}" in taken:
-            k += 1
-        found = body.derived["steps"] = f"steps{k or ''}"
-        body.sizes.symbol(found)
-    return found
-
-
-@derived
-def counted(body: Graph, fixed: int, carried: int) -> Graph:
-    """n steps of a body as a scan: n, fixed…, carry… gives carry….
-
-    The scan has as many steps as a size of its own; those from n on change nothing.
-    """
-    length = body.sizes.symbol(_size_of(body))
-    step = _masked(body, fixed)
-
-    def fn(build: Any, args: list[Any]) -> Sequence[Any]:
-        n, *rest = args
-        return apply_op(
-            scan_op, (*rest, arange(length) < n), body=step, fixed=fixed,
-            carried=carried, length=length, reverse=False, saved=0,
-        )  # fmt: skip
-
-    return graph_of(f"{body.name}_steps", body, [COUNT, *types_of(body.inputs)], fn)
-
-
-@derived
-def _masked(body: Graph, fixed: int) -> Graph:
-    """fixed…, carry…, on gives the next carry… where ``on`` holds, else this one."""
-    types = [*types_of(body.inputs), TensorType((), dtypes.bool_)]
-
-    def fn(build: Any, args: list[Any]) -> Sequence[Any]:
-        *given, on = args
-        return choose(on, transform.apply(body, given, build), given[fixed:])
-
-    return graph_of(f"{body.name}_masked", body, types, fn)
 
 
 def _jvp(ts: Any, xs: Any, condition: Graph, body: Graph, fixed: int) -> Any:
@@ -349,8 +214,8 @@ def _sample_loop() -> dict[str, Graph]:
         "condition": lambda a, h, e, k: k < 3,
         "body": lambda a, h, e, k: (h * a + h.sin(), e, k + 1),
     }
-    types = (_SOME, _SOME, _NONE, COUNT)
-    return {name: _graph_of_types(name, f, *types) for name, f in fns.items()}
+    types = (SOME, SOME, NONE, COUNT)
+    return {name: captured_graph(name, f, *types) for name, f in fns.items()}
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:

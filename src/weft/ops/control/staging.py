@@ -46,6 +46,7 @@ class Staging(Building):
         super().__init__(Builder(name, scope))
         self.outer = outer
         self.outside: dict[int, tuple[Tensor, Node]] = {}
+        self.grads: dict[int, Tensor | None] = {}  # of the tensors outside
         self.numbers: dict[Any, tuple[Any, Node, Any]] = {}
         self.closed = False
 
@@ -86,6 +87,7 @@ class Staging(Building):
             )
             node = self.builder.input(type_of(value), name)
             found = self.outside[id(value)] = value, node
+            self.grads[id(value)] = value.grad
         return found[1]
 
     def touch(self, tensor: Tensor) -> None:
@@ -107,9 +109,9 @@ class Staging(Building):
 
     def check_grads(self) -> None:
         """Refuse a ``backward`` inside that reached tensors outside."""
-        for tensor, _ in self.outside.values():
+        for key, (tensor, _) in self.outside.items():
             if isinstance(tensor.grad, Symbol) and tensor.grad._interpreter is self:
-                tensor.grad = None
+                tensor.grad = self.grads[key]
                 raise AutogradError(
                     f"backward: called inside {self.describe()}, it would change the "
                     ".grad of a tensor outside; use weft.func.grad there, or call "
@@ -197,6 +199,9 @@ class Staged:
 
     def finish(self, inputs: Sequence[Node], outputs: Sequence[Node]) -> Graph:
         builder = self.run.builder
+        self.run.outside.clear()  # they would live on in a cycle
+        self.run.numbers.clear()
+        self.run.grads.clear()
         return Graph(builder.name, builder.nodes, outputs, builder.sizes, inputs)
 
 
