@@ -10,6 +10,7 @@ whole training step can be captured, and no symbol stays behind anywhere.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import threading
@@ -609,7 +610,31 @@ def _known_names(fn: Any) -> dict[int, str]:
     from weft.nn.module import Module
 
     owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
-    return state_names(owner) if isinstance(owner, Module) else {}
+    if isinstance(owner, Module):
+        return state_names(owner)
+    modules = {
+        name: value
+        for name, value in _outer_values(fn).items()
+        if isinstance(value, Module)
+    }
+    if len(modules) == 1:
+        return state_names(*modules.values())
+    found: dict[int, str] = {}
+    for name, module in modules.items():
+        found |= {i: f"{name}.{path}" for i, path in state_names(module).items()}
+    return found
+
+
+def _outer_values(fn: Any) -> dict[str, Any]:
+    """What a Python function refers to outside itself, by name."""
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        return {}
+    known = {n: fn.__globals__[n] for n in code.co_names if n in fn.__globals__}
+    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # a cell that is still empty
+            known[name] = cell.cell_contents
+    return known
 
 
 def _labels(fn: Any, args: Any, kwargs: Any) -> list[str]:
