@@ -212,6 +212,20 @@ def test_name_scopes(graph):
     assert graph["net/layer/y:0"].node is y.node
 
 
+def test_a_name_is_given_to_the_operator_itself(graph, start):
+    x = static.constant([1.0, 4.0], name="x")
+    root = static.sqrt(x, name="root")
+    more = static.add(root, 1.0, name="more")
+    assert repr(root) == "<sqrt 'root' float32[2]>"
+    assert [n.name for n in more.node.inputs if n != 1.0] == ["root"]
+    same = static.cast(more, weft.float32, name="same")  # nothing to do: an alias
+    assert (more.name, same.name, same.op.name) == ("more", "same", "alias")
+    assert start().run(["more", same, "root:0"])[0].tolist() == [2, 3]
+    assert static.sqrt(x).name == "sqrt"
+    again = static.sqrt(x, name="root")
+    assert again.name == "root_1"
+
+
 def test_operations_know_their_type(graph):
     w = static.Variable(1.0, name="w")
     assert w.initializer.name == "w/Assign"

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft.core.op import Op, find_op
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import ir
@@ -169,8 +171,10 @@ def _install(op: Op, fn: Callable[..., Any]) -> None:
 
 def _keywords(fn: Callable[..., Any]) -> tuple[str, ...]:
     """The static parameters of an operator: its evaluation's keywords."""
+    if isinstance(fn, np.ufunc):  # its keywords are NumPy's, not an operator's
+        return ()
     try:
         given = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):  # a NumPy function has none of ours
+    except (TypeError, ValueError):  # nor has another function in C any of ours
         return ()
     return tuple(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)

@@ -145,6 +145,7 @@ class StaticBuilder(Builder):
     """A builder that can be told to take no more nodes."""
 
     finalized = False
+    mark = 0  # nodes from here on were made by the call that is running
 
     def add(
         self,
@@ -160,6 +161,17 @@ class StaticBuilder(Builder):
                 f"{name or op.name!r} was to be added; build everything before finalize"
             )
         return super().add(op, inputs, params, type, name)
+
+    def renamed(self, node: Node, name: str) -> Node | None:
+        """The node under another name; None if others may know it by its own."""
+        if len(self.nodes) <= self.mark or self.nodes[-1] is not node:
+            return None
+        del self.by_name[self.nodes.pop().name]
+        new = Node(node.op, node.inputs, node.params, node.type, self.unique(name),
+                   node.after, node.module, node.code, node.lasti)  # fmt: skip
+        self.nodes.append(new)
+        self.by_name[new.name] = new
+        return new
 
     @contextmanager
     def at_top(self) -> Iterator[None]:

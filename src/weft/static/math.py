@@ -16,12 +16,26 @@ from weft.static.graph import StaticTensor, constant, get_default_graph
 
 def _node(value: Any) -> Any:
     """A tensor from what the user passed; lists and arrays become constants."""
+    builder = get_default_graph().builder
+    builder.mark = len(builder.nodes)
     return value if isinstance(value, weft.Tensor) else constant(value)
 
 
 def _named(out: Any, name: str | None) -> Any:
     """The result under a name of the user's."""
-    return out if name is None else identity(out, name)
+    if name is None:
+        return out
+    node = out.graph.builder.renamed(out.node, name)
+    return out.again(name) if node is None else out.graph.symbol(node)
+
+
+def _pair(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two operands; a Python number beside a tensor stays one."""
+    if isinstance(y, (int, float)):
+        return _node(x), y
+    if isinstance(x, (int, float)):
+        return x, _node(y)
+    return _node(x), _node(y)
 
 
 def identity(input: Any, name: str = "Identity") -> StaticTensor:
@@ -48,7 +62,7 @@ def _unary(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _binary(fn: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, y: Any, name: str | None = None) -> Any:
-        return _named(fn(_node(x), _node(y)), name)
+        return _named(fn(*_pair(x, y)), name)
 
     return _described(call, fn)
 
