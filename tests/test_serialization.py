@@ -295,13 +295,13 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(serialization, "_write", full_disk)
+        patch.setattr(serialization.container, "write", full_disk)
         with pytest.raises(OSError, match="No space left"):
             weft.save("new", path)
     assert written == [2]  # the temporary lay beside the old file
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(serialization.os, name, _fail)
+            patch.setattr(serialization.atomic.os, name, _fail)
             with pytest.raises(OSError, match="no"):
                 weft.save("new", path)
     with pytest.raises(DTypeError):
@@ -333,9 +333,11 @@ def test_a_really_full_disk(tmp_path):
 def test_the_file_is_synced_before_it_is_renamed(tmp_path, monkeypatch):
     calls = []
     replace = os.replace
-    monkeypatch.setattr(serialization.os, "fsync", lambda f: calls.append("fsync"))
     monkeypatch.setattr(
-        serialization.os,
+        serialization.atomic.os, "fsync", lambda f: calls.append("fsync")
+    )
+    monkeypatch.setattr(
+        serialization.atomic.os,
         "replace",
         lambda a, b: calls.append("replace") or replace(a, b),
     )
@@ -754,7 +756,7 @@ def test_pickling_is_refused_with_the_way_out(protocol):
 
 
 def test_examples():
-    result = doctest.testmod(serialization, extraglobs={"weft": weft, "np": np})
+    result = doctest.testmod(serialization.files, extraglobs={"weft": weft, "np": np})
     assert result.attempted > 0
     assert result.failed == 0
 

@@ -47,14 +47,14 @@ def fill_at_write(patch, room=600):
     def opened(*args):
         return Full(open(*args), room)
 
-    patch.setattr(serialization, "open", opened, raising=False)
+    patch.setattr(serialization.atomic, "open", opened, raising=False)
 
 
 MOMENTS = {
     "write": fill_at_write,
     "first byte": lambda patch: fill_at_write(patch, room=0),
-    "fsync": lambda patch: patch.setattr(serialization.os, "fsync", full),
-    "rename": lambda patch: patch.setattr(serialization.os, "replace", full),
+    "fsync": lambda patch: patch.setattr(serialization.atomic.os, "fsync", full),
+    "rename": lambda patch: patch.setattr(serialization.atomic.os, "replace", full),
 }
 
 

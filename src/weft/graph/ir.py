@@ -62,7 +62,7 @@ class Node:
     name: str
     after: tuple[Node, ...]
     module: str
-    code: CodeType | None
+    code: CodeType | str | None  # a node from a file has its line as text
     lasti: int
 
     def __init__(
@@ -74,7 +74,7 @@ class Node:
         name: str,
         after: tuple[Node, ...] = (),
         module: str = "",
-        code: CodeType | None = None,
+        code: CodeType | str | None = None,
         lasti: int = 0,
     ) -> None:
         _set(self, "op", op)
@@ -109,6 +109,8 @@ class Node:
     @property
     def line(self) -> str:
         """The user's line that made this node."""
+        if type(self.code) is str:
+            return self.code
         return describe_line(self.code, self.lasti)
 
     def __repr__(self) -> str:
@@ -272,7 +274,7 @@ class Builder:
         finally:
             self.origin = before
 
-    def _place(self) -> tuple[str, CodeType | None, int]:
+    def _place(self) -> tuple[str, CodeType | str | None, int]:
         if self.origin is not None:
             return self.origin.module, self.origin.code, self.origin.lasti
         code, lasti = caller()
