@@ -578,13 +578,13 @@ def test_loading_allocates_about_the_files_size(tmp_path):
 
 @pytest.mark.parametrize("text", ["[],", "{},", '"ab",', "0,", '["list",[]],'])
 def test_a_header_full_of_small_values(text):
-    """Python's objects are larger than their JSON; that is all they cost."""
+    """Python's objects are larger than their JSON, so none are made of these."""
     raw = _build(b'{"a":[' + text.encode() * 20_000 + b"0]}")
     tracemalloc.start()
     try:
         with pytest.raises(FileFormatError):
             weft.load(io.BytesIO(raw))
-        assert tracemalloc.get_traced_memory()[1] < 50 * len(raw)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(raw) + (1 << 20)
     finally:
         tracemalloc.stop()
 

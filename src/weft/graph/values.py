@@ -40,7 +40,7 @@ WORDS = frozenset((*_DTYPES, *_LITERALS, "complex", "array", "graph", "max", "mi
 
 SMALL = 16  # constants with up to this many elements are written out
 DEEPEST = 64  # how far values may nest
-MOST_TERMS, MOST_FACTORS = 1024, 64  # of a size
+MOST_TERMS, MOST_FACTORS = 256, 64  # of a size
 
 
 class Record(NamedTuple):

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -39,7 +41,9 @@ from weft.serialization.structure import decode_structure, encode_structure
 FORMAT = "weft graph"
 VERSION = "1"
 NODE_COST = 800  # bytes of objects for one node, with those of its checking
-VALUE_COST = 400
+VALUE_COST = 1000  # for a value, a set of parameters, a variable, a graph
+TEXT_COST = 300
+SCOPE_COST = 4000  # with the reader of its values
 LONGEST = 1000  # of a line's text
 RELATIONS = ("==", "!=", "<", "<=", ">", ">=")
 
@@ -71,6 +75,7 @@ class _Encoder:
         self.graphs: dict[int, int] = {}  # by identity: the number
         self.rows: list[list[Any]] = []
         self.writer = Writer(constants="full")
+        self.folder = os.path.join(os.getcwd(), "")
 
     def value(self, value: Any, scope: int, where: str) -> int:
         try:
@@ -124,8 +129,12 @@ class _Encoder:
             node.name, self.texts(node.op.name), inputs,
             self.params(json.dumps(params, separators=(",", ":"))),
             self.value(node.type, scope, where), self.texts(node.module),
-            self.texts(node.line[:LONGEST]), self.places(node.after),
+            self.texts(self.line(node.line)), self.places(node.after),
         ]  # fmt: skip
+
+    def line(self, line: str) -> str:
+        """A line's text; files below the working folder go by their path from it."""
+        return line.removeprefix(self.folder)[:LONGEST]
 
     def reference(self, value: Any, scope: int, node: Node) -> Any:
         if isinstance(value, Variable):
@@ -178,7 +187,7 @@ class _Encoder:
 
     def assumptions(self, scope: Scope) -> list[Any]:
         return [
-            [str(a.left), a.relation, str(a.right), a.line[:LONGEST]]
+            [str(a.left), a.relation, str(a.right), self.line(a.line)]
             for a in scope.assumptions.values()
         ]
 
@@ -195,8 +204,10 @@ class _Encoder:
         params = ",".join(self.params.numbers)
         metadata["params"] = f"[{params}]"
         lengths = sum(len(text) for _, text in self.values.numbers)
-        cost = NODE_COST * len(self.nodes) + VALUE_COST * len(self.values.numbers)
-        return Contents(metadata, self.tensors, cost + 2 * lengths)
+        kept = [self.values.numbers, self.params.numbers, self.held, self.rows]
+        cost = NODE_COST * len(self.nodes) + VALUE_COST * sum(map(len, kept))
+        cost += TEXT_COST * len(self.texts.numbers) + 2 * lengths + 2 * len(params)
+        return Contents(metadata, self.tensors, cost)
 
 
 def encode_program(obj: Graph | Captured) -> Contents:
@@ -321,25 +332,31 @@ class _Decoder:
 
     def ends(self, structure: str, leaves: str) -> tuple[Structure, list[Any]]:
         try:
-            found = decode_structure(self.reader.items(structure))
+            found = decode_structure(self.charged(structure))
         except FileFormatError:
             raise
         except ValueError as error:
             raise self.bad(f"{structure}: {error}") from None
         values = [
             TENSOR if item is None else self.at(self.values, item, "a value")
-            for item in self.reader.items(leaves)
+            for item in self.charged(leaves)
         ]
         self.need(len(values) == found.num_leaves, f"a value for each leaf of "
                   f"{structure}", values)  # fmt: skip
         return found, values
+
+    def charged(self, key: str) -> Iterator[Any]:
+        """The items of a list, each of which becomes a few small objects."""
+        for item in self.reader.items(key):
+            self.reader.budget.spend(TEXT_COST)
+            yield item
 
     # -- tables
 
     def read_texts(self) -> None:
         for item in self.reader.items("texts"):
             self.need(type(item) is str and len(item) <= LONGEST, "a text", item)
-            self.reader.budget.spend(len(item) + 100)
+            self.reader.budget.spend(len(item) + TEXT_COST)
             self.texts.append(item)
 
     def scope(self, item: Any) -> Scope:
@@ -348,6 +365,8 @@ class _Decoder:
                 self.need(len(names) == len(examples), "an example a size", item)
             case _:
                 raise self.bad(f"expected sizes, got {_short(item)}")
+        parts = len(names) + len(assumed)
+        self.reader.budget.spend(SCOPE_COST + VALUE_COST * parts)
         found = Scope()
         for name, example in zip(names, examples, strict=True):
             plain = type(name) is str and name.isidentifier() and name not in WORDS
@@ -425,7 +444,7 @@ class _Decoder:
                 type(p) is list and len(p) == 2 and type(p[0]) is str for p in item
             )
             self.need(pairs, "parameters", item)
-            self.reader.budget.spend(100 + 200 * len(item))
+            self.reader.budget.spend(VALUE_COST + 100 * len(item))
             self.params.append(item)
 
     def row(self, item: Any, scopes: list[Scope]) -> Any:
