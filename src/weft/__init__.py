@@ -374,6 +374,7 @@ _LAZY = (
     "runtime",
     "special",
     "static",
+    "symbolic",
     "testing",
     "training",
     "utils",
