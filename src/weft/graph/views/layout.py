@@ -87,9 +87,8 @@ def _rows(
     for item in row:
         rows[row[item]].append(item)
     _sort(rows, links)
-    back = {(b, a): bends[a, b][::-1] for a, b in down if (a, b) in bends}
-    both = {pair: (bends | back).get(pair, []) for pair in pairs}
-    return Rows(rows, links, {pair: way for pair, way in both.items() if way})
+    ways = bends | {(b, a): way[::-1] for (a, b), way in bends.items()}
+    return Rows(rows, links, {pair: ways[pair] for pair in pairs if ways[pair]})
 
 
 def _row_numbers(
