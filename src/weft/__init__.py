@@ -362,6 +362,7 @@ __version__ = "0.1.0"
 _LAZY = (
     "array_api",
     "cli",
+    "compile",
     "datasets",
     "func",
     "graph",
@@ -383,15 +384,18 @@ _LAZY_NAMES = {
     "Trainer": "training",
     "cond": "ops.control",
     "fori_loop": "ops.control",
+    "get_num_threads": "runtime.pool",
     "load": "serialization",
     "map": "ops.control",
     "save": "serialization",
     "scan": "ops.control",
+    "set_num_threads": "runtime.pool",
     "while_loop": "ops.control",
 }
 
 if _TYPE_CHECKING:
     from weft.ops.control import cond, fori_loop, map, scan, while_loop
+    from weft.runtime.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.training import Trainer
 

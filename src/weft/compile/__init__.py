@@ -1,1 +1,22 @@
-"""The compiler: from graphs to native code."""
+"""The compiler: from graphs to native code.
+
+``weft.compile`` is this package and, called, the function: both names are right.
+"""
+
+import sys as _sys
+from types import ModuleType as _ModuleType
+from typing import Any as _Any
+
+from weft.compile.api import CompiledFunction, compile
+
+__all__ = ["CompiledFunction", "compile"]
+
+
+class _Callable(_ModuleType):
+    """A module that is its main function too."""
+
+    def __call__(self, *args: _Any, **options: _Any) -> _Any:
+        return compile(*args, **options)
+
+
+_sys.modules[__name__].__class__ = _Callable

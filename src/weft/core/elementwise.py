@@ -22,6 +22,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.config import config
 from weft.core.dispatch import bind
+from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
 from weft.core.size import Size, is_one, same_shape
@@ -373,6 +374,7 @@ def unary(
         jvp=jvp,
         linear=linear,
         batch=elementwise_batch,
+        lower=Pointwise(name),
         samples=samples or samples_in(domain),
         reference=reference,
     )
@@ -435,6 +437,7 @@ def binary(
         vjp=vjp,
         jvp=jvp,
         batch=elementwise_batch,
+        lower=Pointwise(name),
         samples=samples or samples_in(*domain),
         reference=reference,
     )

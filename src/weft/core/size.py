@@ -119,6 +119,7 @@ class Scope:
         self.hints: dict[str, int | None] = {}
         self.assumptions: dict[str, Assumption] = {}
         self.equal: dict[str, str] = {}  # symbols that were assumed equal to others
+        self.bounds: dict[str, Any] = {}  # of symbols that are below a size (indices)
 
     def symbol(self, name: str, hint: int | None = None) -> Size:
         """A size known only by name (and by its example, where there is one)."""
@@ -268,7 +269,12 @@ class Size:
 
     def __floordiv__(self, other: Any) -> Any:
         exact = _divided(self, other)
-        return _atom("//", self, other, self.scope) if exact is None else exact
+        if exact is not None:
+            return exact
+        whole, rest = _parted(self, other)
+        if rest is not None:
+            return whole
+        return _atom("//", self, other, self.scope)
 
     def __rfloordiv__(self, other: Any) -> Any:
         return _atom("//", other, self, self.scope)
@@ -276,7 +282,8 @@ class Size:
     def __mod__(self, other: Any) -> Any:
         if _divided(self, other) is not None:
             return 0
-        return _atom("%", self, other, self.scope)
+        _, rest = _parted(self, other)
+        return _atom("%", self, other, self.scope) if rest is None else rest
 
     def __rmod__(self, other: Any) -> Any:
         return _atom("%", other, self, self.scope)
@@ -419,6 +426,53 @@ def _divided(a: Size, b: Any) -> Any:
             return None
         total[tuple(rest)] = x // factor
     return _size(total, a.scope)
+
+
+def _parted(a: Size, b: Any) -> tuple[Any, Any]:
+    """``a`` as b * whole + rest, if the rest is known to be below b; else None."""
+    if not a.scope.bounds:
+        return None, None
+    whole: Any = 0
+    rest: Any = 0
+    for term in a.terms:
+        one = Size(term, scope=a.scope)
+        share = _divided(one, b)
+        if share is None or not term[0]:
+            rest = rest + _size(dict([term]), a.scope)
+        else:
+            whole = whole + share
+    return (whole, rest) if below(rest, b) else (None, None)
+
+
+def below(value: Any, limit: Any) -> bool:
+    """Whether a position is surely at least 0 and less than a size."""
+    if not isinstance(value, Size):
+        return (isinstance(limit, Size) and value == 0) or (
+            not isinstance(limit, Size) and 0 <= value < limit
+        )
+    name, bounds = value.symbol_name, value.scope.bounds
+    if name and name in bounds and same(bounds[name], limit):
+        return True
+    top: Any = 1
+    for atoms, factor in value.terms:
+        reach: Any = factor
+        for atom in atoms:
+            if atom.a is not None or factor < 0:
+                return False
+            bound = bounds.get(atom.kind)
+            reach = reach * (
+                atom_size(atom, value.scope) if bound is None else bound - 1
+            )
+        top = top + reach
+    if isinstance(top, Size) or isinstance(limit, Size):
+        gap = limit - top
+        return not isinstance(gap, Size) and gap >= 0
+    return top <= limit
+
+
+def atom_size(atom: Atom, scope: Scope) -> Size:
+    """A symbol as a size."""
+    return Size(((atom,), 1), scope=scope)
 
 
 def _proved(relation: str, gap: Size) -> bool | None:

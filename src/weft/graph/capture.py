@@ -469,6 +469,7 @@ class Captured:
         self.outs = outs
         self.values = values  # nodes of the outputs, or Python values
         self.given = given  # what was given for the inputs that are no tensors
+        self.wanting: list[bool] = []  # which outputs eagerly require grad
         self._program: Any = None
 
     @property
@@ -579,6 +580,7 @@ def capture(
         out_leaves, outs = tree_flatten(result)
         del result, args, options
         values, cells = run.close(out_leaves)
+        wanting = [_wants_grad(x) for x in out_leaves]
         for leaf in (*out_leaves, *symbols):
             if isinstance(leaf, Symbol):
                 leaf._node = None
@@ -590,7 +592,16 @@ def capture(
     run.check_escapes(set())
     nodes = [v for v in values if type(v) is Node]
     graph = builder.finish(nodes)
-    return Captured(graph, cells, ins, outs, values, given, run.guards)
+    made = Captured(graph, cells, ins, outs, values, given, run.guards)
+    made.wanting = wanting
+    return made
+
+
+def _wants_grad(leaf: Any) -> bool:
+    """Whether an output could be differentiated: no backward has used it up."""
+    return (
+        isinstance(leaf, Symbol) and leaf._node is not None and not leaf._node.spent
+    )
 
 
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:

@@ -161,7 +161,7 @@ class Program:
                 try:
                     found = kernel(*[env[i] for i in ins], **params)
                 except Exception as error:
-                    raise _failed(node, [env[i] for i in ins], params, error) from None
+                    raise failed(node, [env[i] for i in ins], params, error) from None
                 if type(found) is not ndarray:
                     found = _as_arrays(found)
             env[out] = found
@@ -220,7 +220,7 @@ def _read(node: Node, store: Any, changed: Any) -> ndarray:
     return found
 
 
-def _failed(node: Node, args: list[Any], params: Any, error: Exception) -> Exception:
+def failed(node: Node, args: list[Any], params: Any, error: Exception) -> Exception:
     """The error of a node, told with its name and the line that made it."""
     shown = tuple(Tensor(a) if isinstance(a, ndarray) else a for a in args)
     clear = explain(node.op, shown, params, error)

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.lowering import SAME
 from weft.core.op import Op, TensorType
 from weft.core.size import Scope, Size
 from weft.core.tape import caller
@@ -187,6 +188,7 @@ DETACH = Op(
     vjp={"x": lambda g: None},
     jvp={"x": lambda t: None},
     view=True,
+    lower=SAME,
 )
 
 STRUCTURAL = {

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
+from weft.core.lowering import View, expanded
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import is_one, same_shape
 from weft.core.tensor import Tensor
@@ -70,6 +71,7 @@ expand_op: Op = define(
     inputs="x",
     eval=_expand_eval,
     type=_expand_type,
+    lower=View(expanded),
     vjp={"x": lambda g, x_shape: sum_to(g, x_shape)},
     linear=True,
     view=True,

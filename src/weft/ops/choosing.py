@@ -16,6 +16,7 @@ from weft.core.elementwise import (
     elementwise_type,
     result_type,
 )
+from weft.core.lowering import Pointwise
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype_info import finfo
@@ -114,6 +115,7 @@ where_op: Op = define(
     inputs="condition x y",
     eval=np.where,
     type=_where_type,
+    lower=Pointwise("where"),
     vjp={
         "x": lambda g, condition: where_op(condition, g, zeros_like(g)),
         "y": lambda g, condition: where_op(condition, zeros_like(g), g),

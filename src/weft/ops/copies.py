@@ -9,6 +9,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.elementwise import elementwise_batch, samples_in
+from weft.core.lowering import SAME, Pointwise
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 
@@ -26,6 +27,7 @@ cast_op: Op = define(
     inputs="x",
     eval=_cast_eval,
     type=lambda x, *, dtype: TensorType(x.shape, dtype),
+    lower=Pointwise("cast"),
     vjp={"x": lambda g, x_dtype: cast(g, x_dtype) if x_dtype.is_inexact else None},
     linear=True,
     batch=elementwise_batch,
@@ -51,6 +53,7 @@ def cast(x: Tensor, dtype: dtypes.DType) -> Tensor:
 clone_op: Op = define(
     "clone",
     inputs="x",
+    lower=SAME,
     eval=lambda x: x.copy(order="C") if type(x) is np.ndarray else x,
     type=lambda x: x,
     vjp={"x": lambda g: g},
@@ -76,6 +79,7 @@ def clone(input: Tensor) -> Tensor:
 alias_op: Op = define(
     "alias",
     inputs="x",
+    lower=SAME,
     eval=lambda x: x,
     type=lambda x: x,
     vjp={"x": lambda g: g},

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
+from weft.core.lowering import Filled
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError, Size, larger
@@ -275,6 +276,7 @@ full_op: Op = define(
     inputs="",
     eval=_full_eval,
     type=lambda *, shape, value, dtype: TensorType(shape, dtype),
+    lower=Filled(lambda out, *, shape, value, dtype: value),
     samples=lambda rng: [
         Sample((), {"shape": s, "value": v, "dtype": d})
         for s, v, d in (
@@ -490,6 +492,7 @@ arange_op: Op = define(
     inputs="",
     eval=_arange_eval,
     type=lambda *, start, step, count, dtype: TensorType((count,), dtype),
+    lower=Filled(lambda out, *, start, step, count, dtype: start + out[0] * step),
     samples=lambda rng: [
         Sample((), {"start": a, "step": s, "count": n, "dtype": d})
         for a, s, n, d in (

@@ -15,6 +15,7 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim, reduced_dims
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
+from weft.core.lowering import Reduction
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
@@ -63,6 +64,7 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
         inputs="x",
         eval=lambda x, *, dim, keepdim: ufunc.reduce(x, dim, keepdims=keepdim),
         type=_extreme_type(name),
+        lower=Reduction("maximum" if ufunc is np.maximum else "minimum"),
         vjp={
             "x": lambda g, x, out, dim, keepdim: (
                 restore(g, x.shape, dim, keepdim) * _extreme_share(x, out, dim, keepdim)

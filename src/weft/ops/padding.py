@@ -10,6 +10,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
+from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
@@ -31,6 +32,7 @@ flip_op: Op = define(
     inputs="x",
     eval=lambda x, *, dims: np.flip(x, dims),
     type=lambda x, *, dims: x,
+    lower=View(flipped),
     vjp={"x": lambda g, dims: flip_op(g, dims=dims)},
     linear=True,
     batch=lambda op, size, args, batched, params: flip_op(

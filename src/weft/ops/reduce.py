@@ -14,6 +14,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dims import reduced_dims
 from weft.core.dispatch import bind
+from weft.core.lowering import Reduction
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
@@ -105,6 +106,7 @@ def _sum_reference(x: Any, *, dim: tuple[int, ...], keepdim: bool) -> Any:
 sum_op: Op = define(
     "sum",
     inputs="x",
+    lower=Reduction("add"),
     eval=_sum_eval,
     type=reduce_type,
     vjp={"x": lambda g, x_shape, dim, keepdim: restore(g, x_shape, dim, keepdim)},
@@ -171,6 +173,7 @@ def _bool_samples(rng: np.random.Generator) -> Any:
 any_op: Op = define(
     "any",
     inputs="x",
+    lower=Reduction("logical_or"),
     eval=lambda x, *, dim, keepdim: np.any(x, dim, keepdims=keepdim),
     type=_bool_type,
     batch=reduce_batch,
@@ -183,6 +186,7 @@ any_op: Op = define(
 all_op: Op = define(
     "all",
     inputs="x",
+    lower=Reduction("logical_and"),
     eval=lambda x, *, dim, keepdim: np.all(x, dim, keepdims=keepdim),
     type=_bool_type,
     batch=reduce_batch,

@@ -15,6 +15,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
+from weft.core.lowering import View, permuted, reshaped
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
@@ -38,6 +39,7 @@ reshape_op: Op = define(
     inputs="x",
     eval=lambda x, *, shape: x.reshape(shape),
     type=_reshape_type,
+    lower=View(reshaped),
     vjp={"x": lambda g, x_shape: reshape(g, x_shape)},
     linear=True,
     view="maybe",
@@ -263,6 +265,7 @@ permute_op: Op = define(
     eval=lambda x, *, dims: x.transpose(dims),
     type=_permute_type,
     vjp={"x": lambda g, dims: permute(g, _inverse(dims))},
+    lower=View(permuted),
     linear=True,
     view=True,
     batch=lambda op, size, args, batched, params: permute(

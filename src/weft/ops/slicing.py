@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
+from weft.core.lowering import View, sliced
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import slice_bounds, slice_length
 from weft.core.tensor import Tensor
@@ -80,6 +81,7 @@ slice_op: Op = define(
     inputs="x",
     eval=lambda x, *, index: x[(*index, ...)],  # ...: a 0-d view, not a scalar
     type=_slice_type,
+    lower=View(sliced),
     vjp={"x": lambda g, x_shape, index: place_op(g, shape=x_shape, index=index)},
     linear=True,
     view=True,

@@ -1,0 +1,298 @@
+"""``weft.compile``: a Python function as a native program.
+
+The first call captures the function for its arguments' shapes and compiles it. A
+call with other sizes makes the sizes that differ symbolic, so a third size costs
+nothing. What the program read from Python is checked before every run.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compile.function import GraphFunction, closed
+from weft.compile.native import Native
+from weft.compile.pipeline import run as run_passes
+from weft.compile.watch import watches
+from weft.core.mode import mode
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError, WeftError
+from weft.graph.capture import Captured, _labels, capture
+from weft.graph.interpret import Program, bind_sizes
+from weft.graph.ir import Node
+
+
+class Compilation(NamedTuple):
+    """One compilation: why it was needed, and what it took."""
+
+    why: str
+    seconds: float
+    nodes: int
+    kernels: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.why}: {self.nodes} nodes, {self.kernels} kernels, "
+            f"{self.seconds * 1e3:.0f} ms"
+        )
+
+
+class Entry:
+    """One compiled form of a function."""
+
+    def __init__(self, fn: Any, args: Any, kwargs: Any, dynamic: Any) -> None:
+        self.captured: Captured = capture(fn, *args, dynamic=dynamic, **kwargs)
+        self.watches = watches(fn)
+        self.differentiable = any(self.captured.wanting)
+        self.cells = self.captured.cells
+        if self.differentiable:
+            self.graph, variables = closed(self.captured.graph)
+            self.variables = [self.cells[v.name] for v in variables]
+            self.function = GraphFunction(self.graph, self._write)
+            self.native = self.function.native
+        else:
+            self.native = Native(run_passes(self.captured.graph))
+
+    def fits(self, arrays: list[Any]) -> bool:
+        """Whether this form is for arguments of these shapes."""
+        try:
+            sizes = bind_sizes(self.captured.graph.inputs, arrays)
+        except ShapeError:
+            return False
+        found = self.captured.graph.sizes.assumptions.values()
+        return all(assumption.holds(sizes) for assumption in found)
+
+    def stale(self) -> str | None:
+        """Which Python value has changed since the capture, if any."""
+        for watch in self.watches:
+            found = watch.changed()
+            if found is not None:
+                return found
+        for guard in self.captured.guards:
+            if guard.read() != guard.value:
+                return f"{guard.what} changed from {guard.value!r}"
+        return None
+
+    def run(self, leaves: list[Any], arrays: list[Any]) -> Any:
+        if self.differentiable and mode.recording:
+            return self._recorded(leaves)
+        if self.differentiable:
+            held = [cell.get() for cell in self.variables]
+            results, changed = self.native.run([*arrays, *held], {})
+        else:
+            store = {v: self.cells[v.name].get() for v in self.native.reads}
+            results, changed = self.native.run(arrays, store)
+        found = [Tensor(array.copy()) for array in results]
+        self._write(changed)
+        return self._tree(found)
+
+    def _write(self, changed: dict[Any, Any]) -> None:
+        for variable, array in changed.items():
+            self.cells[variable.name].set(array)
+
+    def _recorded(self, leaves: list[Any]) -> Any:
+        tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
+        given = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
+        held = [_as_tensor(cell) for cell in self.variables]
+        return self._tree(self.function([*given, *held]))
+
+    def _tree(self, found: Any) -> Any:
+        some = iter(found)
+        values = self.captured.values
+        out = [next(some) if type(v) is Node else v for v in values]
+        return tree_unflatten(out, self.captured.outs)
+
+
+class CompiledFunction:
+    """A function that runs as native code; see ``weft.compile``."""
+
+    def __init__(
+        self, fn: Callable[..., Any], dynamic: bool | None, verify: bool,
+        max_compiles: int,
+    ) -> None:  # fmt: skip
+        self.fn = fn
+        self.dynamic = dynamic
+        self.verify = verify
+        self.max_compiles = max_compiles
+        self.compiles: list[Compilation] = []
+        self._entries: dict[Any, list[Entry]] = {}
+        self._seen: dict[Any, list[tuple[int, ...]]] = {}
+        if not isinstance(fn, type) and callable(fn):
+            functools.update_wrapper(self, fn, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure = tree_flatten((args, kwargs))
+        if mode.capture is not None or any(
+            isinstance(x, Tensor) and x._interpreter is not None for x in leaves
+        ):
+            return self.fn(*args, **kwargs)  # inside another program: be part of it
+        arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
+        key = (structure, tuple(map(_kind, leaves)))
+        why = self._first(key)
+        for entry in self._entries.get(key, ()):
+            if entry.fits(arrays):
+                changed = entry.stale()
+                if changed is None:
+                    return self._run(entry, leaves, arrays, args, kwargs)
+                why = changed
+                self._entries[key].remove(entry)
+                break
+        entry = self._compile(key, args, kwargs, arrays, why)
+        return self._run(entry, leaves, arrays, args, kwargs)
+
+    def _first(self, key: Any) -> str:
+        return "other sizes" if key in self._entries else "first call"
+
+    def _run(
+        self, entry: Entry, leaves: Any, arrays: Any, args: Any, kwargs: Any
+    ) -> Any:
+        if self.verify:
+            self._verify(entry, arrays)
+        return entry.run(leaves, arrays)
+
+    def _compile(
+        self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str
+    ) -> Entry:
+        if len(self.compiles) >= self.max_compiles:
+            past = "\n".join(f"  {c}" for c in self.compiles[-5:])
+            raise ArgumentError(
+                f"compile: {self!r} would be compiled for the "
+                f"{len(self.compiles) + 1}th time ({why}); the last ones were\n{past}\n"
+                "Keep what changes out of the function (pass it as a tensor), or raise "
+                "max_compiles"
+            )
+        start = time.perf_counter()
+        shapes = [a.shape for a in arrays]
+        entry = Entry(self.fn, args, kwargs, self._open(key, shapes, args, kwargs))
+        self._entries.setdefault(key, []).insert(0, entry)
+        self._seen.setdefault(key, []).append(tuple(shapes))  # type: ignore[arg-type]
+        took = time.perf_counter() - start
+        counts = len(entry.native.graph), len(entry.native.kernels)
+        self.compiles.append(Compilation(why, took, *counts))
+        return entry
+
+    def _open(self, key: Any, shapes: list[Any], args: Any, kwargs: Any) -> Any:
+        """Names for the sizes that have differed between calls."""
+        if self.dynamic is False:
+            return None
+        before = self._seen.get(key, [])
+        columns: dict[tuple[int, ...], str] = {}
+        found: dict[str, dict[int, str]] = {}
+        labels = iter(self._tensor_labels(args, kwargs))
+        for k, shape in enumerate(shapes):
+            label = next(labels)
+            for d, n in enumerate(shape):
+                history = (*[past[k][d] for past in before], n)  # type: ignore[index]
+                if len(set(history)) > 1 or (self.dynamic and n > 1):
+                    name = columns.setdefault(history, f"s{len(columns)}")
+                    found.setdefault(label, {})[d] = name
+        return found or None
+
+    def _tensor_labels(self, args: Any, kwargs: Any) -> list[str]:
+        leaves, _ = tree_flatten((args, kwargs))
+        labels = _labels(self.fn, args, kwargs)
+        pairs = zip(leaves, labels, strict=True)
+        return [n for x, n in pairs if isinstance(x, (Tensor, np.ndarray))]
+
+    def _verify(self, entry: Entry, arrays: list[Any]) -> None:
+        """Run the captured graph by the interpreter too, and compare."""
+        graph = entry.captured.graph
+        store = {c.variable: c.get() for c in entry.cells.values() if _has(c)}
+        want, changed = Program(graph, graph.outputs).run(arrays, store)
+        if entry.differentiable:
+            held = [cell.get() for cell in entry.variables]
+            got, writes = entry.native.run([*arrays, *held], {})
+        else:
+            got, writes = entry.native.run(arrays, store)
+        names = [o.name for o in graph.outputs]
+        pairs = list(zip(names, want, got, strict=True))
+        pairs += [(v.name, a, writes[v]) for v, a in changed.items() if v in writes]
+        for name, a, b in pairs:
+            _compare(name, a, b)
+
+    def explain(self) -> str:
+        """What was compiled, and how: passes, kernels, calls."""
+        from weft.compile.explain import explain
+
+        return explain(self)
+
+    def __repr__(self) -> str:
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        return f"<compiled {name}, {len(self.compiles)} compilations>"
+
+
+def _as_tensor(cell: Any) -> Tensor:
+    shown = cell.show()
+    return shown if isinstance(shown, Tensor) else Tensor(cell.get())
+
+
+def _has(cell: Any) -> bool:
+    try:
+        cell.get()
+    except WeftError:
+        return False
+    return True
+
+
+def _compare(name: str, want: Any, got: Any) -> None:
+    exact = not np.issubdtype(want.dtype, np.inexact)
+    close = np.array_equal(want, got) if exact else np.allclose(
+        want, got, rtol=1e-3, atol=1e-5, equal_nan=True
+    )  # fmt: skip
+    if not close:
+        gap = np.max(np.abs(np.asarray(want, float) - np.asarray(got, float)))
+        raise ArgumentError(
+            f"compile(verify=True): {name!r} differs from the interpreted program by "
+            f"up to {gap:.3g}; please report this as a bug"
+        )
+
+
+def _array(value: Any) -> Any:
+    return value.to_host() if isinstance(value, Tensor) else value
+
+
+def _kind(leaf: Any) -> Any:
+    """What of an argument decides which compiled form is used."""
+    if isinstance(leaf, Tensor):
+        return (leaf.dtype, leaf.ndim, leaf._node is not None)
+    if isinstance(leaf, np.ndarray):
+        return (leaf.dtype, leaf.ndim)
+    try:
+        hash(leaf)
+    except TypeError:
+        return id(leaf)
+    return (type(leaf), leaf)
+
+
+def compile(
+    fn: Callable[..., Any] | None = None,
+    *,
+    dynamic: bool | None = None,
+    verify: bool = False,
+    max_compiles: int = 16,
+) -> Any:
+    """A function (or module) that runs as native code.
+
+    It may hold a whole training step: forward, ``backward()``, clipping and
+    ``optimizer.step()`` become one program. ``dynamic`` makes sizes symbolic from the
+    first call on (True) or never (False); otherwise those that differ are.
+    ``verify`` runs the interpreter too and compares.
+
+    >>> @weft.compile
+    ... def f(x):
+    ...     return (x * 2 + 1).sum()
+    >>> f(weft.ones(3))
+    tensor(9., dtype=float32)
+    >>> len(f.compiles)
+    1
+    """
+    if fn is None:
+        return functools.partial(
+            compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles
+        )
+    return CompiledFunction(fn, dynamic, verify, max_compiles)

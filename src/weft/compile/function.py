@@ -1,0 +1,111 @@
+"""Compiled graphs as functions of tensors that can be differentiated.
+
+A ``GraphFunction`` runs a graph natively. On the tape it is one operator, whose vjp
+is the GraphFunction of the graph's vjp, and so on for every order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.compile.native import Native
+from weft.compile.pipeline import run as run_passes
+from weft.core.dispatch import bind
+from weft.core.op import Op
+from weft.core.tensor import Tensor
+from weft.graph.ir import ASSIGN, INPUT, READ, Graph, Node
+from weft.graph.transform import vjp
+
+
+class GraphFunction:
+    """A graph without variables as a differentiable function of tensors."""
+
+    def __init__(
+        self, graph: Graph, write: Callable[[dict[Any, Any]], None] | None = None
+    ) -> None:
+        self.graph = graph
+        self.native = Native(run_passes(graph))
+        self.write = write  # gets the variables' new values
+        self._pullback: GraphFunction | None = None
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Any]:
+        found, changed = self.native.run([t.to_host() for t in tensors], {})
+        if self.write is not None:
+            self.write(changed)
+        return [array.copy() for array in found]
+
+    def __call__(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+        names = " ".join(f"x{k}" for k in range(len(tensors)))
+        outs = " ".join(f"out{k}" for k in range(len(self.graph.outputs)))
+        op = Op(
+            self.graph.name,
+            inputs=names,
+            outputs=outs,
+            eval=lambda *xs: tuple(map(Tensor, self.arrays(xs))),
+            type=None,
+            vjp=self._rule(len(tensors)),
+            composite=True,
+        )
+        found = bind(op, tuple(tensors), {})
+        return found if isinstance(found, tuple) else (found,)
+
+    def _rule(self, count: int) -> Any:
+        floating = [n.dtype.is_inexact for n in self.graph.inputs]
+        leaving = [n.dtype.is_inexact for n in self.graph.outputs]
+
+        def pull(g: Any, need: Any, *xs: Any) -> Any:
+            gs = g if isinstance(g, tuple) else (g,)
+            sent = [one for one, there in zip(gs, leaving, strict=True) if there]
+            found = iter(self.pullback((*xs, *sent)))
+            return [next(found) if there else None for there in floating]
+
+        pull.names = ("need", *[f"x{k}" for k in range(count)])  # type: ignore[attr-defined]
+        return pull
+
+    @property
+    def pullback(self) -> GraphFunction:
+        """The function of the cotangents."""
+        if self._pullback is None:
+            pure = [node for node in self.graph.nodes if node.op is not ASSIGN]
+            forward = Graph(
+                self.graph.name, pure, self.graph.outputs, self.graph.sizes,
+                self.graph.inputs,
+            )  # fmt: skip
+            self._pullback = GraphFunction(vjp(forward))
+        return self._pullback
+
+
+def closed(graph: Graph) -> tuple[Graph, list[Any]]:
+    """The graph with its variables' first reads as further inputs, and those."""
+    made: dict[Node, Node] = {}
+    variables: dict[Any, Node] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.op is READ:
+            variable = node.params["variable"]
+            if variable not in variables:
+                variables[variable] = Node(
+                    INPUT, (), {"type": node.type}, node.type, node.name,
+                    (), node.module, node.code, node.lasti,
+                )  # fmt: skip
+                nodes.append(variables[variable])
+            made[node] = variables[variable]
+            continue
+        made[node] = _moved(node, made)
+        nodes.append(made[node])
+    inputs = [made[i] for i in graph.inputs]
+    outs = [made[o] for o in graph.outputs]
+    whole = Graph(graph.name, nodes, outs, graph.sizes, (*inputs, *variables.values()))
+    return whole, list(variables)
+
+
+def _moved(node: Node, made: dict[Node, Node]) -> Node:
+    inputs = tuple(made.get(i, i) if type(i) is Node else i for i in node.inputs)
+    after = tuple(made.get(a, a) for a in node.after)
+    if inputs == node.inputs and after == node.after:
+        return node
+    return Node(
+        node.op, inputs, node.params, node.type, node.name, after, node.module,
+        node.code, node.lasti,
+    )  # fmt: skip

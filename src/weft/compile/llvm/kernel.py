@@ -1,0 +1,243 @@
+"""From the Loop IR to LLVM: one native function a kernel.
+
+    void name(void** buffers, int64* sizes, int64 begin, int64 end)
+
+runs the iterations [begin, end) of the flattened parallel loops. Pointers are in the
+order of the kernel's buffers, sizes in that of ``kernel.sizes``. Inner loops are
+plain; LLVM makes vectors of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from weft import dtype as dtypes
+from weft.compile.llvm import scalar
+from weft.compile.llvm.emit import F64, I1, I8, I64, POINTER, VOID, i64, loop
+from weft.compile.llvm.target import Target, prepare_function
+from weft.compile.loop.ir import (
+    Buffer,
+    Const,
+    For,
+    Kernel,
+    Load,
+    Local,
+    Position,
+    Set,
+    Store,
+)
+from weft.core.size import Size
+
+SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
+
+
+def emit_kernel(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
+    """Add a kernel's function to a module."""
+    return _Emitter(module, kernel, target).run()
+
+
+class _Emitter:
+    """One kernel."""
+
+    def __init__(self, module: ir.Module, kernel: Kernel, target: Target) -> None:
+        self.module = module
+        self.kernel = kernel
+        self.target = target
+        self.pointers: dict[str, Any] = {}
+        self.symbols: dict[str, Any] = {}
+        self.locals: dict[str, Any] = {}
+        self.cache: dict[Any, Any] = {}
+        self.b: Any = None
+
+    def run(self) -> ir.Function:
+        inner = self._inner()
+        outer = ir.Function(self.module, SIGNATURE, self.kernel.name)
+        prepare_function(outer, self.target)
+        b = ir.IRBuilder(outer.append_basic_block("entry"))
+        table, sizes, begin, end = outer.args
+        args = []
+        for k, buffer in enumerate(self.kernel.buffers):
+            raw = b.load(b.gep(table, [i64(k)]))
+            args.append(b.bitcast(raw, _pointer(buffer)))
+        args += [b.load(b.gep(sizes, [i64(k)])) for k in range(len(self.kernel.sizes))]
+        b.call(inner, [*args, begin, end])
+        b.ret_void()
+        return outer
+
+    def _inner(self) -> ir.Function:
+        """The loops, with pointers that LLVM may assume to be apart."""
+        kernel = self.kernel
+        types = [_pointer(buffer) for buffer in kernel.buffers]
+        types += [I64] * (len(kernel.sizes) + 2)
+        name = f"{kernel.name}.loops"
+        made = ir.Function(self.module, ir.FunctionType(VOID, types), name)
+        made.linkage = "internal"
+        prepare_function(made, self.target)
+        self.b = ir.IRBuilder(made.append_basic_block("entry"))
+        for buffer, arg in zip(kernel.buffers, made.args, strict=False):
+            arg.add_attribute("noalias")
+            self.pointers[buffer.name] = arg
+        rest = made.args[len(kernel.buffers) :]
+        self.symbols = dict(zip(kernel.sizes, rest, strict=False))
+        for buffer in kernel.scratch:
+            (size,) = buffer.shape
+            kind = ir.ArrayType(scalar.memory_type(buffer.dtype), size)
+            room = self.b.alloca(kind, name=buffer.name)
+            room.align = 64
+            self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
+        self._declare_locals(kernel.body)
+        with loop(self.b, rest[-2], rest[-1], name="p") as p:
+            self._decode(p)
+            with self._scope():
+                self._body(kernel.body)
+        self.b.ret_void()
+        return made
+
+    def _declare_locals(self, body: list[Any]) -> None:
+        for stmt in body:
+            if isinstance(stmt, For):
+                self._declare_locals(stmt.body)
+            elif isinstance(stmt, Set) and stmt.local.name not in self.locals:
+                kind = scalar.register_type(stmt.local.dtype)
+                self.locals[stmt.local.name] = self.b.alloca(kind, name=stmt.local.name)
+
+    def _decode(self, position: Any) -> None:
+        """The parallel variables at a position of the flattened loops."""
+        *outer, first = (
+            reversed(self.kernel.parallel) if self.kernel.parallel else [None]
+        )
+        if first is None:
+            return
+        for var, extent in outer:
+            size = self.index(extent)
+            self.symbols[var] = self.b.urem(position, size)
+            position = self.b.udiv(position, size)
+        self.symbols[first[0]] = position
+
+    # -- statements
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """Values computed inside are not known outside."""
+        before, self.cache = self.cache, {}
+        try:
+            yield
+        finally:
+            self.cache = before
+
+    def _body(self, body: list[Any]) -> None:
+        for stmt in body:
+            if isinstance(stmt, For):
+                self.cache.clear()
+                with loop(self.b, i64(0), self.index(stmt.extent), name=stmt.var) as i:
+                    self.symbols[stmt.var] = i
+                    with self._scope():
+                        self._body(stmt.body)
+                self.cache.clear()
+            elif isinstance(stmt, Set):
+                self._set(stmt)
+            else:
+                self._store(stmt)
+
+    def _set(self, stmt: Set) -> None:
+        value = self.value(stmt.value)
+        if stmt.reorder and value.opname == "fadd":
+            value.flags = ["reassoc", "nsz"]
+        self.b.store(value, self.locals[stmt.local.name])
+        self.cache.pop(stmt.local, None)
+
+    def _store(self, stmt: Store) -> None:
+        value = self.value(stmt.value)
+        if stmt.buffer.dtype is dtypes.bool_:
+            value = self.b.zext(value, I8)
+        self.b.store(value, self._address(stmt.buffer, stmt.index))
+        stale = [
+            key
+            for key in self.cache
+            if isinstance(key, Load) and key.buffer == stmt.buffer
+        ]
+        for key in stale:
+            del self.cache[key]
+
+    # -- values
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, Const):
+            return scalar.constant(value.value, value.dtype)
+        key = value if isinstance(value, (Load, Local, Position)) else id(value)
+        found = self.cache.get(key)
+        if found is None:
+            found = self.cache[key] = self._compute(value)
+        return found
+
+    def _compute(self, value: Any) -> Any:
+        if isinstance(value, Load):
+            found = self.b.load(self._address(value.buffer, value.index))
+            return self.b.trunc(found, I1) if value.dtype is dtypes.bool_ else found
+        if isinstance(value, Local):
+            return self.b.load(self.locals[value.name])
+        if isinstance(value, Position):
+            if value.dtype.is_inexact:
+                return self.ratio(value.index)
+            return self.index(value.index)
+        args = [self.value(a) for a in value.args]
+        kinds = [a.dtype for a in value.args]
+        return scalar.emit(self.b, value.name, args, kinds, value.dtype)
+
+    # -- indices
+
+    def _address(self, buffer: Buffer, index: tuple[Any, ...]) -> Any:
+        position: Any = 0
+        for i, n in zip(index, buffer.shape, strict=True):
+            position = position * n + i
+        return self.b.gep(
+            self.pointers[buffer.name], [self.index(position)], inbounds=True
+        )
+
+    def index(self, size: Any) -> Any:
+        """An index expression as a 64-bit integer."""
+        if not isinstance(size, Size):
+            return i64(int(size))
+        total = None
+        for atoms, factor in size.terms:
+            term = None if factor == 1 and atoms else i64(factor)
+            for atom in atoms:
+                one = self._atom(atom)
+                term = one if term is None else self.b.mul(term, one, flags=["nsw"])
+            total = term if total is None else self.b.add(total, term, flags=["nsw"])
+        return total
+
+    def _atom(self, atom: Any) -> Any:
+        if atom.a is None:
+            return self.symbols[atom.kind]
+        a, c = self.index(atom.a), self.index(atom.b)
+        if atom.kind == "//":
+            return self.b.sdiv(a, c)
+        if atom.kind == "%":
+            return self.b.srem(a, c)
+        sign = "<" if atom.kind == "min" else ">"
+        return self.b.select(self.b.icmp_signed(sign, a, c), a, c)
+
+    def ratio(self, size: Any) -> Any:
+        """An expression with quotients, in double precision."""
+        if not isinstance(size, Size):
+            return ir.Constant(F64, float(size))
+        total = ir.Constant(F64, 0.0)
+        for atoms, factor in size.terms:
+            term = ir.Constant(F64, float(factor))
+            for atom in atoms:
+                if atom.kind == "/" and atom.a is not None:
+                    one = self.b.fdiv(self.ratio(atom.a), self.ratio(atom.b))
+                else:
+                    one = self.b.sitofp(self._atom(atom), F64)
+                term = self.b.fmul(term, one)
+            total = self.b.fadd(total, term)
+        return total
+
+
+def _pointer(buffer: Buffer) -> Any:
+    return scalar.memory_type(buffer.dtype).as_pointer()

@@ -1,0 +1,508 @@
+"""From a group of nodes to the loops of one kernel.
+
+    no reduction       parallel over the outer axes, a loop over the last
+    last axis reduced  parallel over the kept axes; for each, one loop over the
+                       reduced axes for every stage, rows being scalars in between
+    last axis kept     parallel over blocks of it, so that memory is read in order;
+                       rows are small arrays
+
+A stage ends where a reduction must be finished before the next loop may begin:
+softmax has three (largest, sum, quotient).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.compile.fuse import Group, Operand
+from weft.compile.loop.ir import (
+    Buffer,
+    Call,
+    Const,
+    For,
+    Kernel,
+    Load,
+    Local,
+    Position,
+    Set,
+    Store,
+)
+from weft.core.lowering import Filled, Reduction
+from weft.core.size import Size, same_shape, smaller
+from weft.dtype import DType
+from weft.graph.ir import CONSTANT, Node
+
+BLOCK = 64  # elements of the last axis that one iteration of a column kernel takes
+CHUNK = 4096  # elements that one iteration of a flat kernel takes
+
+# Scalar functions that are worth keeping rather than computing again.
+_CHEAP = {
+    "absorb", "abs", "add", "cast", "eq", "ge", "gt", "isfinite", "isinf", "isnan",
+    "le", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum", "mul",
+    "ne", "neg", "relu", "sign", "square", "sub", "where",
+}  # fmt: skip
+
+
+def lower(group: Group, name: str) -> tuple[Kernel, list[Node]]:
+    """The kernel of a group, and the node that each of its buffers belongs to."""
+    lowering = _Lowering(group, name)
+    return lowering.kernel(), lowering.owners
+
+
+class _Lowering:
+    """One group; indices are polynomials in the group's loop variables."""
+
+    def __init__(self, group: Group, name: str) -> None:
+        self.group = group
+        self.name = name
+        self.buffers: dict[Node, Buffer] = {}
+        self.owners: list[Node] = []
+        self.scratch: list[Buffer] = []
+        self.given: tuple[tuple[str, Any], ...] = ()
+        self.stage = self._stages()
+        self.stored = set(group.outputs)
+        self._keep_expensive()
+
+    # -- stages
+
+    def _stages(self) -> dict[Node, int]:
+        """The loop in which each full node is computed, or that a row comes before."""
+        found: dict[Node, int] = {}
+        for node in self.group.nodes:
+            at = max((found[b] for b in self._inside(node)), default=0)
+            found[node] = at + 1 if isinstance(node.op.lower, Reduction) else at
+        return found
+
+    def _inside(self, node: Node) -> list[Node]:
+        operands = self.group.operands[node]
+        bases = [o.base for o in operands if isinstance(o, Operand)]
+        return [b for b in bases if b in self.group.home]
+
+    @property
+    def last_stage(self) -> int:
+        return max(self.stage.values(), default=0)
+
+    def _keep_expensive(self) -> None:
+        """Store full values that a later loop needs and that cost much to compute."""
+        later = set()
+        for node in self.group.nodes:
+            for base in self._inside(node):
+                if base not in self.group.rows and self._use(node) > self.stage[base]:
+                    later.add(base)
+        for node in self.group.nodes:
+            if node in later and self._costly(node):
+                self.stored.add(node)
+
+    def _use(self, node: Node) -> int:
+        """The loop that reads a node's operands."""
+        at = self.stage[node]
+        return at - 1 if isinstance(node.op.lower, Reduction) else at
+
+    def _costly(self, node: Node) -> bool:
+        if isinstance(node.op.lower, Filled):
+            return False
+        if node.op.lower.scalar not in _CHEAP:
+            return True
+        return any(
+            self._costly(b)
+            for b in self._inside(node)
+            if b not in self.group.rows and b not in self.stored
+        )
+
+    # -- buffers
+
+    def buffer(self, node: Node) -> Buffer:
+        """The memory of a node's value."""
+        found = self.buffers.get(node)
+        if found is None:
+            shape = self._sizes(node.shape)
+            found = Buffer(f"b{len(self.buffers)}", shape, node.dtype)
+            self.buffers[node] = found
+            self.owners.append(node)
+        return found
+
+    def _sizes(self, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Sizes of the graph as sizes of this kernel's scope."""
+        return tuple(rescoped(n, self.group.scope) for n in shape)
+
+    # -- values
+
+    def value(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
+        """A full node's element in the loop of a stage."""
+        found = memo.get(node)
+        if found is None:
+            if node in self.stored and self.stage[node] < stage:
+                found = Load(self.buffer(node), self.group.home[node])
+            else:
+                found = self._compute(node, stage, memo)
+            memo[node] = found
+        return found
+
+    def _compute(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
+        home = self.group.home[node]
+        lowering = node.op.lower
+        if isinstance(lowering, Filled):
+            return number(lowering.value(home, **node.params), node.dtype,
+                          self.group.scope)  # fmt: skip
+        operands = self.group.operands[node]
+        like = self._number_dtype(node)
+        args = [self._argument(o, home, stage, memo, like) for o in operands]
+        return Call(lowering.scalar, tuple(args), node.dtype)
+
+    def _number_dtype(self, node: Node) -> DType:
+        """The dtype of Python numbers among a node's arguments."""
+        nodes = [i for i in node.inputs if type(i) is Node]
+        return nodes[-1].dtype if nodes else node.dtype
+
+    def _argument(
+        self, operand: Any, home: Any, stage: int, memo: dict[Node, Any], like: DType
+    ) -> Any:
+        if not isinstance(operand, Operand):
+            return number(operand, like, self.group.scope)
+        base = operand.base
+        if base in self.group.rows:
+            return self.row(base)
+        if base in self.group.home:
+            return self.value(base, stage, memo)
+        if base.op is CONSTANT and base.params["value"].ndim == 0:
+            return Const(base.params["value"].item(), base.dtype)
+        found = Load(self.buffer(base), self._sizes(operand.index(home)))
+        key = (base, found.index)
+        return memo.setdefault(key, found)  # type: ignore[call-overload]
+
+    def row(self, node: Node) -> Any:
+        """A row node's element, where it is known."""
+        raise NotImplementedError
+
+    # -- kernels
+
+    def kernel(self) -> Kernel:
+        group = self.group
+        if group.reduced is None:
+            return self._flat()
+        last = len(group.shape) - 1
+        schedule = _Rows if last in group.reduced or not group.kept else _Columns
+        self.__class__ = schedule
+        return self.loops()  # type: ignore[attr-defined]
+
+    def _flat(self) -> Kernel:
+        group, memo = self.group, {}
+        stores: list[Any] = [
+            Store(self.buffer(n), group.home[n], self.value(n, 0, memo))
+            for n in group.nodes
+            if n in self.stored
+        ]
+        sizes = self._sizes(group.shape)
+        if self._in_order(stores, memo):
+            return self._in_chunks(stores, math.prod(sizes))
+        pairs = [(f"i{d}", n) for d, n in enumerate(sizes)]
+        if not pairs:
+            return self._made((), stores)
+        *outer, (var, extent) = pairs
+        return self._made(tuple(outer), [For(var, extent, stores)])
+
+    def _in_order(self, stores: list[Any], memo: dict[Any, Any]) -> bool:
+        """Whether every buffer is read and written at the loop's own position."""
+        places = [(s.buffer, s.index) for s in stores]
+        places += [(v.buffer, v.index) for v in memo.values() if isinstance(v, Load)]
+        flat = self.flat_position(self.group.vars, self.group.shape)
+        return not _uses_position(memo) and all(
+            _same_index(self.flat_position(index, buffer.shape), flat)
+            or not any(isinstance(i, Size) for i in index)
+            for buffer, index in places
+        )
+
+    def flat_position(self, index: Any, shape: Any) -> Any:
+        total: Any = 0
+        for i, n in zip(index, self._sizes(shape), strict=True):
+            total = total * n + i
+        return total
+
+    def _in_chunks(self, stores: list[Any], count: Any) -> Kernel:
+        """One loop over all elements, cut into pieces.
+
+        How many there are is an argument of the kernel, so that the updates of all
+        parameters share one.
+        """
+        scope = self.group.scope
+        self.given = (("count", count),)
+        count = scope.symbol("count")
+        chunk, place = scope.symbol("chunk"), scope.symbol("i")
+        position = chunk * CHUNK + place
+        flat = {b: b._replace(shape=(count,)) for b in self.buffers.values()}
+        swap = functools.partial(_at_position, position=position, flat=flat, memo={})
+        body = [Store(flat[s.buffer], (position,), swap(s.value)) for s in stores]
+        for node, buffer in self.buffers.items():
+            whole = any(isinstance(n, Size) or n != 1 for n in buffer.shape)
+            self.buffers[node] = flat[buffer] if whole or not buffer.shape else buffer
+        extent = smaller(count - chunk * CHUNK, CHUNK)
+        pieces = (count + (CHUNK - 1)) // CHUNK
+        return self._made((("chunk", pieces),), [For("i", extent, body)])
+
+    def _made(self, parallel: tuple[Any, ...], body: list[Any]) -> Kernel:
+        buffers = tuple(self.buffers[node] for node in self.owners)
+        scratch = tuple(self.scratch)
+        scope = self.group.scope
+        return Kernel(self.name, buffers, scratch, parallel, body, scope, self.given)
+
+    # -- the parts of a stage
+
+    def rows_at(self, stage: int) -> list[Node]:
+        """The row nodes computed before a loop, other than reductions."""
+        return [
+            n
+            for n in self.group.nodes
+            if n in self.group.rows
+            and self.stage[n] == stage
+            and not isinstance(n.op.lower, Reduction)
+        ]
+
+    def reductions_of(self, stage: int) -> list[Node]:
+        """The reductions that a loop accumulates."""
+        return [
+            n
+            for n in self.group.nodes
+            if isinstance(n.op.lower, Reduction) and self.stage[n] == stage + 1
+        ]
+
+    def stores_of(self, stage: int, memo: dict[Any, Any]) -> list[Any]:
+        return [
+            Store(self.buffer(n), self.group.home[n], self.value(n, stage, memo))
+            for n in self.group.nodes
+            if n in self.stored and n not in self.group.rows and self.stage[n] == stage
+        ]
+
+    def stored_rows(self, stage: int) -> list[Any]:
+        """Stores of the rows that are known before a loop and needed outside."""
+        return [
+            Store(self.buffer(n), self.group.home[n], self.row(n))
+            for n in self.group.nodes
+            if n in self.group.rows and n in self.stored and self.stage[n] == stage
+        ]
+
+    def reduced_value(self, node: Node, stage: int, memo: dict[Any, Any]) -> Any:
+        (operand,) = self.group.operands[node]
+        return self._argument(operand, self.group.vars, stage, memo, node.dtype)
+
+    def over_reduced(self, body: list[Any]) -> list[Any]:
+        """Loops over the reduced axes around a body."""
+        sizes = self._sizes(self.group.shape)
+        for d in reversed(self.group.reduced or ()):
+            body = [For(f"i{d}", sizes[d], body)]
+        return body
+
+
+class _Rows(_Lowering):
+    """The last axis is reduced: a row is a scalar."""
+
+    def row(self, node: Node) -> Any:
+        return Local(f"row{self.group.nodes.index(node)}", node.dtype)
+
+    def loops(self) -> Kernel:
+        body: list[Any] = []
+        for stage in range(self.last_stage + 1):
+            body += self._before(stage) + self._loop(stage)
+        sizes = self._sizes(self.group.shape)
+        parallel = tuple((f"i{d}", sizes[d]) for d in self.group.kept)
+        return self._made(parallel, body)
+
+    def _before(self, stage: int) -> list[Any]:
+        """Rows that are known now, and those that must be stored."""
+        out: list[Any] = [
+            Set(self.row(n), self._compute(n, stage, {})) for n in self.rows_at(stage)
+        ]
+        out += self.stored_rows(stage)
+        return out
+
+    def _loop(self, stage: int) -> list[Any]:
+        memo: dict[Any, Any] = {}
+        inner: list[Any] = self.stores_of(stage, memo)
+        starts = []
+        for node in self.reductions_of(stage):
+            local, combine = self.row(node), node.op.lower.combine
+            starts.append(Set(local, identity(combine, node.dtype)))
+            value = self.reduced_value(node, stage, memo)
+            inner.append(
+                Set(local, Call(combine, (local, value), node.dtype), reorder=True)
+            )
+        return starts + self.over_reduced(inner) if inner else starts
+
+
+class _Columns(_Lowering):
+    """The last axis is kept: a row is an array over a block of it."""
+
+    def row(self, node: Node) -> Any:
+        return Load(self._row_buffer(node), (self._place(),))
+
+    def _place(self) -> Any:
+        return self.group.scope.symbol("j")
+
+    def _row_buffer(self, node: Node) -> Buffer:
+        name = f"row{self.group.nodes.index(node)}"
+        for buffer in self.scratch:
+            if buffer.name == name:
+                return buffer
+        self.scratch.append(Buffer(name, (BLOCK,), node.dtype, scratch=True))
+        return self.scratch[-1]
+
+    def loops(self) -> Kernel:
+        group, scope = self.group, self.group.scope
+        last = len(group.shape) - 1
+        sizes = self._sizes(group.shape)
+        block = scope.symbol("block")
+        scope.bounds["j"] = BLOCK
+        column = block * BLOCK + self._place()
+        extent = smaller(sizes[last] - block * BLOCK, BLOCK)
+        body: list[Any] = []
+        for stage in range(self.last_stage + 1):
+            body += self._before(stage, extent) + self._loop(stage, extent)
+        body = [_replaced(stmt, f"i{last}", column, {}) for stmt in body]
+        outer = tuple((f"i{d}", sizes[d]) for d in group.kept if d != last)
+        blocks = (sizes[last] + (BLOCK - 1)) // BLOCK
+        return self._made((*outer, ("block", blocks)), body)
+
+    def _before(self, stage: int, extent: Any) -> list[Any]:
+        out: list[Any] = []
+        for n in self.rows_at(stage):
+            out.append(
+                Store(
+                    self._row_buffer(n), (self._place(),), self._compute(n, stage, {})
+                )
+            )
+        out += self.stored_rows(stage)
+        return [For("j", extent, out)] if out else []
+
+    def _loop(self, stage: int, extent: Any) -> list[Any]:
+        memo: dict[Any, Any] = {}
+        inner: list[Any] = self.stores_of(stage, memo)
+        starts = []
+        for node in self.reductions_of(stage):
+            row, combine = self._row_buffer(node), node.op.lower.combine
+            at = (self._place(),)
+            starts.append(Store(row, at, identity(combine, node.dtype)))
+            value = self.reduced_value(node, stage, memo)
+            total = Call(combine, (Load(row, at), value), node.dtype)
+            inner.append(Store(row, at, total))
+        found: list[Any] = [For("j", extent, starts)] if starts else []
+        if inner:
+            found += self.over_reduced([For("j", extent, inner)])
+        return found
+
+
+# -- values
+
+
+def number(value: Any, dtype: DType, scope: Any) -> Any:
+    """A Python number or a size as a value of a dtype."""
+    if isinstance(value, Size):
+        kind = dtypes.float64 if value.fractional else dtypes.int64
+        found = Position(rescoped(value, scope), kind)
+        return found if dtype is kind else Call("cast", (found,), dtype)
+    if isinstance(value, np.generic):
+        value = value.item()
+    return Const(value, dtype)
+
+
+def identity(combine: str, dtype: DType) -> Const:
+    """What a combination starts from."""
+    if combine in ("add", "logical_or"):
+        return Const(0, dtype)
+    if combine in ("mul", "logical_and"):
+        return Const(1, dtype)
+    if dtype.is_inexact:
+        return Const(-math.inf if combine == "maximum" else math.inf, dtype)
+    limits = np.iinfo(dtype.np) if dtype is not dtypes.bool_ else None
+    low, high = (0, 1) if limits is None else (limits.min, limits.max)
+    return Const(low if combine == "maximum" else high, dtype)
+
+
+def rescoped(value: Any, scope: Any) -> Any:
+    """A size of the graph as one of a kernel."""
+    if not isinstance(value, Size) or value.scope is scope:
+        return value
+    return Size(*value.terms, scope=scope)
+
+
+def _same_index(a: Any, b: Any) -> bool:
+    return same_shape((a,), (b,))
+
+
+def _uses_position(memo: dict[Any, Any]) -> bool:
+    seen: set[int] = set()
+    stack = list(memo.values())
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Position) and isinstance(value.index, Size):
+            if any(name.startswith("i") for name in value.index.symbols):
+                return True
+        elif isinstance(value, Call) and id(value) not in seen:
+            seen.add(id(value))
+            stack.extend(value.args)
+    return False
+
+
+def _at_position(value: Any, *, position: Any, flat: Any, memo: dict[int, Any]) -> Any:
+    """A value whose loads are all at one flat position."""
+    if isinstance(value, Load):
+        if not any(isinstance(i, Size) for i in value.index):
+            return value
+        return Load(flat[value.buffer], (position,))
+    if not isinstance(value, Call):
+        return value
+    found = memo.get(id(value))
+    if found is None:
+        args = tuple(
+            _at_position(a, position=position, flat=flat, memo=memo) for a in value.args
+        )
+        found = memo[id(value)] = Call(value.name, args, value.dtype)
+    return found
+
+
+def _replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
+    """A statement with a loop variable replaced by an expression."""
+    swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
+
+    def value(v: Any) -> Any:
+        if isinstance(v, Load):
+            return Load(v.buffer, tuple(map(swap, v.index)))
+        if isinstance(v, Position):
+            return Position(swap(v.index), v.dtype)
+        if isinstance(v, Call):
+            found = memo.get(id(v))
+            if found is None:
+                found = memo[id(v)] = Call(v.name, tuple(map(value, v.args)), v.dtype)
+            return found
+        return v
+
+    if isinstance(stmt, For):
+        body = [_replaced(s, name, index, memo) for s in stmt.body]
+        return For(stmt.var, stmt.extent, body)
+    if isinstance(stmt, Set):
+        return stmt._replace(value=value(stmt.value))
+    return Store(stmt.buffer, tuple(map(swap, stmt.index)), value(stmt.value))
+
+
+def substitute(size: Any, *, name: str, by: Any) -> Any:
+    """An index with a symbol replaced."""
+    if not isinstance(size, Size) or name not in size.symbols:
+        return size
+    total: Any = 0
+    for atoms, factor in size.terms:
+        term: Any = factor
+        for atom in atoms:
+            if atom.a is None:
+                one: Any = (
+                    by if atom.kind == name else Size(((atom,), 1), scope=size.scope)
+                )
+            else:
+                a, b = (substitute(p, name=name, by=by) for p in (atom.a, atom.b))
+                one = a // b if atom.kind == "//" else a % b
+            term = term * one
+        total = total + term
+    return total

@@ -1,0 +1,147 @@
+"""What an operator's record tells the compiler: how one element comes about.
+
+    Pointwise      the element is a scalar function of the inputs' elements there
+    View           the element is the input's element at another index
+    Reduction      the element combines many of the input's
+    Filled         the element is a function of its index
+
+An operator without any of these is called as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Index = tuple[Any, ...]  # numbers or symbolic sizes, one a dimension
+
+
+class Pointwise(NamedTuple):
+    """``scalar`` names the function; its parameters are the record's own."""
+
+    scalar: str
+
+
+class View(NamedTuple):
+    """``index(out, x_shape, **params)`` is where the input's element is found."""
+
+    index: Callable[..., Index]
+
+
+class Reduction(NamedTuple):
+    """``combine`` names the scalar function that elements are combined with."""
+
+    combine: str
+
+
+class Filled(NamedTuple):
+    """``value(out, **params)`` is a number, or a symbolic one, for each index."""
+
+    value: Callable[..., Any]
+
+
+SAME = View(lambda out, x_shape: out)  # a copy, where memory does not show
+
+
+def permuted(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:
+    """Where ``permute`` takes an element from."""
+    found: list[Any] = [0] * len(dims)
+    for place, dim in enumerate(dims):
+        found[dim] = out[place]
+    return tuple(found)
+
+
+def expanded(out: Index, x_shape: Index, *, shape: Index) -> Index:
+    """Where ``expand`` takes an element from: axes of size one stay at zero."""
+    lead = len(shape) - len(x_shape)
+    pairs = zip(out[lead:], x_shape, shape[lead:], strict=True)
+    return tuple(0 if _one(n) and not _one(m) else i for i, n, m in pairs)
+
+
+def _one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def sliced(out: Index, x_shape: Index, *, index: tuple[Any, ...]) -> Index:
+    """Where a slice takes an element from."""
+    from weft.core.size import slice_bounds
+
+    found: list[Any] = []
+    rest = list(out)
+    for item in index:
+        if item is None:
+            rest.pop(0)
+        elif isinstance(item, slice):
+            start, _, step = slice_bounds(item, x_shape[len(found)])
+            found.append(start + rest.pop(0) * step)
+        else:
+            size = x_shape[len(found)]
+            found.append(size + item if isinstance(item, int) and item < 0 else item)
+    return (*found, *rest)
+
+
+def flipped(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:
+    """Where ``flip`` takes an element from."""
+    return tuple(
+        n - 1 - i if d in dims else i
+        for d, (i, n) in enumerate(zip(out, x_shape, strict=True))
+    )
+
+
+def reshaped(out: Index, x_shape: Index, *, shape: Index) -> Index:
+    """Where ``reshape`` takes an element from.
+
+    Both shapes are cut into the smallest runs of axes of equal product; inside a
+    run the position is flattened and divided again, elsewhere it is the same.
+    """
+    from weft.core.size import same
+
+    found: list[Any] = []
+    i = j = 0
+    while i < len(x_shape) or j < len(shape):
+        a, b = i, j
+        have: Any = 1
+        want: Any = 1
+        if i < len(x_shape):
+            have, i = x_shape[i], i + 1
+        if j < len(shape):
+            want, j = shape[j], j + 1
+        while not same(have, want):
+            if i < len(x_shape) and (j == len(shape) or _smaller(have, want)):
+                have, i = have * x_shape[i], i + 1
+            elif j < len(shape):
+                want, j = want * shape[j], j + 1
+            else:
+                have, i = have * x_shape[i], i + 1
+        found += _divided(_flat(out[b:j], shape[b:j]), x_shape[a:i])
+    return tuple(found)
+
+
+def _smaller(a: Any, b: Any) -> bool:
+    """Whether to take another axis on the left; a guess that only costs time."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    left = 0 if isinstance(a, int) else len(a.symbols)
+    right = 0 if isinstance(b, int) else len(b.symbols)
+    return left <= right
+
+
+def _flat(index: Index, shape: Index) -> Any:
+    total: Any = 0
+    for i, n in zip(index, shape, strict=True):
+        total = total * n + i
+    return total
+
+
+def _divided(flat: Any, shape: Index) -> list[Any]:
+    """A flat position as one index an axis."""
+    if len(shape) == 1:
+        return [flat]
+    found: list[Any] = []
+    for n in reversed(shape[1:]):
+        if _one(n):
+            found.append(0)
+            continue
+        found.append(flat % n)
+        flat = flat // n
+    return [flat, *reversed(found)] if shape else []
