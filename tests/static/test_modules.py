@@ -291,3 +291,53 @@ def test_losses_under_tensorflows_names(session, rng):
     ]
     for a, b in zip(found, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_modules_in_branches_and_loops(start, rng):
+    cell = nn.Linear(2, 2)
+    x = static.placeholder(weft.float32, [None, 2])
+    on = static.placeholder(weft.bool, [])
+    chosen = static.cond(on, lambda: cell(x), lambda: x * 1)
+    _, state = static.while_loop(
+        lambda k, h: k < 3,
+        lambda k, h: [k + 1, static.tanh(cell(h) + x)],
+        [static.constant(0), weft.zeros(x.shape[0], 2)],
+    )
+    names = [v.name for v in static.trainable_variables()]
+    assert names == ["Linear/weight", "Linear/bias"]
+    grads = static.gradients(state.sum(), static.trainable_variables())
+    session, told = start(), static.RunMetadata()
+    at = rng.normal(size=(5, 2)).astype(np.float32)
+    eager, h = weft.tensor(at), weft.zeros(5, 2)
+    for _ in range(3):
+        h = weft.tanh(cell(h) + eager)
+    h.sum().backward()
+    found = session.run([state, *grads], {x: at})
+    want = [h.detach(), cell.weight.grad, cell.bias.grad]
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-4, atol=1e-5)
+    out = session.run(chosen, {x: at, on: True}, told)
+    np.testing.assert_allclose(out, cell(eager).detach().numpy(), rtol=1e-4, atol=1e-5)
+    assert "matmul" not in told.counts  # it is inside the branch
+    np.testing.assert_array_equal(session.run(chosen, {x: at, on: False}), at)
+
+
+def test_a_buffer_may_change_in_place_many_times(start):
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", weft.zeros(()))
+
+        def forward(self, x):
+            self.count += 1
+            self.count *= 2
+            return x * self.count
+
+    model = Counter()
+    x = static.placeholder(weft.float32, [])
+    y = model(x)
+    assert type(model.count) is weft.Tensor
+    session = start()
+    assert [session.run(y, {x: 1.0}).item() for _ in range(3)] == [2, 6, 14]
+    session.update_module(model)
+    assert model.count == 14

@@ -6,6 +6,7 @@ import pytest
 import weft
 from weft import static
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.graph.ir import GraphError
 
 
 def test_reading_before_initialising_names_the_variable_and_the_line(session):
@@ -112,6 +113,24 @@ def test_a_variable_is_its_value_at_the_start_of_the_run(graph, start):
         later = n.read_value() * 2
     session = start()
     assert session.run([doubled, up, later]) == [2, 11, 22]
+
+
+def test_variables_and_placeholders_do_not_change_in_place(graph, start):
+    w, x = static.Variable(1.0, name="w"), static.placeholder(weft.float32, [])
+    for node in (w, x):
+        with pytest.raises(GraphError, match="cannot be changed in place"):
+            node.add_(1)
+    before, feed = x * 1, {x: 2.0}
+    total = before
+    total += w  # another node under the name
+    x += 1
+    assert start().run([before, total, x], feed) == [2, 3, 3]
+
+
+def test_assigning_inside_a_branch_is_told(graph):
+    w = static.Variable(1.0, name="w")
+    with pytest.raises(GraphError, match=r"'w' cannot be assigned inside a branch"):
+        static.cond(w > 0, lambda: w.assign_add(1.0), lambda: w * 1)
 
 
 # -- control dependencies

@@ -33,6 +33,14 @@ _SKIP = 1 << 32  # blocks of random numbers: more than one draw can take
 class StaticTensor(Symbol):
     """A node of a static graph, as the program sees it."""
 
+    # ``x += y`` is ``x = x + y``: other names for the node keep their meaning
+    __iadd__, __isub__ = Tensor.__add__, Tensor.__sub__
+    __imul__, __itruediv__ = Tensor.__mul__, Tensor.__truediv__
+    __ipow__, __imatmul__ = Tensor.__pow__, Tensor.__matmul__
+    __ifloordiv__, __imod__ = Tensor.__floordiv__, Tensor.__mod__
+    __iand__, __ixor__ = Tensor.__and__, Tensor.__xor__
+    __ior__ = Tensor.__or__  # type: ignore[assignment]
+
     @property
     def graph(self) -> Graph:
         """The graph this node belongs to."""
@@ -66,6 +74,14 @@ class StaticTensor(Symbol):
             f"optimizer's minimize(loss)\n  made at {self.node.line}"
         )
 
+    def become(self, other: Any) -> None:
+        if self.node.op is ir.INPUT:
+            raise GraphError(
+                f"placeholder {self.name!r} cannot be changed in place; use the "
+                f"out-of-place form\n  made at {self.node.line}"
+            )
+        super().become(other)
+
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self.refuse()
 
@@ -85,8 +101,24 @@ class StaticTensor(Symbol):
         )
 
 
+class BufferTensor(StaticTensor):
+    """A module's buffer while the module runs: it does change in place."""
+
+    __iadd__, __isub__ = Tensor.__iadd__, Tensor.__isub__
+    __imul__, __itruediv__ = Tensor.__imul__, Tensor.__itruediv__
+    __ipow__, __imatmul__ = Tensor.__ipow__, Tensor.__imatmul__
+    __ifloordiv__, __imod__ = Tensor.__ifloordiv__, Tensor.__imod__
+    __iand__, __ixor__ = Tensor.__iand__, Tensor.__ixor__
+    __ior__ = Tensor.__ior__  # type: ignore[assignment]
+
+
 class Operation:
-    """A node that is run for what it does: a group, an initializer, a train step."""
+    """A node that is run for what it does: a group, an initializer, a train step.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.Variable(1.0, name="w").initializer
+    <assign 'w/Assign'>
+    """
 
     def __init__(self, graph: Graph, node: Node) -> None:
         self.graph = graph
@@ -243,6 +275,10 @@ class Graph(Building):
     def concrete(self, value: Tensor) -> Node:
         return self.outside.node(value)
 
+    def embody(self, tensor: Tensor, node: Node) -> None:
+        super().embody(tensor, node)
+        tensor.__class__ = BufferTensor
+
     def touch(self, tensor: Tensor) -> None:
         self.outside.change(tensor, "in-place operator")
 
@@ -253,8 +289,10 @@ class Graph(Building):
         """Apply a module to nodes: its parameters and buffers become variables."""
         if mode.capture is self:  # inside another module of the model
             return module._run_forward(args, kwargs)
-        updates: list[Node] = []
         lead = self.outside.meet(module)
+        if mode.capture is not None:  # in a branch or body, whose graph takes it
+            return module._run_forward(args, kwargs)
+        updates: list[Node] = []
         with self.builder.scope(lead.removeprefix(self.builder.prefix)), self.taking():
             with self.outside.called(updates):
                 out = module._run_forward(args, kwargs)
@@ -351,8 +389,9 @@ _stack = _Stack()
 def get_default_graph() -> Graph:
     """The graph that new nodes go to.
 
-    >>> weft.static.get_default_graph()
-    <static graph 'default', 0 nodes>
+    >>> with weft.static.Graph("mine").as_default():
+    ...     weft.static.get_default_graph()
+    <static graph 'mine', 0 nodes>
     """
     return _stack.graphs[-1]
 

@@ -53,21 +53,26 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     return x.again(name)
 
 
-def _unary(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _unary(fn: Callable[..., Any], name: str, at: str = "[0.5]") -> Callable[..., Any]:
     def call(x: Any, name: str | None = None) -> Any:
-        return _named(fn(_node(x)), name)
+        with get_default_graph().taking():
+            return _named(fn(_node(x)), name)
 
-    return _described(call, fn)
+    return _described(call, fn, name, at)
 
 
-def _binary(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _binary(
+    fn: Callable[..., Any], name: str, at: str = "[3.0], 2.0"
+) -> Callable[..., Any]:
     def call(x: Any, y: Any, name: str | None = None) -> Any:
         return _named(fn(*_pair(x, y)), name)
 
-    return _described(call, fn)
+    return _described(call, fn, name, at)
 
 
-def _reduction(fn: Callable[..., Any]) -> Callable[..., Any]:
+def _reduction(
+    fn: Callable[..., Any], name: str, at: str = "[[1.0, 2.0]]"
+) -> Callable[..., Any]:
     def call(
         input_tensor: Any, axis: Any = None, keepdims: bool = False,
         name: str | None = None,
@@ -76,11 +81,20 @@ def _reduction(fn: Callable[..., Any]) -> Callable[..., Any]:
         dims = tuple(range(x.ndim)) if axis is None else axis
         return _named(fn(x, dims, keepdims), name)
 
-    return _described(call, fn)
+    return _described(call, fn, name, at)
 
 
-def _described(call: Any, fn: Any) -> Any:
-    call.__doc__ = f"TensorFlow's name for ``weft.{fn.__name__}``."
+def _described(call: Any, fn: Any, name: str, at: str) -> Any:
+    """The function with its name and an example, in which it agrees with Weft's."""
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"""TensorFlow's name for ``weft.{fn.__name__}``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     node = weft.static.{name}({at}, name="mine")
+    ...     node.name, session.run(node).shape == node.get_shape()
+    ('mine', True)
+    """
     return call
 
 
@@ -92,26 +106,52 @@ def _product(x: Any, dims: Any, keepdims: bool) -> Any:
 
 _product.__name__ = "prod"
 
-add, subtract = _binary(weft.add), _binary(weft.sub)
-multiply, divide = _binary(weft.mul), _binary(weft.div)
-truediv, floordiv, mod = divide, _binary(weft.floor_divide), _binary(weft.remainder)
-pow = _binary(weft.pow)
-maximum, minimum = _binary(weft.maximum), _binary(weft.minimum)
-equal, not_equal = _binary(weft.eq), _binary(weft.ne)
-greater, greater_equal = _binary(weft.gt), _binary(weft.ge)
-less, less_equal = _binary(weft.lt), _binary(weft.le)
-logical_and, logical_or = _binary(weft.logical_and), _binary(weft.logical_or)
-logical_not = _unary(weft.logical_not)
-negative, abs, sign = _unary(weft.neg), _unary(weft.abs), _unary(weft.sign)
-exp, log, sqrt, rsqrt = (_unary(f) for f in (weft.exp, weft.log, weft.sqrt, weft.rsqrt))
-square, reciprocal = _unary(weft.square), _unary(weft.reciprocal)
-sin, cos, tan, tanh = (_unary(f) for f in (weft.sin, weft.cos, weft.tan, weft.tanh))
-sigmoid, floor, ceil = _unary(weft.sigmoid), _unary(weft.floor), _unary(weft.ceil)
-zeros_like, ones_like = _unary(weft.zeros_like), _unary(weft.ones_like)
-reduce_sum, reduce_mean = _reduction(weft.sum), _reduction(weft.mean)
-reduce_max, reduce_min = _reduction(weft.amax), _reduction(weft.amin)
-reduce_prod = _reduction(_product)
-reduce_any, reduce_all = _reduction(weft.any), _reduction(weft.all)
+_MASKS = "[True], [False]"
+
+add = _binary(weft.add, "add")
+subtract = _binary(weft.sub, "subtract")
+multiply = _binary(weft.mul, "multiply")
+divide = _binary(weft.div, "divide")
+truediv = _binary(weft.div, "truediv")
+floordiv = _binary(weft.floor_divide, "floordiv")
+mod = _binary(weft.remainder, "mod")
+pow = _binary(weft.pow, "pow")
+maximum = _binary(weft.maximum, "maximum", "[3.0], [2.0]")
+minimum = _binary(weft.minimum, "minimum", "[3.0], [2.0]")
+equal = _binary(weft.eq, "equal")
+not_equal = _binary(weft.ne, "not_equal")
+greater = _binary(weft.gt, "greater")
+greater_equal = _binary(weft.ge, "greater_equal")
+less = _binary(weft.lt, "less")
+less_equal = _binary(weft.le, "less_equal")
+logical_and = _binary(weft.logical_and, "logical_and", _MASKS)
+logical_or = _binary(weft.logical_or, "logical_or", _MASKS)
+logical_not = _unary(weft.logical_not, "logical_not", "[True]")
+negative = _unary(weft.neg, "negative")
+abs = _unary(weft.abs, "abs")
+sign = _unary(weft.sign, "sign")
+exp = _unary(weft.exp, "exp")
+log = _unary(weft.log, "log")
+sqrt = _unary(weft.sqrt, "sqrt")
+rsqrt = _unary(weft.rsqrt, "rsqrt")
+square = _unary(weft.square, "square")
+reciprocal = _unary(weft.reciprocal, "reciprocal")
+sin = _unary(weft.sin, "sin")
+cos = _unary(weft.cos, "cos")
+tan = _unary(weft.tan, "tan")
+tanh = _unary(weft.tanh, "tanh")
+sigmoid = _unary(weft.sigmoid, "sigmoid")
+floor = _unary(weft.floor, "floor")
+ceil = _unary(weft.ceil, "ceil")
+zeros_like = _unary(weft.zeros_like, "zeros_like")
+ones_like = _unary(weft.ones_like, "ones_like")
+reduce_sum = _reduction(weft.sum, "reduce_sum")
+reduce_mean = _reduction(weft.mean, "reduce_mean")
+reduce_max = _reduction(weft.amax, "reduce_max")
+reduce_min = _reduction(weft.amin, "reduce_min")
+reduce_prod = _reduction(_product, "reduce_prod")
+reduce_any = _reduction(weft.any, "reduce_any", "[True, False]")
+reduce_all = _reduction(weft.all, "reduce_all", "[True, False]")
 
 
 def matmul(

@@ -22,57 +22,123 @@ def relu(features: Any, name: str | None = None) -> Any:
 
 
 def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
-    """Chances from scores."""
+    """Chances from scores.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.softmax([1.0, 1.0]))
+    array([0.5, 0.5], dtype=float32)
+    """
     return _named(F.softmax(_node(logits), axis), name)
 
 
 def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
-    """Logarithms of chances from scores."""
+    """Logarithms of chances from scores.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.log_softmax([0.0])) + 0
+    array([0.], dtype=float32)
+    """
     return _named(F.log_softmax(_node(logits), axis), name)
 
 
 def softplus(features: Any, name: str | None = None) -> Any:
-    """``log(1 + exp(x))``."""
+    """``log(1 + exp(x))``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.softplus([0.0])).round(4)
+    array([0.6931], dtype=float32)
+    """
     return _named(F.softplus(_node(features)), name)
 
 
 def elu(features: Any, name: str | None = None) -> Any:
-    """The exponential linear unit."""
+    """The exponential linear unit.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.elu([0.0, 2.0]))
+    array([0., 2.], dtype=float32)
+    """
     return _named(F.elu(_node(features)), name)
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Any:
-    """``alpha x`` for negative elements."""
+    """``alpha x`` for negative elements.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.leaky_relu([-5.0, 2.0]))
+    array([-1.,  2.], dtype=float32)
+    """
     return _named(F.leaky_relu(_node(features), alpha), name)
 
 
 def dropout(x: Any, keep_prob: float = 1.0, rate: float | None = None) -> Any:
-    """Elements set to zero at random in every run, the others scaled up."""
+    """Elements set to zero at random in every run, the others scaled up.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     set(session.run(weft.static.nn.dropout(np.ones(64), rate=0.5)).tolist())
+    {0.0, 2.0}
+    """
     return F.dropout(_node(x), 1 - keep_prob if rate is None else rate, training=True)
 
 
 def bias_add(value: Any, bias: Any, name: str | None = None) -> Any:
-    """A bias added along the last axis."""
+    """A bias added along the last axis.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.bias_add([[1.0, 2.0]], [1.0, 1.0]))
+    array([[2., 3.]], dtype=float32)
+    """
     return _named(_node(value) + _node(bias), name)
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Any:
-    """``x @ weights + biases``."""
+    """``x @ weights + biases``.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.xw_plus_b([[2.0]], [[3.0]], [1.0]))
+    array([[7.]], dtype=float32)
+    """
     return _named(_node(x) @ _node(weights) + _node(biases), name)
 
 
 def l2_loss(t: Any, name: str | None = None) -> Any:
-    """Half the sum of squares."""
+    """Half the sum of squares.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     float(session.run(weft.static.nn.l2_loss([1.0, 3.0])))
+    5.0
+    """
     return _named((_node(t) ** 2).sum() / 2, name)
 
 
 def embedding_lookup(params: Any, ids: Any, name: str | None = None) -> Any:
-    """Rows of a table by their indices."""
+    """Rows of a table by their indices.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     session.run(weft.static.nn.embedding_lookup([[1.0], [2.0]], [1]))
+    array([[2.]], dtype=float32)
+    """
     return _named(F.embedding(_node(ids), _node(params)), name)
 
 
 def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Any, Any]:
-    """Mean and variance over axes."""
+    """Mean and variance over axes.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     [float(v) for v in session.run(weft.static.nn.moments([1.0, 3.0], [0]))]
+    [2.0, 1.0]
+    """
     x = _node(x)
     mean = x.mean(tuple(axes), keepdim=True)
     spread = ((x - mean) ** 2).mean(tuple(axes), keepdim=keepdims)
@@ -82,7 +148,15 @@ def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Any, Any]:
 def softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, axis: int = -1, name: str | None = None
 ) -> Any:
-    """The cross entropy of each row, with chances as labels."""
+    """The cross entropy of each row, with chances as labels.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     node = weft.static.nn.softmax_cross_entropy_with_logits(
+    ...         [[1, 0]], [[0.0, 0.0]])
+    ...     session.run(node).round(4)
+    array([0.6931], dtype=float32)
+    """
     scores = F.log_softmax(_node(logits), axis)
     return _named(-(_node(labels) * scores).sum(axis), name)
 
@@ -90,7 +164,15 @@ def softmax_cross_entropy_with_logits(
 def sparse_softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, name: str | None = None
 ) -> Any:
-    """The cross entropy of each row, with class indices as labels."""
+    """The cross entropy of each row, with class indices as labels.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     node = weft.static.nn.sparse_softmax_cross_entropy_with_logits(
+    ...         [1], [[0.0, 0.0]])
+    ...     session.run(node).round(4)
+    array([0.6931], dtype=float32)
+    """
     scores = F.log_softmax(_node(logits), -1)
     ids = _node(labels)
     return _named(-scores.gather(-1, ids.unsqueeze(-1)).squeeze(-1), name)
@@ -99,7 +181,14 @@ def sparse_softmax_cross_entropy_with_logits(
 def sigmoid_cross_entropy_with_logits(
     labels: Any, logits: Any, name: str | None = None
 ) -> Any:
-    """The cross entropy of each element of two classes."""
+    """The cross entropy of each element of two classes.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     node = weft.static.nn.sigmoid_cross_entropy_with_logits([1.0], [0.0])
+    ...     session.run(node).round(4)
+    array([0.6931], dtype=float32)
+    """
     z, x = _node(labels), _node(logits)
     return _named(F.softplus(x) - x * z, name)
 
@@ -131,7 +220,15 @@ def max_pool(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC",
     name: str | None = None,
 ) -> Any:  # fmt: skip
-    """The largest element of each window."""
+    """The largest element of each window.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = np.arange(4.0).reshape(1, 2, 2, 1)
+    ...     node = weft.static.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    ...     session.run(node).ravel()
+    array([3.])
+    """
     x, steps = _channels_first(value, strides, data_format)
     window = tuple(ksize[1:3] if data_format == "NHWC" else ksize[2:4])
     x = _padded(x, window, steps, padding, -float("inf"))
@@ -142,7 +239,15 @@ def avg_pool(
     value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC",
     name: str | None = None,
 ) -> Any:  # fmt: skip
-    """The mean of each window (of its elements inside the image)."""
+    """The mean of each window (of its elements inside the image).
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = np.arange(4.0).reshape(1, 2, 2, 1)
+    ...     node = weft.static.nn.avg_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    ...     session.run(node).ravel()
+    array([1.5])
+    """
     x, steps = _channels_first(value, strides, data_format)
     window = tuple(ksize[1:3] if data_format == "NHWC" else ksize[2:4])
     total = F.avg_pool2d(_padded(x, window, steps, padding, 0.0), window, steps)

@@ -14,7 +14,8 @@ from weft.static.graph import StaticTensor, get_default_graph
 def set_random_seed(seed: int) -> None:
     """Seed the random nodes that the default graph gets from here on.
 
-    >>> weft.static.set_random_seed(1)
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.set_random_seed(1)
     """
     get_default_graph().generator = Generator().manual_seed(seed)  # type: ignore[attr-defined]
 

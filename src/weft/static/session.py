@@ -27,7 +27,14 @@ from weft.static.variable import Variable
 
 
 class RunMetadata:
-    """What a run did: the names of the nodes it executed, and how many of each op."""
+    """What a run did: the names of the nodes it executed, and how many of each op.
+
+    >>> told = weft.static.RunMetadata()
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     _ = session.run(weft.static.constant(1.0) + 1, run_metadata=told)
+    >>> told.executed
+    ['Const', 'add']
+    """
 
     def __init__(self) -> None:
         self.executed: list[str] = []

@@ -9,6 +9,8 @@ import numpy as np
 from weft.errors import ArgumentError
 from weft.static.graph import StaticTensor, get_default_graph, node_of
 
+__all__ = ["FileWriter", "histogram", "merge", "merge_all", "scalar"]
+
 
 def scalar(name: str, tensor: StaticTensor) -> dict[str, Any]:
     """A number to follow.
@@ -55,7 +57,8 @@ def merge(inputs: list[dict[str, Any]]) -> dict[str, Any]:
 def merge_all() -> dict[str, Any]:
     """All summaries of the default graph as one fetch.
 
-    >>> weft.static.summary.merge_all()
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.summary.merge_all()
     {}
     """
     return dict(get_default_graph().summaries)

@@ -15,6 +15,17 @@ from weft.static.differentiation import gradients
 from weft.static.graph import Operation, get_default_graph, group, node_of
 from weft.static.variable import Variable, trainable_variables
 
+__all__ = [
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "GradientDescentOptimizer",
+    "MomentumOptimizer",
+    "Optimizer",
+    "RMSPropOptimizer",
+    "Saver",
+    "exponential_decay",
+]
+
 Pairs = list[tuple[Any, Variable]]
 
 
@@ -122,7 +133,16 @@ class Optimizer:
 
 
 class GradientDescentOptimizer(Optimizer):
-    """``v <- v - lr g``."""
+    """``v <- v - lr g``.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     step = weft.static.train.GradientDescentOptimizer(0.25).minimize(w * w)
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    2.0
+    """
 
     def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
         super().__init__(learning_rate, name)
@@ -132,7 +152,16 @@ class GradientDescentOptimizer(Optimizer):
 
 
 class MomentumOptimizer(Optimizer):
-    """``a <- momentum a + g; v <- v - lr a`` (or ``lr (g + momentum a)``: Nesterov)."""
+    """``a <- momentum a + g; v <- v - lr a`` (or ``lr (g + momentum a)``: Nesterov).
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     step = weft.static.train.MomentumOptimizer(0.25, 0.9).minimize(w * w)
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    2.0
+    """
 
     def __init__(
         self,
@@ -153,7 +182,16 @@ class MomentumOptimizer(Optimizer):
 
 
 class AdagradOptimizer(Optimizer):
-    """``a <- a + g²; v <- v - lr g / √a``."""
+    """``a <- a + g²; v <- v - lr g / √a``.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     step = weft.static.train.AdagradOptimizer(1.0).minimize(w * w)
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    3.0008
+    """
 
     def __init__(
         self,
@@ -174,6 +212,14 @@ class RMSPropOptimizer(Optimizer):
     """``s <- decay s + (1-decay) g²; m <- momentum m + lr g / √(s+eps); v <- v - m``.
 
     As in TensorFlow, ``s`` starts at one; ``centered`` takes the squared mean off.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     step = weft.static.train.RMSPropOptimizer(0.1).minimize(w * w)
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    3.7039
     """
 
     def __init__(
@@ -204,6 +250,14 @@ class AdamOptimizer(Optimizer):
     """``v <- v - lr √(1-b2ᵗ)/(1-b1ᵗ) m / (√s + eps)``, m and s means of g and g².
 
     The powers of the betas are variables of the graph, as in TensorFlow.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     step = weft.static.train.AdamOptimizer(0.5).minimize(w * w)
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    3.5
     """
 
     def __init__(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, DTypeError
@@ -99,16 +101,34 @@ class Variable(StaticTensor):
 
     def assign_add(self, delta: Any, name: str | None = None) -> StaticTensor:
         """A node that adds to the variable's value at that time."""
-        return self._assign(self._fitting(self.read_value() + self._operand(delta)))
+        return self._changed(lambda now: now + self._operand(delta))
 
     def assign_sub(self, delta: Any, name: str | None = None) -> StaticTensor:
         """A node that subtracts from the variable's value at that time."""
-        return self._assign(self._fitting(self.read_value() - self._operand(delta)))
+        return self._changed(lambda now: now - self._operand(delta))
+
+    def _changed(self, change: Callable[[StaticTensor], Any]) -> StaticTensor:
+        self._check_place()
+        return self._assign(self._fitting(change(self.read_value())))
 
     def _operand(self, value: Any) -> Any:
         return value if isinstance(value, (Tensor, int, float)) else constant(value)
 
+    def become(self, other: Any) -> None:
+        raise GraphError(
+            f"variable {self.name!r} cannot be changed in place; its assign, "
+            "assign_add and assign_sub make nodes that change it in a run"
+        )
+
+    def _check_place(self) -> None:
+        if mode.capture is not None and mode.capture is not self.graph:
+            raise GraphError(
+                f"variable {self.name!r} cannot be assigned inside a branch or body of "
+                "control flow; return the new value from it, and assign it outside"
+            )
+
     def _assign(self, value: Any) -> StaticTensor:
+        self._check_place()
         node = self.graph.builder.assign(self.variable, self.graph.lift(value))
         return self.graph.symbol(node)  # type: ignore[return-value]
 
@@ -195,8 +215,10 @@ def get_variable(
 def global_variables() -> list[Variable]:
     """All variables of the default graph.
 
-    >>> weft.static.global_variables()
-    []
+    >>> with weft.static.Graph().as_default():
+    ...     w = weft.static.Variable(1.0, name="w")
+    ...     weft.static.global_variables()
+    [<read 'w' float32[]>]
     """
     return list(get_default_graph().variables)
 
@@ -204,7 +226,9 @@ def global_variables() -> list[Variable]:
 def trainable_variables() -> list[Variable]:
     """The variables that optimizers change unless told otherwise.
 
-    >>> weft.static.trainable_variables()
+    >>> with weft.static.Graph().as_default():
+    ...     step = weft.static.Variable(0, name="step", trainable=False)
+    ...     weft.static.trainable_variables()
     []
     """
     return [v for v in global_variables() if v.trainable]
@@ -228,7 +252,8 @@ def global_variables_initializer() -> Operation:
 def variables_initializer(var_list: Any, name: str = "init") -> Operation:
     """An operation that gives these variables their first values.
 
-    >>> weft.static.variables_initializer([])
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.variables_initializer([weft.static.Variable(1.0)])
     <group 'init'>
     """
     return group(*[v.initializer for v in var_list], name=name)

@@ -150,7 +150,11 @@ class Expression:
 
 
 class Size(NamedTuple):
-    """A formula's number of nodes: as a tree, and with equal parts shared."""
+    """A formula's number of nodes: as a tree, and with equal parts shared.
+
+    >>> weft.symbolic.expression(lambda x: x * x).size()
+    Size(tree=3, shared=2)
+    """
 
     tree: int
     shared: int

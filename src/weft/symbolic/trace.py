@@ -35,7 +35,11 @@ class Row(NamedTuple):
 
 
 class Traces(NamedTuple):
-    """The tables of one function at one point."""
+    """The tables of one function at one point.
+
+    >>> weft.symbolic.traces(lambda x: x * x, x=3.0).adjoint[-1]
+    Row(name='gx', formula='2*gout*x', value=6.0)
+    """
 
     forward: list[Row]
     tangents: dict[str, list[Row]]
