@@ -383,3 +383,48 @@ def test_mistakes_are_told():
         x * symbolic.variables("z")[0]
     with pytest.raises(weft.graph.CaptureError, match="known only when"):
         bool(x > y)
+
+
+# -- any formula
+
+UNARY = [weft.sin, weft.cos, weft.exp, weft.log, weft.tanh, weft.sqrt, weft.abs,
+         weft.sigmoid, lambda v: -v, lambda v: v**2, lambda v: 1 / v]  # fmt: skip
+BINARY = [weft.add, weft.sub, weft.mul, weft.div, lambda a, b: a * b * a]
+LEAVES = [0, 1, -1, 2, 0.5, 3]
+
+
+def grown(rng, names, depth):
+    """A random formula over the variables."""
+    if depth == 0 or rng.uniform() < 0.15:
+        if rng.uniform() < 0.6:
+            return names[rng.integers(len(names))]
+        return names[0] * 0 + LEAVES[rng.integers(len(LEAVES))]
+    if rng.uniform() < 0.45:
+        return UNARY[rng.integers(len(UNARY))](grown(rng, names, depth - 1))
+    parts = [grown(rng, names, depth - 1) for _ in range(2)]
+    return BINARY[rng.integers(len(BINARY))](*parts)
+
+
+def compared(seed):
+    """How many values of a formula and its derivative were found unchanged."""
+    names = symbolic.variables("x y")
+    e = symbolic.expression(grown(np.random.default_rng(seed), names, 5))
+    short = e.simplify()
+    assert short.simplify() is short
+    raw, slope = (symbolic.diff(e, "x", simplify=s) for s in (False, True))
+    rng, points = np.random.default_rng(seed + 1000), 0
+    for _ in range(8):
+        at = {"x": rng.uniform(-2, 2), "y": rng.uniform(-2, 2)}
+        value = e(**pick(e, at))
+        for long, brief in ((e, short), (raw, slope)):
+            want = long(**pick(long, at))
+            if math.isfinite(value) and math.isfinite(want) and abs(want) < 1e8:
+                points += 1
+                found = brief(**pick(brief, at))
+                assert found == pytest.approx(want, rel=1e-6, abs=1e-7)
+    return points
+
+
+@pytest.mark.parametrize("start", range(0, 60, 10))
+def test_random_formulas_keep_their_values(start):
+    assert sum(compared(seed) for seed in range(start, start + 10)) > 40
