@@ -13,5 +13,7 @@ def dead_code(graph: Graph) -> Graph:
     (3, 2)
     """
     needed = graph.ancestors([*graph.outputs, *graph.effects, *graph.inputs])
+    if len(needed) == len(graph.nodes):
+        return graph
     kept = [node for node in graph.nodes if node in needed]
     return Graph(graph.name, kept, graph.outputs, graph.sizes, graph.inputs)

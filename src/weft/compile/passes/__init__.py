@@ -1,0 +1,27 @@
+"""The compiler's graph passes: pure functions from graph to graph, one idea a file."""
+
+from weft.compile.passes.canonical import canonical
+from weft.compile.passes.convolution import convolution
+from weft.compile.passes.cse import cse
+from weft.compile.passes.fold import fold
+from weft.compile.passes.freeze import freeze
+from weft.compile.passes.rules import add_rule, remove_rule, rules
+from weft.compile.passes.siblings import siblings
+from weft.compile.passes.simplify import simplify
+from weft.compile.passes.views import views
+from weft.graph.passes import dead_code
+
+__all__ = [
+    "add_rule",
+    "canonical",
+    "convolution",
+    "cse",
+    "dead_code",
+    "fold",
+    "freeze",
+    "remove_rule",
+    "rules",
+    "siblings",
+    "simplify",
+    "views",
+]

@@ -1,0 +1,87 @@
+"""Common subexpressions: what is computed twice is computed once.
+
+    %a: float32[3] = exp(%x)          %a: float32[3] = exp(%x)
+    %b: float32[3] = exp(%x)       →
+    %c: float32[3] = add(%a, %b)      %c: float32[3] = add(%a, %a)
+
+Two nodes are one if operator, inputs and parameters are, by their bits. Random
+operators are functions of a seed and a counter, so equal ones give equal numbers;
+each draw of a program counts on, so draws are never merged. Reads of a variable are
+one until it is assigned. Nodes with control edges stay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from weft.compile.passes.equations import COMMUTING
+from weft.compile.passes.walk import Found, Walk
+from weft.core.size import Size
+from weft.graph.ir import ASSIGN, GROUP, READ, Graph, Node, Variable
+
+LARGE = 1 << 16  # bytes beyond which arrays are told apart by identity
+
+
+def cse(graph: Graph) -> Graph:
+    """The graph with equal nodes merged.
+
+    >>> g = weft.graph.capture(lambda x: x.exp() * x.exp(), weft.ones(3)).graph
+    >>> print(weft.compile.passes.cse(g))
+    graph program(%x: float32[3]) {
+      %exp: float32[3] = exp(%x)
+      %mul: float32[3] = mul(%exp, %exp)
+      return %mul
+    }
+    """
+    return _Cse(graph).run()
+
+
+class _Cse(Walk):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.seen: dict[Any, Node] = {}
+        self.assigned: Counter[Variable] = Counter()
+
+    def note(self, node: Node) -> None:
+        if node.op is ASSIGN:
+            self.assigned[node.params["variable"]] += 1
+
+    def visit(self, node: Node) -> Found:
+        if node.op is ASSIGN or node.op is GROUP:
+            return None
+        found = self.seen.setdefault(self.key(node), node)
+        return None if found is node else found
+
+    def key(self, node: Node) -> Any:
+        if node.op is READ:
+            variable = node.params["variable"]
+            return READ, variable, self.assigned[variable]
+        inputs = [i if type(i) is Node else key_of(i) for i in node.inputs]
+        if node.op in COMMUTING:
+            inputs.sort(key=_place)
+        params = node.params
+        return node.op, tuple(inputs), tuple([key_of(params[k]) for k in params])
+
+
+def _place(one: Any) -> int:
+    """An order of operands: numbers first, nodes by identity."""
+    return id(one) if type(one) is Node else 0
+
+
+def key_of(value: Any) -> Any:
+    """What is equal for two parameters that are surely the same."""
+    kind = type(value)
+    if kind is tuple:
+        return (kind, *map(key_of, value))
+    if kind is int or kind is str or kind is bool or value is None:
+        return kind, value
+    if kind is float or kind is complex or kind is Size:
+        return kind, str(value)  # -0.0 is not 0.0; sizes are not to be compared
+    if kind is slice:
+        return kind, key_of(value.start), key_of(value.stop), key_of(value.step)
+    if kind is np.ndarray and value.nbytes <= LARGE:
+        return value.dtype.str, value.shape, value.tobytes()
+    return kind, id(value)

@@ -1,0 +1,148 @@
+"""Equations as data: ``add(x, neg(y)) = sub(x, y)``, read from left to right.
+
+On the left side a name stands for any operand, the same name for the same one, and
+a number for itself or a tensor full of it. Operands of operators that commute are
+tried in both orders. The right side is a name, a number or a call.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from weft.compile.passes.facts import FULL, same_number, splat, takes_numbers
+from weft.compile.passes.policy import Policy
+from weft.compile.passes.walk import Call, Found
+from weft.core.op import Op, find_op
+from weft.dtype import DType
+from weft.graph.ir import Node
+from weft.graph.verify import same_type
+
+Bound = dict[str, Any]
+Matcher = Callable[[Any, Bound], bool]
+Maker = Callable[[Bound], Any]
+
+COMMUTING = frozenset(
+    map(find_op, ("add", "mul", "maximum", "minimum", "eq", "ne", "logical_and",
+                  "logical_or", "logical_xor", "bitwise_and", "bitwise_or",
+                  "bitwise_xor"))
+)  # fmt: skip
+
+
+class Equation(NamedTuple):
+    """One equation, ready to be applied."""
+
+    text: str
+    policy: Policy
+    op: Op
+    match: Matcher
+    make: Maker
+
+    def __call__(self, node: Node) -> Found:
+        bound: Bound = {}
+        if not self.policy.allows(node.dtype) or not self.match(node, bound):
+            return None
+        found, kind = self.make(bound), node.type
+        if type(found) is Call:
+            return found if _possible(found, kind.dtype) else None
+        if type(found) is Node:
+            return found if same_type(found.type, kind) else None
+        return Call(
+            FULL, (), {"shape": kind.shape, "value": found, "dtype": kind.dtype}
+        )
+
+
+def _possible(call: Call, dtype: DType) -> bool:
+    """Whether each operator gets a tensor, and numbers only if it takes them."""
+    kinds = {type(i) for i in call.inputs}
+    if not kinds & {Node, Call} or not (kinds <= {Node, Call} or takes_numbers(dtype)):
+        return False
+    return all(_possible(i, dtype) for i in call.inputs if type(i) is Call)
+
+
+def equations(policy: Policy, texts: str) -> list[Equation]:
+    """The equations of a text, one a line."""
+    return [_equation(policy, t.strip()) for t in texts.strip().splitlines()]
+
+
+def table(rows: Iterable[Equation]) -> dict[Op, list[Equation]]:
+    """Equations by the operator that they replace."""
+    found: dict[Op, list[Equation]] = {}
+    for one in rows:
+        found.setdefault(one.op, []).append(one)
+    return found
+
+
+def _equation(policy: Policy, text: str) -> Equation:
+    left, right = [
+        ast.parse(side.strip(), mode="eval").body for side in text.split("=")
+    ]
+    assert isinstance(left, ast.Call)
+    return Equation(text, policy, _op(left), _matcher(left), _maker(right))
+
+
+def _op(call: ast.Call) -> Op:
+    assert isinstance(call.func, ast.Name)
+    return find_op(call.func.id)
+
+
+# -- the left side
+
+
+def _matcher(side: ast.expr) -> Matcher:
+    if isinstance(side, ast.Name):
+        return _named(side.id)
+    if not isinstance(side, ast.Call):
+        return _number(ast.literal_eval(side))
+    return _called(_op(side), [_matcher(arg) for arg in side.args])
+
+
+def _named(name: str) -> Matcher:
+    def match(value: Any, bound: Bound) -> bool:
+        have = bound.setdefault(name, value)
+        return have is value or (type(value) is not Node and have == value)
+
+    return match
+
+
+def _number(number: Any) -> Matcher:
+    def match(value: Any, bound: Bound) -> bool:
+        have = splat(value)
+        return have is not None and same_number(have, number)
+
+    return match
+
+
+def _called(op: Op, args: list[Matcher]) -> Matcher:
+    commutes = op in COMMUTING
+
+    def match(value: Any, bound: Bound) -> bool:
+        if type(value) is not Node or value.op is not op:
+            return False
+        inputs = value.inputs
+        return fits(inputs, bound) or (commutes and fits(inputs[::-1], bound))
+
+    def fits(inputs: tuple[Any, ...], bound: Bound) -> bool:
+        found = bound.copy()
+        for arg, one in zip(args, inputs, strict=True):
+            if not arg(one, found):
+                return False
+        bound.update(found)
+        return True
+
+    return match
+
+
+# -- the right side
+
+
+def _maker(side: ast.expr) -> Maker:
+    if isinstance(side, ast.Name):
+        name = side.id
+        return lambda bound: bound[name]
+    if not isinstance(side, ast.Call):
+        number = ast.literal_eval(side)
+        return lambda bound: number
+    op, args = _op(side), [_maker(arg) for arg in side.args]
+    return lambda bound: Call(op, tuple([arg(bound) for arg in args]))

@@ -1,0 +1,190 @@
+"""Constant folding: what can be computed now is.
+
+    %a: int64[] = full(shape=(), value=16, dtype=int64)
+    %b: int64[] = mul(%a, %a)                 →  full(shape=(), value=256, …)
+    %c: int64[] = add(%x, %b)                    add(%x, %b)
+
+The records' own evaluations give the values, so a folded program has the same
+bits. A value that is one number everywhere becomes a ``full`` of any size, also of
+a size that is not known yet. Others are computed if they are small, or no larger
+than what they are made of; a constant is never spread out by an ``expand``. Random
+numbers are not folded, nor what a run could refuse: an error stays in its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.compile.passes.facts import EXPAND, FULL, elementwise, known_size, splat
+from weft.compile.passes.walk import Call, Found, Walk
+from weft.core.op import Op, TensorType, find_op
+from weft.core.size import Size
+from weft.dtype import of_array
+from weft.graph.ir import CONSTANT, STRUCTURAL, Graph, Node, sized, subgraphs
+
+SMALL = 1 << 16  # bytes that a constant may always have
+RANDOM = frozenset(map(find_op, ("uniform", "normal", "random_integers")))
+_MOVES = frozenset(
+    map(find_op, ("expand", "reshape", "permute", "slice", "flip", "diagonal"))
+)
+_CHOICES = frozenset(map(find_op, ("amax", "amin", "any", "all")))
+_SUM = find_op("sum")
+_CAT = find_op("cat")
+_MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def fold(graph: Graph) -> Graph:
+    """The graph with what depends on constants alone computed.
+
+    >>> g = weft.graph.capture(
+    ...     lambda x: x + weft.full((), 2) * weft.full((), 3),
+    ...     weft.tensor(1)).graph
+    >>> print(weft.compile.passes.fold(g))
+    graph program(%x: int64[]) {
+      %mul: int64[] = full(shape=(), value=6, dtype=int64)
+      %add: int64[] = add(%x, %mul)
+      return %add
+    }
+    """
+    return _Fold(graph).run()
+
+
+class _Fold(Walk):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.values: dict[Node, np.ndarray | None] = {}
+
+    def visit(self, node: Node) -> Found:
+        if node.op is CONSTANT:
+            return self.uniform(node)
+        if not node.inputs or not isinstance(node.type, TensorType):
+            return None
+        number = self.number(node)
+        if number is not None:
+            return _full(node.type, number)
+        if node.op is EXPAND:
+            return None
+        value = self.value(node)
+        return None if value is None else _constant(value)
+
+    def uniform(self, node: Node) -> Found:
+        value = node.params["value"]
+        if 1 < value.size <= SMALL // value.itemsize and _all_same(value):
+            return _full(node.type, value.flat[0].item())
+        return None
+
+    # -- one number everywhere
+
+    def number(self, node: Node) -> Any:
+        """The number that each element is, if the inputs are such."""
+        numbers = [splat(i) for i in node.inputs]
+        if any(n is None for n in numbers):
+            return None
+        if elementwise(node.op):
+            return self.evaluated(node, numbers)
+        if node.op in _MOVES or (node.op is _CAT and len(set(map(repr, numbers))) == 1):
+            return numbers[0]
+        return self.reduced(node, numbers)
+
+    def reduced(self, node: Node, numbers: list[Any]) -> Any:
+        """A reduction of one number, where every order of adding gives the same."""
+        if node.op is not _SUM and node.op not in _CHOICES:
+            return None
+        shape = node.inputs[0].shape
+        count: Any = 1
+        for d in node.params["dim"]:
+            count = count * shape[d]
+        if isinstance(count, Size) or count == 0:
+            return None
+        if node.op in _CHOICES:
+            return self.evaluated(node, numbers, dim=(), keepdim=False)
+        total = numbers[0] * count
+        if node.dtype.is_inexact:
+            exact = float(numbers[0]).is_integer() if _real(numbers[0]) else False
+            limit = 1 << _MANTISSA.get(node.dtype.name, 0)
+            return total if exact and abs(total) <= limit else None
+        return np.asarray(total).astype(node.dtype.np).item()
+
+    def evaluated(self, node: Node, numbers: list[Any], **params: Any) -> Any:
+        args = [
+            np.asarray(n, i.dtype.np) if type(i) is Node else n
+            for n, i in zip(numbers, node.inputs, strict=True)
+        ]
+        found = _run(node.op, args, params or node.params)
+        return None if found is None else _item(found, node)
+
+    # -- arrays
+
+    def value(self, node: Any) -> np.ndarray | None:
+        """A node's array, if it is known and of a reasonable size."""
+        if type(node) is not Node:
+            return node
+        if node.op is CONSTANT:
+            return node.params["value"]
+        if node not in self.values:
+            self.values[node] = self.computed(node)
+        return self.values[node]
+
+    def computed(self, node: Node) -> np.ndarray | None:
+        args = []
+        for one in node.inputs:
+            args.append(self.value(one))
+            if args[-1] is None:
+                return None
+        size = known_size(node.type)
+        if size is None or not _foldable(node):
+            return None
+        given = sum(getattr(a, "nbytes", 0) for a in args)
+        if size > max(SMALL, given if node.op is not EXPAND else 0):
+            return None
+        found = _run(node.op, args, node.params)
+        fits = found is not None and (found.shape, of_array(found)) == node.type
+        return found if fits else None
+
+
+def _foldable(node: Node) -> bool:
+    op = node.op
+    if op in RANDOM or op.name in STRUCTURAL or op.composite:
+        return False
+    if any(sized(v) for v in (*node.inputs, *node.params.values())):
+        return False
+    return not any(True for _ in subgraphs(node))
+
+
+def _run(op: Op, args: list[Any], params: dict[str, Any]) -> np.ndarray | None:
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(op.kernel(*args, **params))
+    except Exception:  # whatever it is, the run will tell it with its line
+        return None
+
+
+def _item(found: np.ndarray, node: Node) -> Any:
+    if found.shape != () or of_array(found) is not node.dtype:
+        return None
+    return found.item()
+
+
+def _real(number: Any) -> bool:
+    return not isinstance(number, complex)
+
+
+def _all_same(value: np.ndarray) -> bool:
+    """Whether all elements are one, by their bits."""
+    flat = np.ascontiguousarray(value).reshape(-1)
+    if flat[:1].tobytes() != flat[-1:].tobytes():
+        return False
+    return flat.tobytes() == flat[:1].tobytes() * flat.size
+
+
+def _constant(value: np.ndarray) -> Call:
+    if value.size and _all_same(value):
+        kind = TensorType(value.shape, of_array(value))
+        return _full(kind, value.flat[0].item())
+    return Call(CONSTANT, (), {"value": np.array(value, order="C")})
+
+
+def _full(kind: TensorType, number: Any) -> Call:
+    return Call(FULL, (), {"shape": kind.shape, "value": number, "dtype": kind.dtype})

@@ -1,0 +1,54 @@
+"""Freezing: variables that will not change any more become constants.
+
+    %w: float32[3] = read(@w)   →   constant([1.0, 2.0, 3.0])
+
+Not among the passes that always run: only the caller knows what is final. After it,
+``fold`` computes everything that depends on frozen weights alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from weft.compile.passes.walk import Call, Found, Walk
+from weft.errors import ArgumentError
+from weft.graph.ir import CONSTANT, READ, Graph, Node
+
+
+def freeze(graph: Graph, values: Mapping[str, np.ndarray]) -> Graph:
+    """The graph with these variables' values, by name, in the place of reads.
+
+    >>> w = weft.tensor([1.0, 2.0])
+    >>> g = weft.graph.capture(lambda x: x * w, weft.ones(2)).graph
+    >>> print(weft.compile.passes.freeze(g, {"tensor": w.numpy()}))
+    graph program(%x: float32[2]) {
+      %tensor: float32[2] = constant([1.0, 2.0])
+      %mul: float32[2] = mul(%x, %tensor)
+      return %mul
+    }
+    """
+    assigned = [n.params["variable"].name for n in graph.effects]
+    changing = [name for name in assigned if name in values]
+    if changing:
+        raise ArgumentError(
+            f"freeze: expected variables that {graph.name!r} only reads, but it "
+            f"assigns {changing[0]!r}; leave that one out"
+        )
+    return _Freeze(graph, values).run()
+
+
+class _Freeze(Walk):
+    def __init__(self, graph: Graph, values: Mapping[str, np.ndarray]) -> None:
+        super().__init__(graph)
+        self.values = values
+
+    def inner(self, graph: Graph) -> Graph:
+        return _Freeze(graph, self.values).run()
+
+    def visit(self, node: Node) -> Found:
+        if node.op is not READ:
+            return None
+        value = self.values.get(node.params["variable"].name)
+        return None if value is None else Call(CONSTANT, (), {"value": value.copy()})
