@@ -266,7 +266,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
 
 
 def _full_eval(*, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
-    if value == 0:
+    if type(value) is int and value == 0:  # 0.0 may be -0.0
         return np.zeros(shape, dtype.np)
     return np.full(shape, value, dtype.np)
 
