@@ -40,7 +40,42 @@ def test_info(capsys):
     assert f"weft         {weft.__version__}" in out
     assert "threads" in out
     assert "(by " in out
-    assert all(f"\n{row} " in out for row in ("python", "devices", "memory", "caches"))
+    assert all(f"\n{row} " in out for row in ("python", "devices", "memory", "kernels"))
+
+
+def test_info_says_which_number_of_threads_is_set(capsys):
+    limit = weft.runtime.threads.thread_limit().threads
+    weft.set_num_threads(limit + 1)
+    try:
+        assert main(["info"]) == 0
+        assert (
+            f"\nthreads      {limit + 1} (set; {limit} (by " in capsys.readouterr().out
+        )
+    finally:
+        weft.set_num_threads(limit)
+
+
+def test_cache_info_and_clear(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setenv("WEFT_CACHE_SIZE", "7")
+    weft.runtime.cache.get("key", lambda: b"code")
+    assert main(["cache", "info"]) == 0
+    out = capsys.readouterr().out
+    assert f"folder       {tmp_path / 'kernels'}\nstate        on disk\n" in out
+    assert "kernels      1\nsize         0.0 MiB of at most 7 MiB" in out
+    assert main(["cache", "clear"]) == 0
+    assert "removed 1 kernels" in capsys.readouterr().out
+    assert not list((tmp_path / "kernels").iterdir())
+    assert main(["cache", "clear"]) == 0
+    assert "removed 0 kernels" in capsys.readouterr().out
+
+
+def test_a_wrong_cache_size_is_an_error(capsys, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_SIZE", "much")
+    assert main(["cache", "info"]) == 1
+    assert "WEFT_CACHE_SIZE: expected a number of MiB, got 'much'" in (
+        capsys.readouterr().err
+    )
 
 
 def test_demo_trains_saves_and_writes(tmp_path, capsys):
@@ -87,4 +122,4 @@ def test_help_names_the_commands(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     out = capsys.readouterr().out
-    assert all(name in out for name in ("demo", "train", "info"))
+    assert all(name in out for name in ("demo", "train", "info", "cache"))

@@ -7,6 +7,7 @@ import platform
 
 import weft
 from weft.ops.creation import physical_memory
+from weft.runtime.cache import default
 from weft.runtime.threads import thread_limit
 
 DEPENDENCIES = ("numpy", "ml_dtypes", "llvmlite", "safetensors", "tqdm")
@@ -19,21 +20,32 @@ def _version(name: str) -> str:
         return "missing"
 
 
+def _threads() -> str:
+    limit, used = thread_limit(), weft.get_num_threads()
+    found = f"{limit.threads} (by {limit.reason})"
+    return found if used == limit.threads else f"{used} (set; {found})"
+
+
+def _kernels() -> str:
+    found = default().report()
+    size = f"{found.entries} of {found.nbytes / 2**20:.1f} MiB"
+    return f"{size} in {found.folder} ({found.state})"
+
+
 def report() -> str:
     """Version, machine, devices, threads and dependencies, as text.
 
     >>> weft.cli.info.report().splitlines()[0].startswith("weft")
     True
     """
-    limit = thread_limit()
     rows = {
         "weft": weft.__version__,
         "python": f"{platform.python_version()} on {platform.system()}",
         "machine": platform.machine(),
         "devices": ", ".join(d.name for d in weft.devices()),
-        "threads": f"{limit.threads} (by {limit.reason})",
+        "threads": _threads(),
         "memory": f"{physical_memory() / 2**30:.1f} GiB",
-        "caches": "in memory only, nothing on disk",
+        "kernels": _kernels(),
         "operators": str(len(weft.core.op.all_ops())),
         **{name: _version(name) for name in DEPENDENCIES},
     }

@@ -1,4 +1,4 @@
-"""``weft``: demo, train and info on the command line."""
+"""``weft``: demo, train, info and cache on the command line."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ def parser() -> argparse.ArgumentParser:
     )
 
     commands.add_parser("info", help="version, devices, threads and dependencies")
+
+    cache = commands.add_parser("cache", help="compiled kernels on disk")
+    cache.add_argument("action", choices=("info", "clear"), help="look, or remove all")
     return top
 
 
@@ -46,6 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from weft.cli.info import report
 
             print(report())
+        elif options.command == "cache":
+            from weft.cli.cache import run as run_cache
+
+            print(run_cache(options.action))
         elif options.command == "demo":
             from weft.cli.demo import run
 

@@ -230,7 +230,7 @@ class Cache:
         try:
             with self._opened() as folder:
                 files = list(_entries(folder))
-                if not os.access(folder, os.W_OK):
+                if not os.access(".", os.W_OK, dir_fd=folder):
                     state = state or "the folder is read-only"
         except FileNotFoundError as error:
             state = state or _creatable(pathlib.Path(error.filename))
@@ -250,8 +250,9 @@ class Cache:
             with self._opened() as folder:
                 names = [file.name for file in _entries(folder)]
                 for name in names:
-                    os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:  # no folder yet
             return count
         except Unusable as error:
             raise ArgumentError(f"{self.folder}: {error}") from None
@@ -335,9 +336,5 @@ def default() -> Cache:
 
 
 def get(key: str, make: Callable[[], bytes]) -> bytes:
-    """The code stored under a key in this user's cache, or what ``make`` gives.
-
-    >>> weft.runtime.cache.get("an example", lambda: b"code")
-    b'code'
-    """
+    """The code stored under a key in this user's cache, or what ``make`` gives."""
     return default().get(key, make)
