@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import collections
 import io
 import json
@@ -443,6 +444,26 @@ def test_what_is_written_can_be_read():
     found = again(build.finish([x]))
     assert len(found.graph) == 20_001
     assert found(weft.ones(1)).tolist() == [1]
+
+
+def test_reading_has_no_way_to_run_anything():
+    """None of the code that reads files mentions what could execute their text."""
+    folder = Path(weft.serialization.__file__).parent
+    language = [
+        folder.parent / "graph" / f"{n}.py" for n in ("values", "tokens", "verify")
+    ]
+    for path in [*folder.glob("*.py"), *language]:
+        tree = ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in tree:
+            if isinstance(node, ast.Name):
+                assert node.id not in {"eval", "exec", "compile", "__import__"}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module not in UNSAFE
+            elif isinstance(node, ast.Import):
+                assert not {alias.name for alias in node.names} & UNSAFE
+
+
+UNSAFE = {"pickle", "marshal", "shelve", "importlib", "runpy", "ctypes", "dill"}
 
 
 # -- files of every version

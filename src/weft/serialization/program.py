@@ -326,6 +326,8 @@ class _Decoder:
         """Whatever is wrong with the program, and wherever: say so, run nothing."""
         try:
             verify(graph)
+        except MemoryError:
+            raise
         except Exception as error:
             text = str(error).partition("\n  at ")[0] or type(error).__name__
             raise self.bad(f"the program is not well formed: {text}") from None
@@ -394,6 +396,8 @@ class _Decoder:
         self.reader.budget.room(100 * len(text))
         try:
             return values.read(text)
+        except MemoryError:
+            raise
         except Exception as error:
             why = str(error).partition("\n")[0]
             raise self.bad(f"{_short(text)} is no value: {why}") from None
