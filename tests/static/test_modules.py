@@ -316,7 +316,7 @@ def test_modules_in_branches_and_loops(start, rng):
     want = [h.detach(), cell.weight.grad, cell.bias.grad]
     for a, b in zip(found, want, strict=True):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-4, atol=1e-5)
-    out = session.run(chosen, {x: at, on: True}, told)
+    out = session.run(chosen, {x: at, on: True}, run_metadata=told)
     np.testing.assert_allclose(out, cell(eager).detach().numpy(), rtol=1e-4, atol=1e-5)
     assert "matmul" not in told.counts  # it is inside the branch
     np.testing.assert_array_equal(session.run(chosen, {x: at, on: False}), at)
@@ -341,3 +341,29 @@ def test_a_buffer_may_change_in_place_many_times(start):
     assert [session.run(y, {x: 1.0}).item() for _ in range(3)] == [2, 6, 14]
     session.update_module(model)
     assert model.count == 14
+
+
+def test_buffers_do_not_change_in_branches(graph):
+    norm = nn.BatchNorm1d(2)
+    x = static.placeholder(weft.float32, [None, 2])
+    with pytest.raises(GraphError, match="outside of branches"):
+        static.cond(x.sum() > 0, lambda: norm(x), lambda: x * 1)
+    assert type(norm.num_batches_tracked) is type(nn.BatchNorm1d(2).num_batches_tracked)
+    assert norm.num_batches_tracked == 0
+    assert norm(weft.ones(3, 2)).shape == (3, 2)
+
+
+def test_a_module_that_fails_leaves_its_buffers_whole(graph):
+    class Fails(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", weft.zeros(()))
+
+        def forward(self, x):
+            self.count += 1
+            raise ValueError("no")
+
+    model = Fails()
+    with pytest.raises(ValueError, match="no"):
+        model(static.placeholder(weft.float32, []))
+    assert model.count.item() == 0

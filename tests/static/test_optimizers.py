@@ -136,6 +136,31 @@ def test_a_train_step_and_its_table(graph, start):
     assert session.run([a, b, unused]) == pytest.approx([0.8, 2.6, 1])
 
 
+def test_the_table_answers_for_every_node_behind_the_loss(graph, start):
+    x = static.placeholder(weft.float32, [], name="x")
+    w = static.Variable(3.0, name="w")
+    h = x * w
+    step = T.GradientDescentOptimizer(0.1).minimize(h * h)
+    table = step.gradients
+    assert list(table) == [w]
+    found = [table[x], table[h], table[w], table[h]]
+    assert start().run(found, {x: 2.0}) == [36, 12, 24, 12]
+    with pytest.raises(ArgumentError, match="does not depend on 'other'"):
+        table[static.constant(1.0, name="other")]
+
+
+def test_a_step_changes_variables_and_nothing_else(graph, start):
+    x = static.placeholder(weft.float32, [2])
+    w = static.Variable([1.0, 1.0], name="w")
+    fixed = static.Variable([5.0], trainable=False)
+    step = T.GradientDescentOptimizer(0.1).minimize((x * w).sum() + fixed.sum())
+    session, fed = start(), np.array([1.0, 2.0], np.float32)
+    session.run(step, {x: fed})
+    assert fed.tolist() == [1, 2]
+    assert session.run(fixed) == 5
+    np.testing.assert_allclose(session.run(w), [0.9, 0.8])
+
+
 def test_gradients_are_all_computed_before_a_variable_changes(graph, start):
     a, b = static.Variable(1.0), static.Variable(1.0)
     step = T.GradientDescentOptimizer(1.0).minimize(a * b * b)

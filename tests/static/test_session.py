@@ -99,7 +99,7 @@ def test_unneeded_placeholders_need_no_feed(session):
 def test_what_is_behind_a_fed_node_does_not_run(graph, start):
     _, v2, _, v4 = exp_program()
     session, told = start(), static.RunMetadata()
-    assert session.run(v4, {v2: [3.0]}, told) == 12
+    assert session.run(v4, {v2: [3.0]}, run_metadata=told) == 12
     assert told.executed == ["add", "mul"]
 
 
@@ -354,3 +354,36 @@ def test_runs_do_not_depend_on_recording_or_threads(graph, start):
     thread.start()
     thread.join()
     assert found == [2, 2]
+
+
+def test_there_are_no_options(session):
+    with pytest.raises(ArgumentError, match="expected no options"):
+        session.run(static.constant(1.0), None, "fast")
+
+
+def test_the_graph_is_weft_s_own_ir(graph, start):
+    """It passes the verifier, and its text is read back as the same program."""
+    from weft.graph import Program, parse_graph, print_graph, verify
+
+    x = static.placeholder(weft.float32, [None, 3], name="x")
+    layer = weft.nn.Sequential(weft.nn.Linear(3, 4), weft.nn.Tanh())
+    loss = static.cond(x.sum() > 0, lambda: layer(x), lambda: layer(x * 2)).square()
+    loss = loss.mean() + static.random_normal([]) * 0
+    step = static.train.AdamOptimizer(0.1).minimize(loss)
+    session = start()
+    snapshot = graph.snapshot()
+    verify(snapshot)
+    again = parse_graph(print_graph(snapshot, constants="full"))
+    assert print_graph(again, constants="full") == print_graph(
+        snapshot, constants="full"
+    )
+    at = np.ones((2, 3), np.float32)
+    store = {again.variables[v.name]: a for v, a in session.values.items()}
+    for cell, first in graph.starts.items():
+        store.setdefault(again.variables[cell.name], first)
+    fetched = [again[loss.name], again[step.name]]
+    found, changed = Program(again, fetched, effects=False).run([at], store)
+    assert found[0] == session.run([loss, step], {x: at})[0]
+    name = "Sequential/0/weight"
+    new = next(a for v, a in changed.items() if v.name == name)
+    np.testing.assert_array_equal(new, session.run(name))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.core.mode import mode
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
 from weft.graph.capture import state_names
@@ -37,6 +38,7 @@ class Outside:
         self._modules: dict[int, Any] = {}
         self._reads: dict[int, Node] = {}  # this call's readings of buffers
         self._borrowed: list[_Borrowed] = []
+        self._calling = False
 
     def node(self, tensor: Tensor) -> Node:
         """The node of a tensor from outside."""
@@ -88,28 +90,33 @@ class Outside:
     @contextmanager
     def called(self, updates: list[Node]) -> Iterator[None]:
         """Let buffers change while a module runs; ``updates`` gets what to run."""
-        self._reads = {}
+        self._reads, self._calling = {}, True
         try:
             yield
             updates += [one.assign(self.graph) for one in self._borrowed]
         finally:
             for one in self._borrowed:
                 one.give_back()
-            self._borrowed, self._reads = [], {}
+            self._borrowed, self._reads, self._calling = [], {}, False
 
     def change(self, tensor: Tensor, name: str) -> None:
         """Let a buffer be a symbol, so that an in-place operator can change it."""
         if tensor._interpreter is not None:
             return
-        if tensor._base is not None or id(tensor) not in self._names:
+        if not self._changeable(tensor):
             raise GraphError(
                 f"{name}: a tensor from outside {self.graph.describe()} cannot be "
-                "changed in place while the graph is built (only a module's whole "
-                "buffers can); assign to a Variable"
+                "changed in place while the graph is built (only whole buffers of a "
+                "module can, outside of branches and bodies of control flow); assign "
+                "to a Variable"
             )
         node = self.node(tensor)
         self._borrowed.append(_Borrowed(tensor, self.held[id(tensor)][1]))
         self.graph.embody(tensor, node)
+
+    def _changeable(self, tensor: Tensor) -> bool:
+        whole = tensor._base is None and id(tensor) in self._names
+        return whole and self._calling and mode.capture is self.graph
 
 
 class _Borrowed:

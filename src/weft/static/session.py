@@ -111,13 +111,17 @@ class Session:
         self,
         fetches: Any,
         feed_dict: Any = None,
+        options: None = None,
         run_metadata: RunMetadata | None = None,
     ) -> Any:
         """The values of the fetches: a node, a name, or a list, tuple or dict of them.
 
         ``feed_dict`` gives placeholders their values, and may give any other node
-        (a variable, an intermediate result) another value for this run.
+        (a variable, an intermediate result) another value for this run. There are no
+        ``options``; ``run_metadata`` is told what ran.
         """
+        if options is not None:
+            raise ArgumentError(f"run: expected no options, got {options!r}")
         if self.closed:
             raise ArgumentError("run: this session is closed; make a new one")
         leaves, structure = tree_flatten(fetches)

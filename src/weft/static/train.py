@@ -29,6 +29,23 @@ __all__ = [
 Pairs = list[tuple[Any, Variable]]
 
 
+class GradientTable(dict[Any, Any]):
+    """The loss's gradients: of the trained variables, and of others when asked for."""
+
+    def __init__(self, loss: Any, found: dict[Variable, Any]) -> None:
+        super().__init__(found)
+        self.loss = loss
+
+    def __missing__(self, node: Any) -> Any:
+        (found,) = gradients(self.loss, node)
+        if found is None:
+            raise ArgumentError(
+                f"gradients: {self.loss.name!r} does not depend on {node.name!r}"
+            )
+        self[node] = found
+        return found
+
+
 class Optimizer:
     """Base of optimizers: ``minimize`` is ``compute_gradients``, then ``apply``."""
 
@@ -43,7 +60,10 @@ class Optimizer:
         global_step: Variable | None = None,
         var_list: list[Variable] | None = None,
     ) -> Operation:
-        """An operation that makes one step; its ``gradients`` is a table by variable.
+        """An operation that makes one step; its ``gradients`` is a table.
+
+        It holds the trained variables; asked for any other node that the loss depends
+        on (a placeholder, an intermediate result), it adds that gradient's node.
 
         >>> g = weft.static.Graph()
         >>> with g.as_default(), weft.static.Session(g) as session:
@@ -61,7 +81,8 @@ class Optimizer:
                 f"{[v.name for _, v in pairs]}"
             )
         step = self.apply_gradients(pairs, global_step)
-        step.gradients = {v: g for g, v in pairs if g is not None}
+        found = {v: g for g, v in pairs if g is not None}
+        step.gradients = GradientTable(loss, found)
         return step
 
     def compute_gradients(
