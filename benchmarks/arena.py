@@ -65,7 +65,8 @@ def sharing(buffers: list[Buffer]) -> list[Buffer]:
     for b in buffers:
         free = dying.get((b.first, b.nbytes), [])
         found.append(b._replace(shares=free.pop()) if free else b)
-        dying.setdefault((b.last, b.nbytes), []).append(b.id)
+        if b.last > b.first:
+            dying.setdefault((b.last, b.nbytes), []).append(b.id)
     return found
 
 

@@ -1,1 +1,1 @@
-"""The machine at hand: threads now; buffers and kernels with the compiler."""
+"""The machine at hand: threads, kernels on disk, planned memory."""

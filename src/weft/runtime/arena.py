@@ -7,7 +7,8 @@
 
 Two buffers that are live in the same step never overlap; ``Plan.verify`` checks it
 each time, by another method than the one that placed them. A buffer that ``shares``
-another's place takes it over in the step that reads the one and writes the other.
+another's place takes it over in the step that reads the one last and writes the
+other, or later.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class _Live:
         at = bisect.bisect_left(self.starts, start)
         if at < len(self.starts) and self.starts[at] == start:
             old = self.buffers[at]
-            if new.shares == old.id and old.last == new.first:
+            if new.shares == old.id and _hands_over(old, new):
                 self._remove(at)  # handed over
         for near in (at - 1, at):
             if 0 <= near < len(self.starts):
@@ -159,11 +160,16 @@ def _check_handover(old: Buffer | None, new: Buffer, taken: set[Key]) -> None:
             f"plan: buffer {new.id!r} shares {new.shares!r}, which does not come "
             "before it"
         )
-    if old.last > new.first or old.id in taken:
+    if not _hands_over(old, new) or old.id in taken:
         raise ArgumentError(
             f"plan: buffer {new.id!r} cannot take over {old.id!r} in step {new.first}: "
-            "it is still needed, or another buffer has taken it over"
+            "it is made there or still needed, or another buffer has taken it over"
         )
+
+
+def _hands_over(old: Buffer, new: Buffer) -> bool:
+    """Whether a buffer is made no earlier than another's last use, and later."""
+    return old.last <= new.first and old.first < new.first
 
 
 def _blocks(buffers: Sequence[Buffer]) -> list[_Block]:
