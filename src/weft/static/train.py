@@ -32,11 +32,13 @@ Pairs = list[tuple[Any, Variable]]
 class GradientTable(dict[Any, Any]):
     """The loss's gradients: of the trained variables, and of others when asked for."""
 
-    def __init__(self, loss: Any, found: dict[Variable, Any]) -> None:
+    def __init__(self, found: Any = (), loss: Any = None) -> None:
         super().__init__(found)
-        self.loss = loss
+        self.loss = loss  # None in a table of fetched values
 
     def __missing__(self, node: Any) -> Any:
+        if self.loss is None:
+            raise KeyError(node)
         (found,) = gradients(self.loss, node)
         if found is None:
             raise ArgumentError(
@@ -82,7 +84,7 @@ class Optimizer:
             )
         step = self.apply_gradients(pairs, global_step)
         found = {v: g for g, v in pairs if g is not None}
-        step.gradients = GradientTable(loss, found)
+        step.gradients = GradientTable(found, loss)
         return step
 
     def compute_gradients(
