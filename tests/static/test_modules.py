@@ -367,3 +367,21 @@ def test_a_module_that_fails_leaves_its_buffers_whole(graph):
     with pytest.raises(ValueError, match="no"):
         model(static.placeholder(weft.float32, []))
     assert model.count.item() == 0
+
+
+def test_a_module_that_is_first_met_in_a_loop(start):
+    norm = nn.BatchNorm1d(2).eval()
+    x = static.placeholder(weft.float32, [None, 2])
+    _, y = static.while_loop(
+        lambda k, h: k < 2, lambda k, h: [k + 1, norm(h)], [static.constant(0), x]
+    )
+    names = sorted(v.name for v in static.global_variables())
+    assert names == [
+        "BatchNorm1d/bias", "BatchNorm1d/running_mean", "BatchNorm1d/running_var",
+        "BatchNorm1d/weight",
+    ]  # fmt: skip
+    session, at = start(), np.ones((3, 2), np.float32)
+    before = session.run(y, {x: at})
+    mean = next(v for v in static.global_variables() if v.name.endswith("mean"))
+    session.load(mean, [1.0, 1.0])
+    np.testing.assert_allclose(session.run(y, {x: at}), before - 2, rtol=1e-4)

@@ -292,6 +292,7 @@ class Graph(Building):
         lead = self.outside.meet(module)
         if mode.capture is not None:  # in a branch or body, whose graph takes it
             return module._run_forward(args, kwargs)
+        lead = lead or self.unique_scope(type(module).__name__)
         updates: list[Node] = []
         with self.builder.scope(lead.removeprefix(self.builder.prefix)), self.taking():
             with self.outside.called(updates):

@@ -76,13 +76,14 @@ class Outside:
             found = self._reads[id(tensor)] = variable.read_value().node
         return found
 
-    def meet(self, module: Any) -> str:
-        """A scope for a module's call; the first call's also names its tensors."""
+    def meet(self, module: Any) -> str | None:
+        """Name the tensors of a module that is new here; returns the scope's name."""
+        if id(module) in self._modules:
+            return None
+        self._modules[id(module)] = module
         lead = self.graph.unique_scope(type(module).__name__)
-        if id(module) not in self._modules:
-            self._modules[id(module)] = module
-            for key, name in state_names(module).items():
-                self._names.setdefault(key, f"{lead}/{name.replace('.', '/')}")
+        for key, name in state_names(module).items():
+            self._names.setdefault(key, f"{lead}/{name.replace('.', '/')}")
         return lead
 
     # -- a module's call

@@ -107,6 +107,12 @@ class Staging(Building):
                 "as part of what it carries) and assign it outside"
             )
 
+    def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """The graph around this one may want to know the module's tensors."""
+        if self.outer is None:
+            return super().run_module(module, args, kwargs)
+        return self.outer.run_module(module, args, kwargs)
+
     def check_grads(self) -> None:
         """Refuse a ``backward`` inside that reached tensors outside."""
         for key, (tensor, _) in self.outside.items():
