@@ -203,6 +203,19 @@ def test_branches_are_folded_too():
             assert run_graph(found, given) == run_graph(g, given)
 
 
+def test_a_branch_that_is_always_taken_needs_no_choice():
+    def fn(x):
+        y = weft.cond(weft.full((), True), lambda x: x * 2, lambda x: x.exp(), (x,))
+        return y + 1
+
+    g = capture(fn, weft.ones(3)).graph
+    found = p.fold(g)
+    verify(found)
+    assert [n.op.name for n in found] == ["input", "mul", "add"]
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(run_graph(found, [x])[0], x * 2 + 1)
+
+
 # -- views
 
 
@@ -533,6 +546,72 @@ def test_complex_numbers_are_left_alone():
     assert p.simplify(g) is g
 
 
+# -- joins
+
+
+JOINS = {
+    "pieces that fill the whole": (
+        """%p: float32[2, 9] = place(%a, shape=(2, 9), index=(:, 0:3))
+           %q: float32[2, 9] = place(%b, shape=(2, 9), index=(:, 6:9))
+           %r: float32[2, 9] = place(%c, shape=(2, 9), index=(:, 3:6))
+           %s: float32[2, 9] = add(%p, %q)
+           %t: float32[2, 9] = add(%s, %r)
+           return %t""",
+        """%t: float32[2, 9] = cat(%a, %c, %b, dim=1)
+           return %t""",
+    ),
+    "a gap": (
+        """%p: float32[2, 9] = place(%a, shape=(2, 9), index=(:, 0:3))
+           %q: float32[2, 9] = place(%b, shape=(2, 9), index=(:, 6:9))
+           %s: float32[2, 9] = add(%p, %q)
+           return %s""",
+        None,
+    ),
+    "an overlap": (
+        """%p: float32[2, 5] = place(%a, shape=(2, 5), index=(:, 0:3))
+           %q: float32[2, 5] = place(%b, shape=(2, 5), index=(:, 2:5))
+           %s: float32[2, 5] = add(%p, %q)
+           return %s""",
+        None,
+    ),
+    "a sum that is used": (
+        """%p: float32[2, 9] = place(%a, shape=(2, 9), index=(:, 0:3))
+           %q: float32[2, 9] = place(%b, shape=(2, 9), index=(:, 6:9))
+           %r: float32[2, 9] = place(%c, shape=(2, 9), index=(:, 3:6))
+           %s: float32[2, 9] = add(%p, %q)
+           %t: float32[2, 9] = add(%s, %r)
+           return %s, %t""",
+        None,
+    ),
+    "every second": (
+        """%p: float32[2, 6] = place(%a, shape=(2, 6), index=(:, 0:6:2))
+           %q: float32[2, 6] = place(%b, shape=(2, 6), index=(:, 1:6:2))
+           %s: float32[2, 6] = add(%p, %q)
+           return %s""",
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_joins(name):
+    before, after = JOINS[name]
+    inputs = "%a: float32[2, 3], %b: float32[2, 3], %c: float32[2, 3]"
+    text = program(before, inputs)
+    found = check(p.joins, text, program(after or before, inputs))
+    given = [np.random.default_rng(k).normal(size=(2, 3)) for k in range(3)]
+    given = [one.astype(np.float32) for one in given]
+    want = run_graph(parse_graph(text), given)
+    np.testing.assert_array_equal(run_graph(found, given), want)
+
+
+def test_strict_mode_keeps_sums_of_zeros(strict):
+    before, _ = JOINS["pieces that fill the whole"]
+    inputs = "%a: float32[2, 3], %b: float32[2, 3], %c: float32[2, 3]"
+    g = parse_graph(program(before, inputs))
+    assert p.joins(g) is g
+
+
 # -- canonical
 
 
@@ -837,7 +916,7 @@ def test_names_lines_and_modules_stay():
 
 
 EXACT_PASSES = [p.dead_code, p.fold, p.cse]
-CLOSE_PASSES = [p.views, p.canonical, p.simplify, pipeline.run]
+CLOSE_PASSES = [p.views, p.canonical, p.simplify, p.joins, pipeline.run]
 
 
 def close(got, want, exact):

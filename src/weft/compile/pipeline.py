@@ -25,6 +25,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("views", p.views),
     ("fold", p.fold),
     ("simplify", p.simplify),
+    ("joins", p.joins),
     ("canonical", p.canonical),
     ("cse", p.cse),
     ("convolution", p.convolution),

@@ -5,6 +5,7 @@ from weft.compile.passes.convolution import convolution
 from weft.compile.passes.cse import cse
 from weft.compile.passes.fold import fold
 from weft.compile.passes.freeze import freeze
+from weft.compile.passes.joins import joins
 from weft.compile.passes.rules import add_rule, remove_rule, rules
 from weft.compile.passes.siblings import siblings
 from weft.compile.passes.simplify import simplify
@@ -19,6 +20,7 @@ __all__ = [
     "dead_code",
     "fold",
     "freeze",
+    "joins",
     "remove_rule",
     "rules",
     "siblings",

@@ -7,8 +7,9 @@
 The records' own evaluations give the values, so a folded program has the same
 bits. A value that is one number everywhere becomes a ``full`` of any size, also of
 a size that is not known yet. Others are computed if they are small, or no larger
-than what they are made of; a constant is never spread out by an ``expand``. Random
-numbers are not folded, nor what a run could refuse: an error stays in its place.
+than what they are made of; a constant is never spread out by an ``expand``. Of a
+``cond`` whose predicate is known, the branch that is taken stays. Random numbers are
+not folded, nor what a run could refuse: an error stays in its place.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
 from weft.dtype import of_array
-from weft.graph.ir import CONSTANT, STRUCTURAL, Graph, Node, sized, subgraphs
+from weft.graph.ir import CONSTANT, PICK, STRUCTURAL, Graph, Node, sized, subgraphs
+from weft.ops.control.branch import cond_op
 
 SMALL = 1 << 16  # bytes that a constant may always have
 RANDOM = frozenset(map(find_op, ("uniform", "normal", "random_integers")))
@@ -55,10 +57,13 @@ class _Fold(Walk):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.values: dict[Node, np.ndarray | None] = {}
+        self.branches: dict[Node, list[Node] | None] = {}
 
     def visit(self, node: Node) -> Found:
         if node.op is CONSTANT:
             return self.uniform(node)
+        if node.op is PICK and node.inputs[0].op is cond_op:
+            return self.branch_taken(node)
         if not node.inputs or not isinstance(node.type, TensorType):
             return None
         number = self.number(node)
@@ -74,6 +79,35 @@ class _Fold(Walk):
         if 1 < value.size <= SMALL // value.itemsize and _all_same(value):
             return _full(node.type, value.flat[0].item())
         return None
+
+    # -- branches
+
+    def branch_taken(self, pick: Node) -> Found:
+        """One result of a branch that is always taken, from the branch itself."""
+        cond: Node = pick.inputs[0]
+        chosen = splat(cond.inputs[0])
+        if chosen is None:
+            return None
+        if cond not in self.branches:
+            branch = cond.params["then" if chosen else "other"]
+            own = branch.sizes is not self.graph.sizes and branch.sizes.hints
+            self.branches[cond] = None if own else self.inlined(branch, cond)
+        found = self.branches[cond]
+        return None if found is None else found[pick.params["index"]]
+
+    def inlined(self, branch: Graph, cond: Node) -> list[Node]:
+        """The branch's nodes as nodes of this graph; those of its outputs."""
+        env: dict[Any, Any] = dict(zip(branch.inputs, cond.inputs[1:], strict=True))
+        for node in branch.nodes:
+            if node in env:
+                continue
+            fresh = Node(
+                node.op, tuple([env[i] if type(i) is Node else i for i in node.inputs]),
+                node.params, node.type, self.free(f"{cond.name}/{node.name}"),
+                tuple([env[i] for i in node.after]), node.module, node.code, node.lasti,
+            )  # fmt: skip
+            env[node] = self.settled(fresh, fresh)
+        return [env[out] for out in branch.outputs]
 
     # -- one number everywhere
 

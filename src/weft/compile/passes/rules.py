@@ -22,9 +22,9 @@ def add_rule(rule: Rule) -> Rule:
     >>> log_softmax = weft.graph.rewrite.rule(
     ...     before=lambda x: x.softmax(-1).log(),
     ...     after=lambda x: x.log_softmax(-1), name="log softmax")
-    >>> weft.compile.passes.add_rule(log_softmax)
+    >>> weft.compile.add_rule(log_softmax)
     <rule log softmax>
-    >>> weft.compile.passes.remove_rule(log_softmax)
+    >>> weft.compile.remove_rule(log_softmax)
     """
     if not isinstance(rule, Rule):
         raise ArgumentError(

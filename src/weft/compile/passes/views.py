@@ -23,7 +23,7 @@ from weft.compile.passes.policy import Policy
 from weft.compile.passes.walk import Call, Found, Local, Walk
 from weft.core.op import Op, find_op
 from weft.core.size import Size, is_one, same_shape
-from weft.graph.ir import Graph, Node
+from weft.graph.ir import Graph, Node, sized
 
 PERMUTE = find_op("permute")
 SLICE = find_op("slice")
@@ -79,19 +79,17 @@ def _whole(node: Node) -> Found:
     x = node.inputs[0]
     items = node.params["index"]
     shape = x.shape[: len(items)]
-    whole = len(items) == len(shape) and all(map(_all_of, items, shape))
+    whole = len(items) == len(shape) and all(map(whole_axis, items, shape))
     return x if whole else None
 
 
-def _all_of(item: Any, size: Any) -> bool:
-    if type(item) is not slice or item.step not in (None, 1):
+def whole_axis(item: Any, size: Any) -> bool:
+    """Whether an index takes all of an axis."""
+    if type(item) is not slice or sized(item):
         return False
-    if item.start not in (None, 0):
+    if item.step not in (None, 1) or item.start not in (None, 0):
         return False
-    if item.stop is None:
-        return True
-    known = not isinstance(item.stop, Size) and not isinstance(size, Size)
-    return known and item.stop >= size
+    return item.stop is None or (not isinstance(size, Size) and item.stop >= size)
 
 
 def _one_part(node: Node) -> Found:
