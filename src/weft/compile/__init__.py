@@ -7,9 +7,11 @@ import sys as _sys
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
+import weft.nn as _nn  # its operators register themselves
 from weft.compile.api import CompiledFunction, compile
+from weft.compile.passes.rules import add_rule, remove_rule
 
-__all__ = ["CompiledFunction", "compile"]
+__all__ = ["CompiledFunction", "add_rule", "compile", "remove_rule"]
 
 
 class _Callable(_ModuleType):
