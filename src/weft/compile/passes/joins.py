@@ -1,7 +1,7 @@
 """Sums of pieces in zeros are the pieces side by side.
 
-    %p: float32[4] = place(%a, shape=(4,), index=(0:2))
-    %q: float32[4] = place(%b, shape=(4,), index=(2:4))
+    %p: float32[4] = place(%a, shape=(4,), index=(0:2,))
+    %q: float32[4] = place(%b, shape=(4,), index=(2:4,))
     %c: float32[4] = add(%p, %q)                   →  cat(%a, %b, dim=0)
 
 The derivative of a tensor that was split (queries, keys and values; the gates of an
