@@ -1,0 +1,37 @@
+"""Matrix products: C[m, n] (+)= A[m, k] @ B[k, n], generated for a target.
+
+    function = emit_gemm(module, "gemm", "float32", target)
+
+adds two functions to the module:
+
+    void gemm(const T *a, const T *b, T *c, void **context,
+              int64_t m, int64_t n, int64_t k,
+              int64_t a_row, int64_t a_col, int64_t b_row, int64_t b_col,
+              int64_t c_row, int64_t keep, int64_t first_row,
+              int64_t row_begin, int64_t row_end,
+              int64_t column_begin, int64_t column_end, T *workspace);
+    void gemm_tasks(const int64_t *job, int64_t begin, int64_t end, T *workspace);
+
+Strides count elements and may be anything (transposed operands need no copy); C's
+columns are contiguous and C overlaps neither operand. ``keep`` adds to C. The first
+function computes a rectangle of C; the second a range of tasks of a batch of products
+(`tasks.JOB` lists its fields, `tasks.split` cuts one). ``workspace`` belongs to one
+thread while the function runs: ``workspace_bytes`` bytes, aligned to 64.
+
+Each element of C is a sum over k in blocks of a fixed length, in order: the result
+depends on the operands' shapes and strides, never on how C was cut or on threads.
+
+An epilogue ``f(builder, vector, place) -> vector`` is applied to finished values just
+before they are stored (see `Place`); ``context`` passes through to it. ``first_row``
+is the number that it sees for C's row 0, and in batches rows are numbered through.
+
+The generated code is laid out by hand and needs no optimiser: compile its module with
+``level=0``. Arguments given in ``known`` are decided at generation time, which leaves
+out code for other cases; the function must then be called with those values.
+"""
+
+from weft.compile.llvm.gemm.arrays import matmul_arrays
+from weft.compile.llvm.gemm.generate import emit_gemm, workspace_bytes
+from weft.compile.llvm.gemm.routine import Epilogue, Place
+
+__all__ = ["Epilogue", "Place", "emit_gemm", "matmul_arrays", "workspace_bytes"]

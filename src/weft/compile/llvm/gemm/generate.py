@@ -1,0 +1,75 @@
+"""Adding matrix products to a module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.emit import F32, F64
+from weft.compile.llvm.gemm.product import KNOWABLE, Product
+from weft.compile.llvm.gemm.routine import Epilogue, Library
+from weft.compile.llvm.gemm.tasks import emit_tasks
+from weft.compile.llvm.gemm.tiling import Tiling, tiling
+from weft.compile.llvm.gemm.vectors import itemsize
+from weft.compile.llvm.target import Target
+from weft.errors import ArgumentError, DTypeError
+
+ELEMENTS: dict[str, Any] = {"float32": F32, "float64": F64}
+
+
+def emit_gemm(
+    module: ir.Module,
+    name: str,
+    dtype: str,
+    target: Target,
+    *,
+    epilogue: Epilogue | None = None,
+    known: Mapping[str, int] | None = None,
+) -> ir.Function:
+    """Add ``name`` and ``name_tasks`` to a module; gives ``name``.
+
+    >>> from weft.compile.llvm.gemm import emit_gemm
+    >>> from weft.compile.llvm.target import host_target, new_module
+    >>> target = host_target()
+    >>> module = new_module("products", target)
+    >>> known = {"a_col": 1, "b_col": 1, "keep": 0}
+    >>> emit_gemm(module, "gemm", "float32", target, known=known).name
+    'gemm'
+    """
+    known = dict(known or {})
+    unknown = sorted(known.keys() - KNOWABLE)
+    if unknown:
+        raise ArgumentError(
+            f"emit_gemm: expected known values for some of "
+            f"{', '.join(sorted(KNOWABLE))}, got {', '.join(unknown)}"
+        )
+    element = _element(dtype)
+    tile = tiling(itemsize(element), target)
+    lib = Library(module, name, element, target, tile, epilogue)
+    product = Product(lib, known).emit()
+    emit_tasks(lib, product)
+    return product
+
+
+def workspace_bytes(dtype: str, target: Target) -> int:
+    """Bytes of workspace that each thread needs.
+
+    >>> from weft.compile.llvm.gemm import workspace_bytes
+    >>> from weft.compile.llvm.target import host_target
+    >>> workspace_bytes("float64", host_target()) >= 1 << 16
+    True
+    """
+    return tile_for(dtype, target).workspace * itemsize(_element(dtype))
+
+
+def tile_for(dtype: str, target: Target) -> Tiling:
+    """The tiling of products of an element type."""
+    return tiling(itemsize(_element(dtype)), target)
+
+
+def _element(dtype: str) -> Any:
+    if dtype not in ELEMENTS:
+        raise DTypeError(f"gemm: expected {' or '.join(ELEMENTS)}, got {dtype}")
+    return ELEMENTS[dtype]

@@ -1,0 +1,152 @@
+"""Packing: copying parts of A and B into the order in which strips read them.
+
+A panel of B is ``depth`` rows of one tile's width. Lanes beyond B's last column hold
+anything: they only reach lanes of C that are never stored.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.emit import i64, loop
+from weft.compile.llvm.gemm.known import branch
+from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.vectors import (
+    at,
+    first_lanes,
+    load,
+    minimum,
+    store,
+    transpose,
+)  # fmt: skip
+
+
+class Packing:
+    """The packing functions of a library, emitted when first called."""
+
+    def __init__(self, lib: Library) -> None:
+        self.lib = lib
+
+    @functools.cached_property
+    def copy(self) -> ir.Function:
+        """Copies rows with unit stride."""
+        return _emit_copy(self.lib)
+
+    @functools.cached_property
+    def gather(self) -> ir.Function:
+        """Copies rows with any strides."""
+        return _emit_gather(self.lib)
+
+    @functools.cached_property
+    def turn(self) -> ir.Function:
+        """Copies columns with unit stride to rows."""
+        return _emit_turn(self.lib)
+
+    def rows(self, b: Any, s: Any, a: Any, height: int) -> None:
+        """Rows of A that follow ``a``, as the kind of strip for A's strides wants.
+
+        Contiguous rows stay rows of ``depth`` elements; contiguous columns become
+        columns of ``height``; anything else becomes rows.
+        """
+        tile, h, to = self.lib.tile, i64(height), s.workspace
+        depth = i64(tile.depth)
+
+        def columns() -> None:
+            b.call(self.copy, [a, s.a_col, to, i64(tile.height), s.deep, h])
+
+        def contiguous() -> None:
+            b.call(self.copy, [a, s.a_row, to, depth, h, s.deep])
+
+        def other() -> None:
+            b.call(self.gather, [a, s.a_row, s.a_col, to, depth, h, s.deep])
+
+        def by_rows() -> None:
+            branch(b, s.unit_a_col, contiguous, other)
+
+        branch(b, s.by_columns, columns, by_rows)
+
+    def panels(self, b: Any, s: Any, source: Any) -> None:
+        """This block of B as panels, one after the other."""
+        element, width = self.lib.element, i64(self.lib.tile.width)
+        with loop(b, i64(0), s.wide, width) as j:
+            here = at(b, source, b.mul(j, s.b_col), element)
+            to = at(b, s.panels, b.mul(j, s.deep), element)
+            count = minimum(b, width, b.sub(s.wide, j))
+            self._panel(b, s, here, to, count)
+
+    def _panel(self, b: Any, s: Any, source: Any, to: Any, count: Any) -> None:
+        width = i64(self.lib.tile.width)
+
+        def rows() -> None:
+            b.call(self.copy, [source, s.b_row, to, width, s.deep, count])
+
+        def columns() -> None:
+            b.call(self.turn, [source, s.b_col, to, s.deep, count])
+
+        def other() -> None:
+            strides = [s.b_row, s.b_col]
+            b.call(self.gather, [source, *strides, to, width, s.deep, count])
+
+        branch(b, s.unit_b_col, rows, lambda: branch(b, s.unit_b_row, columns, other))
+
+
+def _emit_copy(lib: Library) -> ir.Function:
+    """``to[i, :count] = source[i, :count]`` for rows with unit stride."""
+    lanes = lib.tile.lanes
+    arguments = "*source source_row *to to_row rows count"
+    with lib.routine("copy", arguments) as (b, s, made):
+        whole = b.mul(b.sdiv(s.count, i64(lanes)), i64(lanes))
+        mask = first_lanes(b, b.sub(s.count, whole), lanes)
+        rest = b.icmp_signed("<", whole, s.count)
+        with loop(b, i64(0), s.rows) as i:
+            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+            with loop(b, i64(0), whole, i64(lanes)) as j:
+                value = load(b, at(b, source, j, lib.element), lib.vector)
+                store(b, value, at(b, to, j, lib.element))
+            with b.if_then(rest):
+                value = load(b, at(b, source, whole, lib.element), lib.vector, mask)
+                store(b, value, at(b, to, whole, lib.element), mask)
+    return made
+
+
+def _emit_gather(lib: Library) -> ir.Function:
+    """``to[i, :count] = source[i, :count]`` for any strides."""
+    arguments = "*source source_row source_col *to to_row rows count"
+    with lib.routine("gather", arguments) as (b, s, made):
+        rows = loop(b, i64(0), s.rows)
+        with rows as i:
+            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+            with loop(b, i64(0), s.count) as j:
+                item = at(b, source, b.mul(j, s.source_col), lib.element)
+                b.store(b.load(item, typ=lib.element), at(b, to, j, lib.element))
+    return made
+
+
+def _emit_turn(lib: Library) -> ir.Function:
+    """``to[k, j] = source[j, k]``: a panel from columns that are contiguous.
+
+    Squares of vectors are transposed in registers. The last square of a panel writes
+    rows beyond it, which the next panel overwrites (or the workspace's slack takes).
+    """
+    lanes, width = lib.tile.lanes, i64(lib.tile.width)
+    with lib.routine("turn", "*source source_row *to k count") as (b, s, made):
+        last = b.sub(s.count, i64(1))
+        with (
+            loop(b, i64(0), s.count, i64(lanes), name="j") as j,
+            loop(b, i64(0), s.k, i64(lanes)) as k,
+        ):
+            mask = first_lanes(b, b.sub(s.k, k), lanes)
+            rows = []
+            for lane in range(lanes):  # columns beyond the last repeat it
+                row = b.mul(minimum(b, b.add(j, i64(lane)), last), s.source_row)
+                place = at(b, s.source, b.add(row, k), lib.element)
+                rows.append(load(b, place, lib.vector, mask))
+            for lane, value in enumerate(transpose(b, rows)):
+                row = b.mul(b.add(k, i64(lane)), width)
+                store(b, value, at(b, s.to, b.add(row, j), lib.element))
+    return made

@@ -1,0 +1,155 @@
+"""The product of two matrices: blocks, panels and strips put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.known import (
+    both,
+    branch,
+    compare,
+    either,
+    negate,
+    pick,
+    times,
+    value,
+)  # fmt: skip
+from weft.compile.llvm.gemm.pack import Packing
+from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.skinny import Skinny, few_limit
+from weft.compile.llvm.gemm.strip import emit_strip
+from weft.compile.llvm.gemm.tiling import has_masks
+from weft.compile.llvm.gemm.vectors import at, minimum
+
+ARGUMENTS = (
+    "*a *b *c *context m n k a_row a_col b_row b_col c_row keep first_row "
+    "row_begin row_end column_begin column_end *workspace"
+)
+KNOWABLE = frozenset(
+    ["m", "n", "k", "a_row", "a_col", "b_row", "b_col", "c_row", "keep"]
+)
+
+
+class Product:
+    """Emits the function that computes a rectangle of C."""
+
+    def __init__(self, lib: Library, known: Mapping[str, int]) -> None:
+        self.lib, self.known = lib, known
+        self.packing = Packing(lib)
+        self.skinny = Skinny(lib, self.packing)
+        self._strips: dict[tuple[int, bool], ir.Function] = {}
+
+    def emit(self) -> ir.Function:
+        """The public function."""
+        with self.lib.routine("", ARGUMENTS, public=True) as (b, s, made):
+            q = SimpleNamespace(**{**vars(s), **self.known})
+            _decide(b, q, self.lib)
+            for name in KNOWABLE:  # decisions are made: all are operands now
+                setattr(s, name, value(getattr(q, name)))
+            for name in vars(q).keys() - vars(s).keys():
+                setattr(s, name, getattr(q, name))
+            self.skinny.emit(b, s, lambda: self._blocks(b, s))
+        return made
+
+    def _blocks(self, b: Any, s: Any) -> None:
+        """Blocks of columns, and of k in order; C is finished with the last of k."""
+        tile = self.lib.tile
+        s.panels = at(b, s.workspace, i64(tile.row_panel), self.lib.element)
+        some = b.select(b.icmp_signed(">", s.k, i64(0)), s.k, i64(1))
+        with (
+            loop(b, s.column_begin, s.column_end, i64(tile.columns), name="j") as j,
+            loop(b, i64(0), some, i64(tile.depth), name="p") as p,
+        ):
+            s.j, s.p = j, p
+            s.wide = minimum(b, i64(tile.columns), b.sub(s.column_end, j))
+            s.deep = minimum(b, i64(tile.depth), b.sub(s.k, p))
+            s.add = b.or_(s.keep, b.zext(b.icmp_signed(">", p, i64(0)), I64))
+            final = b.icmp_signed(">=", b.add(p, s.deep), s.k)
+            s.finish = b.zext(final, I64)
+            self._right(b, s)
+            self._rows(b, s)
+
+    def _right(self, b: Any, s: Any) -> None:
+        """This block of B: packed, or where it is."""
+        offset = b.add(b.mul(s.p, s.b_row), b.mul(s.j, s.b_col))
+        here = at(b, s.b, offset, self.lib.element)
+        branch(b, s.pack_b, lambda: self.packing.panels(b, s, here))
+        width = i64(self.lib.tile.width)
+        s.block = pick(b, s.pack_b, s.panels, here)
+        s.block_row = pick(b, s.pack_b, width, s.b_row)
+        s.block_panel = pick(b, s.pack_b, b.mul(width, s.deep), width)
+
+    def _rows(self, b: Any, s: Any) -> None:
+        """Strips of all rows: the tallest first, then one of each that is left."""
+        tall, *rest = self.lib.tile.heights
+        count = b.sub(s.row_end, s.row_begin)
+        whole = b.mul(b.sdiv(count, i64(tall)), i64(tall))
+        i = b.add(s.row_begin, whole)
+        with loop(b, s.row_begin, i, i64(tall)) as row:
+            self._strip(b, s, row, tall)
+        for height in rest:
+            bit = b.and_(b.sub(count, whole), i64(height))
+            with b.if_then(b.icmp_signed("!=", bit, i64(0))):
+                self._strip(b, s, i, height)
+            i = b.add(i, bit)
+
+    def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
+        tile, element = self.lib.tile, self.lib.element
+        offset = b.add(b.mul(row, s.a_row), b.mul(s.p, s.a_col))
+        here = at(b, s.a, offset, element)
+        branch(b, s.pack_a, lambda: self.packing.rows(b, s, here, height))
+        left = pick(b, s.pack_a, s.workspace, here)
+        c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), element)
+        common = [s.block, s.block_row, s.block_panel, c, s.c_row, s.wide, s.deep]
+        common += [s.add, s.finish, b.add(s.first_row, row), s.j, s.context]
+
+        def run(rows: bool, packed: int, stride: Any) -> None:
+            stride = pick(b, s.pack_a, packed, stride)
+            b.call(self._strip_function(height, rows), [left, stride, *common])
+
+        branch(
+            b,
+            s.by_columns,
+            lambda: run(False, tile.height, s.a_col),
+            lambda: run(True, tile.depth, s.a_row),
+        )
+
+    def _strip_function(self, height: int, rows: bool) -> ir.Function:
+        key = height, rows
+        if key not in self._strips:
+            self._strips[key] = emit_strip(self.lib, height, rows=rows)
+        return self._strips[key]
+
+
+def _decide(b: Any, s: Any, lib: Library) -> None:
+    """What to pack: by the whole product's sizes, never by a thread's part."""
+    tile = lib.tile
+    for name in ("a_row", "a_col", "b_row", "b_col"):
+        setattr(s, f"unit_{name}", compare(b, "==", getattr(s, name), 1))
+    s.by_columns = both(b, s.unit_a_row, negate(b, s.unit_a_col))
+    few_rows = compare(b, "<=", s.m, 2 * tile.height)
+    few_elements = 4 * tile.depth * tile.lanes
+    small = compare(b, "<=", times(b, s.n, s.k), few_elements)
+    direct = both(b, s.unit_b_col, either(b, few_rows, small))
+    if not has_masks(lib.target):
+        direct = both(b, direct, _whole_vectors(b, s.n, tile.lanes))
+    s.pack_b = negate(b, direct)
+    few_columns = compare(b, "<=", s.n, 4 * tile.width)
+    unit = either(b, s.unit_a_row, s.unit_a_col)
+    s.pack_a = negate(b, both(b, unit, few_columns))
+    s.narrow = compare(b, "<=", s.n, few_limit(lib))
+    s.flat = compare(b, "<=", s.m, few_limit(lib))
+    s.long = compare(b, ">=", s.k, 4 * tile.lanes)
+    s.tall = compare(b, ">=", s.m, 4 * tile.lanes)
+    s.wide_c = compare(b, ">=", s.n, 4 * tile.lanes)
+
+
+def _whole_vectors(b: Any, n: Any, lanes: int) -> Any:
+    if isinstance(n, int):
+        return n % lanes == 0
+    return compare(b, "==", b.srem(n, i64(lanes)), 0)

@@ -1,0 +1,74 @@
+"""Internal functions of a product's library, with their arguments by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from weft.compile.llvm.emit import I64, VOID, function
+from weft.compile.llvm.gemm.tiling import Tiling
+from weft.compile.llvm.gemm.vectors import PTR
+from weft.compile.llvm.target import Target, prepare_function
+
+
+class Place(NamedTuple):
+    """Where in C a vector of finished values goes, for an epilogue.
+
+    The vector is ``C[row, column : column + lanes]``; ``mask`` says which lanes
+    exist (None: all), and loads beside it must use it. ``context`` is the pointer
+    that the caller passed through (``void **``).
+    """
+
+    row: Any
+    column: Any
+    mask: Any
+    context: Any
+
+
+Epilogue = Callable[[Any, Any, Place], Any]  # (builder, vector, place) -> vector
+
+
+class Library(NamedTuple):
+    """What the functions of one product have in common."""
+
+    module: ir.Module
+    name: str
+    element: Any
+    target: Target
+    tile: Tiling
+    epilogue: Epilogue | None
+
+    @property
+    def vector(self) -> Any:
+        """The type of a full vector."""
+        return ir.VectorType(self.element, self.tile.lanes)
+
+    @property
+    def masks_are_free(self) -> bool:
+        """Whether masked loads and stores cost no more than plain ones."""
+        return self.target.bits == 512
+
+    @contextmanager
+    def routine(
+        self, name: str, arguments: str, *, public: bool = False
+    ) -> Iterator[tuple[Any, Any, ir.Function]]:
+        """A function whose arguments are named; ``*x`` is a pointer, ``x`` an int64.
+
+        Gives the builder, the arguments and the function.
+        """
+        names = arguments.split()
+        types = [PTR if word.startswith("*") else I64 for word in names]
+        full = self.name + (f"_{name}" if name else "")
+        with function(self.module, full, VOID, types) as (b, made):
+            prepare_function(made, self.target)
+            if not public:
+                made.linkage = "internal"
+                made.attributes.add("noinline")
+            for argument, word in zip(made.args, names, strict=True):
+                argument.name = word.lstrip("*")
+            yield b, SimpleNamespace(**{arg.name: arg for arg in made.args}), made
+            b.ret_void()

@@ -1,0 +1,163 @@
+"""A strip of C: a few rows by any number of columns, over one block of k.
+
+Each register tile is a sum of outer products: a vector of B's row k times each of
+A's elements in column k. A's elements are broadcast, so A needs no packing for this;
+it is read along rows (k is contiguous) or along columns (rows are contiguous).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.emit import I1, i64, loop
+from weft.compile.llvm.gemm.routine import Library, Place
+from weft.compile.llvm.gemm.vectors import (
+    at,
+    carry,
+    choose,
+    first_lanes,
+    fma,
+    load,
+    splat,
+    store,
+)  # fmt: skip
+
+ARGUMENTS = "*a a_stride *b b_row b_panel *c c_row n k keep finish row column *context"
+
+
+def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
+    """``C[:height, :n] (+)= A @ B``, tile by tile.
+
+    ``a_stride`` goes from row to row if ``rows``, else from column to column; the
+    other way A is contiguous. ``b_panel`` goes from one tile's columns of B to the
+    next. ``keep`` adds to C instead of replacing it; ``finish`` runs the epilogue.
+    """
+    tile = lib.tile
+    with lib.routine(strip_name(height, rows), ARGUMENTS) as (b, s, made):
+        done = i64(0)
+        if not lib.masks_are_free:
+            done = b.sdiv(s.n, i64(tile.width))
+            with loop(b, i64(0), done) as t:
+                _Tile(lib, s, height, rows, t).emit(b, tile.vectors, None)
+        for vectors in range(tile.vectors, 0, -1):
+            done = _narrower(b, lib, s, height, rows, vectors, done)
+    return made
+
+
+def strip_name(height: int, rows: bool) -> str:
+    """What the strip's function is called."""
+    return f"{'rows' if rows else 'columns'}{height}"
+
+
+def _narrower(
+    b: Any, lib: Library, s: Any, height: int, rows: bool, vectors: int, done: Any
+) -> Any:
+    """Tiles that need this many vectors, the last in part; gives the tiles done."""
+    tile = lib.tile
+    before = i64((vectors - 1) * tile.lanes)
+    # Tiles with more columns than fewer vectors hold: ceil((n - before) / width).
+    rest = b.sub(b.add(s.n, i64(tile.width - 1)), before)
+    stop = b.sdiv(rest, i64(tile.width))
+    with loop(b, done, stop) as t:
+        count = b.sub(b.sub(s.n, b.mul(t, i64(tile.width))), before)
+        _Tile(lib, s, height, rows, t).emit(b, vectors, count)
+    return stop
+
+
+class _Tile:
+    """One register tile: ``height`` rows by some vectors."""
+
+    def __init__(self, lib: Library, s: Any, height: int, rows: bool, t: Any) -> None:
+        self.lib, self.s, self.height, self.rows, self.t = lib, s, height, rows, t
+
+    def emit(self, b: Any, vectors: int, count: Any) -> None:
+        """The whole tile; ``count`` limits the last vector's lanes."""
+        lib, s = self.lib, self.s
+        mask = None if count is None else first_lanes(b, count, lib.tile.lanes)
+        self.masks = [None] * (vectors - 1) + [mask]
+        self.b = at(b, s.b, b.mul(self.t, s.b_panel), lib.element)
+        self.starts = self._row_starts(b)
+        sums = self._sum(b)
+        targets = self._targets(b)
+        keep = b.trunc(s.keep, I1)
+        total = choose(b, keep, sums, lambda: self._add(b, sums, targets))
+        if lib.epilogue is not None:
+            finish, done = b.trunc(s.finish, I1), total
+            total = choose(b, finish, done, lambda: self._finish(b, done))
+        for value, (pointer, mask) in zip(total, targets, strict=True):
+            store(b, value, pointer, mask)
+
+    def _row_starts(self, b: Any) -> list[Any]:
+        s, element = self.s, self.lib.element
+        if not self.rows:
+            return [at(b, s.a, i64(i), element) for i in range(self.height)]
+        return [
+            at(b, s.a, b.mul(s.a_stride, i64(i)), element) for i in range(self.height)
+        ]
+
+    def _sum(self, b: Any) -> list[Any]:
+        """The products over k, in order, whatever the tile."""
+        zero = ir.Constant(self.lib.vector, None)
+        sums: list[Any] = [zero] * (self.height * len(self.masks))
+        return carry(
+            b, i64(0), self.s.k, 1, sums, lambda k, sums: self._step(b, k, sums)
+        )
+
+    def _step(self, b: Any, k: Any, sums: list[Any]) -> list[Any]:
+        """One outer product."""
+        lib, s = self.lib, self.s
+        row = at(b, self.b, b.mul(k, s.b_row), lib.element)
+        right = [
+            load(b, at(b, row, i64(v * lib.tile.lanes), lib.element), lib.vector, mask)
+            for v, mask in enumerate(self.masks)
+        ]
+        across = k if self.rows else b.mul(k, s.a_stride)
+        made = []
+        for i, start in enumerate(self.starts):
+            value = b.load(at(b, start, across, lib.element), typ=lib.element)
+            left = splat(b, value, lib.tile.lanes)
+            made += [
+                fma(b, left, x, sums[i * len(right) + v]) for v, x in enumerate(right)
+            ]
+        return made
+
+    def _targets(self, b: Any) -> list[tuple[Any, Any]]:
+        """Address and mask of each vector in C."""
+        lib, s = self.lib, self.s
+        first = at(b, s.c, b.mul(self.t, i64(lib.tile.width)), lib.element)
+        rows = [first]
+        while len(rows) < self.height:
+            rows.append(at(b, rows[-1], s.c_row, lib.element))
+        return [
+            (at(b, row, i64(v * lib.tile.lanes), lib.element), mask)
+            for row in rows
+            for v, mask in enumerate(self.masks)
+        ]
+
+    def _add(self, b: Any, sums: list[Any], targets: list[Any]) -> list[Any]:
+        return [
+            b.fadd(load(b, pointer, self.lib.vector, mask), value)
+            for value, (pointer, mask) in zip(sums, targets, strict=True)
+        ]
+
+    def _finish(self, b: Any, sums: list[Any]) -> list[Any]:
+        run = self.lib.epilogue
+        assert run is not None
+        places = self._places(b)
+        return [run(b, x, place) for x, place in zip(sums, places, strict=True)]
+
+    def _places(self, b: Any) -> list[Place]:
+        lib, s = self.lib, self.s
+        column = b.add(s.column, b.mul(self.t, i64(lib.tile.width)))
+        return [
+            Place(
+                b.add(s.row, i64(i)),
+                b.add(column, i64(v * lib.tile.lanes)),
+                mask,
+                s.context,
+            )
+            for i in range(self.height)
+            for v, mask in enumerate(self.masks)
+        ]

@@ -1,0 +1,118 @@
+"""A product as tasks that threads share, and batches of products.
+
+C is cut into rectangles, numbered matrix by matrix, then by blocks of columns, then
+by blocks of rows. A thread runs a range of them; neighbours in a block of columns run
+as one, so that B is packed once for them.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from weft.compile.llvm.emit import I64, i64
+from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.tiling import Tiling
+from weft.compile.llvm.gemm.vectors import PTR, at, minimum, while_less
+
+# A job: these as 64-bit integers, one after the other.
+JOB = [
+    "*a", "*b", "*c", "*context", "m", "n", "k", "a_row", "a_col", "b_row", "b_col",
+    "c_row", "keep", "first_row", "a_batch", "b_batch", "c_batch", "task_rows",
+    "task_columns",
+]  # fmt: skip
+_SMALL = 1 << 19  # multiplications that are not worth sharing
+
+
+class Split(NamedTuple):
+    """How C is cut: the rectangles' sizes, and how many there are."""
+
+    rows: int
+    columns: int
+    tasks: int
+
+
+def split(
+    tile: Tiling, m: int, n: int, k: int, *, batch: int = 1, threads: int = 1
+) -> Split:
+    """Rectangles for a number of threads; results are the same for every split.
+
+    >>> from weft.compile.llvm.target import host_target
+    >>> from weft.compile.llvm.gemm.tasks import split
+    >>> from weft.compile.llvm.gemm.tiling import tiling
+    >>> split(tiling(4, host_target("avx2")), 1024, 1024, 1024, threads=2)
+    Split(rows=516, columns=512, tasks=4)
+    """
+    if threads == 1 or batch >= 4 * threads or batch * m * n * k <= _SMALL:
+        return Split(max(m, 1), max(n, 1), batch)
+    across = min(threads, _ceil(n, 4 * tile.width))
+    down = min(_ceil(2 * threads, across), _ceil(m, tile.height))
+    columns = _ceil(_ceil(n, across), tile.width) * tile.width
+    rows = _ceil(_ceil(m, down), tile.height) * tile.height
+    return Split(rows, columns, batch * _ceil(n, columns) * _ceil(m, rows))
+
+
+def _ceil(x: int, y: int) -> int:
+    return max(-(-x // y), 1)
+
+
+def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
+    """``void name_tasks(const int64_t *job, int64_t begin, int64_t end, T *work)``."""
+    with lib.routine("tasks", "*job begin end *workspace", public=True) as parts:
+        b, s, made = parts
+        job = SimpleNamespace(**_fields(b, s.job))
+        down = _blocks(b, job.m, job.task_rows)
+        across = _blocks(b, job.n, job.task_columns)
+        with while_less(b, s.begin, s.end) as (task, advance):
+            block, down_begin = b.sdiv(task, down), b.srem(task, down)
+            left = b.sub(s.end, task)
+            down_end = minimum(b, down, b.add(down_begin, left))
+            run = b, lib, job, product, s.workspace
+            _run(*run, (block, across), (down_begin, down_end))
+            advance(b.sub(down_end, down_begin))
+    return made
+
+
+def _blocks(b: Any, size: Any, block: Any) -> Any:
+    """How many blocks cover a size: one at least, so that it can divide."""
+    some = b.select(b.icmp_signed(">", size, i64(0)), size, i64(1))
+    return b.sdiv(b.sub(b.add(some, block), i64(1)), block)
+
+
+def _fields(b: Any, job: Any) -> dict[str, Any]:
+    fields = {}
+    for index, word in enumerate(JOB):
+        kind = PTR if word.startswith("*") else I64
+        place = at(b, job, i64(index), I64)
+        fields[word.lstrip("*")] = b.load(place, typ=kind)
+    return fields
+
+
+def _run(
+    b: Any,
+    lib: Library,
+    job: Any,
+    product: ir.Function,
+    workspace: Any,
+    columns: tuple[Any, Any],
+    rows: tuple[Any, Any],
+) -> None:
+    """Some rows of tasks in one block of columns of one matrix."""
+    block, across = columns
+    matrix, column = b.sdiv(block, across), b.srem(block, across)
+
+    def operand(name: str) -> Any:
+        offset = b.mul(matrix, getattr(job, f"{name}_batch"))
+        return at(b, getattr(job, name), offset, lib.element)
+
+    row_begin = b.mul(rows[0], job.task_rows)
+    row_end = minimum(b, job.m, b.mul(rows[1], job.task_rows))
+    column_begin = b.mul(column, job.task_columns)
+    column_end = minimum(b, job.n, b.add(column_begin, job.task_columns))
+    first_row = b.add(job.first_row, b.mul(matrix, job.m))
+    sizes = [getattr(job, name) for name in JOB[4:13]]
+    place = [first_row, row_begin, row_end, column_begin, column_end]
+    pointers = [operand("a"), operand("b"), operand("c"), job.context]
+    b.call(product, [*pointers, *sizes, *place, workspace])

@@ -1,0 +1,83 @@
+"""Sizes of a matrix product's tiles and blocks on a target."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import NamedTuple
+
+from weft.compile.llvm.target import Target
+
+# Sums over k are cut into blocks of this many bytes of a row. It decides rounding,
+# so it is the same on every machine.
+DEPTH_BYTES = 1024
+_DEFAULT_L2 = 512 * 1024
+_CACHE = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+
+
+class Tiling(NamedTuple):
+    """How a product is cut; lengths count elements.
+
+    A register tile is ``height x width``; ``depth`` steps of k are summed at a time,
+    over blocks of ``columns`` columns whose packed form stays in the second cache.
+    """
+
+    lanes: int  # elements of a vector
+    heights: tuple[int, ...]  # of register tiles, tallest first, then powers of two
+    vectors: int  # side by side in a tile
+    depth: int
+    columns: int
+
+    @property
+    def height(self) -> int:
+        """Rows of the tallest tile."""
+        return self.heights[0]
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile."""
+        return self.vectors * self.lanes
+
+    @property
+    def row_panel(self) -> int:
+        """Elements of a packed panel of A."""
+        return self.height * self.depth
+
+    @property
+    def workspace(self) -> int:
+        """Elements of scratch memory that one thread needs."""
+        slack = self.width * self.lanes  # transposing writes whole vectors
+        return self.row_panel + self.depth * self.columns + slack
+
+
+def tiling(itemsize: int, target: Target) -> Tiling:
+    """The tiling for elements of a size.
+
+    >>> from weft.compile.llvm.target import host_target
+    >>> from weft.compile.llvm.gemm.tiling import tiling
+    >>> tile = tiling(4, host_target("avx2"))
+    >>> tile.height, tile.width, tile.depth
+    (6, 16, 256)
+    """
+    lanes = target.lanes(itemsize)
+    many = target.bits == 512 or not target.triple.startswith(("x86", "i686"))
+    heights = (14, 8, 4, 2, 1) if many else (6, 4, 2, 1)
+    depth = DEPTH_BYTES // itemsize
+    width = 2 * lanes
+    columns = max(_second_cache() // 2 // (depth * itemsize) // width, 1) * width
+    return Tiling(lanes, heights, 2, depth, columns)
+
+
+def has_masks(target: Target) -> bool:
+    """Whether the target loads and stores parts of a vector in one instruction."""
+    return target.triple.startswith(("x86", "i686")) and target.bits >= 256
+
+
+def _second_cache() -> int:
+    """Bytes of the second cache; results don't depend on it."""
+    try:
+        text = _CACHE.read_text().strip()
+    except OSError:
+        return _DEFAULT_L2
+    size = text.rstrip("KM")
+    unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+    return int(size) * unit if size.isdigit() else _DEFAULT_L2

@@ -1,0 +1,306 @@
+"""Generated matrix products against float64, for every target and way of calling."""
+
+import ctypes
+import mmap
+import threading
+
+import numpy as np
+import pytest
+
+from weft.compile.llvm.emit import I64, i64
+from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job, matmul_arrays
+from weft.compile.llvm.gemm.generate import emit_gemm, workspace_bytes
+from weft.compile.llvm.gemm.tasks import Split, split
+from weft.compile.llvm.gemm.vectors import PTR, at, load
+from weft.compile.llvm.target import assembly, compile_module, host_target, new_module
+from weft.errors import ArgumentError, DTypeError, ShapeError
+
+LIMITS = [None, "avx2", "baseline"]
+DTYPES = ["float32", "float64"]
+# Multiples of nothing, vectors, empty products, and more than one block of k.
+SHAPES = [
+    (1, 1, 1), (16, 16, 16), (8, 32, 16), (5, 3, 7), (14, 32, 1), (15, 33, 17),
+    (0, 4, 3), (4, 0, 3), (4, 5, 0), (1, 40, 0), (40, 1, 0), (29, 65, 300),
+    (1, 300, 270), (300, 1, 270), (3, 301, 65), (301, 3, 67), (2, 2, 1000),
+    (4, 1, 130), (1, 4, 130), (200, 150, 37), (31, 600, 20), (97, 97, 97),
+]  # fmt: skip
+
+
+def random_matrix(rng, rows, columns, dtype, layout):
+    """A matrix by rows, by columns, or with gaps both ways."""
+    if layout == "rows":
+        return rng.normal(size=(rows, columns)).astype(dtype)
+    if layout == "columns":
+        return rng.normal(size=(columns, rows)).astype(dtype).T
+    return rng.normal(size=(2 * rows, 3 * columns)).astype(dtype)[::2, ::-3]
+
+
+def check(got, a, b, before=0.0):
+    """Within the error bound of a sum of k products in any order."""
+    wide = a.astype(np.float64), b.astype(np.float64)
+    want = wide[0] @ wide[1] + before
+    unit = np.finfo(got.dtype).eps / 2
+    terms = a.shape[-1] + 1
+    assert terms * unit < 0.01
+    bound = terms * unit / (1 - terms * unit)
+    slack = bound * (np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(before))
+    rounding = unit * np.abs(want)
+    assert (np.abs(got - want) <= slack + rounding).all()
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("left", ["rows", "columns", "gaps"])
+@pytest.mark.parametrize("right", ["rows", "columns", "gaps"])
+def test_products_of_all_layouts(rng, limit, dtype, left, right):
+    target = host_target(limit)
+    for m, n, k in SHAPES:
+        a = random_matrix(rng, m, k, dtype, left)
+        b = random_matrix(rng, k, n, dtype, right)
+        frame = rng.normal(size=(m + 2, n + 5)).astype(dtype)
+        old = frame.copy()
+        out = frame[1:-1, 2 : n + 2]
+        check(matmul_arrays(a, b, out, target=target), a, b)
+        edge = np.ones(frame.shape, bool)
+        edge[1:-1, 2 : n + 2] = False
+        np.testing.assert_array_equal(frame[edge], old[edge])
+        kept = frame.copy()[1:-1, 2 : n + 2]
+        matmul_arrays(a, b, out, accumulate=True, target=target)
+        check(out, a, b, kept.astype(np.float64))
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_products_of_small_integers_are_exact(rng, limit):
+    for m, n, k in [*SHAPES, (70, 550, 530)]:
+        a = rng.integers(-8, 8, (m, k)).astype(np.float32)
+        b = rng.integers(-8, 8, (k, n)).astype(np.float32)
+        got = matmul_arrays(a, b, target=host_target(limit))
+        np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+
+
+def test_error_stays_as_small_as_a_library_keeps_it(rng):
+    a = rng.normal(size=(64, 4096)).astype(np.float32)
+    b = rng.normal(size=(4096, 64)).astype(np.float32)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    ours, numpys = (np.abs(x - want).max() for x in (matmul_arrays(a, b), a @ b))
+    assert ours <= 2 * numpys
+
+
+def test_special_values_stay_where_they_belong():
+    a = np.ones((20, 70), np.float32)
+    b = np.ones((70, 40), np.float32)
+    a[3, 5], b[6, 39] = np.inf, np.nan
+    got = matmul_arrays(a, b)
+    np.testing.assert_array_equal(got, a @ b)
+    assert np.isfinite(got).sum() == 19 * 39
+
+
+def at_page_end(array):
+    """A copy whose last byte is the last before a page that nobody may touch."""
+    page = mmap.PAGESIZE
+    pages = -(-array.nbytes // page)
+    area = mmap.mmap(-1, (pages + 1) * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    assert libc.mprotect(start + pages * page, page, 0) == 0
+    offset = pages * page - array.nbytes
+    placed = np.frombuffer(area, array.dtype, array.size, offset).reshape(array.shape)
+    placed[...] = array
+    return placed
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_beyond_an_array_is_touched(rng, limit, dtype):
+    target = host_target(limit)
+    for m, n, k in SHAPES:
+        if 0 in (m, n, k):
+            continue
+        a, b = (rng.normal(size=s).astype(dtype) for s in ((m, k), (k, n)))
+        left = [at_page_end(a), at_page_end(np.ascontiguousarray(a.T)).T]
+        right = [at_page_end(b), at_page_end(np.ascontiguousarray(b.T)).T]
+        for x in left:
+            for y in right:
+                out = at_page_end(np.zeros((m, n), dtype))
+                check(matmul_arrays(x, y, out, target=target), a, b)
+
+
+def run_split(gemm, a, b, out, rows, columns):
+    batch = out.shape[0] if out.ndim == 3 else 1
+    m, n = out.shape[-2:]
+    tasks = batch * -(-m // rows) * -(-n // columns)
+    job = make_job(a, b, out, Split(rows, columns, tasks))
+    return job, tasks
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("shape", [(60, 130, 300), (3, 500, 80), (400, 2, 90)])
+@pytest.mark.parametrize("left", ["rows", "columns"])
+@pytest.mark.parametrize("right", ["rows", "columns"])
+def test_results_do_not_depend_on_the_split(rng, limit, shape, left, right):
+    m, n, k = shape
+    target = host_target(limit)
+    gemm = compiled("float32", target)
+    a = random_matrix(rng, m, k, "float32", left)
+    b = random_matrix(rng, k, n, "float32", right)
+    whole = matmul_arrays(a, b, target=target)
+    for rows, columns in [(1, n), (m, 1), (7, 33), (17, 64), (m, 50)]:
+        out = np.full((m, n), np.nan, np.float32)
+        job, tasks = run_split(gemm, a, b, out, rows, columns)
+        for begin in range(0, tasks, 5):
+            gemm.tasks(job, begin, min(begin + 5, tasks))
+        np.testing.assert_array_equal(out, whole)
+
+
+def test_two_threads_share_a_batch(rng):
+    gemm = compiled("float64", host_target())
+    a = rng.normal(size=(3, 90, 70))
+    b = rng.normal(size=(3, 70, 200))
+    out = np.empty((3, 90, 200))
+    cut = split(gemm.tile, 90, 200, 70, batch=3, threads=2)
+    job = make_job(a, b, out, cut)
+    middle = cut.tasks // 2
+    ranges = [(0, middle), (middle, cut.tasks)]
+    threads = [threading.Thread(target=gemm.tasks, args=(job, *r)) for r in ranges]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(out, matmul_arrays(a, b))
+    check(out, a, b)
+
+
+def test_splits_cover_every_element():
+    tile = compiled("float32", host_target()).tile
+    for m, n, k, batch, threads in [
+        (1000, 1000, 1000, 1, 2), (5, 4000, 4000, 1, 16), (4000, 5, 4000, 1, 16),
+        (64, 64, 64, 100, 4), (300, 300, 300, 3, 8), (1, 1, 10**7, 1, 4),
+    ]:  # fmt: skip
+        cut = split(tile, m, n, k, batch=batch, threads=threads)
+        blocks = -(-m // cut.rows) * -(-n // cut.columns)
+        assert cut.tasks == batch * blocks
+        assert blocks == 1 or cut.tasks >= min(threads, 2)
+
+
+def test_batches_with_repeated_operands(rng):
+    a = rng.normal(size=(4, 6, 8)).astype(np.float32)
+    b = np.broadcast_to(rng.normal(size=(8, 9)).astype(np.float32), (4, 8, 9))
+    check(matmul_arrays(a, b), a, b)
+    check(matmul_arrays(a[:0], b[:0]), a[:0], b[:0])
+
+
+def biased_relu_plus_residual(b, value, place):
+    """``residual[row, column] + relu(value + bias[column])``, from two pointers."""
+    vector = value.type
+    pointers = [b.load(at(b, place.context, i64(i), I64), typ=PTR) for i in range(2)]
+    width = b.load(at(b, place.context, i64(2), I64), typ=I64)
+    bias = load(b, at(b, pointers[0], place.column, vector.element), vector, place.mask)
+    offset = b.add(b.mul(place.row, width), place.column)
+    rest = load(b, at(b, pointers[1], offset, vector.element), vector, place.mask)
+    total = b.fadd(value, bias)
+    zero = vector(None)
+    positive = b.select(b.fcmp_ordered(">", total, zero), total, zero)
+    return b.fadd(positive, rest)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_epilogues_see_each_finished_element_once(rng, limit):
+    gemm = Gemm("float32", host_target(limit), epilogue=biased_relu_plus_residual)
+    for m, n, k in [s for s in SHAPES if s[0] and s[1]]:
+        for left, right in [("rows", "rows"), ("columns", "columns"), ("gaps", "rows")]:
+            a = rng.integers(-4, 4, (2, m, k)).astype(np.float32)
+            b = rng.integers(-4, 4, (2, k, n)).astype(np.float32)
+            bias = at_page_end(rng.integers(-4, 4, n).astype(np.float32))
+            rest = at_page_end(rng.integers(-4, 4, (2, m, n)).astype(np.float32))
+            want = np.maximum(a @ b + bias, 0) + rest
+            x = (
+                a
+                if left == "rows"
+                else np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
+            )
+            y = (
+                b
+                if right == "rows"
+                else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+            )
+            if left == "gaps":
+                x = np.repeat(a, 2, axis=2)[:, :, ::2]
+            context = np.array([bias.ctypes.data, rest.ctypes.data, n], np.int64)
+            out = np.empty((2, m, n), np.float32)
+            cut = Split(20, 40, 2 * -(-m // 20) * -(-n // 40))
+            job = make_job(x, y, out, cut, context=context.ctypes.data)
+            gemm.tasks(job, 0, cut.tasks)
+            np.testing.assert_array_equal(out, want)
+
+
+def test_known_values_leave_code_out(rng):
+    target = host_target()
+    general = compiled("float32", target)
+    known = {"a_col": 1, "b_col": 1, "keep": 0, "m": 64, "n": 48, "k": 80}
+    special = Gemm("float32", target, known=known)
+    assert len(special.library.code) < 0.7 * len(general.library.code)
+    a = rng.normal(size=(64, 80)).astype(np.float32)
+    b = rng.normal(size=(80, 48)).astype(np.float32)
+    out = np.empty((64, 48), np.float32)
+    special.tasks(make_job(a, b, out, Split(64, 48, 1)), 0, 1)
+    np.testing.assert_array_equal(out, matmul_arrays(a, b))
+
+
+def test_vectors_are_as_wide_as_the_target():
+    target = host_target("avx512")
+    module = new_module("wide", target)
+    emit_gemm(module, "gemm", "float32", target)
+    assert "zmm31" in assembly(module, target)
+
+
+def test_the_optimiser_may_run_over_it(rng):
+    target = host_target()
+    module = new_module("optimised", target)
+    emit_gemm(module, "gemm", "float32", target)
+    library = compile_module(module, target, level=3)
+    gemm = compiled("float32", target)
+    a = rng.normal(size=(37, 300)).astype(np.float32)
+    b = rng.normal(size=(300, 50)).astype(np.float32)
+    out = np.empty((37, 50), np.float32)
+    job = make_job(a, b, out, Split(37, 50, 1))
+    run = type(gemm.run)(library.address("gemm_tasks"))
+    run(job.ctypes.data, 0, 1, gemm.workspace())
+    np.testing.assert_array_equal(out, matmul_arrays(a, b))
+
+
+def test_wrong_arguments_are_named(rng):
+    a, b = np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)
+    with pytest.raises(ShapeError, match=r"got \(2, 3\) and \(2, 3\)"):
+        matmul_arrays(a, a)
+    with pytest.raises(
+        ShapeError, match=r"expected out of shape \(2, 4\), got \(4, 2\)"
+    ):
+        matmul_arrays(a, b, np.ones((4, 2), np.float32))
+    with pytest.raises(DTypeError, match="got float32 and float64"):
+        matmul_arrays(a, b.astype(np.float64))
+    with pytest.raises(DTypeError, match="float32 or float64, got int64"):
+        matmul_arrays(a.astype(np.int64), b.astype(np.int64))
+    with pytest.raises(DTypeError, match="out of float32, got float64"):
+        matmul_arrays(a, b, np.ones((2, 4)))
+    with pytest.raises(ArgumentError, match="contiguous rows of out"):
+        matmul_arrays(a, b, np.ones((4, 2), np.float32).T)
+    with pytest.raises(ArgumentError, match="overlap"):
+        matmul_arrays(np.ones((3, 3), np.float32), b[:, :3], b[:, :3])
+    frozen = np.ones((2, 4), np.float32)
+    frozen.flags.writeable = False
+    with pytest.raises(ArgumentError, match="writable"):
+        matmul_arrays(a, b, frozen)
+    odd = np.ndarray((2, 3), np.float32, np.zeros(30, np.uint8), 0, (6, 2))
+    with pytest.raises(ArgumentError, match="whole elements"):
+        matmul_arrays(odd, b)
+    with pytest.raises(ArgumentError, match="got rows"):
+        emit_gemm(None, "gemm", "float32", host_target(), known={"rows": 3})
+
+
+def test_workspace_is_what_threads_must_give():
+    target = host_target()
+    assert (
+        workspace_bytes("float32", target)
+        == 4 * compiled("float32", target).tile.workspace
+    )
