@@ -36,6 +36,7 @@ _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSY
 
 _lock = threading.Lock()
 _pools: list[Pool] = []  # for ever: their workers run their code
+_held: list[Pool] = []  # for the time of a fork
 _asked: int | None = None
 
 
@@ -215,12 +216,13 @@ def set_num_threads(num: int) -> None:
 
 
 def _before_fork() -> None:
-    for pool in _pools:
+    _held[:] = _pools  # one that is made meanwhile is not to be released
+    for pool in _held:
         pool.hold()
 
 
 def _after_fork() -> None:
-    for pool in _pools:
+    for pool in _held:
         pool.release()
 
 
