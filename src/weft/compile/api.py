@@ -187,7 +187,7 @@ class CompiledFunction:
         for k, shape in enumerate(shapes):
             label = next(labels)
             for d, n in enumerate(shape):
-                history = (*[past[k][d] for past in before], n)  # type: ignore[index]
+                history = (*[past[k][d] for past in before], n)
                 if len(set(history)) > 1 or (self.dynamic and n > 1):
                     name = columns.setdefault(history, f"s{len(columns)}")
                     found.setdefault(label, {})[d] = name

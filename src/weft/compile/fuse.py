@@ -41,7 +41,7 @@ class Operand:
     def index(self, out: Index) -> Index:
         """Where the base's element is, for an index of the operand."""
         for view in self.views:
-            rule = view.op.lower.index
+            rule = view.op.lower.at
             out = rule(out, view.inputs[0].shape, **view.params)
         return out
 

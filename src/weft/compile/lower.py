@@ -34,7 +34,7 @@ from weft.compile.loop.ir import (
     Store,
 )
 from weft.core.lowering import Filled, Reduction
-from weft.core.size import Size, same_shape, smaller
+from weft.core.size import Size, same, same_shape, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
 
@@ -51,8 +51,15 @@ _CHEAP = {
 
 def lower(group: Group, name: str) -> tuple[Kernel, list[Node]]:
     """The kernel of a group, and the node that each of its buffers belongs to."""
-    lowering = _Lowering(group, name)
-    return lowering.kernel(), lowering.owners
+    lowering = _schedule(group)(group, name)
+    return lowering.loops(), lowering.owners
+
+
+def _schedule(group: Group) -> type[_Lowering]:
+    if group.reduced is None:
+        return _Flat
+    last = len(group.shape) - 1
+    return _Rows if last in group.reduced or not group.kept else _Columns
 
 
 class _Lowering:
@@ -173,7 +180,7 @@ class _Lowering:
         if base.op is CONSTANT and base.params["value"].ndim == 0:
             return Const(base.params["value"].item(), base.dtype)
         found = Load(self.buffer(base), self._sizes(operand.index(home)))
-        key = (base, found.index)
+        key = (base, found.at)
         return memo.setdefault(key, found)  # type: ignore[call-overload]
 
     def row(self, node: Node) -> Any:
@@ -182,68 +189,9 @@ class _Lowering:
 
     # -- kernels
 
-    def kernel(self) -> Kernel:
-        group = self.group
-        if group.reduced is None:
-            return self._flat()
-        last = len(group.shape) - 1
-        schedule = _Rows if last in group.reduced or not group.kept else _Columns
-        self.__class__ = schedule
-        return self.loops()  # type: ignore[attr-defined]
-
-    def _flat(self) -> Kernel:
-        group, memo = self.group, {}
-        stores: list[Any] = [
-            Store(self.buffer(n), group.home[n], self.value(n, 0, memo))
-            for n in group.nodes
-            if n in self.stored
-        ]
-        sizes = self._sizes(group.shape)
-        if self._in_order(stores, memo):
-            return self._in_chunks(stores, math.prod(sizes))
-        pairs = [(f"i{d}", n) for d, n in enumerate(sizes)]
-        if not pairs:
-            return self._made((), stores)
-        *outer, (var, extent) = pairs
-        return self._made(tuple(outer), [For(var, extent, stores)])
-
-    def _in_order(self, stores: list[Any], memo: dict[Any, Any]) -> bool:
-        """Whether every buffer is read and written at the loop's own position."""
-        places = [(s.buffer, s.index) for s in stores]
-        places += [(v.buffer, v.index) for v in memo.values() if isinstance(v, Load)]
-        flat = self.flat_position(self.group.vars, self.group.shape)
-        return not _uses_position(memo) and all(
-            _same_index(self.flat_position(index, buffer.shape), flat)
-            or not any(isinstance(i, Size) for i in index)
-            for buffer, index in places
-        )
-
-    def flat_position(self, index: Any, shape: Any) -> Any:
-        total: Any = 0
-        for i, n in zip(index, self._sizes(shape), strict=True):
-            total = total * n + i
-        return total
-
-    def _in_chunks(self, stores: list[Any], count: Any) -> Kernel:
-        """One loop over all elements, cut into pieces.
-
-        How many there are is an argument of the kernel, so that the updates of all
-        parameters share one.
-        """
-        scope = self.group.scope
-        self.given = (("count", count),)
-        count = scope.symbol("count")
-        chunk, place = scope.symbol("chunk"), scope.symbol("i")
-        position = chunk * CHUNK + place
-        flat = {b: b._replace(shape=(count,)) for b in self.buffers.values()}
-        swap = functools.partial(_at_position, position=position, flat=flat, memo={})
-        body = [Store(flat[s.buffer], (position,), swap(s.value)) for s in stores]
-        for node, buffer in self.buffers.items():
-            whole = any(isinstance(n, Size) or n != 1 for n in buffer.shape)
-            self.buffers[node] = flat[buffer] if whole or not buffer.shape else buffer
-        extent = smaller(count - chunk * CHUNK, CHUNK)
-        pieces = (count + (CHUNK - 1)) // CHUNK
-        return self._made((("chunk", pieces),), [For("i", extent, body)])
+    def loops(self) -> Kernel:
+        """The kernel, for one kind of group."""
+        raise NotImplementedError
 
     def _made(self, parallel: tuple[Any, ...], body: list[Any]) -> Kernel:
         buffers = tuple(self.buffers[node] for node in self.owners)
@@ -296,6 +244,66 @@ class _Lowering:
         for d in reversed(self.group.reduced or ()):
             body = [For(f"i{d}", sizes[d], body)]
         return body
+
+
+class _Flat(_Lowering):
+    """Nothing is reduced."""
+
+    def loops(self) -> Kernel:
+        group = self.group
+        memo: dict[Any, Any] = {}
+        stores: list[Any] = [
+            Store(self.buffer(n), group.home[n], self.value(n, 0, memo))
+            for n in group.nodes
+            if n in self.stored
+        ]
+        sizes = self._sizes(group.shape)
+        if self._in_order(stores, memo):
+            return self._in_chunks(stores, math.prod(sizes))
+        pairs = [(f"i{d}", n) for d, n in enumerate(sizes)]
+        if not pairs:
+            return self._made((), stores)
+        *outer, (var, extent) = pairs
+        return self._made(tuple(outer), [For(var, extent, stores)])
+
+    def _in_order(self, stores: list[Any], memo: dict[Any, Any]) -> bool:
+        """Whether every buffer is read and written at the loop's own position."""
+        places = [(s.buffer, s.at) for s in stores]
+        places += [(v.buffer, v.at) for v in memo.values() if isinstance(v, Load)]
+        flat = self.flat_position(self.group.vars, self.group.shape)
+        return not _uses_position(memo) and all(
+            _same_index(self.flat_position(index, buffer.shape), flat)
+            or not any(isinstance(i, Size) for i in index)
+            for buffer, index in places
+        )
+
+    def flat_position(self, index: Any, shape: Any) -> Any:
+        total: Any = 0
+        for i, n in zip(index, self._sizes(shape), strict=True):
+            total = total * n + i
+        return total
+
+    def _in_chunks(self, stores: list[Any], count: Any) -> Kernel:
+        """One loop over all elements, cut into pieces.
+
+        How many there are is an argument of the kernel, so that the updates of all
+        parameters share one.
+        """
+        scope = self.group.scope
+        self.given = (("count", count),)
+        count = scope.symbol("count")
+        chunk, place = scope.symbol("chunk"), scope.symbol("i")
+        position = chunk * CHUNK + place
+        flat = {b: b._replace(shape=(count,)) for b in self.buffers.values()}
+        swap = functools.partial(_at_position, position=position, flat=flat, memo={})
+        body = [Store(flat[s.buffer], (position,), swap(s.value)) for s in stores]
+        stored = {s.buffer for s in stores}
+        for node, buffer in self.buffers.items():
+            if buffer in stored or not same(math.prod(buffer.shape), 1):
+                self.buffers[node] = flat[buffer]
+        extent = smaller(count - chunk * CHUNK, CHUNK)
+        pieces = (count + (CHUNK - 1)) // CHUNK
+        return self._made((("chunk", pieces),), [For("i", extent, body)])
 
 
 class _Rows(_Lowering):
@@ -438,8 +446,8 @@ def _uses_position(memo: dict[Any, Any]) -> bool:
     stack = list(memo.values())
     while stack:
         value = stack.pop()
-        if isinstance(value, Position) and isinstance(value.index, Size):
-            if any(name.startswith("i") for name in value.index.symbols):
+        if isinstance(value, Position) and isinstance(value.at, Size):
+            if any(name.startswith("i") for name in value.at.symbols):
                 return True
         elif isinstance(value, Call) and id(value) not in seen:
             seen.add(id(value))
@@ -450,7 +458,7 @@ def _uses_position(memo: dict[Any, Any]) -> bool:
 def _at_position(value: Any, *, position: Any, flat: Any, memo: dict[int, Any]) -> Any:
     """A value whose loads are all at one flat position."""
     if isinstance(value, Load):
-        if not any(isinstance(i, Size) for i in value.index):
+        if not any(isinstance(i, Size) for i in value.at):
             return value
         return Load(flat[value.buffer], (position,))
     if not isinstance(value, Call):
@@ -470,9 +478,9 @@ def _replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
 
     def value(v: Any) -> Any:
         if isinstance(v, Load):
-            return Load(v.buffer, tuple(map(swap, v.index)))
+            return Load(v.buffer, tuple(map(swap, v.at)))
         if isinstance(v, Position):
-            return Position(swap(v.index), v.dtype)
+            return Position(swap(v.at), v.dtype)
         if isinstance(v, Call):
             found = memo.get(id(v))
             if found is None:
@@ -485,7 +493,7 @@ def _replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
         return For(stmt.var, stmt.extent, body)
     if isinstance(stmt, Set):
         return stmt._replace(value=value(stmt.value))
-    return Store(stmt.buffer, tuple(map(swap, stmt.index)), value(stmt.value))
+    return Store(stmt.buffer, tuple(map(swap, stmt.at)), value(stmt.value))
 
 
 def substitute(size: Any, *, name: str, by: Any) -> Any:

@@ -28,6 +28,7 @@ from weft.compile.llvm.target import (
     new_module,
     prepare_function,
 )
+from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.core.lowering import Filled, Pointwise, Reduction, View
 from weft.core.size import evaluate
@@ -40,6 +41,7 @@ from weft.graph.ir import (
     PICK,
     READ,
     Graph,
+    GraphError,
     Node,
     Variable,
 )
@@ -92,6 +94,7 @@ class Native:
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # uses, and nodes that are called
         self.kernels: dict[str, Any] = {}
+        self.refused: dict[Group, str] = {}
         for unit in self.fusion.units:
             self._add(unit)
         self.library = self._compile()
@@ -107,6 +110,12 @@ class Native:
                 self.steps.append(unit.node)
             return
         kernel, owners = lower(unit, "kernel")
+        try:
+            verify_kernel(kernel)
+        except GraphError as error:  # not proven to stay in bounds: not generated
+            self.refused[unit] = str(error)
+            self.steps += unit.nodes
+            return
         text = str(kernel)
         found = self.kernels.get(text)
         if found is None:
@@ -158,7 +167,7 @@ class Instance:
             if node in self.arrays:
                 self.addresses[slot] = _address(self.arrays[node])
             elif node.op is CONSTANT:
-                self.arrays[node] = np.ascontiguousarray(node.params["value"])
+                self.arrays[node] = _in_order(node.params["value"])
                 self.addresses[slot] = _address(self.arrays[node])
         self.places = np.array([self.slots[n] for n in nodes], np.int64)
         self.table = np.zeros(len(nodes), np.int64)
@@ -178,7 +187,9 @@ class Instance:
     def _describe(self, uses: list[Use]) -> None:
         """What the native loop reads: function, table, sizes, count of each use."""
         library: Any = self.native.library
-        rows, numbers, at = [], [], 0
+        rows: list[Any] = []
+        numbers: list[int] = []
+        at = 0
         for use in uses:
             kernel = use.kernel
             known = dict(self.sizes)
@@ -241,7 +252,7 @@ class Instance:
         """A value that kernels find at its address."""
         slot = self.slots.get(node)
         if slot is not None:
-            array = np.ascontiguousarray(array)
+            array = _in_order(array)
             self.addresses[slot] = _address(array)
         env[node] = array
 
@@ -273,6 +284,11 @@ class Instance:
             for view in reversed(operand.views):
                 found = view.op.kernel(found, **resolve(view.params, self.sizes))
         return found
+
+
+def _in_order(array: ndarray) -> ndarray:
+    """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
+    return array if array.flags.c_contiguous else array.copy(order="C")
 
 
 def _address(array: ndarray) -> int:

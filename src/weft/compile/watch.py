@@ -59,9 +59,9 @@ def watches(fn: Callable[..., Any]) -> list[Watch]:
         named = {**named, "model": owner}
     code = getattr(fn, "__code__", None)
     if code is not None:
-        held = [n for n in code.co_names if plain(fn.__globals__.get(n, fn))]  # type: ignore[attr-defined]
+        held = [n for n in code.co_names if plain(fn.__globals__.get(n, fn))]
         if held:
-            found.append(Watch("globals", fn.__globals__, held))  # type: ignore[attr-defined]
+            found.append(Watch("globals", fn.__globals__, held))
         found += [CellWatch(n, c) for n, c in _cells(fn) if plain(c.cell_contents)]  # type: ignore[misc]
     seen: set[int] = set()
     for name, value in named.items():

@@ -23,9 +23,9 @@ class Pointwise(NamedTuple):
 
 
 class View(NamedTuple):
-    """``index(out, x_shape, **params)`` is where the input's element is found."""
+    """``at(out, x_shape, **params)`` is where the input's element is found."""
 
-    index: Callable[..., Index]
+    at: Callable[..., Index]
 
 
 class Reduction(NamedTuple):

@@ -209,7 +209,7 @@ class Op:
         self.composite = composite
         self.samples = samples
         self.reference = reference
-        self.lower = lower
+        self.lower: Any = lower  # what the compiler knows: see core.lowering
         self.function: Any = None  # the public function, where it only promotes
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self._check_rules()

@@ -107,11 +107,9 @@ class _Emitter:
 
     def _decode(self, position: Any) -> None:
         """The parallel variables at a position of the flattened loops."""
-        *outer, first = (
-            reversed(self.kernel.parallel) if self.kernel.parallel else [None]
-        )
-        if first is None:
+        if not self.kernel.parallel:
             return
+        *outer, first = reversed(self.kernel.parallel)
         for var, extent in outer:
             size = self.index(extent)
             self.symbols[var] = self.b.urem(position, size)
@@ -154,7 +152,7 @@ class _Emitter:
         value = self.value(stmt.value)
         if stmt.buffer.dtype is dtypes.bool_:
             value = self.b.zext(value, I8)
-        self.b.store(value, self._address(stmt.buffer, stmt.index))
+        self.b.store(value, self._address(stmt.buffer, stmt.at))
         stale = [
             key
             for key in self.cache
@@ -176,14 +174,14 @@ class _Emitter:
 
     def _compute(self, value: Any) -> Any:
         if isinstance(value, Load):
-            found = self.b.load(self._address(value.buffer, value.index))
+            found = self.b.load(self._address(value.buffer, value.at))
             return self.b.trunc(found, I1) if value.dtype is dtypes.bool_ else found
         if isinstance(value, Local):
             return self.b.load(self.locals[value.name])
         if isinstance(value, Position):
             if value.dtype.is_inexact:
-                return self.ratio(value.index)
-            return self.index(value.index)
+                return self.ratio(value.at)
+            return self.index(value.at)
         args = [self.value(a) for a in value.args]
         kinds = [a.dtype for a in value.args]
         return scalar.emit(self.b, value.name, args, kinds, value.dtype)

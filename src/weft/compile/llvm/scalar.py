@@ -130,7 +130,7 @@ def _is_finite(b: Any, x: Any) -> Any:
 
 def _sign(b: Any, x: Any) -> Any:
     zero, one = _number(x, 0.0), _number(x, 1.0)
-    down = b.select(b.fcmp_ordered("<", x, zero), _number(x, -1.0), x)
+    down = b.select(b.fcmp_ordered("<", x, zero), _number(x, -1.0), zero)
     return b.select(b.fcmp_ordered(">", x, zero), one, down)
 
 

@@ -48,7 +48,7 @@ class Const(NamedTuple):
 class Position(NamedTuple):
     """An index expression as a value."""
 
-    index: Any
+    at: Any
     dtype: DType
 
 
@@ -56,7 +56,7 @@ class Load(NamedTuple):
     """A buffer's element."""
 
     buffer: Buffer
-    index: tuple[Any, ...]
+    at: tuple[Any, ...]
 
     @property
     def dtype(self) -> DType:
@@ -101,7 +101,7 @@ class Store(NamedTuple):
     """A buffer's element gets a value."""
 
     buffer: Buffer
-    index: tuple[Any, ...]
+    at: tuple[Any, ...]
     value: Any
 
 

@@ -44,7 +44,7 @@ def _body(body: list[Any], indent: str, lines: list[str]) -> None:
             note = "  # in any order" if stmt.reorder else ""
             lines.append(f"{indent}{stmt.local.name} = {value_text(stmt.value)}{note}")
         elif isinstance(stmt, Store):
-            place = _place(stmt.buffer.name, stmt.index)
+            place = _place(stmt.buffer.name, stmt.at)
             lines.append(f"{indent}{place} = {value_text(stmt.value)}")
 
 
@@ -57,9 +57,9 @@ def value_text(value: Any) -> str:
     if isinstance(value, Const):
         return str(value.value)
     if isinstance(value, Position):
-        return f"({value.index})"
+        return f"({value.at})"
     if isinstance(value, Load):
-        return _place(value.buffer.name, value.index)
+        return _place(value.buffer.name, value.at)
     if isinstance(value, Local):
         return value.name
     args = [value_text(a) for a in value.args]
