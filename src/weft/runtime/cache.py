@@ -100,7 +100,7 @@ def size_limit() -> int:
     text = os.environ.get("WEFT_CACHE_SIZE", "")
     if not text:
         return LIMIT
-    if not text.isdigit():
+    if not text.isdecimal():
         raise ArgumentError(f"WEFT_CACHE_SIZE: expected a number of MiB, got {text!r}")
     return int(text) << 20
 
