@@ -17,10 +17,10 @@ from weft.compile.passes.equations import equations
 from weft.compile.passes.facts import elementwise, exact_cast
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify import EQUATIONS
-from weft.core.op import all_ops
-from weft.dtype import as_dtype
+from weft.core.op import TensorType, all_ops
+from weft.dtype import as_dtype, of_array
 from weft.errors import ArgumentError
-from weft.graph import Program, capture, parse_graph, verify
+from weft.graph import Builder, Program, capture, parse_graph, verify
 from weft.graph.interpret import run_graph
 from weft.graph.rewrite import rule
 
@@ -807,6 +807,18 @@ def test_batch_norm_becomes_part_of_the_convolution(freezes):
     np.testing.assert_allclose(got, model(x).detach().numpy(), atol=1e-5, rtol=1e-5)
 
 
+def test_numbers_become_part_of_a_convolution_too():
+    def fn(x, w):
+        return F.conv2d(x, w) * 0.5 - 2
+
+    x, w = weft.randn(1, 1, 9, 9), weft.randn(2, 1, 3, 3)
+    found = pipeline.run(capture(fn, x, w).graph)
+    verify(found)
+    assert [n.op.name for n in found][2:] == ["mul", "full", "conv_bias"]
+    (got,) = run_graph(found, [x.numpy(), w.numpy()])
+    np.testing.assert_allclose(got, fn(x, w).numpy(), atol=1e-6)
+
+
 def test_a_convolution_that_others_use_stays():
     def fn(x, w, s):
         y = F.conv2d(x, w)
@@ -941,6 +953,76 @@ def test_random_programs_mean_the_same(dynamic, drawn):
         verify(found)
         assert found.inputs == g.inputs
         close(run_graph(found, given), want, one in EXACT_PASSES)
+
+
+OPS = {op.name: op for op in all_ops() if op.samples is not None}
+
+
+def sample_graph(op, sample, *, frozen):
+    """The operator on one sample: its arrays as inputs, or as constants."""
+    arrays = [
+        np.asarray(a) for a in sample.args if isinstance(a, (np.ndarray, np.generic))
+    ]
+    build = Builder("sample")
+    given = iter(arrays)
+    nodes = []
+    for arg in sample.args:
+        if not isinstance(arg, (np.ndarray, np.generic)):
+            nodes.append(arg)
+            continue
+        array = next(given)
+        kind = TensorType(array.shape, of_array(array))
+        nodes.append(build.constant(array) if frozen else build.input(kind))
+    node = build.add(op, tuple(nodes), sample.params)
+    outs = [node] if isinstance(node.type, TensorType) else [
+        build.pick(node, k) for k in range(len(node.type))
+    ]  # fmt: skip
+    return build.finish(outs), [] if frozen else arrays
+
+
+@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_every_operator_goes_through_the_passes(name, frozen):
+    for sample in OPS[name].samples(np.random.default_rng(0)):
+        g, given = sample_graph(OPS[name], sample, frozen=frozen)
+        found = pipeline.run(g)
+        verify(found)
+        with np.errstate(all="ignore"):
+            want, got = run_graph(g, given), run_graph(found, given)
+        for a, b in zip(got, want, strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-300)
+
+
+def test_control_flow_means_the_same():
+    def fn(x):
+        def body(carry, row):
+            carry = (carry * 1 + row.exp().detach() * 0.5) - 0
+            return carry, (carry * weft.full((), 2.0) + 0, row.T.T)
+
+        total, (steps, rows) = weft.scan(body, x[0], x)
+        while_ = weft.while_loop(
+            lambda t: t.sum() < 100, lambda t: t * 2 + weft.full((), 1.0), total.abs()
+        )
+        looped = weft.fori_loop(0, 3, lambda i, t: t + (x * 1).sum() * 1, while_)
+        chosen = weft.cond(
+            total.sum() > 0, lambda t: t.clone(), lambda t: t.neg().neg() * 3, (looped,)
+        )
+        return chosen, steps + rows
+
+    def loss(x):
+        chosen, steps = fn(x)
+        return (chosen * chosen).sum() + steps.sin().sum()
+
+    x = weft.randn(4, 3)
+    for program in (capture(fn, x).graph, weft.graph.gradients(capture(loss, x).graph)):
+        found = pipeline.run(program)
+        verify(found)
+        assert len(found) < len(program)
+        pairs = zip(run_graph(found, [x.numpy()]), run_graph(program, [x.numpy()]),
+                    strict=True)  # fmt: skip
+        for got, want in pairs:
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def gpt():

@@ -26,13 +26,14 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fold", p.fold),
     ("simplify", p.simplify),
     ("joins", p.joins),
-    ("canonical", p.canonical),
     ("cse", p.cse),
     ("convolution", p.convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros
     ("siblings", p.siblings),
     ("simplify_again", p.simplify),
+    ("canonical", p.canonical),
     ("views_again", p.views),
+    ("cse_again", p.cse),  # what became equal in its canonical form
 )
 
 

@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from weft.compile.passes.facts import EXPAND, RESHAPE
+from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, splat
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.op import find_op
@@ -71,6 +71,10 @@ class _Convolution(Walk):
 def _by_channel(value: Any, conv: Node) -> Call | None:
     """An operand as one number a channel, if it is that."""
     channels = conv.shape[1]
+    number = splat(value)
+    if number is not None:
+        given = {"shape": (channels,), "value": number, "dtype": conv.dtype}
+        return Call(FULL, (), given)
     if type(value) is not Node or value.op is not EXPAND:
         return None
     shape = value.inputs[0].shape
@@ -78,7 +82,7 @@ def _by_channel(value: Any, conv: Node) -> Call | None:
     others = [n for i, n in enumerate(full) if i != 1]
     if not all(map(is_one, others)) or isinstance(full[1], Size):
         return None
-    if full[1] != channels:
+    if isinstance(channels, Size) or full[1] != channels:
         return None
     return Call(RESHAPE, value.inputs, {"shape": (channels,)})
 

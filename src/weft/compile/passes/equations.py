@@ -101,7 +101,7 @@ def _matcher(side: ast.expr) -> Matcher:
 def _named(name: str) -> Matcher:
     def match(value: Any, bound: Bound) -> bool:
         have = bound.setdefault(name, value)
-        return have is value or (type(value) is not Node and have == value)
+        return have is value
 
     return match
 
