@@ -7,7 +7,7 @@ import sys as _sys
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
-import weft.nn as _nn  # its operators register themselves
+from weft import nn as _nn  # noqa: F401  (its operators register themselves)
 from weft.compile.api import CompiledFunction, compile
 from weft.compile.passes.rules import add_rule, remove_rule
 

@@ -1,0 +1,358 @@
+"""Compiled functions do what the Python does: values, state, gradients, errors."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import nn, optim
+from weft.errors import ArgumentError
+from weft.graph import CaptureError
+
+F = nn.functional
+
+
+def step_of(model, optimizer, loss_of):
+    def step(*batch):
+        optimizer.zero_grad()
+        loss = loss_of(model, *batch)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def labelled(model, x, y):
+    return F.cross_entropy(model(x), y)
+
+
+def language(model, x, y):
+    return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+
+def squares(model, x):
+    out = model(x)
+    return ((out[0] if isinstance(out, tuple) else out) ** 2).mean()
+
+
+class Autoencoder(nn.Module):
+    """A variational one: random numbers in the middle."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(6, 4), nn.Linear(2, 6)
+
+    def forward(self, x):
+        mean, spread = self.encoder(x).chunk(2, -1)
+        noise = weft.randn(mean.shape, dtype=x.dtype)
+        z = mean + noise * (0.5 * spread).exp()
+        error = ((self.decoder(z) - x) ** 2).sum(-1)
+        penalty = 0.5 * (spread.exp() + mean**2 - 1 - spread).sum(-1)
+        return error + penalty
+
+
+def tokens(*shape):
+    return weft.randint(0, 11, shape)
+
+
+PROGRAMS = {
+    "MLP": (
+        lambda: nn.Sequential(
+            nn.Linear(5, 16), nn.ReLU(), nn.BatchNorm1d(16), nn.Dropout(0.2),
+            nn.Linear(16, 3),
+        ),
+        labelled, lambda: (weft.randn(8, 5), weft.randint(0, 3, (8,))),
+    ),
+    "LeNet": (
+        lambda: weft.models.LeNet(), labelled,
+        lambda: (weft.randn(2, 1, 28, 28), weft.randint(0, 10, (2,))),
+    ),
+    "ResNet": (
+        lambda: weft.models.resnet18(classes=3, cifar=True, width=4), labelled,
+        lambda: (weft.randn(2, 3, 8, 8), weft.randint(0, 3, (2,))),
+    ),
+    "GPT": (
+        lambda: weft.models.GPT(11, context=8, width=16, heads=2, layers=2),
+        language, lambda: (tokens(2, 8), tokens(2, 8)),
+    ),
+    "LSTM": (lambda: nn.LSTM(3, 4), squares, lambda: (weft.randn(5, 2, 3),)),
+    "VAE": (Autoencoder, squares, lambda: (weft.randn(7, 6),)),
+}  # fmt: skip
+
+
+def in_double(tree):
+    return [t.double() if t.dtype.is_floating_point else t for t in tree]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_training_equals_eager(name):
+    """In float64, where rounding cannot hide (or pass for) a difference."""
+    build, loss_of, example = PROGRAMS[name]
+
+    def prepared():
+        weft.manual_seed(0)
+        model = build().double()
+        optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+        return model, step_of(model, optimizer, loss_of)
+
+    model, step = prepared()
+    twin, twin_step = prepared()
+    weft.manual_seed(1)
+    batches = [in_double(example()) for _ in range(6)]
+    compiled = weft.compile(twin_step)
+    weft.manual_seed(2)
+    want = [step(*batch).item() for batch in batches]
+    weft.manual_seed(2)
+    got = [compiled(*batch).item() for batch in batches]
+    np.testing.assert_allclose(got, want, rtol=1e-7)
+    for (key, a), b in zip(
+        model.state_dict().items(), twin.state_dict().values(), strict=True
+    ):
+        np.testing.assert_allclose(
+            b.numpy(), a.numpy(), rtol=1e-6, atol=1e-9, err_msg=key
+        )
+    assert len(compiled.compiles) == 1
+
+
+def test_single_precision_agrees_within_rounding():
+    weft.manual_seed(0)
+    model, twin = (nn.Linear(5, 3) for _ in range(2))
+    twin.load_state_dict(model.state_dict())
+    step, other = (
+        step_of(m, optim.SGD(m.parameters(), lr=0.1), labelled) for m in (model, twin)
+    )
+    compiled = weft.compile(other)
+    for _ in range(50):
+        x, y = weft.randn(8, 5), weft.randint(0, 3, (8,))
+        assert compiled(x, y).item() == pytest.approx(step(x, y).item(), rel=1e-5)
+
+
+def test_the_same_bits_from_run_to_run():
+    def train():
+        weft.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3))
+        step = weft.compile(step_of(model, optim.Adam(model.parameters()), labelled))
+        for _ in range(5):
+            step(weft.randn(8, 5), weft.randint(0, 3, (8,)))
+        return [p.detach().numpy().tobytes() for p in model.parameters()]
+
+    assert train() == train()
+
+
+# -- sizes
+
+
+def test_a_hundred_lengths_are_two_compilations():
+    @weft.compile
+    def f(x):
+        return (x.exp().sum(0) / x.shape[0]).log()
+
+    for n in range(2, 102):
+        x = weft.randn(n, 3)
+        want = (x.exp().sum(0) / n).log().numpy()
+        np.testing.assert_allclose(f(x).numpy(), want, rtol=1e-5, atol=1e-6)
+    assert [c.why for c in f.compiles] == ["first call", "other sizes"]
+
+
+def test_sizes_that_agree_stay_together():
+    @weft.compile
+    def f(x, y):
+        return (x * y).sum()
+
+    for n in (3, 5, 9):
+        assert f(weft.ones(n), weft.ones(n)).item() == n
+    assert len(f.compiles) == 2
+    with pytest.raises(ValueError, match="broadcast"):
+        f(weft.ones(3), weft.ones(4))
+
+
+def test_a_branch_on_a_size_is_compiled_for_both_sides():
+    @weft.compile
+    def f(x):
+        return x.sum() if x.shape[0] > 4 else x.sum() * 100
+
+    assert [f(weft.ones(n)).item() for n in (2, 3, 6, 7, 3, 8)] == [
+        200, 300, 6, 7, 300, 8,
+    ]  # fmt: skip
+    assert len(f.compiles) == 3
+
+
+# -- what Python does meanwhile
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.factor = nn.Linear(2, 2), 2.0
+
+    def forward(self, x):
+        out = self.linear(x) * self.factor
+        return out if self.training else -out
+
+
+def test_nothing_is_stale():
+    model = Scaled()
+    compiled = weft.compile(model)
+    x = weft.randn(3, 2)
+    with weft.no_grad():
+        for change in (
+            lambda: None,
+            lambda: setattr(model, "factor", 3.0),
+            lambda: model.eval(),
+            lambda: model.linear.weight.fill_(0.5),
+            lambda: setattr(model.linear, "bias", nn.Parameter(weft.ones(2))),
+            lambda: setattr(model, "linear", nn.Linear(2, 2)),
+        ):
+            change()
+            np.testing.assert_allclose(compiled(x).numpy(), model(x).numpy(), rtol=1e-6)
+    assert "factor changed from 2.0 to 3.0" in compiled.compiles[1].why
+    assert "training changed" in compiled.compiles[2].why
+
+
+SCALE = 2.0
+
+
+def test_globals_and_closures_are_watched():
+    global SCALE
+    SCALE, offset = 2.0, 1.0
+
+    @weft.compile
+    def f(x):
+        return x * SCALE + offset
+
+    assert f(weft.ones(1)).item() == 3
+    SCALE = 5.0
+    assert f(weft.ones(1)).item() == 6
+    offset = 2.0
+    assert f(weft.ones(1)).item() == 7
+
+
+def test_a_schedule_needs_no_compilation():
+    model = nn.Linear(3, 1)
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 1, 0.1)
+    step = weft.compile(step_of(model, optimizer, squares))
+    x = weft.ones(2, 3)
+    for _ in range(4):
+        before = model.weight.detach().clone()
+        step(x)
+        schedule.step()
+        moved = (model.weight.detach() - before).abs().max().item()
+    assert moved < 1e-2
+    assert len(step.compiles) == 1
+
+
+def test_python_values_are_arguments_of_the_program():
+    f = weft.compile(lambda x, n: x * n)
+    assert f(weft.ones(1), 2).item() == 2
+    assert f(weft.ones(1), 3).item() == 3
+    assert len(f.compiles) == 2
+
+
+def test_too_many_compilations_are_refused():
+    f = weft.compile(lambda x, n: x * n, max_compiles=3)
+    for n in range(3):
+        f(weft.ones(1), n)
+    with pytest.raises(ArgumentError, match="for the 4th time"):
+        f(weft.ones(1), 3)
+
+
+def test_what_cannot_be_captured_is_refused_at_its_line():
+    @weft.compile
+    def f(x):
+        while x.sum() > 1:
+            x = x / 2
+        return x
+
+    with pytest.raises(CaptureError, match=r"while x\.sum\(\) > 1"):
+        f(weft.ones(3))
+
+
+def test_a_failed_step_changes_nothing():
+    table = nn.Parameter(weft.ones(3))
+    optimizer = optim.SGD([table], lr=1.0)
+
+    @weft.compile
+    def step(i):
+        optimizer.zero_grad()
+        loss = table[i].sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(weft.tensor([0, 1]))
+    before = table.detach().clone()
+    with pytest.raises(IndexError, match="index 7"):
+        step(weft.tensor([0, 7]))
+    assert weft.equal(table.detach(), before)
+
+
+# -- inside and around
+
+
+def test_compiled_modules_are_differentiated():
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    x = weft.randn(5, 3, requires_grad=True)
+    (model(x) ** 2).sum().backward()
+    want = [x.grad, *[p.grad for p in model.parameters()]]
+    x.grad = None
+    model.zero_grad()
+    (weft.compile(model)(x) ** 2).sum().backward()
+    got = [x.grad, *[p.grad for p in model.parameters()]]
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_second_derivatives():
+    f = weft.compile(lambda x: (x.exp() * x).sum())
+    x = weft.tensor([0.5, -1.0], dtype=weft.float64, requires_grad=True)
+    (dx,) = weft.autograd.grad(f(x), x, create_graph=True)
+    (ddx,) = weft.autograd.grad(dx.sum(), x)
+    want = (x + 2) * x.exp()
+    np.testing.assert_allclose(ddx.numpy(), want.detach().numpy(), rtol=1e-12)
+
+
+def test_nested_and_transformed():
+    inner = weft.compile(lambda x: x.sin() * 2)
+    outer = weft.compile(lambda x: inner(x).sum())
+    x = weft.randn(4)
+    assert outer(x).item() == pytest.approx((x.sin() * 2).sum().item(), rel=1e-5)
+    rows = weft.func.vmap(inner)(weft.randn(3, 4))
+    assert rows.shape == (3, 4)
+    tangent = weft.func.jvp(inner, (x,), (weft.ones(4),))[1]
+    np.testing.assert_allclose(tangent.numpy(), (x.cos() * 2).numpy(), rtol=1e-5)
+
+
+def test_buffers_change_in_evaluation_of_gradients_once():
+    model = nn.BatchNorm1d(3)
+    twin = nn.BatchNorm1d(3)
+    x = weft.randn(4, 3, requires_grad=True)
+    weft.compile(model)(x).sum().backward()
+    twin(x).sum().backward()
+    for a, b in zip(model.buffers(), twin.buffers(), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_verify_compares_with_the_interpreter():
+    f = weft.compile(lambda x: x.softmax(-1), verify=True)
+    x = weft.randn(3, 5)
+    np.testing.assert_allclose(f(x).numpy(), x.softmax(-1).numpy(), rtol=1e-6)
+
+
+def test_trees_and_keywords():
+    @weft.compile
+    def f(batch, *, scale):
+        return {"out": batch["a"] * scale, "n": 3}
+
+    out = f({"a": weft.ones(2)}, scale=weft.tensor(2.0))
+    assert out["out"].tolist() == [2, 2]
+    assert out["n"] == 3
+
+
+def test_results_are_the_users_own():
+    f = weft.compile(lambda x: x + 1)
+    a = f(weft.zeros(3))
+    f(weft.ones(3))
+    assert a.tolist() == [1, 1, 1]
