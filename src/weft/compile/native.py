@@ -32,7 +32,6 @@ from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.core.lowering import Filled, Pointwise, Reduction, View
 from weft.core.size import evaluate
-from weft.errors import AllocationError
 from weft.graph.interpret import bind_sizes, failed, resolve
 from weft.graph.ir import (
     ASSIGN,
@@ -45,8 +44,12 @@ from weft.graph.ir import (
     Node,
     Variable,
 )
+from weft.runtime import arena, pool
+from weft.runtime.pool_code import BODY, emit_parallel
 
 ndarray = np.ndarray
+FIELDS = 6  # of a row of the native loop's table
+GRAIN = 1 << 15  # operations that are worth handing to another thread
 
 
 def supported(node: Node) -> bool:
@@ -154,13 +157,9 @@ class Instance:
     def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
         self.native = native
         self.sizes = dict(sizes)
-        self.arrays: dict[Node, ndarray] = {}
-        uses = [s for s in native.steps if isinstance(s, Use)]
-        nodes: list[Node] = []
-        for use in uses:
-            for node in use.made:
-                self.arrays[node] = self._allocate(node)
-            nodes += use.owners
+        self.uses = [s for s in native.steps if isinstance(s, Use)]
+        self.arrays = self._allocate()
+        nodes = [node for use in self.uses for node in use.owners]
         self.slots = {node: k for k, node in enumerate(dict.fromkeys(nodes))}
         self.addresses = np.zeros(len(self.slots), np.int64)
         for node, slot in self.slots.items():
@@ -171,35 +170,65 @@ class Instance:
                 self.addresses[slot] = _address(self.arrays[node])
         self.places = np.array([self.slots[n] for n in nodes], np.int64)
         self.table = np.zeros(len(nodes), np.int64)
-        self._describe(uses)
+        self._describe()
         self._plan()
 
-    def _allocate(self, node: Node) -> ndarray:
-        shape = resolve(node.shape, self.sizes)
-        try:
-            return np.empty(shape, node.dtype.np)
-        except MemoryError:
-            raise AllocationError(
-                f"{node.name}: {math.prod(shape) * node.dtype.itemsize:,} bytes for "
-                f"{node.type} could not be had"
-            ) from None
+    # -- memory
 
-    def _describe(self, uses: list[Use]) -> None:
-        """What the native loop reads: function, table, sizes, count of each use."""
+    def _allocate(self) -> dict[Node, ndarray]:
+        """One arena for all that kernels make, by when it is needed."""
+        last = self._last_uses()
+        buffers, shapes = [], {}
+        for at, step in enumerate(self.native.steps):
+            for node in step.made if isinstance(step, Use) else ():
+                shapes[node] = resolve(node.shape, self.sizes)
+                nbytes = math.prod(shapes[node]) * node.dtype.itemsize
+                buffers.append(arena.Buffer(node, nbytes, at, last.get(node, at)))
+        self.layout = arena.plan(buffers)
+        self.arena = arena.Arena(self.layout.nbytes)
+        return {
+            node: self.arena.view(self.layout.offsets[node], shape, node.dtype.np)
+            for node, shape in shapes.items()
+        }
+
+    def _last_uses(self) -> dict[Node, int]:
+        """The last step that reads each value; outputs are read after all steps."""
+        steps, found = self.native.steps, {}
+        for at, step in enumerate(steps):
+            nodes = step.owners if isinstance(step, Use) else step.inputs
+            for node in nodes:
+                if type(node) is Node:
+                    found[Operand(node).base] = at
+                    found[node] = at
+        ends = [*self.native.graph.outputs, *[w.inputs[0] for w in self.native.writes]]
+        for node in ends:
+            found[Operand(node).base] = len(steps)
+        return found
+
+    # -- tables
+
+    def _describe(self) -> None:
+        """What the native loop reads of each use: see ``_driver``."""
         library: Any = self.native.library
         rows: list[Any] = []
         numbers: list[int] = []
         at = 0
-        for use in uses:
+        for use in self.uses:
             kernel = use.kernel
             known = dict(self.sizes)
             known.update((k, evaluate(n, self.sizes)) for k, n in kernel.given)
             count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
-            rows.append((library.address(use.name), at, len(numbers), count))
+            work = sum(self.arrays[n].size for n in use.owners if n in self.arrays)
+            share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
+            grain = max(GRAIN // share, 1)
+            rows.append((0, library.address(use.name), at, len(numbers), count, grain))
             numbers += [known[name] for name in kernel.sizes]
             at += len(use.owners)
-        self.uses = np.array(rows, np.int64).reshape(-1, 4)
         self.numbers = np.array([*numbers, 0], np.int64)
+        self.rows = np.array(rows, np.int64).reshape(-1, FIELDS)
+        if len(rows):
+            self.rows[:, 2] = _address(self.table) + 8 * self.rows[:, 2]
+            self.rows[:, 3] = _address(self.numbers) + 8 * self.rows[:, 3]
 
     def _plan(self) -> None:
         """Runs of uses, and calls between them."""
@@ -226,7 +255,7 @@ class Instance:
         for node in graph.nodes:
             if node.op is READ:
                 self._give(env, node, store[node.params["variable"]])
-        driver = _driver()
+        driver, rows = _driver(), _address(self.rows)
         fresh = True
         with np.errstate(all="ignore"):
             for step in self.plan:
@@ -234,10 +263,7 @@ class Instance:
                     if fresh:
                         np.take(self.addresses, self.places, out=self.table)
                         fresh = False
-                    driver(
-                        self.uses.ctypes.data, self.table.ctypes.data,
-                        self.numbers.ctypes.data, *step,
-                    )  # fmt: skip
+                    driver(rows, *step)
                 else:
                     self._call(step, env)
                     fresh = True
@@ -297,30 +323,49 @@ def _address(array: ndarray) -> int:
 
 @functools.cache
 def _driver() -> Any:
-    """``run(uses, table, sizes, first, last)``: kernels one after the other."""
+    """``run(rows, first, last)``: kernels one after the other.
+
+    A row is a loop's context for the pool: status, function, its table, its sizes,
+    how many iterations there are, and how many make a chunk.
+    """
     target = host_target()
+    pool.link()
     module = new_module("driver", target)
-    kind = ir.FunctionType(
-        VOID, [I64.as_pointer(), POINTER.as_pointer(), I64.as_pointer(), I64, I64]
+    body = _trampoline(module, target)
+    made = ir.Function(
+        module, ir.FunctionType(VOID, [I64.as_pointer(), I64, I64]), "run"
     )
-    made = ir.Function(module, kind, "run")
     prepare_function(made, target)
     b = ir.IRBuilder(made.append_basic_block("entry"))
-    uses, table, sizes, first, last = made.args
+    rows, first, last = made.args
     with loop(b, first, last) as k:
-        at = b.mul(k, i64(4))
-        row = [b.load(b.gep(uses, [b.add(at, i64(c))])) for c in range(4)]
-        function = b.inttoptr(row[0], SIGNATURE.as_pointer())
-        b.call(
-            function,
-            [b.gep(table, [row[1]]), b.gep(sizes, [row[2]]), i64(0), row[3]],
-        )
+        row = b.gep(rows, [b.mul(k, i64(FIELDS))])
+        count, grain = (b.load(b.gep(row, [i64(c)])) for c in (4, 5))
+        context = b.bitcast(row, POINTER)
+        with b.if_else(b.icmp_signed(">", count, grain)) as (large, small):
+            with large:
+                emit_parallel(b, body, context, count, grain)
+            with small:
+                b.call(body, [context, i64(0), count, i64(0)])
     b.ret_void()
     library = compile_module(module, target)
-    prototype = ctypes.CFUNCTYPE(
-        None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64,
-        ctypes.c_int64,
-    )  # fmt: skip
-    function = prototype(library.address("run"))
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = kind(library.address("run"))
     function.library = library  # type: ignore[attr-defined]
     return function
+
+
+def _trampoline(module: ir.Module, target: Target) -> ir.Function:
+    """A loop's body as the pool calls it: a range of a row's iterations."""
+    made = ir.Function(module, BODY, "iterations")
+    prepare_function(made, target)
+    b = ir.IRBuilder(made.append_basic_block("entry"))
+    context, begin, end, _ = made.args
+    row = b.bitcast(context, I64.as_pointer())
+    fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3)]
+    function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
+    table = b.inttoptr(fields[1], SIGNATURE.args[0])
+    sizes = b.inttoptr(fields[2], SIGNATURE.args[1])
+    b.call(function, [table, sizes, begin, end])
+    b.ret_void()
+    return made

@@ -41,6 +41,13 @@ class Target(NamedTuple):
         return self.bits // (8 * itemsize)
 
     @property
+    def fused(self) -> bool:
+        """Whether it surely has a fused multiply-add."""
+        named = self.cpu in ("x86-64-v3", "x86-64-v4")
+        listed = "+fma" in self.features.split(",")
+        return named or listed or self.triple.startswith("aarch64")
+
+    @property
     def key(self) -> str:
         """What object code for this target depends on."""
         return f"{self.triple}|{self.cpu}|{self.features}"
@@ -147,9 +154,14 @@ def object_code(module: ir.Module | str, target: Target, *, level: int = 3) -> b
 def compile_module(
     module: ir.Module | str, target: Target | None = None, *, level: int = 3
 ) -> Library:
-    """Machine code of a module, ready to be called."""
+    """Machine code of a module, ready to be called; kept on disk for the next time."""
+    from weft.runtime import cache
+
     target = target or host_target()
-    return Library(object_code(module, target, level=level), target)
+    text = str(module)
+    key = cache.key_of(text, target.key, level=level)
+    code = cache.get(key, lambda: object_code(text, target, level=level))
+    return Library(code, target)
 
 
 def assembly(module: ir.Module | str, target: Target | None = None) -> str:
