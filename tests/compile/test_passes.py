@@ -263,6 +263,31 @@ VIEWS = {
            return %b""",
         "%b: float32[2, 3, 1] = reshape(%x, shape=(2, 3, 1))\nreturn %b",
     ),
+    "turns that are none": (
+        """%a: float32[2, 3, 1, 1] = reshape(%x, shape=(2, 3, 1, 1))
+           %b: float32[2, 3, 2, 2] = expand(%a, shape=(2, 3, 2, 2))
+           %c: float32[3, 2, 2, 2] = permute(%b, dims=(1, 2, 0, 3))
+           %d: float32[2, 2, 3, 2] = permute(%c, dims=(1, 3, 0, 2))
+           %e: float32[2, 2, 3, 2] = flip(%d, dims=(0,))
+           %f: float32[2, 2, 3, 2] = flip(%e, dims=(2,))
+           return %f""",
+        """%a: float32[2, 3, 1, 1] = reshape(%x, shape=(2, 3, 1, 1))
+           %b: float32[2, 3, 2, 2] = expand(%a, shape=(2, 3, 2, 2))
+           %d: float32[2, 2, 3, 2] = permute(%b, dims=(2, 3, 1, 0))
+           %e: float32[2, 2, 3, 2] = flip(%d, dims=(0,))
+           %f: float32[2, 2, 3, 2] = flip(%e, dims=(2,))
+           return %f""",
+    ),
+    "ones that are not in front": (
+        """%a: float32[1, 3] = sum(%x, dim=(0,), keepdim=True)
+           %b: float32[1, 3, 1] = reshape(%a, shape=(1, 3, 1))
+           %c: float32[4, 3, 3] = expand(%b, shape=(4, 3, 3))
+           return %c""",
+        """%a: float32[1, 3] = sum(%x, dim=(0,), keepdim=True)
+           %b: float32[1, 3, 1] = reshape(%a, shape=(1, 3, 1))
+           %c: float32[4, 3, 3] = expand(%b, shape=(4, 3, 3))
+           return %c""",
+    ),
     "exact casts": (
         """%a: float64[2, 3] = cast(%x, dtype=float64)
            %b: float32[2, 3] = cast(%a, dtype=float32)
@@ -513,6 +538,16 @@ SIMPLE = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan"])
+@pytest.mark.parametrize("order", ["%x, %a", "%a, %x"])
+def test_zero_may_meet_infinity(number, order):
+    g = parse_graph(program(
+        f"""%a: float32[3] = full(shape=(3,), value={number}, dtype=float32)
+            %b: float32[3] = absorb({order})
+            return %b""", "%x: float32[3]"))  # fmt: skip
+    assert p.simplify(g) is g
+
+
 @pytest.mark.parametrize("name", SIMPLE)
 def test_simplify(name):
     state = "state @v: float32[3]" if "control" in name else ""
@@ -539,6 +574,15 @@ def test_integers_are_always_exact(strict):
            %b: int64[3] = add(%x, %a)
            return %b""", "%x: int64[3]"))  # fmt: skip
     assert len(p.simplify(g)) == 1
+
+
+def test_an_equation_keeps_the_dtype():
+    g = parse_graph(program(
+        """%a: bool[3] = logical_and(%x, %x)
+           %b: bool[3] = logical_not(%x)
+           %c: bool[3] = logical_not(%b)
+           return %a, %c""", "%x: int64[3]"))  # fmt: skip
+    assert p.simplify(g) is g
 
 
 def test_complex_numbers_are_left_alone():
@@ -571,6 +615,20 @@ JOINS = {
         """%p: float32[2, 5] = place(%a, shape=(2, 5), index=(:, 0:3))
            %q: float32[2, 5] = place(%b, shape=(2, 5), index=(:, 2:5))
            %s: float32[2, 5] = add(%p, %q)
+           return %s""",
+        None,
+    ),
+    "a gap and an overlap": (
+        """%p: float32[2, 6] = place(%a, shape=(2, 6), index=(:, 1:4))
+           %q: float32[2, 6] = place(%b, shape=(2, 6), index=(:, 3:6))
+           %s: float32[2, 6] = add(%p, %q)
+           return %s""",
+        None,
+    ),
+    "one place twice": (
+        """%p: float32[2, 6] = place(%a, shape=(2, 6), index=(:, 0:3))
+           %q: float32[2, 6] = place(%b, shape=(2, 6), index=(:, 0:3))
+           %s: float32[2, 6] = add(%p, %q)
            return %s""",
         None,
     ),
@@ -824,7 +882,7 @@ def test_a_convolution_that_others_use_stays():
         y = F.conv2d(x, w)
         return y * s, y
 
-    examples = weft.ones(1, 1, 4, 4), weft.ones(2, 1, 3, 3), weft.ones(2, 1, 1)
+    examples = weft.ones(1, 1, 9, 9), weft.ones(2, 1, 3, 3), weft.ones(2, 1, 1)
     g = capture(fn, *examples).graph
     assert p.convolution(g) is g
 
@@ -858,6 +916,13 @@ def test_frozen_sibling_convolutions_are_one():
     assert [n.op.name for n in found].count("conv_bias") == 2
     want = weft.cat([f(x) for f in parts], 1).detach().numpy()
     np.testing.assert_allclose(run_graph(found, [x.numpy()])[0], want, atol=1e-5)
+
+
+def test_grouped_convolutions_are_not_siblings():
+    parts = [nn.Conv2d(4, 4, 3, groups=2, bias=False) for _ in range(2)]
+    captured = capture(lambda x: [f(x) for f in parts], weft.randn(1, 4, 6, 6))
+    found = pipeline.run(frozen(captured))
+    assert [n.op.name for n in found].count("conv") == 2
 
 
 def test_what_is_assigned_cannot_be_frozen():
