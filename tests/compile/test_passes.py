@@ -670,6 +670,69 @@ def test_strict_mode_keeps_sums_of_zeros(strict):
     assert p.joins(g) is g
 
 
+# -- products
+
+
+PRODUCTS = {
+    "a weight's gradient": (
+        """%t: float32[3, 2] = permute(%a, dims=(1, 0))
+           %p: float32[3, 3] = matmul(%t, %b)
+           %r: float32[3, 3] = permute(%p, dims=(1, 0))
+           return %r""",
+        """%r/permute: float32[3, 2] = permute(%b, dims=(1, 0))
+           %r: float32[3, 3] = matmul(%r/permute, %a)
+           return %r""",
+    ),
+    "a product that is used": (
+        """%t: float32[3, 2] = permute(%a, dims=(1, 0))
+           %p: float32[3, 3] = matmul(%t, %b)
+           %r: float32[3, 3] = permute(%p, dims=(1, 0))
+           return %r, %p""",
+        None,
+    ),
+    "batches that move": (
+        """%s: float32[2, 3, 1] = reshape(%a, shape=(2, 3, 1))
+           %t: float32[2, 1, 3] = reshape(%b, shape=(2, 1, 3))
+           %p: float32[2, 3, 3] = matmul(%s, %t)
+           %r: float32[3, 2, 3] = permute(%p, dims=(1, 0, 2))
+           return %r""",
+        None,
+    ),
+    "batches that stay": (
+        """%s: float32[2, 3, 1] = reshape(%a, shape=(2, 3, 1))
+           %t: float32[2, 1, 3] = reshape(%b, shape=(2, 1, 3))
+           %p: float32[2, 3, 3] = matmul(%s, %t)
+           %r: float32[2, 3, 3] = permute(%p, dims=(0, 2, 1))
+           return %r""",
+        """%s: float32[2, 3, 1] = reshape(%a, shape=(2, 3, 1))
+           %t: float32[2, 1, 3] = reshape(%b, shape=(2, 1, 3))
+           %r/permute: float32[2, 3, 1] = permute(%t, dims=(0, 2, 1))
+           %r/permute_1: float32[2, 1, 3] = permute(%s, dims=(0, 2, 1))
+           %r: float32[2, 3, 3] = matmul(%r/permute, %r/permute_1)
+           return %r""",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name):
+    before, after = PRODUCTS[name]
+    inputs = "%a: float32[2, 3], %b: float32[2, 3]"
+    text = program(before, inputs)
+    found = check(p.products, text, program(after or before, inputs))
+    given = [np.random.default_rng(k).normal(size=(2, 3)) for k in range(2)]
+    given = [one.astype(np.float32) for one in given]
+    want = run_graph(parse_graph(text), given)
+    for a, b in zip(run_graph(found, given), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+def test_strict_mode_keeps_the_order_of_sums(strict):
+    before, _ = PRODUCTS["a weight's gradient"]
+    g = parse_graph(program(before, "%a: float32[2, 3], %b: float32[2, 3]"))
+    assert p.products(g) is g
+
+
 # -- canonical
 
 
@@ -993,7 +1056,7 @@ def test_names_lines_and_modules_stay():
 
 
 EXACT_PASSES = [p.dead_code, p.fold, p.cse]
-CLOSE_PASSES = [p.views, p.canonical, p.simplify, p.joins, pipeline.run]
+CLOSE_PASSES = [p.views, p.canonical, p.simplify, p.joins, p.products, pipeline.run]
 
 
 def close(got, want, exact):

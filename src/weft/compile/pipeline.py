@@ -26,6 +26,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fold", p.fold),
     ("simplify", p.simplify),
     ("joins", p.joins),
+    ("products", p.products),
     ("cse", p.cse),
     ("convolution", p.convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros

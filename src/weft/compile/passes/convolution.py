@@ -13,7 +13,6 @@ constants. Results may differ in the last bits, so the strict mode leaves it.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
 from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, splat
@@ -42,30 +41,20 @@ def convolution(graph: Graph) -> Graph:
 
 
 class _Convolution(Walk):
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        self.uses = Counter(graph.outputs)
-        for node in graph.nodes:
-            self.uses.update(node.parents)
-        self.single: set[Node] = set()  # convolutions that one node alone uses
-        self.current: Node | None = None
-
-    def settled(self, old: Node, node: Node) -> Node:
-        found = super().settled(old, node)
-        if found.op in (_CONV, _BIASED) and self.uses[old] == 1:
-            self.single.add(found)
-        return found
-
     def visit(self, node: Node) -> Found:
         if node.op not in (_ADD, _SUB, _MUL) or not Policy.ROUNDING.allows(node.dtype):
             return None
         x, y = node.inputs
-        if x not in self.single and node.op is not _SUB:
+        if node.op is not _SUB and not self.changeable(x):
             x, y = y, x
-        if x not in self.single:
-            return None
-        values = _by_channel(y, x)
+        values = _by_channel(y, x) if self.changeable(x) else None
         return None if values is None else _merged(node, x, values)
+
+    def changeable(self, value: Any) -> bool:
+        """Whether this is a convolution that nothing else uses."""
+        if type(value) is not Node or value.op not in (_CONV, _BIASED):
+            return False
+        return self.used_once(value)
 
 
 def _by_channel(value: Any, conv: Node) -> Call | None:

@@ -11,7 +11,6 @@ change.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, NamedTuple
 
 from weft.compile.passes.policy import Policy
@@ -48,12 +47,6 @@ class _Piece(NamedTuple):
 
 
 class _Joins(Walk):
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        self.uses = Counter([out.name for out in graph.outputs])
-        for node in graph.nodes:
-            self.uses.update([other.name for other in node.parents])
-
     def visit(self, node: Node) -> Found:
         if node.op is not _ADD or not Policy.ZEROS.allows(node.dtype):
             return None
@@ -72,7 +65,7 @@ class _Joins(Walk):
             one = stack.pop()
             if type(one) is not Node:
                 return None
-            if one.op is _ADD and self.uses[one.name] == 1:
+            if one.op is _ADD and self.used_once(one):
                 stack.extend(one.inputs)
                 continue
             piece = _piece(one) if one.op is _PLACE else None

@@ -10,7 +10,9 @@ order that such an edge asks for stays in the graph.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from weft.core.op import Op
@@ -51,6 +53,17 @@ class Walk:
 
     def note(self, node: Node) -> None:
         """Called with each node of the new graph, in order."""
+
+    def used_once(self, node: Node) -> bool:
+        """Whether one edge alone leads to a node (by its name, which it keeps)."""
+        return self._uses[node.name] <= 1
+
+    @cached_property
+    def _uses(self) -> Counter[str]:
+        found = Counter([out.name for out in self.graph.outputs])
+        for node in self.graph.nodes:
+            found.update([other.name for other in node.parents])
+        return found
 
     def inner(self, graph: Graph) -> Graph:
         """The same pass over a graph in a parameter."""
