@@ -1,7 +1,8 @@
 """float16 and bfloat16, which are stored and computed with in float32.
 
 The patterns are 16-bit integers; rounding is to nearest, ties to even, and a NaN
-stays one. All of it is integer arithmetic that any target has.
+stays one. It is integer arithmetic that any target has; ``native`` takes the target's
+own float16 conversions instead, which aarch64 and x86 from F16C (AVX2's time) on have.
 """
 
 from __future__ import annotations
@@ -11,8 +12,15 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I32
-from weft.compile.llvm.math.values import SINGLE, Value, absolute, select, sign_bits
+from weft.compile.llvm.emit import F16, F32, I32
+from weft.compile.llvm.math.values import (
+    SINGLE,
+    Value,
+    absolute,
+    select,
+    shaped,
+    sign_bits,
+)
 
 I16 = ir.IntType(16)
 
@@ -31,8 +39,11 @@ def float_to_bfloat16(b: Any, x: Any) -> Any:
     return chosen.shift_right(16).convert("trunc", I16).ir
 
 
-def float16_to_float(b: Any, pattern: Any) -> Any:
+def float16_to_float(b: Any, pattern: Any, *, native: bool = False) -> Any:
     """The float32 of a float16's pattern (i16)."""
+    if native:
+        half = b.bitcast(pattern, shaped(pattern.type, F16))
+        return b.fpext(half, shaped(pattern.type, F32))
     wide = Value(b, pattern).convert("zext", I32)
     moved = (wide & 0x7FFF) << 13
     # the product moves the exponent and makes subnormal numbers normal
@@ -41,8 +52,11 @@ def float16_to_float(b: Any, pattern: Any) -> Any:
     return (endless | ((wide & 0x8000) << 16)).as_float().ir
 
 
-def float_to_float16(b: Any, x: Any) -> Any:
+def float_to_float16(b: Any, x: Any, *, native: bool = False) -> Any:
     """The pattern (i16) of the float16 nearest to a float32."""
+    if native:
+        half = b.fptrunc(x, shaped(x.type, F16))
+        return b.bitcast(half, shaped(x.type, I16))
     value = Value(b, x)
     size = absolute(value)
     bits = size.bits()
