@@ -1187,30 +1187,40 @@ def training_step(name):
     return capture(step, x), x
 
 
+def run_step(g, captured, x):
+    cells = {c.variable: c for c in captured.cells.values()}
+    program = Program(g, g.outputs)
+    store = {variable: np.array(cells[variable].get()) for variable in program.reads}
+    (loss,), changed = program.run([x.numpy()], store)
+    return {"loss": loss} | {v.name: value for v, value in changed.items()}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_training_steps_mean_the_same(name):
     captured, x = training_step(name)
-    g = captured.graph
-    needed = Program(g, g.outputs).reads
-    cells = {c.variable: c for c in captured.cells.values()}
-    store = {variable: np.array(cells[variable].get()) for variable in needed}
-    want, changed = Program(g, g.outputs).run([x.numpy()], store)
     steps = []
-    found = pipeline.run(g, trace=steps.append)
+    found = pipeline.run(captured.graph, trace=steps.append)
     for step in steps:
         verify(step.after)
-    again = pipeline.run(found)
-    assert len(again) == len(found)
-    got, changes = Program(found, found.outputs).run([x.numpy()], store)
-    np.testing.assert_allclose(got, want, rtol=1e-5)
-    assert list(changes) == list(changed)
-    for variable, value in changed.items():
-        tolerance = 1e-4 * max(1e-3, np.abs(value).max(initial=0))
-        if not variable.name.endswith("exp_avg_sq") and variable.trainable:
-            tolerance = 1e-3  # AdamW's first step is lr * sign(gradient), or nearly
-        np.testing.assert_allclose(
-            changes[variable], value, atol=tolerance, err_msg=variable.name
-        )
+    assert len(found) < 0.8 * len(captured.graph)
+    assert len(pipeline.run(found)) == len(found)
+    want, got = (run_step(g, captured, x) for g in (captured.graph, found))
+    assert list(got) == list(want)
+    for key, value in want.items():
+        # Where a gradient is all but zero, its rounding decides AdamW's first step.
+        most = 1e-3 if key.endswith(("weight", "bias")) or "_l" in key else 1e-5
+        scale = max(1.0, np.abs(value).max(initial=0))
+        np.testing.assert_allclose(got[key], value, atol=most * scale, err_msg=key)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_strict_training_steps_have_the_same_bits(name, strict):
+    captured, x = training_step(name)
+    found = pipeline.run(captured.graph)
+    want, got = (run_step(g, captured, x) for g in (captured.graph, found))
+    assert {k: v.tobytes() for k, v in got.items()} == {
+        k: v.tobytes() for k, v in want.items()
+    }
 
 
 def test_passes_are_quick():

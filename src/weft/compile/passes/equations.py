@@ -93,28 +93,26 @@ def _op(call: ast.Call) -> Op:
 def _matcher(side: ast.expr) -> Matcher:
     if isinstance(side, ast.Name):
         return _named(side.id)
-    if not isinstance(side, ast.Call):
-        return _number(ast.literal_eval(side))
-    return _called(_op(side), [_matcher(arg) for arg in side.args])
+    assert isinstance(side, ast.Call)
+    numbers, others = [], []
+    for place, arg in enumerate(side.args):
+        if isinstance(arg, (ast.Name, ast.Call)):
+            others.append((place, _matcher(arg)))
+        else:
+            numbers.append((place, ast.literal_eval(arg)))
+    return _called(_op(side), numbers, others)
 
 
 def _named(name: str) -> Matcher:
     def match(value: Any, bound: Bound) -> bool:
-        have = bound.setdefault(name, value)
-        return have is value
+        return bound.setdefault(name, value) is value
 
     return match
 
 
-def _number(number: Any) -> Matcher:
-    def match(value: Any, bound: Bound) -> bool:
-        have = splat(value)
-        return have is not None and same_number(have, number)
-
-    return match
-
-
-def _called(op: Op, args: list[Matcher]) -> Matcher:
+def _called(
+    op: Op, numbers: list[tuple[int, Any]], others: list[tuple[int, Matcher]]
+) -> Matcher:
     commutes = op in COMMUTING
 
     def match(value: Any, bound: Bound) -> bool:
@@ -124,9 +122,13 @@ def _called(op: Op, args: list[Matcher]) -> Matcher:
         return fits(inputs, bound) or (commutes and fits(inputs[::-1], bound))
 
     def fits(inputs: tuple[Any, ...], bound: Bound) -> bool:
+        for place, number in numbers:
+            have = splat(inputs[place])
+            if have is None or not same_number(have, number):
+                return False
         found = bound.copy()
-        for arg, one in zip(args, inputs, strict=True):
-            if not arg(one, found):
+        for place, matcher in others:
+            if not matcher(inputs[place], found):
                 return False
         bound.update(found)
         return True
