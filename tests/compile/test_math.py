@@ -6,13 +6,20 @@ errors measured (all float32 numbers were tried once), rounded up a little.
 
 import functools
 import math
+import re
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from weft.compile.llvm import math as vector_math
-from weft.compile.llvm.math import FUNCTIONS, UNAVAILABLE, conversions, emit
+from weft.compile.llvm.math import (
+    BRANCHING,
+    FUNCTIONS,
+    UNAVAILABLE,
+    conversions,
+    emit,
+)
 from weft.compile.llvm.math.arrays import apply, module_of
 from weft.compile.llvm.target import assembly, host_target
 from weft.core.elementwise import elementwise_batch
@@ -54,12 +61,12 @@ UNARY = {
     "acos": (np.arccos, 0.95, 0.95),
     "atan": (np.arctan, 2.0, 2.0),
     "sinh": (np.sinh, 1.7, 1.7),
-    "cosh": (np.cosh, 1.5, 1.5),
+    "cosh": (np.cosh, 1.6, 1.6),
     "tanh": (np.tanh, 1.6, 1.6),
     "asinh": (np.arcsinh, 0.51, 1.8),
     "acosh": (np.arccosh, 0.51, 2.6),
     "atanh": (np.arctanh, 0.51, 1.9),
-    "sigmoid": (sigmoid, 2.4, 2.4),
+    "sigmoid": (sigmoid, 2.5, 2.5),
     "sqrt": (np.sqrt, 0.51, 0.51),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 1.51, 1.51),
     "reciprocal": (lambda x: 1 / x, 0.51, 0.51),
@@ -188,7 +195,7 @@ def lgamma(x):
 
 # name: (Python's function, largest error in float32, relative error in float64)
 BY_ELEMENT = {
-    "erf": (math.erf, 1.1, 1e-15),
+    "erf": (math.erf, 1.3, 1e-15),
     "erfc": (math.erfc, 0.51, 1e-15),
     "lgamma": (lgamma, 0.51, 2e-15),
 }
@@ -422,26 +429,43 @@ def test_every_elementwise_record_has_code_or_is_listed():
     assert not set(UNAVAILABLE) & set(FUNCTIONS)
 
 
+def text_of(name, dtype, limit=None, lanes=None):
+    """The machine code of a function over arrays."""
+    target = host_target(limit)
+    lanes = lanes or target.lanes(np.dtype(dtype).itemsize)
+    body = lambda b, x: emit(name, b, x, fused=target.fused)
+    return assembly(module_of(body, target, [dtype], dtype, lanes), target)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_function_calls_another(dtype):
-    target = host_target()
+def test_functions_call_nothing_but_their_rare_cases(dtype):
     for name in UNARY:
-        module = module_of(
-            lambda b, x, name=name: emit(name, b, x, fused=target.fused),
-            target,
-            [dtype],
-            dtype,
-            target.lanes(np.dtype(dtype).itemsize),
-        )
-        assert "\tcall" not in assembly(module, target), name
+        called = set(re.findall(r"\tcall\w*\s+(\S+)", text_of(name, dtype)))
+        assert all(c.startswith("weft.") for c in called), name
+        assert not called or name in BRANCHING, name
 
 
-def test_loops_of_scalars_become_vectors():
-    target = host_target("avx2")
-    module = module_of(
-        lambda b, x: emit("exp", b, x), target, [np.float32], np.float32, 1
+@pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf"])
+def test_loops_of_scalars_become_vectors(name):
+    assert "ymm" in text_of(name, np.float32, "avx2", lanes=1)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_loops_of_branching_functions_call_their_vectors(name):
+    assert re.search(
+        rf"call\w*\s+weft\.v8\.{name}", text_of(name, np.float32, "avx2", 1)
     )
-    assert "ymm" in assembly(module, target)
+
+
+def test_a_function_may_be_emitted_twice(rng):
+    """Its tables and rare cases are then there already."""
+    x = rng.uniform(-1e6, 1e6, 100)
+    for lanes in (None, 1):
+        both = apply(
+            lambda b, v: emit("add", b, emit("sin", b, v), emit("sin", b, v)),
+            [np.float64], np.float64, lanes=lanes,
+        )  # fmt: skip
+        np.testing.assert_allclose(both(x), 2 * np.sin(x), rtol=1e-15)
 
 
 def test_rare_lanes_do_not_disturb_their_neighbours():

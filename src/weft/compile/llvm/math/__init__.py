@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from llvmlite import ir
+
 from weft.compile.llvm.math import (
     basic,
     error,
     exponential,
     gamma,
     logarithmic,
+    outline,
     powers,
     trigonometric,
     values,
@@ -104,6 +107,9 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "ge": Value.__ge__,
 }
 
+# Those with rare cases that are branched over.
+BRANCHING = ("sin", "cos", "tan", "fmod", "remainder", "floor_divide")
+
 # Element-wise functions of the operator records that have no code here.
 UNAVAILABLE = ("i0", "i0e", "i1", "i1e", "log_ndtr", "ndtri", "polygamma")
 
@@ -126,4 +132,6 @@ def emit(name: str, b: Any, *args: Any, fused: bool = False) -> Any:
             f"emit: expected one of {', '.join(sorted(FUNCTIONS))}, got {name!r}"
         )
     with values.fused_products(fused):
+        if name in BRANCHING and not isinstance(args[0].type, ir.VectorType):
+            return outline.call(name, FUNCTIONS[name], b, list(args))
         return FUNCTIONS[name](*[Value(b, x) for x in args]).ir

@@ -51,8 +51,13 @@ def fmod(x: Value, y: Value) -> Value:
     near = _single_remainder(a, b) if x.format is SINGLE else _remainder(a, b, quotient)
     near = select(b.equals(math.inf) & (a < math.inf), a, near)
     large = quotient >= math.ldexp(1.0, 20 if x.format is SINGLE else 24)
-    (out,) = rarely(large, (near,), lambda: (Value(a.b, a.b.frem(a.ir, b.ir)),))
+    out = rarely(large, near, "fmod", _any_remainder, a, b)
     return with_sign(out, x)
+
+
+def _any_remainder(a: Value, b: Value) -> Value:
+    """By the C library: one quotient's bit after another."""
+    return Value(a.b, a.b.frem(a.ir, b.ir))
 
 
 def _single_remainder(a: Value, b: Value) -> Value:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import Any
+from collections.abc import Callable
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import F64, I32, I64
+from weft.compile.llvm.emit import F64, I64
 from weft.compile.llvm.math import coefficients
 from weft.compile.llvm.math.values import (
     DOUBLE,
@@ -34,6 +34,8 @@ from weft.compile.llvm.math.values import (
     square_root,
     with_sign,
 )
+
+Angle = tuple[Value, Value, Value]  # (r, low, q): r + low + q pi/2
 
 _PI_BITS = 1280
 # the bits of pi/2's parts; q times each is exact, the last one's apart
@@ -77,7 +79,7 @@ def _two_over_pi() -> list[int]:
 # -- reducing the angle
 
 
-def reduced(x: Value) -> tuple[Value, Value, Value]:
+def reduced(x: Value) -> Angle:
     """(r, low, q) for an x >= 0: the angle is r + low, in quadrant q."""
     format = x.format
     parts = _half_pi(format.bits)
@@ -92,12 +94,11 @@ def reduced(x: Value) -> tuple[Value, Value, Value]:
         low = fma(whole, -part, low)
     if format is SINGLE:  # its parts are short: low may have become large
         r, low = exact_sum(r, low)
-    large = (x > _LIMIT[format.bits]) & (x < math.inf)
-    r, low, q = rarely(large, (r, low, q), lambda: _reduced_large(x))
     return r, low, q
 
 
-def _reduced_large(x: Value) -> tuple[Value, Value, Value]:
+def reduced_large(x: Value) -> Angle:
+    """The same for any x, in integers."""
     format = x.format
     pattern = x.bits()
     exponent = (pattern >> format.fraction) - (format.bias + format.fraction)
@@ -126,30 +127,16 @@ def _window(start: Value, count: int) -> list[Value]:
 
 
 def _lookup(index: Value) -> Value:
-    """The word of 2/pi at an index, by lane."""
-    b, type = index.b, index.type
-    if not isinstance(type, ir.VectorType):
-        return Value(b, _load(b, index.ir))
-    out = ir.Constant(type, ir.Undefined)
-    for lane in range(type.count):
-        at = ir.Constant(I32, lane)
-        out = b.insert_element(out, _load(b, b.extract_element(index.ir, at)), at)
-    return Value(b, out)
-
-
-def _load(b: Any, index: Any) -> Any:
-    name, words = "two_over_pi", _two_over_pi()
+    """The word of 2/pi at an index."""
+    b, name, words = index.b, "weft.two_over_pi", _two_over_pi()
     table = b.module.globals.get(name)
     if table is None:
         type = ir.ArrayType(I64, len(words))
         table = ir.GlobalVariable(b.module, type, name)
         table.initializer = ir.Constant(type, words)
         table.global_constant, table.linkage = True, "private"
-    zero = ir.Constant(I64, 0)
-    last = ir.Constant(I64, len(words) - 1)
-    inside = b.icmp_unsigned("<", index, last)  # lanes that are not used may not be
-    safe = b.select(inside, index, last)
-    return b.load(b.gep(table, [zero, safe], inbounds=True))
+    place = [ir.Constant(I64, 0), index.ir]
+    return Value(b, b.load(b.gep(table, place, inbounds=True)))
 
 
 def _low_product(x: list[Value], y: list[Value]) -> list[Value]:
@@ -169,7 +156,7 @@ def _low_product(x: list[Value], y: list[Value]) -> list[Value]:
     return out
 
 
-def _angle(turns: list[Value], x: Value) -> tuple[Value, Value, Value]:
+def _angle(turns: list[Value], x: Value) -> Angle:
     """The angle of a fixed-point number of quarter turns, mod 4, top digit last."""
     a, c, d, e = turns[-1], turns[-2], turns[-3], turns[-4]
     top = (a << 32) | c
@@ -215,21 +202,17 @@ def _turned(r: Value, low: Value, q: Value) -> Value:
     return flip_sign(out, (q & 2) << (r.format.bits - 2))
 
 
-def sin(x: Value) -> Value:
-    """The sine."""
-    r, low, q = reduced(absolute(x))
-    return flip_sign(_turned(r, low, q), sign_bits(x))
+def _sine_of(reduction: Angle) -> Value:
+    return _turned(*reduction)
 
 
-def cos(x: Value) -> Value:
-    """The cosine."""
-    r, low, q = reduced(absolute(x))
+def _cosine_of(reduction: Angle) -> Value:
+    r, low, q = reduction
     return _turned(r, low, q + 1)
 
 
-def tan(x: Value) -> Value:
-    """The tangent."""
-    r, low, q = reduced(absolute(x))
+def _tangent_of(reduction: Angle) -> Value:
+    r, low, q = reduction
     z = r * r
     p = horner(z, coefficients.TAN[r.format.bits])
     first = fma(r * z, p, r)
@@ -237,8 +220,28 @@ def tan(x: Value) -> Value:
     t = r + rest
     inverse = -1 / t
     inverse = fma(inverse * inverse, (r - t) + rest, inverse)
-    out = select((q & 1).equals(0), t, inverse)
-    return flip_sign(out, sign_bits(x))
+    return select((q & 1).equals(0), t, inverse)
+
+
+def _of_any_size(name: str, fn: Callable[[Angle], Value], x: Value) -> Value:
+    """A function of an angle x >= 0, however large."""
+    large = (x > _LIMIT[x.format.bits]) & (x < math.inf)
+    return rarely(large, fn(reduced(x)), name, lambda a: fn(reduced_large(a)), x)
+
+
+def sin(x: Value) -> Value:
+    """The sine."""
+    return flip_sign(_of_any_size("sin", _sine_of, absolute(x)), sign_bits(x))
+
+
+def cos(x: Value) -> Value:
+    """The cosine."""
+    return _of_any_size("cos", _cosine_of, absolute(x))
+
+
+def tan(x: Value) -> Value:
+    """The tangent."""
+    return flip_sign(_of_any_size("tan", _tangent_of, absolute(x)), sign_bits(x))
 
 
 def _atan_near(t: Value) -> Value:

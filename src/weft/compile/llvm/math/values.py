@@ -326,35 +326,74 @@ def head(x: Value, bits: int) -> Value:
     return (x.bits() & (-1 << bits)).as_float()
 
 
-def any_lane(condition: Value) -> Any:
-    """An i1: whether the condition holds anywhere."""
-    b, type = condition.b, condition.type
-    if not isinstance(type, ir.VectorType):
-        return condition.ir
-    mask = b.bitcast(condition.ir, ir.IntType(type.count))
-    return b.icmp_unsigned("!=", mask, ir.Constant(mask.type, 0))
-
-
 def rarely(
-    condition: Value, usual: Sequence[Value], rare: Callable[[], Sequence[Value]]
-) -> list[Value]:
-    """``rare()`` in the lanes where the condition holds, ``usual`` in the others.
+    condition: Value, usual: Value, name: str, rare: Callable[..., Value], *args: Value
+) -> Value:
+    """``rare(*args)`` in the lanes where the condition holds, ``usual`` in the others.
 
-    The one place that branches: over the rare code, where no lane needs it.
+    The one place that branches. The rare code is a function of its own, for scalars,
+    that is called by name for each lane that needs it: so it is compiled once, and
+    LLVM does not fold it into the loops that it turns into vectors.
     """
     b = condition.b
+    function = _scalar_function(name, rare, args)
+    if not isinstance(usual.type, ir.VectorType):
+        return _called_if(condition, usual, function, args)
+    mask = b.bitcast(condition.ir, ir.IntType(usual.type.count))
+    return _branched(
+        b, b.icmp_unsigned("!=", mask, ir.Constant(mask.type, 0)), usual,
+        lambda: _by_lane(condition, usual, function, args),
+    )  # fmt: skip
+
+
+def _branched(b: Any, test: Any, usual: Value, rare: Callable[[], Value]) -> Value:
+    """``rare()`` if the test (an i1) holds, else ``usual``."""
     before = b.block
-    with b.if_then(any_lane(condition), likely=False):
-        pairs = zip(rare(), usual, strict=True)
-        chosen = [select(condition, r, u) for r, u in pairs]
+    with b.if_then(test, likely=False):
+        other = rare()
         inside = b.block
-    merged = []
-    for value, other in zip(usual, chosen, strict=True):
-        phi = b.phi(value.type)
-        phi.add_incoming(value.ir, before)
-        phi.add_incoming(other.ir, inside)
-        merged.append(Value(b, phi))
-    return merged
+    phi = b.phi(usual.type)
+    phi.add_incoming(usual.ir, before)
+    phi.add_incoming(other.ir, inside)
+    return Value(b, phi)
+
+
+def _called_if(
+    condition: Value, usual: Value, function: Any, args: Sequence[Value]
+) -> Value:
+    b = usual.b
+    call = functools.partial(b.call, function, [x.ir for x in args])
+    return _branched(b, condition.ir, usual, lambda: Value(b, call()))
+
+
+def _by_lane(
+    condition: Value, usual: Value, function: Any, args: Sequence[Value]
+) -> Value:
+    b, out = usual.b, usual
+    for lane in range(usual.type.count):
+        at = ir.Constant(ir.IntType(32), lane)
+        test, old, *scalars = (
+            Value(b, b.extract_element(x.ir, at)) for x in (condition, usual, *args)
+        )
+        new = _called_if(test, old, function, scalars)
+        out = Value(b, b.insert_element(out.ir, new.ir, at))
+    return out
+
+
+def _scalar_function(name: str, rare: Callable[..., Value], args: Any) -> Any:
+    """A function of scalars of the module, made when first asked for."""
+    b, element = args[0].b, element_of(args[0].type)
+    full = f"weft.{name}.f{args[0].format.bits}"
+    function = b.module.globals.get(full)
+    if function is None:
+        signature = ir.FunctionType(element, [element] * len(args))
+        function = ir.Function(b.module, signature, full)
+        function.linkage = "internal"
+        for text in ("noinline", "nounwind", "willreturn", "memory(none)"):
+            set.add(function.attributes, text)  # llvmlite knows some of them only
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        inner.ret(rare(*[Value(inner, x) for x in function.args]).ir)
+    return function
 
 
 def in_double(fn: Callable[..., Value]) -> Callable[..., Value]:
