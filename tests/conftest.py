@@ -1,6 +1,7 @@
 """Shared set-up: the coverage matrix at the end of a run, and a clean state."""
 
 import os
+import tempfile
 
 import hypothesis
 import numpy as np
@@ -8,6 +9,11 @@ import pytest
 
 import weft
 from weft.testing import table
+
+# Kernels compiled by tests are kept apart from the user's.
+os.environ.setdefault(
+    "WEFT_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"weft-tests-{os.getuid()}")
+)
 
 # The same examples in every run; WEFT_EXPLORE=1 looks for new ones.
 hypothesis.settings.register_profile(

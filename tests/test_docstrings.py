@@ -30,7 +30,8 @@ def namespaces() -> list[types.ModuleType]:
     """The namespaces that users import names from."""
     names = (
         "func autograd linalg special array_api nn nn.functional nn.init nn.utils "
-        "nn.utils.rnn optim optim.lr_scheduler models metrics training"
+        "nn.utils.rnn optim optim.lr_scheduler models metrics training graph static "
+        "layers symbolic compile"
     )
     return [weft, *(importlib.import_module(f"weft.{n}") for n in names.split())]
 
@@ -109,7 +110,7 @@ def test_public_names_are_documented(module: types.ModuleType) -> None:
 # What the core asks of a tensor; no user calls these.
 PROTOCOL = {
     "alias", "array", "become", "freeze", "is_owned", "on_device", "relinked",
-    "saved_alias", "stopped", "storage", "to_host",
+    "saved_alias", "settled", "stopped", "storage", "to_host",
 }  # fmt: skip
 
 

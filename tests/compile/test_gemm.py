@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from weft.compile.llvm.emit import I64, i64
-from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job, matmul_arrays
+from weft.compile.llvm.gemm.arrays import Gemm, compiled, matmul_arrays
 from weft.compile.llvm.gemm.generate import emit_gemm, workspace_bytes
 from weft.compile.llvm.gemm.tasks import Split, split
 from weft.compile.llvm.gemm.vectors import PTR, at, load
 from weft.compile.llvm.target import assembly, compile_module, host_target, new_module
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.runtime import pool
 
 LIMITS = [None, "avx2", "baseline"]
 DTYPES = ["float32", "float64"]
@@ -130,8 +131,7 @@ def run_split(gemm, a, b, out, rows, columns):
     batch = out.shape[0] if out.ndim == 3 else 1
     m, n = out.shape[-2:]
     tasks = batch * -(-m // rows) * -(-n // columns)
-    job = make_job(a, b, out, Split(rows, columns, tasks))
-    return job, tasks
+    return gemm.job(a, b, out, Split(rows, columns, tasks)), tasks
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -149,7 +149,7 @@ def test_results_do_not_depend_on_the_split(rng, limit, shape, left, right):
         out = np.full((m, n), np.nan, np.float32)
         job, tasks = run_split(gemm, a, b, out, rows, columns)
         for begin in range(0, tasks, 5):
-            gemm.tasks(job, begin, min(begin + 5, tasks))
+            gemm.run(job.ctypes.data, begin, min(begin + 5, tasks), 0)
         np.testing.assert_array_equal(out, whole)
 
 
@@ -159,14 +159,24 @@ def test_two_threads_share_a_batch(rng):
     b = rng.normal(size=(3, 70, 200))
     out = np.empty((3, 90, 200))
     cut = split(gemm.tile, 90, 200, 70, batch=3, threads=2)
-    job = make_job(a, b, out, cut)
+    job = gemm.job(a, b, out, cut, workers=2)
     middle = cut.tasks // 2
-    ranges = [(0, middle), (middle, cut.tasks)]
-    threads = [threading.Thread(target=gemm.tasks, args=(job, *r)) for r in ranges]
+    parts = [(0, middle, 0), (middle, cut.tasks, 1)]
+    address = job.ctypes.data
+    threads = [threading.Thread(target=gemm.run, args=(address, *p)) for p in parts]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    np.testing.assert_array_equal(out, matmul_arrays(a, b))
+    check(out, a, b)
+
+
+def test_the_pool_runs_it(rng):
+    threads = min(pool.get_num_threads(), 4)
+    a = rng.normal(size=(170, 130)).astype(np.float32)
+    b = rng.normal(size=(130, 190)).astype(np.float32)
+    out = matmul_arrays(a, b, threads=threads)
     np.testing.assert_array_equal(out, matmul_arrays(a, b))
     check(out, a, b)
 
@@ -229,8 +239,8 @@ def test_epilogues_see_each_finished_element_once(rng, limit):
             context = np.array([bias.ctypes.data, rest.ctypes.data, n], np.int64)
             out = np.empty((2, m, n), np.float32)
             cut = Split(20, 40, 2 * -(-m // 20) * -(-n // 40))
-            job = make_job(x, y, out, cut, context=context.ctypes.data)
-            gemm.tasks(job, 0, cut.tasks)
+            job = gemm.job(x, y, out, cut, context=context.ctypes.data)
+            gemm.run(job.ctypes.data, 0, cut.tasks, 0)
             np.testing.assert_array_equal(out, want)
 
 
@@ -243,7 +253,8 @@ def test_known_values_leave_code_out(rng):
     a = rng.normal(size=(64, 80)).astype(np.float32)
     b = rng.normal(size=(80, 48)).astype(np.float32)
     out = np.empty((64, 48), np.float32)
-    special.tasks(make_job(a, b, out, Split(64, 48, 1)), 0, 1)
+    job = special.job(a, b, out, Split(64, 48, 1))
+    special.run(job.ctypes.data, 0, 1, 0)
     np.testing.assert_array_equal(out, matmul_arrays(a, b))
 
 
@@ -263,9 +274,9 @@ def test_the_optimiser_may_run_over_it(rng):
     a = rng.normal(size=(37, 300)).astype(np.float32)
     b = rng.normal(size=(300, 50)).astype(np.float32)
     out = np.empty((37, 50), np.float32)
-    job = make_job(a, b, out, Split(37, 50, 1))
+    job = gemm.job(a, b, out, Split(37, 50, 1))
     run = type(gemm.run)(library.address("gemm_tasks"))
-    run(job.ctypes.data, 0, 1, gemm.workspace())
+    run(job.ctypes.data, 0, 1, 0)
     np.testing.assert_array_equal(out, matmul_arrays(a, b))
 
 

@@ -1,6 +1,10 @@
 """The compiler: from graphs to native code.
 
 ``weft.compile`` is this package and, called, the function: both names are right.
+
+>>> double = weft.compile(lambda x: x * 2)
+>>> double(weft.ones(2))
+tensor([2., 2.], shape=(2,), dtype=float32)
 """
 
 import sys as _sys

@@ -18,9 +18,11 @@ from weft.compile.function import GraphFunction, closed
 from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
 from weft.compile.watch import watches
+from weft.config import config
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
+from weft.dtype import default_dtype
 from weft.errors import ArgumentError, ShapeError, WeftError
 from weft.graph.capture import Captured, _labels, capture
 from weft.graph.interpret import Program, bind_sizes
@@ -132,7 +134,7 @@ class CompiledFunction:
         ):
             return self.fn(*args, **kwargs)  # inside another program: be part of it
         arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
-        key = (structure, tuple(map(_kind, leaves)))
+        key = (structure, tuple(map(_kind, leaves)), _settings())
         why = self._first(key)
         for entry in self._entries.get(key, ()):
             if entry.fits(arrays):
@@ -250,6 +252,11 @@ def _compare(name: str, want: Any, got: Any) -> None:
             f"compile(verify=True): {name!r} differs from the interpreted program by "
             f"up to {gap:.3g}; please report this as a bug"
         )
+
+
+def _settings() -> tuple[Any, ...]:
+    """The modes that decide what a program computes."""
+    return mode.recording, mode.inference, default_dtype(), config.strict_ieee
 
 
 def _array(value: Any) -> Any:

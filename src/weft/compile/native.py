@@ -44,8 +44,7 @@ from weft.graph.ir import (
     Node,
     Variable,
 )
-from weft.runtime import arena, pool
-from weft.runtime.pool_code import BODY, emit_parallel
+from weft.runtime import arena
 
 ndarray = np.ndarray
 FIELDS = 6  # of a row of the native loop's table
@@ -328,6 +327,9 @@ def _driver() -> Any:
     A row is a loop's context for the pool: status, function, its table, its sizes,
     how many iterations there are, and how many make a chunk.
     """
+    from weft.runtime import pool
+    from weft.runtime.pool_code import emit_parallel
+
     target = host_target()
     pool.link()
     module = new_module("driver", target)
@@ -357,6 +359,8 @@ def _driver() -> Any:
 
 def _trampoline(module: ir.Module, target: Target) -> ir.Function:
     """A loop's body as the pool calls it: a range of a row's iterations."""
+    from weft.runtime.pool_code import BODY
+
     made = ir.Function(module, BODY, "iterations")
     prepare_function(made, target)
     b = ir.IRBuilder(made.append_basic_block("entry"))

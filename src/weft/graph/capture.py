@@ -599,9 +599,7 @@ def capture(
 
 def _wants_grad(leaf: Any) -> bool:
     """Whether an output could be differentiated: no backward has used it up."""
-    return (
-        isinstance(leaf, Symbol) and leaf._node is not None and not leaf._node.spent
-    )
+    return isinstance(leaf, Symbol) and leaf._node is not None and not leaf._node.spent
 
 
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
@@ -725,5 +723,9 @@ def paused() -> Iterator[None]:
 
 
 def capturing() -> Any:
-    """The capture that runs in this thread, or None."""
+    """The capture that runs in this thread, or None.
+
+    >>> weft.graph.capturing() is None
+    True
+    """
     return mode.capture

@@ -30,6 +30,11 @@ def add_gradients(
 
     The result has None for an ``x`` that no ``y`` depends on. Without ``grad_ys``
     each ``y`` counts with ones, as if all their elements were added up.
+
+    >>> g = weft.graph.capture(lambda x: x.sin(), weft.ones(2)).graph
+    >>> build = weft.graph.Building(g.builder())
+    >>> weft.graph.add_gradients(build, g.outputs, g.inputs)
+    [<absorb 'grad/sin/absorb' float32[2]>]
     """
     for y in ys:
         if not _inexact(y.type):

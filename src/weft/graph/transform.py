@@ -34,6 +34,10 @@ def apply(
     """The graph's outputs for these tensors.
 
     Variables are read and assigned in ``build``, where there is one.
+
+    >>> g = weft.graph.capture(lambda x: x * 2, weft.ones(2)).graph
+    >>> weft.graph.apply(g, [weft.tensor([1.0, 2.0])])
+    [tensor([2., 4.], shape=(2,), dtype=float32)]
     """
     if len(args) != len(graph.inputs):
         raise ArgumentError(

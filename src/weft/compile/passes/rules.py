@@ -36,7 +36,11 @@ def add_rule(rule: Rule) -> Rule:
 
 
 def remove_rule(rule: Rule) -> None:
-    """Apply a rule no longer."""
+    """Apply a rule no longer.
+
+    >>> rule = weft.graph.rewrite.rule(lambda x: x * 1, lambda x: x)
+    >>> weft.compile.remove_rule(weft.compile.add_rule(rule))
+    """
     if rule not in _ADDED:
         raise ArgumentError(f"remove_rule: {rule!r} has not been added")
     _ADDED.remove(rule)
