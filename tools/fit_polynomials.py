@@ -155,7 +155,7 @@ FITS = {
         lambda z: z,
         TINY,
         LOG_RANGE,
-        {32: 2, 48: 4, 64: 6},
+        {48: 4, 64: 6},
     ),
     "LOG_TAIL": Fit(
         "((log((1 + s) / (1 - s)) / s - 2) / z - 2/3) / z, as above",

@@ -2,7 +2,8 @@
 
 ``log(x) = k log(2) + log(1 + f)`` with ``1 + f`` between sqrt(1/2) and sqrt(2), and
 ``log(1 + f) = f - (f*f/2 - s (f*f/2 + R(s*s)))`` with ``s = f / (2 + f)``: the form of
-FreeBSD's msun, in which the rounding of s hardly shows. R is a polynomial.
+FreeBSD's msun, in which the rounding of s hardly shows. R is a polynomial; in float32
+all that is left of ``f - f*f/2`` is one.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ def split(x: Value, *, subnormal: bool = True) -> tuple[Value, Value]:
 
 def _series(f: Value, accuracy: int | None = None) -> tuple[Value, Value]:
     """(f*f/2, s (f*f/2 + R)): log(1 + f) is f minus the first plus the second."""
+    half = f * f * 0.5
+    if f.format is SINGLE:  # a polynomial in f itself costs less than a division
+        return half, f * f * (f * horner(f, coefficients.LOG_DIRECT[32]))
     s = f / (f + 2)
     z = s * s
-    half = f * f * 0.5
-    r = z * horner(z, coefficients.LOG[accuracy or f.format.bits])
+    r = z * horner(z, coefficients.LOG[accuracy or 64])
     return half, s * (half + r)
 
 
@@ -71,20 +74,9 @@ def log_finite(x: Value, accuracy: int | None = None, subnormal: bool = True) ->
     """The natural logarithm of a positive finite number."""
     m, k = split(x, subnormal=subnormal)
     whole, f = float_of(k), m - 1
-    if x.format is SINGLE:
-        return _log_direct(f, whole)
-    high, low = LOG_2[64]
+    high, low = LOG_2[x.format.bits]
     half, rest = _series(f, accuracy)
     return fma(whole, high, f - (half - fma(whole, low, rest)))
-
-
-def _log_direct(f: Value, whole: Value) -> Value:
-    """float32's logarithm without a division: a polynomial in f."""
-    high, low = LOG_2[32]
-    z = f * f
-    p = horner(f, coefficients.LOG_DIRECT[32])
-    rest = fma(whole, low, z * (f * p))
-    return fma(whole, high, f + fma(z, -0.5, rest))
 
 
 def log(x: Value) -> Value:
