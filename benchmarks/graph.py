@@ -12,6 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -80,7 +81,7 @@ def show_growth() -> None:
     print(f"{'nodes':>8}" + "".join(f"{n:>15}" for n in WORK))
     for length in (1_000, 10_000, 100_000):
         captured = G.capture(lambda x, n=length: chain(x, n), weft.ones(4))
-        row = [best(lambda w=w: w(captured, length), 2) for w in WORK.values()]
+        row = [best(partial(w, captured, length), 2) for w in WORK.values()]
         print(f"{length:>8}" + "".join(f"{t / length * 1e6:>15.2f}" for t in row))
 
 

@@ -123,7 +123,7 @@ class CompiledFunction:
         self.max_compiles = max_compiles
         self.compiles: list[Compilation] = []
         self._entries: dict[Any, list[Entry]] = {}
-        self._seen: dict[Any, list[tuple[int, ...]]] = {}
+        self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
         if not isinstance(fn, type) and callable(fn):
             functools.update_wrapper(self, fn, updated=())
 
@@ -172,7 +172,7 @@ class CompiledFunction:
         shapes = [a.shape for a in arrays]
         entry = Entry(self.fn, args, kwargs, self._open(key, shapes, args, kwargs))
         self._entries.setdefault(key, []).insert(0, entry)
-        self._seen.setdefault(key, []).append(tuple(shapes))  # type: ignore[arg-type]
+        self._seen.setdefault(key, []).append(shapes)
         took = time.perf_counter() - start
         counts = len(entry.native.graph), len(entry.native.kernels)
         self.compiles.append(Compilation(why, took, *counts))

@@ -191,7 +191,7 @@ class Op:
         composite: bool = False,
         samples: Callable[..., Iterable[Sample]] | None = None,
         reference: Callable[..., Any] | None = None,
-        lower: Callable[..., Any] | None = None,
+        lower: Any = None,
     ) -> None:
         self.name = name
         self.variadic = inputs.startswith("*")

@@ -110,7 +110,7 @@ class Node:
     @property
     def line(self) -> str:
         """The user's line that made this node."""
-        if type(self.code) is str:
+        if isinstance(self.code, str):
             return self.code
         return describe_line(self.code, self.lasti)
 
