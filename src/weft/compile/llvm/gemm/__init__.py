@@ -10,13 +10,13 @@ adds two functions to the module:
               int64_t c_row, int64_t keep, int64_t first_row,
               int64_t row_begin, int64_t row_end,
               int64_t column_begin, int64_t column_end, T *workspace);
-    void gemm_tasks(const int64_t *job, int64_t begin, int64_t end, T *workspace);
+    void gemm_tasks(int64_t *job, int64_t begin, int64_t end, int64_t worker);
 
 Strides count elements and may be anything (transposed operands need no copy); C's
 columns are contiguous and C overlaps neither operand. ``keep`` adds to C. The first
-function computes a rectangle of C; the second a range of tasks of a batch of products
-(`tasks.JOB` lists its fields, `tasks.split` cuts one). ``workspace`` belongs to one
-thread while the function runs: ``workspace_bytes`` bytes, aligned to 64.
+function computes a rectangle of C; the second a range of tasks of a batch of products,
+as a loop body for the thread pool (`tasks.JOB` lists a job's fields, `tasks.split` cuts
+one). A ``workspace`` belongs to one thread while it runs: ``workspace_bytes`` bytes.
 
 Each element of C is a sum over k in blocks of a fixed length, in order: the result
 depends on the operands' shapes and strides, never on how C was cut or on threads.

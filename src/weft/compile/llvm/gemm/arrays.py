@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import pathlib
 import threading
 from typing import Any
 
@@ -11,12 +12,19 @@ import numpy as np
 
 from weft.compile.llvm.gemm.generate import emit_gemm, tile_for, workspace_bytes
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
-from weft.compile.llvm.target import Target, compile_module, host_target, new_module
+from weft.compile.llvm.target import (
+    Library,
+    Target,
+    host_target,
+    new_module,
+    object_code,
+)  # fmt: skip
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.runtime import cache, pool
 
 _ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
 
 
@@ -24,26 +32,46 @@ class Gemm:
     """The compiled products of one element type for one target."""
 
     def __init__(self, dtype: str, target: Target, **options: Any) -> None:
-        module = new_module(f"gemm_{dtype}", target)
-        emit_gemm(module, "gemm", dtype, target, **options)
-        self.library = compile_module(module, target, level=0)
-        self.run = _TASKS(self.library.address("gemm_tasks"))
+        make = functools.partial(_object_code, dtype, target, options)
+        known_code = not options  # the package's text alone decides what is made
+        code = cache.get(_key(dtype, target), make) if known_code else make()
+        self.library = Library(code, target)
+        self.address = self.library.address("gemm_tasks")
+        self.run = _TASKS(self.address)
         self.tile = tile_for(dtype, target)
-        self._bytes = workspace_bytes(dtype, target)
+        self.bytes = workspace_bytes(dtype, target)
         self._local = threading.local()
 
-    def workspace(self) -> int:
-        """The address of this thread's workspace."""
-        held = self._local.__dict__
-        if "memory" not in held:
-            held["memory"] = np.empty(self._bytes + _ALIGN, np.uint8)
-            start = held["memory"].ctypes.data
-            held["address"] = start + -start % _ALIGN
-        return held["address"]
+    def job(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray, cut: Split, **options: Any
+    ) -> np.ndarray:
+        """The job of a product on checked arrays; see `make_job`."""
+        workers = options.pop("workers", 1)
+        memory = self._workspace(workers)
+        return make_job(a, b, out, cut, workspace=(memory, self.bytes), **options)
 
-    def tasks(self, job: np.ndarray, begin: int, end: int) -> None:
-        """Run a range of a job's tasks in this thread."""
-        self.run(job.ctypes.data, begin, end, self.workspace())
+    def _workspace(self, workers: int) -> int:
+        """The address of workspaces that this thread may use."""
+        held = self._local.__dict__
+        size = workers * self.bytes + _ALIGN
+        if "memory" not in held or held["memory"].size < size:
+            held["memory"] = np.empty(size, np.uint8)
+        start = held["memory"].ctypes.data
+        return start + -start % _ALIGN
+
+
+def _object_code(dtype: str, target: Target, options: dict[str, Any]) -> bytes:
+    module = new_module(f"gemm_{dtype}", target)
+    emit_gemm(module, "gemm", dtype, target, **options)
+    return object_code(module, target, level=0)
+
+
+def _key(dtype: str, target: Target) -> str:
+    """What generated code depends on, without generating it."""
+    folder = pathlib.Path(__file__).parent
+    files = [*sorted(folder.glob("*.py")), *sorted(folder.parent.glob("*.py"))]
+    recipe = [repr(tile_for(dtype, target)), dtype, *(f.read_text() for f in files)]
+    return cache.key_of("\n".join(recipe), target.key, level=0)
 
 
 @functools.cache
@@ -59,8 +87,12 @@ def matmul_arrays(
     *,
     accumulate: bool = False,
     target: Target | None = None,
+    threads: int = 1,
 ) -> np.ndarray:
     """``a @ b`` of matrices, or of stacks of matrices with equal leading sizes.
+
+    C is cut for so many ``threads``, and shared out to the pool's if they are more
+    than one.
 
     >>> from weft.compile.llvm.gemm import matmul_arrays
     >>> a = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -70,10 +102,15 @@ def matmul_arrays(
     """
     out = _checked_out(a, b, out, accumulate)
     gemm = compiled(a.dtype.name, target or host_target())
-    batch = out.shape[0] if out.ndim == 3 else 1
     m, n = out.shape[-2:]
-    cut = split(gemm.tile, m, n, a.shape[-1], batch=batch)
-    gemm.tasks(make_job(a, b, out, cut, accumulate=accumulate), 0, cut.tasks)
+    batch = out.shape[0] if out.ndim == 3 else 1
+    cut = split(gemm.tile, m, n, a.shape[-1], batch=batch, threads=threads)
+    workers = pool.default().threads if threads > 1 else 1
+    job = gemm.job(a, b, out, cut, accumulate=accumulate, workers=workers)
+    if threads > 1 and cut.tasks > 1:
+        pool.default().run(gemm.address, job.ctypes.data, cut.tasks)
+    else:
+        gemm.run(job.ctypes.data, 0, cut.tasks, 0)
     return out
 
 
@@ -83,6 +120,7 @@ def make_job(
     out: np.ndarray,
     cut: Split,
     *,
+    workspace: tuple[int, int],
     accumulate: bool = False,
     context: int = 0,
 ) -> np.ndarray:
@@ -94,9 +132,9 @@ def make_job(
     pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, context
     sizes = *out.shape[-2:], a.shape[-1]
     strides = a_row, a_col, b_row, b_col, c_row
-    flags = int(accumulate), 0
-    fields = *pointers, *sizes, *strides, *flags, a_batch, b_batch, c_batch
-    job = np.array([*fields, cut.rows, cut.columns], np.int64)
+    batches = a_batch, b_batch, c_batch
+    fields = 0, *pointers, *sizes, *strides, int(accumulate), 0, *batches
+    job = np.array([*fields, cut.rows, cut.columns, *workspace], np.int64)
     assert len(job) == len(JOB)
     return job
 

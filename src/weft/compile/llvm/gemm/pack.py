@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import i64, loop
-from weft.compile.llvm.gemm.known import branch
+from weft.compile.llvm.gemm.known import branch, pick
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
     at,
@@ -22,6 +22,8 @@ from weft.compile.llvm.gemm.vectors import (
     store,
     transpose,
 )  # fmt: skip
+
+_ROWS_AT_A_TIME = 8
 
 
 class Packing:
@@ -69,28 +71,42 @@ class Packing:
         branch(b, s.by_columns, columns, by_rows)
 
     def panels(self, b: Any, s: Any, source: Any) -> None:
-        """This block of B as panels, one after the other."""
-        element, width = self.lib.element, i64(self.lib.tile.width)
-        with loop(b, i64(0), s.wide, width) as j:
-            here = at(b, source, b.mul(j, s.b_col), element)
-            to = at(b, s.panels, b.mul(j, s.deep), element)
-            count = minimum(b, width, b.sub(s.wide, j))
-            self._panel(b, s, here, to, count)
+        """This block of B as panels, one after the other.
 
-    def _panel(self, b: Any, s: Any, source: Any, to: Any, count: Any) -> None:
+        Contiguous rows are read some rows at a time, across all panels: a panel at a
+        time would touch a page of memory for every two cache lines.
+        """
+        step = pick(b, s.unit_b_col, _ROWS_AT_A_TIME, s.deep)
+        step = b.select(b.icmp_signed(">", step, i64(0)), step, i64(1))
+        element, width = self.lib.element, i64(self.lib.tile.width)
+        with (
+            loop(b, i64(0), s.deep, step, name="k") as k,
+            loop(b, i64(0), s.across, width, name="j") as j,
+        ):
+            offset = b.add(b.mul(j, s.b_col), b.mul(k, s.b_row))
+            here = at(b, source, offset, element)
+            place = b.add(b.mul(j, s.deep), b.mul(k, width))
+            to = at(b, s.panels, place, element)
+            count = minimum(b, width, b.sub(s.across, j))
+            rows = minimum(b, step, b.sub(s.deep, k))
+            self._panel(b, s, here, to, rows, count)
+
+    def _panel(self, b: Any, s: Any, here: Any, to: Any, rows: Any, count: Any) -> None:
         width = i64(self.lib.tile.width)
 
-        def rows() -> None:
-            b.call(self.copy, [source, s.b_row, to, width, s.deep, count])
+        def straight() -> None:
+            b.call(self.copy, [here, s.b_row, to, width, rows, count])
 
-        def columns() -> None:
-            b.call(self.turn, [source, s.b_col, to, s.deep, count])
+        def turned() -> None:
+            b.call(self.turn, [here, s.b_col, to, rows, count])
 
         def other() -> None:
             strides = [s.b_row, s.b_col]
-            b.call(self.gather, [source, *strides, to, width, s.deep, count])
+            b.call(self.gather, [here, *strides, to, width, rows, count])
 
-        branch(b, s.unit_b_col, rows, lambda: branch(b, s.unit_b_row, columns, other))
+        branch(
+            b, s.unit_b_col, straight, lambda: branch(b, s.unit_b_row, turned, other)
+        )
 
 
 def _emit_copy(lib: Library) -> ir.Function:

@@ -23,13 +23,14 @@ from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.skinny import Skinny, few_limit
 from weft.compile.llvm.gemm.strip import emit_strip
-from weft.compile.llvm.gemm.tiling import has_masks
+from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.vectors import at, minimum
 
 ARGUMENTS = (
     "*a *b *c *context m n k a_row a_col b_row b_col c_row keep first_row "
     "row_begin row_end column_begin column_end *workspace"
 )
+_FROM_MEMORY = 1 << 20  # elements of B that are too many for a cache
 KNOWABLE = frozenset(
     ["m", "n", "k", "a_row", "a_col", "b_row", "b_col", "c_row", "keep"]
 )
@@ -66,7 +67,7 @@ class Product:
             loop(b, i64(0), some, i64(tile.depth), name="p") as p,
         ):
             s.j, s.p = j, p
-            s.wide = minimum(b, i64(tile.columns), b.sub(s.column_end, j))
+            s.across = minimum(b, i64(tile.columns), b.sub(s.column_end, j))
             s.deep = minimum(b, i64(tile.depth), b.sub(s.k, p))
             s.add = b.or_(s.keep, b.zext(b.icmp_signed(">", p, i64(0)), I64))
             final = b.icmp_signed(">=", b.add(p, s.deep), s.k)
@@ -105,12 +106,15 @@ class Product:
         branch(b, s.pack_a, lambda: self.packing.rows(b, s, here, height))
         left = pick(b, s.pack_a, s.workspace, here)
         c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), element)
-        common = [s.block, s.block_row, s.block_panel, c, s.c_row, s.wide, s.deep]
+        common = [s.block, s.block_row, s.block_panel, c, s.c_row, s.across, s.deep]
         common += [s.add, s.finish, b.add(s.first_row, row), s.j, s.context]
 
+        ahead = at(b, here, b.mul(s.a_row, i64(height)), element)
+
         def run(rows: bool, packed: int, stride: Any) -> None:
-            stride = pick(b, s.pack_a, packed, stride)
-            b.call(self._strip_function(height, rows), [left, stride, *common])
+            now = pick(b, s.pack_a, packed, stride)
+            arguments = [left, now, *common, ahead, stride]
+            b.call(self._strip_function(height, rows), arguments)
 
         branch(
             b,
@@ -127,26 +131,36 @@ class Product:
 
 
 def _decide(b: Any, s: Any, lib: Library) -> None:
-    """What to pack: by the whole product's sizes, never by a thread's part."""
-    tile = lib.tile
+    """How to compute it: by the whole product's sizes, never by a thread's part."""
     for name in ("a_row", "a_col", "b_row", "b_col"):
         setattr(s, f"unit_{name}", compare(b, "==", getattr(s, name), 1))
     s.by_columns = both(b, s.unit_a_row, negate(b, s.unit_a_col))
-    few_rows = compare(b, "<=", s.m, 2 * tile.height)
-    few_elements = 4 * tile.depth * tile.lanes
-    small = compare(b, "<=", times(b, s.n, s.k), few_elements)
-    direct = both(b, s.unit_b_col, either(b, few_rows, small))
-    if not has_masks(lib.target):
-        direct = both(b, direct, _whole_vectors(b, s.n, tile.lanes))
-    s.pack_b = negate(b, direct)
-    few_columns = compare(b, "<=", s.n, 4 * tile.width)
+    s.pack_a = negate(b, _direct_a(b, s, lib.tile))
+    s.pack_b = negate(b, _direct_b(b, s, lib))
+    limit, many = few_limit(lib), 4 * lib.tile.lanes
+    s.narrow, s.flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
+    s.tall, s.wide, s.long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
+
+
+def _direct_a(b: Any, s: Any, tile: Tiling) -> Any:
+    """Whether A is read so few times that packing it does not pay."""
+    few = compare(b, "<=", s.n, 4 * tile.width)
+    short = both(b, few, compare(b, "<=", s.k, tile.depth))
+    once = compare(b, "<=", s.n, tile.width)
     unit = either(b, s.unit_a_row, s.unit_a_col)
-    s.pack_a = negate(b, both(b, unit, few_columns))
-    s.narrow = compare(b, "<=", s.n, few_limit(lib))
-    s.flat = compare(b, "<=", s.m, few_limit(lib))
-    s.long = compare(b, ">=", s.k, 4 * tile.lanes)
-    s.tall = compare(b, ">=", s.m, 4 * tile.lanes)
-    s.wide_c = compare(b, ">=", s.n, 4 * tile.lanes)
+    return both(b, unit, either(b, once, short))
+
+
+def _direct_b(b: Any, s: Any, lib: Library) -> Any:
+    """Whether B is in a cache, or read few times and not from memory."""
+    tile, elements = lib.tile, times(b, s.n, s.k)
+    near = compare(b, "<=", elements, tile.depth * tile.columns)
+    few = compare(b, "<=", s.m, 2 * tile.height)
+    seldom = both(b, few, compare(b, "<=", elements, _FROM_MEMORY))
+    direct = both(b, s.unit_b_col, either(b, near, seldom))
+    if has_masks(lib.target):
+        return direct
+    return both(b, direct, _whole_vectors(b, s.n, tile.lanes))
 
 
 def _whole_vectors(b: Any, n: Any, lanes: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I1, I64, i64, loop
+from weft.compile.llvm.emit import I1, I8, I64, i64, loop
 from weft.compile.llvm.gemm.known import both, branch
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library, Place
@@ -37,8 +37,11 @@ DOTS = (
 )
 SUMS = "*big big_k count *small small_row small_k few k *sums"
 DELIVER = "*sums count few *c c_row by_rows keep row column *context"
-CHUNK_BYTES = 4096  # of each sum that is held while columns are added up
-STEPS = 4  # columns that are added up at a time
+# Each sum that is held while columns are added up, in bytes. Not a multiple of a page:
+# a load waits for an earlier store whose address has the same last twelve bits.
+CHUNK_BYTES = 16384 + 512
+_PAGE, _LINE = 4096, 64
+STEPS = 8  # columns that are added up at a time
 
 
 class Skinny:
@@ -70,7 +73,7 @@ class Skinny:
             (both(b, s.long, both(b, s.narrow, s.unit_a_col)), self._dots, True),
             (both(b, s.long, both(b, s.flat, s.unit_b_row)), self._dots, False),
             (both(b, s.tall, both(b, s.narrow, s.unit_a_row)), self._sums, True),
-            (both(b, s.wide_c, both(b, s.flat, s.unit_b_col)), self._sums, False),
+            (both(b, s.wide, both(b, s.flat, s.unit_b_col)), self._sums, False),
         ]
         self._first(b, s, cases, otherwise)
 
@@ -113,13 +116,21 @@ class Skinny:
             count = minimum(b, i64(self.chunk), b.sub(side.count, x))
             big = at(b, side.big, x, lib.element)
             small = [side.small, side.small_row, side.small_k, side.few, s.k]
-            b.call(self.sums, [big, side.big_k, count, *small, s.workspace])
+            sums = _apart(b, s.workspace, big)
+            b.call(self.sums, [big, side.big_k, count, *small, sums])
             c = at(b, side.c, b.mul(x, side.c_big), lib.element)
             row, column = side.origin
             row = b.add(row, x) if side.by_rows else row
             column = column if side.by_rows else b.add(column, x)
             place = [c, s.c_row, i64(int(side.by_rows)), s.keep, row, column]
-            b.call(self.deliver, [s.workspace, count, side.few, *place, s.context])
+            b.call(self.deliver, [sums, count, side.few, *place, s.context])
+
+
+def _apart(b: Any, workspace: Any, big: Any) -> Any:
+    """A place for sums, half a page from where big's rows begin."""
+    distance = b.sub(b.ptrtoint(big, I64), b.ptrtoint(workspace, I64))
+    shift = b.and_(b.add(distance, i64(_PAGE // 2)), i64(_PAGE - _LINE))
+    return at(b, workspace, shift, I8)
 
 
 def few_limit(lib: Library) -> int:
@@ -258,9 +269,10 @@ def _add_up(b: Any, lib: Library, s: Any, few: int, chunk: int) -> None:
         row = at(b, s.sums, i64(q * chunk), lib.element)
         with loop(b, i64(0), s.count, i64(lib.tile.lanes)) as x:
             store(b, zero, at(b, row, x, lib.element))
-    whole = b.mul(b.sdiv(s.k, i64(STEPS)), i64(STEPS))
-    with loop(b, i64(0), whole, i64(STEPS)) as k:
-        _add_columns(b, lib, s, few, chunk, k, STEPS)
+    steps = STEPS if few == 1 else STEPS // 2  # scales are held in registers
+    whole = b.mul(b.sdiv(s.k, i64(steps)), i64(steps))
+    with loop(b, i64(0), whole, i64(steps)) as k:
+        _add_columns(b, lib, s, few, chunk, k, steps)
     with loop(b, whole, s.k) as k:
         _add_columns(b, lib, s, few, chunk, k, 1)
 

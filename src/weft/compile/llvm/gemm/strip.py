@@ -20,11 +20,15 @@ from weft.compile.llvm.gemm.vectors import (
     first_lanes,
     fma,
     load,
+    prefetch,
     splat,
     store,
 )  # fmt: skip
 
-ARGUMENTS = "*a a_stride *b b_row b_panel *c c_row n k keep finish row column *context"
+ARGUMENTS = (
+    "*a a_stride *b b_row b_panel *c c_row n k keep finish row column *context "
+    "*ahead ahead_stride"
+)
 
 
 def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
@@ -79,6 +83,8 @@ class _Tile:
         self.masks = [None] * (vectors - 1) + [mask]
         self.b = at(b, s.b, b.mul(self.t, s.b_panel), lib.element)
         self.starts = self._row_starts(b)
+        if self.height == lib.tile.height:
+            self._fetch_ahead(b)
         sums = self._sum(b)
         targets = self._targets(b)
         keep = b.trunc(s.keep, I1)
@@ -96,6 +102,20 @@ class _Tile:
         return [
             at(b, s.a, b.mul(s.a_stride, i64(i)), element) for i in range(self.height)
         ]
+
+    def _fetch_ahead(self, b: Any) -> None:
+        """Ask for this tile of C, and for a part of A that the next strip needs."""
+        lib, s = self.lib, self.s
+        for pointer, _ in self._targets(b):
+            prefetch(b, pointer)
+        if self.rows:
+            start = at(b, s.ahead, b.mul(self.t, i64(lib.tile.lanes)), lib.element)
+        else:
+            steps = b.mul(self.t, i64(self.height))
+            start = at(b, s.ahead, b.mul(steps, s.ahead_stride), lib.element)
+        for _ in range(self.height):
+            prefetch(b, start, level=2)
+            start = at(b, start, s.ahead_stride, lib.element)
 
     def _sum(self, b: Any) -> list[Any]:
         """The products over k, in order, whatever the tile."""

@@ -12,16 +12,18 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I64, i64
+from weft.compile.llvm.emit import I8, I64, i64
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum, while_less
 
-# A job: these as 64-bit integers, one after the other.
+# A job: these as 64-bit integers, one after the other. It is a context for the thread
+# pool, which keeps its status in front; worker w has the workspace at
+# ``workspace + w * workspace_bytes``.
 JOB = [
-    "*a", "*b", "*c", "*context", "m", "n", "k", "a_row", "a_col", "b_row", "b_col",
-    "c_row", "keep", "first_row", "a_batch", "b_batch", "c_batch", "task_rows",
-    "task_columns",
+    "status", "*a", "*b", "*c", "*context", "m", "n", "k", "a_row", "a_col", "b_row",
+    "b_col", "c_row", "keep", "first_row", "a_batch", "b_batch", "c_batch",
+    "task_rows", "task_columns", "*workspace", "workspace_bytes",
 ]  # fmt: skip
 _SMALL = 1 << 19  # multiplications that are not worth sharing
 
@@ -59,19 +61,20 @@ def _ceil(x: int, y: int) -> int:
 
 
 def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
-    """``void name_tasks(const int64_t *job, int64_t begin, int64_t end, T *work)``."""
-    with lib.routine("tasks", "*job begin end *workspace", public=True) as parts:
-        b, s, made = parts
+    """``void name_tasks(job, begin, end, worker)``: a loop body for the thread pool."""
+    arguments = "*job begin end worker"
+    with lib.routine("tasks", arguments, public=True) as (b, s, made):
         job = SimpleNamespace(**_fields(b, s.job))
+        offset = b.mul(s.worker, job.workspace_bytes)
+        job.workspace = at(b, job.workspace, offset, I8)
         down = _blocks(b, job.m, job.task_rows)
-        across = _blocks(b, job.n, job.task_columns)
+        job.across = _blocks(b, job.n, job.task_columns)
         with while_less(b, s.begin, s.end) as (task, advance):
-            block, down_begin = b.sdiv(task, down), b.srem(task, down)
-            left = b.sub(s.end, task)
-            down_end = minimum(b, down, b.add(down_begin, left))
-            run = b, lib, job, product, s.workspace
-            _run(*run, (block, across), (down_begin, down_end))
-            advance(b.sub(down_end, down_begin))
+            first = b.srem(task, down)
+            last = minimum(b, down, b.add(first, b.sub(s.end, task)))
+            call = _arguments(b, lib, job, b.sdiv(task, down), first, last)
+            b.call(product, call)
+            advance(b.sub(last, first))
     return made
 
 
@@ -90,29 +93,24 @@ def _fields(b: Any, job: Any) -> dict[str, Any]:
     return fields
 
 
-def _run(
-    b: Any,
-    lib: Library,
-    job: Any,
-    product: ir.Function,
-    workspace: Any,
-    columns: tuple[Any, Any],
-    rows: tuple[Any, Any],
-) -> None:
-    """Some rows of tasks in one block of columns of one matrix."""
-    block, across = columns
-    matrix, column = b.sdiv(block, across), b.srem(block, across)
+def _arguments(
+    b: Any, lib: Library, job: Any, block: Any, first: Any, last: Any
+) -> list[Any]:
+    """The product's arguments for some blocks of rows in one block of columns."""
+    matrix, column = b.sdiv(block, job.across), b.srem(block, job.across)
 
     def operand(name: str) -> Any:
         offset = b.mul(matrix, getattr(job, f"{name}_batch"))
         return at(b, getattr(job, name), offset, lib.element)
 
-    row_begin = b.mul(rows[0], job.task_rows)
-    row_end = minimum(b, job.m, b.mul(rows[1], job.task_rows))
+    row_begin = b.mul(first, job.task_rows)
+    row_end = minimum(b, job.m, b.mul(last, job.task_rows))
     column_begin = b.mul(column, job.task_columns)
     column_end = minimum(b, job.n, b.add(column_begin, job.task_columns))
     first_row = b.add(job.first_row, b.mul(matrix, job.m))
-    sizes = [getattr(job, name) for name in JOB[4:13]]
+    sizes = [
+        getattr(job, name) for name in JOB[JOB.index("m") : JOB.index("first_row")]
+    ]
     place = [first_row, row_begin, row_end, column_begin, column_end]
     pointers = [operand("a"), operand("b"), operand("c"), job.context]
-    b.call(product, [*pointers, *sizes, *place, workspace])
+    return [*pointers, *sizes, *place, job.workspace]

@@ -10,7 +10,7 @@ from weft.compile.llvm.target import Target
 # Sums over k are cut into blocks of this many bytes of a row. It decides rounding,
 # so it is the same on every machine.
 DEPTH_BYTES = 1024
-_DEFAULT_L2 = 512 * 1024
+_DEFAULT_L2, _SMALLEST_L2 = 512 * 1024, 256 * 1024
 _CACHE = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 
 
@@ -63,7 +63,7 @@ def tiling(itemsize: int, target: Target) -> Tiling:
     heights = (14, 8, 4, 2, 1) if many else (6, 4, 2, 1)
     depth = DEPTH_BYTES // itemsize
     width = 2 * lanes
-    columns = max(_second_cache() // 2 // (depth * itemsize) // width, 1) * width
+    columns = _second_cache() // 2 // (depth * itemsize) // width * width
     return Tiling(lanes, heights, 2, depth, columns)
 
 
@@ -80,4 +80,4 @@ def _second_cache() -> int:
         return _DEFAULT_L2
     size = text.rstrip("KM")
     unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-    return int(size) * unit if size.isdigit() else _DEFAULT_L2
+    return max(int(size) * unit, _SMALLEST_L2) if size.isdigit() else _DEFAULT_L2

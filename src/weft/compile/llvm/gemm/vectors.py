@@ -99,11 +99,11 @@ def fma(b: Any, x: Any, y: Any, z: Any) -> Any:
     return b.call(_intrinsic(b, f"llvm.fmuladd.{name}", kind), [x, y, z])
 
 
-def prefetch(b: Any, pointer: Any, *, write: bool = False) -> None:
-    """Ask for a cache line that will be needed."""
+def prefetch(b: Any, pointer: Any, *, level: int = 3) -> None:
+    """Ask for a cache line that will be needed; 3 is the first cache, 2 the second."""
     kind = ir.FunctionType(VOID, [PTR, I32, I32, I32])
     call = _intrinsic(b, "llvm.prefetch.p0", kind)
-    b.call(call, [pointer, I32(int(write)), I32(3), I32(1)])
+    b.call(call, [pointer, I32(0), I32(level), I32(1)])
 
 
 def transpose(b: Any, rows: Sequence[Any]) -> list[Any]:
