@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -149,6 +150,11 @@ class Native:
             instance = self._instances[key] = Instance(self, sizes)
         return instance.run(feeds, store)
 
+    @property
+    def latest(self) -> Instance | None:
+        """The instance that was made last; None before the first run."""
+        return next(reversed(self._instances.values()), None)
+
 
 class Instance:
     """The memory and the tables of a native graph for one set of sizes."""
@@ -246,14 +252,8 @@ class Instance:
     # -- running
 
     def run(self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]) -> Any:
-        env = dict(self.arrays)
+        env = self._given(feeds, store)
         graph = self.native.graph
-        for node, array in zip(graph.inputs, feeds, strict=True):
-            if array is not None:
-                self._give(env, node, array)
-        for node in graph.nodes:
-            if node.op is READ:
-                self._give(env, node, store[node.params["variable"]])
         driver, rows = _driver(), _address(self.rows)
         fresh = True
         with np.errstate(all="ignore"):
@@ -272,6 +272,39 @@ class Instance:
             for n in self.native.writes
         }
         return outs, writes
+
+    def timed(
+        self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
+    ) -> list[float]:
+        """A run one step at a time: the seconds that each of the steps took."""
+        env = self._given(feeds, store)
+        driver, rows = _driver(), _address(self.rows)
+        found, k = [], 0
+        with np.errstate(all="ignore"):
+            for step in self.native.steps:
+                np.take(self.addresses, self.places, out=self.table)
+                start = time.perf_counter()
+                if isinstance(step, Use):
+                    driver(rows, k, k + 1)
+                    k += 1
+                else:
+                    self._call(step, env)
+                found.append(time.perf_counter() - start)
+        return found
+
+    def _given(
+        self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
+    ) -> dict[Node, Any]:
+        """The values that are there before the first step."""
+        env: dict[Node, Any] = dict(self.arrays)
+        graph = self.native.graph
+        for node, array in zip(graph.inputs, feeds, strict=True):
+            if array is not None:
+                self._give(env, node, array)
+        for node in graph.nodes:
+            if node.op is READ:
+                self._give(env, node, store[node.params["variable"]])
+        return env
 
     def _give(self, env: dict[Node, Any], node: Node, array: Any) -> None:
         """A value that kernels find at its address."""
