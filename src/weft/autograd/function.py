@@ -43,6 +43,8 @@ class Function:
     tensor(2., dtype=float32)
     """
 
+    in_graphs = True  # whether a captured program keeps this backward as a graph
+
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
         """Compute the outputs; may keep values on ``ctx``."""
@@ -112,6 +114,7 @@ class _Call:
             return self.pull(g, dict(zip(names, values, strict=True)))
 
         vjp.names = ("need", *names)  # type: ignore[attr-defined]
+        vjp.in_graphs = self.cls.in_graphs  # type: ignore[attr-defined]
         self.op.vjp = vjp
         if self.cls.jvp is not Function.jvp:
 

@@ -14,6 +14,7 @@ from weft.compile.pipeline import run as run_passes
 from weft.core.dispatch import bind
 from weft.core.op import Op
 from weft.core.tensor import Tensor
+from weft.graph.custom import moved
 from weft.graph.ir import ASSIGN, INPUT, READ, Graph, Node
 from weft.graph.transform import vjp
 
@@ -92,20 +93,9 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
                 nodes.append(variables[variable])
             made[node] = variables[variable]
             continue
-        made[node] = _moved(node, made)
+        made[node] = moved(node, made)
         nodes.append(made[node])
     inputs = [made[i] for i in graph.inputs]
     outs = [made[o] for o in graph.outputs]
     whole = Graph(graph.name, nodes, outs, graph.sizes, (*inputs, *variables.values()))
     return whole, list(variables)
-
-
-def _moved(node: Node, made: dict[Node, Node]) -> Node:
-    inputs = tuple(made.get(i, i) if type(i) is Node else i for i in node.inputs)
-    after = tuple(made.get(a, a) for a in node.after)
-    if inputs == node.inputs and after == node.after:
-        return node
-    return Node(
-        node.op, inputs, node.params, node.type, node.name, after, node.module,
-        node.code, node.lasti,
-    )  # fmt: skip

@@ -13,13 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from weft.compile import passes as p
+from weft.compile.phases import phase
 from weft.errors import ArgumentError
+from weft.graph.custom import without_backward
 from weft.graph.ir import Graph
 from weft.graph.verify import verify
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
+    ("without_backward", without_backward),  # nothing is differentiated any more
     ("dead_code", p.dead_code),
     ("rules", p.rules),  # on the program as it was captured
     ("views", p.views),
@@ -51,6 +54,7 @@ class Step(NamedTuple):
         return f"{self.name}: {nodes}, {self.seconds * 1e3:.1f} ms"
 
 
+@phase("passes")
 def run(
     graph: Graph,
     passes: Sequence[tuple[str, Pass]] = PASSES,

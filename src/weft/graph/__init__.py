@@ -1,6 +1,6 @@
 """Programs as data: capture, print, check, transform, run and save them."""
 
-from weft.graph import passes, rewrite, values
+from weft.graph import custom, passes, rewrite, values
 from weft.graph.capture import Capture, Captured, Spec, capture, capturing
 from weft.graph.gradients import add_gradients, gradients
 from weft.graph.interpret import Program
@@ -30,6 +30,7 @@ __all__ = [
     "apply",
     "capture",
     "capturing",
+    "custom",
     "gradients",
     "jvp",
     "parse_graph",

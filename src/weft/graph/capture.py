@@ -30,7 +30,7 @@ from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype, float64
 from weft.errors import ArgumentError, DTypeError, module_stack
-from weft.graph.ir import Builder, Graph, Node, Variable
+from weft.graph.ir import PICK, Builder, Graph, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
 _LOCK = threading.RLock()  # a capture borrows the tensors it touches
@@ -214,7 +214,9 @@ class Capture(Building):
                 self.origins.setdefault(one._node, one.node)
                 below = getattr(one._node, "node", None)  # of one output of several
                 if below is not None:
-                    self.origins.setdefault(below, one.node.inputs[0])
+                    picked = one.node.op is PICK
+                    source = one.node.inputs[0] if picked else one.node
+                    self.origins.setdefault(below, source)
 
     def _wait(self, op: Any, args: Any, params: Any) -> Any:
         """Another thread met a borrowed tensor: let it wait, then go on."""

@@ -156,13 +156,23 @@ class Building(Interpreter):
 
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if op.composite:
-            return run_composite(op, args)
+            return self.compose(op, args)
         inputs = tuple([self.lift(a) if isinstance(a, Tensor) else a for a in args])
         out = self.wrap(self.builder.add(op, inputs, params))
         if not mode.recording:
             for one in out if type(out) is tuple else (out,):
                 one.quiet = True
         return out
+
+    def compose(self, op: Op, args: tuple[Any, ...]) -> Any:
+        """A program over tensors; a derivative of its own stays with it."""
+        from weft.graph.custom import keep_backward
+
+        out = run_composite(op, args)
+        rule: Any = op.vjp
+        if rule is None or not mode.recording or not rule.in_graphs:
+            return out
+        return keep_backward(self, op, args, out)
 
     def stop(self, node: Node) -> Symbol:
         """The symbol of a value through which no derivative flows."""

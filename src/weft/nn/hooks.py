@@ -12,6 +12,8 @@ from weft.core.tensor import Tensor
 class _Out(Function):
     """Notes the cotangents of a module's outputs."""
 
+    in_graphs = False  # a hook runs when gradients pass, not before
+
     @staticmethod
     def forward(ctx: Any, seen: dict[str, Any], *outs: Any) -> Any:
         ctx.seen = seen
@@ -25,6 +27,8 @@ class _Out(Function):
 
 class _In(Function):
     """Hands the cotangents of a module's inputs to its hooks."""
+
+    in_graphs = False  # a hook runs when gradients pass, not before
 
     @staticmethod
     def forward(ctx: Any, module: Any, seen: dict[str, Any], *args: Any) -> Any:
