@@ -31,6 +31,7 @@ from weft.compile.llvm.target import (
 )
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
+from weft.compile.phases import phase
 from weft.core.lowering import Filled, Pointwise, Reduction, View
 from weft.core.size import evaluate
 from weft.graph.interpret import bind_sizes, failed, resolve
@@ -91,6 +92,7 @@ class Use:
 class Native:
     """A graph prepared for native execution."""
 
+    @phase("lowering")
     def __init__(self, graph: Graph, target: Target | None = None) -> None:
         self.graph = graph
         self.target = target or host_target()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from weft.compile.phases import count_module, phase
 from weft.errors import ArgumentError
 
 # What WEFT_CPU may limit code to, from narrow to wide: (LLVM CPU, vector bits).
@@ -151,6 +152,7 @@ def object_code(module: ir.Module | str, target: Target, *, level: int = 3) -> b
     return _machine(target).emit_object(parsed)
 
 
+@phase("LLVM")
 def compile_module(
     module: ir.Module | str, target: Target | None = None, *, level: int = 3
 ) -> Library:
@@ -160,7 +162,14 @@ def compile_module(
     target = target or host_target()
     text = str(module)
     key = cache.key_of(text, target.key, level=level)
-    code = cache.get(key, lambda: object_code(text, target, level=level))
+    made: list[bytes] = []
+
+    def make() -> bytes:
+        made.append(object_code(text, target, level=level))
+        return made[0]
+
+    code = cache.get(key, make)
+    count_module(made=bool(made))
     return Library(code, target)
 
 

@@ -1,0 +1,66 @@
+"""Why a function is compiled once more: which argument or setting differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from weft.dtype import DType
+
+Shapes = Sequence[tuple[int, ...]]
+SETTINGS = ("recording gradients", "inference mode", "the default dtype", "strict_ieee")
+
+
+def reason(
+    seen: Mapping[Any, Sequence[Shapes]],
+    key: Any,
+    shapes: Shapes,
+    labels: Sequence[str],
+    tensors: Sequence[str],
+) -> str:
+    """What of a call differs from the earlier ones that are most like it.
+
+    A key is (structure of the arguments, kind of each leaf, settings); ``labels``
+    name the leaves and ``tensors`` those that have shapes.
+    """
+    if not seen:
+        return "first call"
+    if key in seen:
+        return "other sizes: " + _sizes(seen[key][-1], shapes, tensors)
+    alike = [other for other in seen if other[0] == key[0]]
+    if not alike:
+        return "other arguments: their number or structure"
+    nearest = min(reversed(alike), key=lambda other: len(_differences(other, key)))
+    found = _differences(nearest, key)
+    names = [*labels, *SETTINGS]
+    return "other arguments: " + _some(
+        f"{names[k]} is {_kind(now)}, was {_kind(was)}" for k, was, now in found
+    )
+
+
+def _sizes(before: Shapes, shapes: Shapes, names: Sequence[str]) -> str:
+    rows = zip(names, shapes, before, strict=True)
+    changed = [f"{name} is {now}, was {was}" for name, now, was in rows if now != was]
+    return _some(changed) if changed else "an assumption about them does not hold"
+
+
+def _differences(was: Any, now: Any) -> list[tuple[int, Any, Any]]:
+    pairs = zip((*was[1], *was[2]), (*now[1], *now[2]), strict=True)
+    return [(k, a, b) for k, (a, b) in enumerate(pairs) if a != b]
+
+
+def _kind(kind: Any) -> str:
+    """A leaf's kind, or a setting, as text."""
+    if not isinstance(kind, tuple):
+        return "another object" if type(kind) is int else str(kind)
+    first, *rest = kind
+    if isinstance(first, DType):
+        text = f"{first.name} of {rest[0]} dimensions"
+        return text + ", with a gradient" if any(rest[1:]) else text
+    return f"{rest[0]!r:.60}"
+
+
+def _some(texts: Iterable[str], most: int = 3) -> str:
+    found = list(texts)
+    more = f"; and {len(found) - most} more" if len(found) > most else ""
+    return "; ".join(found[:most]) + more
