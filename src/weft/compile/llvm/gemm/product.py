@@ -145,10 +145,11 @@ def _decide(b: Any, s: Any, lib: Library) -> None:
 def _direct_a(b: Any, s: Any, tile: Tiling) -> Any:
     """Whether A is read so few times that packing it does not pay."""
     few = compare(b, "<=", s.n, 4 * tile.width)
-    short = both(b, few, compare(b, "<=", s.k, tile.depth))
+    # Rows a power of two apart share few places in a cache; columns are short.
+    near = either(b, s.by_columns, compare(b, "<=", s.k, tile.depth))
     once = compare(b, "<=", s.n, tile.width)
     unit = either(b, s.unit_a_row, s.unit_a_col)
-    return both(b, unit, either(b, once, short))
+    return both(b, unit, either(b, once, both(b, few, near)))
 
 
 def _direct_b(b: Any, s: Any, lib: Library) -> Any:

@@ -28,13 +28,10 @@ from weft.compile.llvm.gemm.vectors import (
     minimum,
     splat,
     store,
-    total,
+    totals,
 )  # fmt: skip
 
-DOTS = (
-    "*big big_row count *small small_row few k *c c_big c_small by_rows keep finish "
-    "row column *context"
-)
+DOTS = "*big big_row count *small small_row few k later *sums"
 SUMS = "*big big_k count *small small_row small_k few k *sums"
 DELIVER = "*sums count few *c c_row by_rows keep row column *context"
 # Each sum that is held while columns are added up, in bytes. Not a multiple of a page:
@@ -55,7 +52,7 @@ class Skinny:
     @functools.cached_property
     def dots(self) -> ir.Function:
         """Rows of the big operand times rows of the small one."""
-        return _emit_dots(self.lib, self.most)
+        return _emit_dots(self.lib, self.most, self.chunk)
 
     @functools.cached_property
     def sums(self) -> ir.Function:
@@ -90,25 +87,26 @@ class Skinny:
 
     def _dots(self, b: Any, side: _Sides, s: Any) -> None:
         """Blocks of k as long as the packed small operand fits the workspace."""
-        lib = self.lib
-        reach = lib.tile.workspace // self.most // lib.tile.lanes * lib.tile.lanes
+        lib, size = self.lib, self.lib.tile.workspace
+        start = self.most * self.chunk
+        room = at(b, s.workspace, i64(start), lib.element)
+        reach = i64((size - start) // self.most)
         packed = b.icmp_signed("!=", side.small_k, i64(1))
-        with loop(b, i64(0), s.k, i64(reach)) as p:
-            deep = minimum(b, i64(reach), b.sub(s.k, p))
-            small = at(b, side.small, b.mul(p, side.small_k), lib.element)
-            with b.if_then(packed):
-                strides = [side.small_row, side.small_k]
-                arguments = [small, *strides, s.workspace, i64(reach), side.few, deep]
-                b.call(self.packing.gather, arguments)
-            small = b.select(packed, s.workspace, small)
-            row = b.select(packed, i64(reach), side.small_row)
-            add = b.or_(s.keep, b.zext(b.icmp_signed(">", p, i64(0)), I64))
-            done = b.zext(b.icmp_signed(">=", b.add(p, deep), s.k), I64)
-            big = at(b, side.big, p, lib.element)
-            operands = [big, side.big_row, side.count, small, row, side.few, deep]
-            flags = [i64(int(side.by_rows)), add, done]
-            place = [side.c, side.c_big, side.c_small, *flags, *side.origin]
-            b.call(self.dots, [*operands, *place, s.context])
+        with loop(b, i64(0), side.count, i64(self.chunk), name="x") as x:
+            count = minimum(b, i64(self.chunk), b.sub(side.count, x))
+            rows = at(b, side.big, b.mul(x, side.big_row), lib.element)
+            with loop(b, i64(0), s.k, reach, name="p") as p:
+                deep = minimum(b, reach, b.sub(s.k, p))
+                small = at(b, side.small, b.mul(p, side.small_k), lib.element)
+                with b.if_then(packed):
+                    strides = [side.small_row, side.small_k]
+                    part = [small, *strides, room, reach, side.few, deep]
+                    b.call(self.packing.gather, part)
+                small = b.select(packed, room, small)
+                row = b.select(packed, reach, side.small_row)
+                big = [at(b, rows, p, lib.element), side.big_row, count]
+                b.call(self.dots, [*big, small, row, side.few, deep, p, s.workspace])
+            self._deliver(b, side, s, x, count, s.workspace)
 
     def _sums(self, b: Any, side: _Sides, s: Any) -> None:
         lib = self.lib
@@ -118,12 +116,18 @@ class Skinny:
             small = [side.small, side.small_row, side.small_k, side.few, s.k]
             sums = _apart(b, s.workspace, big)
             b.call(self.sums, [big, side.big_k, count, *small, sums])
-            c = at(b, side.c, b.mul(x, side.c_big), lib.element)
-            row, column = side.origin
-            row = b.add(row, x) if side.by_rows else row
-            column = column if side.by_rows else b.add(column, x)
-            place = [c, s.c_row, i64(int(side.by_rows)), s.keep, row, column]
-            b.call(self.deliver, [sums, count, side.few, *place, s.context])
+            self._deliver(b, side, s, x, count, sums)
+
+    def _deliver(
+        self, b: Any, side: _Sides, s: Any, x: Any, count: Any, sums: Any
+    ) -> None:
+        """Finished sums to C, from its row or column x on."""
+        c = at(b, side.c, b.mul(x, side.c_big), self.lib.element)
+        row, column = side.origin
+        row = b.add(row, x) if side.by_rows else row
+        column = column if side.by_rows else b.add(column, x)
+        place = [c, s.c_row, i64(int(side.by_rows)), s.keep, row, column]
+        b.call(self.deliver, [sums, count, side.few, *place, s.context])
 
 
 def _apart(b: Any, workspace: Any, big: Any) -> Any:
@@ -158,41 +162,57 @@ class _Sides:
 
 
 def _write(
-    b: Any, lib: Library, s: Any, value: Any, pointer: Any, finish: Any, place: Place
+    b: Any, lib: Library, s: Any, value: Any, pointer: Any, place: Place
 ) -> None:
     """Finished lanes to C: added to it if asked, and through the epilogue."""
-
-    def add() -> list[Any]:
-        return [b.fadd(load(b, pointer, lib.vector, place.mask), value)]
-
+    add = functools.partial(_added, b, value, pointer, place.mask)
     (done,) = choose(b, b.trunc(s.keep, I1), [value], add)
     if lib.epilogue is not None:
-        held, run = done, lib.epilogue
-        (done,) = choose(b, finish, [held], lambda: [run(b, held, place)])
+        done = lib.epilogue(b, done, place)
     store(b, done, pointer, place.mask)
 
 
-def _emit_dots(lib: Library, most: int) -> ir.Function:
+def _emit_dots(lib: Library, most: int, chunk: int) -> ir.Function:
+    """``sums[q, p]`` (+)= the dot product of big's row p and small's row q."""
     with lib.routine("dots", DOTS) as (b, s, made):
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
             with single:
-                _dot_rows(b, lib, s, min(8, lib.tile.lanes), 1)
+                _dot_rows(b, lib, s, chunk, 8, 1)
             with several, b.if_then(b.icmp_signed(">", s.few, i64(0))):
-                _dot_rows(b, lib, s, min(4, lib.tile.lanes), most)
+                _dot_rows(b, lib, s, chunk, 4, most)
     return made
 
 
-def _dot_rows(b: Any, lib: Library, s: Any, height: int, few: int) -> None:
+def _dot_rows(b: Any, lib: Library, s: Any, chunk: int, height: int, few: int) -> None:
     """All rows of the big operand, some at a time, then one at a time."""
     whole = b.mul(b.sdiv(s.count, i64(height)), i64(height))
-    with loop(b, i64(0), whole, i64(height)) as p:
-        _dot_tile(b, lib, s, p, height, few)
-    with loop(b, whole, s.count) as p:
-        _dot_tile(b, lib, s, p, 1, few)
+    for start, stop, rows in ((i64(0), whole, height), (whole, s.count, 1)):
+        with loop(b, start, stop, i64(rows)) as p:
+            sums = _dot_tile(b, lib, s, p, rows, few)
+            for q in range(few):
+                place = at(b, s.sums, b.add(p, i64(q * chunk)), lib.element)
+                _put(b, lib, s, sums[q::few], place)
 
 
-def _dot_tile(b: Any, lib: Library, s: Any, p: Any, height: int, few: int) -> None:
+def _put(b: Any, lib: Library, s: Any, sums: list[Any], place: Any) -> None:
+    """Totals of vectors to memory, added to what later blocks of k find there."""
+    later = b.icmp_signed(">", s.later, i64(0))
+    most = lib.tile.lanes
+    for start in range(0, len(sums), most):
+        made = totals(b, sums[start : start + most])
+        here = at(b, place, i64(start), lib.element)
+        held = functools.partial(_added, b, made, here)
+        (made,) = choose(b, later, [made], held)
+        store(b, made, here)
+
+
+def _added(b: Any, value: Any, pointer: Any, mask: Any = None) -> list[Any]:
+    return [b.fadd(load(b, pointer, value.type, mask), value)]
+
+
+def _dot_tile(b: Any, lib: Library, s: Any, p: Any, height: int, few: int) -> list[Any]:
+    """Vectors whose totals are the dot products of some rows."""
     lanes, element = lib.tile.lanes, lib.element
     big = [
         at(b, s.big, b.mul(b.add(p, i64(i)), s.big_row), element) for i in range(height)
@@ -215,40 +235,9 @@ def _dot_tile(b: Any, lib: Library, s: Any, p: Any, height: int, few: int) -> No
     whole = b.mul(b.sdiv(s.k, i64(lanes)), i64(lanes))
     sums = carry(b, i64(0), whole, lanes, [zero] * (height * few), step)
     rest = b.sub(s.k, whole)
-    held, mask = sums, first_lanes(b, rest, lanes)
+    mask = first_lanes(b, rest, lanes)
     more = b.icmp_signed(">", rest, i64(0))
-    sums = choose(b, more, held, lambda: step(whole, held, mask))
-    values = [total(b, x) for x in sums]
-    by_rows = b.trunc(s.by_rows, I1)
-    grid = [values[i * few : (i + 1) * few] for i in range(height)]
-    with b.if_else(by_rows) as (rows, columns):
-        with rows:
-            _dots_to_rows(b, lib, s, p, grid)
-        with columns:
-            _dots_to_columns(b, lib, s, p, grid)
-
-
-def _dots_to_rows(b: Any, lib: Library, s: Any, p: Any, grid: list[Any]) -> None:
-    """Each row of sums is a row of C."""
-    mask = first_lanes(b, s.few, lib.tile.lanes)
-    for i, values in enumerate(grid):
-        pointer = at(b, s.c, b.mul(b.add(p, i64(i)), s.c_big), lib.element)
-        row = b.add(s.row, b.add(p, i64(i)))
-        place = Place(row, s.column, mask, s.context)
-        value = lane(b, lib.vector, values)
-        _write(b, lib, s, value, pointer, b.trunc(s.finish, I1), place)
-
-
-def _dots_to_columns(b: Any, lib: Library, s: Any, p: Any, grid: list[Any]) -> None:
-    """Each column of sums is part of a row of C."""
-    mask = first_lanes(b, i64(len(grid)), lib.tile.lanes)
-    for q, values in enumerate(zip(*grid, strict=True)):
-        with b.if_then(b.icmp_signed("<", i64(q), s.few)):
-            offset = b.add(b.mul(s.c_small, i64(q)), p)
-            pointer = at(b, s.c, offset, lib.element)
-            place = Place(b.add(s.row, i64(q)), b.add(s.column, p), mask, s.context)
-            value = lane(b, lib.vector, values)
-            _write(b, lib, s, value, pointer, b.trunc(s.finish, I1), place)
+    return choose(b, more, sums, lambda: step(whole, sums, mask))
 
 
 def _emit_sums(lib: Library, most: int, chunk: int) -> ir.Function:
@@ -330,7 +319,7 @@ def _deliver_rows(b: Any, lib: Library, s: Any, most: int, chunk: int) -> None:
         value = lane(b, lib.vector, [b.load(i, typ=lib.element) for i in items])
         pointer = at(b, s.c, b.mul(x, s.c_row), lib.element)
         place = Place(b.add(s.row, x), s.column, mask, s.context)
-        _write(b, lib, s, value, pointer, I1(1), place)
+        _write(b, lib, s, value, pointer, place)
 
 
 def _deliver_columns(b: Any, lib: Library, s: Any, chunk: int) -> None:
@@ -340,4 +329,4 @@ def _deliver_columns(b: Any, lib: Library, s: Any, chunk: int) -> None:
         pointer = at(b, s.c, b.add(b.mul(q, s.c_row), x), lib.element)
         mask = first_lanes(b, b.sub(s.count, x), lanes)
         place = Place(b.add(s.row, q), b.add(s.column, x), mask, s.context)
-        _write(b, lib, s, load(b, source, lib.vector), pointer, I1(1), place)
+        _write(b, lib, s, load(b, source, lib.vector), pointer, place)

@@ -56,16 +56,33 @@ def lane(b: Any, vector: Any, scalars: Sequence[Any]) -> Any:
     return made
 
 
-def total(b: Any, vector: Any) -> Any:
-    """The sum of all lanes: halves are added, down to one."""
-    lanes = vector.type.count
-    while lanes > 1:
+def totals(b: Any, vectors: Sequence[Any]) -> Any:
+    """A vector of the sums of each vector's lanes: halves are added, down to one.
+
+    As many vectors as lanes at most, a power of two. Two vectors become one with half
+    as many lanes for each, so each step costs three instructions for many sums.
+    """
+    vectors, lanes = list(vectors), vectors[0].type.count
+    groups = 1
+    while len(vectors) > 1:
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [_add_halves(b, x, y, 2 * lanes, 2 * groups) for x, y in pairs]
+        groups *= 2
+    (vector,) = vectors
+    while lanes > groups:
+        vector = _add_halves(b, vector, vector, lanes, groups)
         lanes //= 2
-        order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
-        upper = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes, 2 * lanes)))
-        low = b.shuffle_vector(vector, vector, order)
-        vector = b.fadd(low, b.shuffle_vector(vector, vector, upper))
-    return b.extract_element(vector, I32(0))
+    return vector
+
+
+def _add_halves(b: Any, x: Any, y: Any, lanes: int, groups: int) -> Any:
+    """Add the second half of each group of lanes to the first, x's lanes then y's."""
+    size = lanes // groups
+    first = [g * size + i for g in range(groups) for i in range(size // 2)]
+    kind = ir.VectorType(I32, len(first))
+    low = b.shuffle_vector(x, y, ir.Constant(kind, first))
+    high = b.shuffle_vector(x, y, ir.Constant(kind, [i + size // 2 for i in first]))
+    return b.fadd(low, high)
 
 
 def load(b: Any, pointer: Any, vector: Any, mask: Any = None) -> Any:
