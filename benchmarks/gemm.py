@@ -4,8 +4,8 @@
 
 Each line gives GFLOP/s of each library (medians of timings taken in turns) and how
 many times as fast as the faster peer Weft is. One thread each, timed by the thread's
-own clock, so that other programs on the machine disturb little; `threads` goes by the
-clock on the wall.
+own clock, so that other programs on the machine disturb little; `threads` gives the
+best by the clock on the wall.
 """
 
 from __future__ import annotations
@@ -54,17 +54,21 @@ def seconds(run: Thunk, number: int, clock: Clock = time.thread_time) -> float:
     return (clock() - start) / number
 
 
-def medians(
+def timings(
     runs: list[Thunk], guess: float, clock: Clock = time.thread_time
-) -> list[float]:
-    """The median time of each, taken in turns; ``guess`` is about what one takes."""
+) -> list[list[float]]:
+    """Times of each, taken in turns; ``guess`` is about what one takes."""
     number = max(1, int(0.002 / guess))
     rounds = max(5, min(101, int(SECONDS / (guess * number))))
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, taken in zip(runs, times, strict=True):
             taken.append(seconds(run, number, clock))
-    return [statistics.median(taken) for taken in times]
+    return times
+
+
+def medians(runs: list[Thunk], guess: float) -> list[float]:
+    return [statistics.median(taken) for taken in timings(runs, guess)]
 
 
 def report(name: str, flops: float, times: dict[str, float]) -> None:
@@ -228,7 +232,7 @@ def two_threads(a: np.ndarray, b: np.ndarray) -> None:
         other.result()
 
     with ThreadPoolExecutor(1) as executor:
-        times = medians(
+        times = timings(
             [
                 lambda: gemm.run(single, 0, one.tasks, 0),
                 lambda: shared.run(gemm.address, double, two.tasks),
@@ -237,7 +241,7 @@ def two_threads(a: np.ndarray, b: np.ndarray) -> None:
             2.0 * m * n * k / 5e10,
             time.perf_counter,
         )
-    rates = [2.0 * m * n * k / t / 1e9 for t in times]
+    rates = [2.0 * m * n * k / min(taken) / 1e9 for taken in times]
     text = "  ".join(
         f"{name} {rate:6.1f}"
         for name, rate in zip(["one", "two (pool)", "two (Python)"], rates, strict=True)

@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import threading
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -12,7 +13,13 @@ from weft.compile.llvm.gemm.arrays import Gemm, compiled, matmul_arrays
 from weft.compile.llvm.gemm.generate import emit_gemm, workspace_bytes
 from weft.compile.llvm.gemm.tasks import Split, split
 from weft.compile.llvm.gemm.vectors import PTR, at, load
-from weft.compile.llvm.target import assembly, compile_module, host_target, new_module
+from weft.compile.llvm.target import (
+    Target,
+    assembly,
+    compile_module,
+    host_target,
+    new_module,
+)
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import pool
 
@@ -263,6 +270,16 @@ def test_vectors_are_as_wide_as_the_target():
     module = new_module("wide", target)
     emit_gemm(module, "gemm", "float32", target)
     assert "zmm31" in assembly(module, target)
+
+
+def test_other_machines_code_compiles():
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "", 128)
+    module = new_module("other", target)
+    known = {"a_col": 1, "b_col": 1, "m": 64, "n": 64, "k": 64}
+    emit_gemm(module, "gemm", "float64", target, known=known)
+    assert "fmla" in assembly(module, target)
 
 
 def test_the_optimiser_may_run_over_it(rng):

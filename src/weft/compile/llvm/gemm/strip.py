@@ -25,6 +25,7 @@ from weft.compile.llvm.gemm.vectors import (
     store,
 )  # fmt: skip
 
+_LONG = 128  # steps of k that leave time to fetch ahead
 ARGUMENTS = (
     "*a a_stride *b b_row b_panel *c c_row n k keep finish row column *context "
     "*ahead ahead_stride"
@@ -84,7 +85,8 @@ class _Tile:
         self.b = at(b, s.b, b.mul(self.t, s.b_panel), lib.element)
         self.starts = self._row_starts(b)
         if self.height == lib.tile.height:
-            self._fetch_ahead(b)
+            with b.if_then(b.icmp_signed(">=", s.k, i64(_LONG))):
+                self._fetch_ahead(b)
         sums = self._sum(b)
         targets = self._targets(b)
         keep = b.trunc(s.keep, I1)
@@ -106,16 +108,19 @@ class _Tile:
     def _fetch_ahead(self, b: Any) -> None:
         """Ask for this tile of C, and for a part of A that the next strip needs."""
         lib, s = self.lib, self.s
-        for pointer, _ in self._targets(b):
-            prefetch(b, pointer)
-        if self.rows:
-            start = at(b, s.ahead, b.mul(self.t, i64(lib.tile.lanes)), lib.element)
-        else:
-            steps = b.mul(self.t, i64(self.height))
-            start = at(b, s.ahead, b.mul(steps, s.ahead_stride), lib.element)
-        for _ in range(self.height):
-            prefetch(b, start, level=2)
-            start = at(b, start, s.ahead_stride, lib.element)
+        c = at(b, s.c, b.mul(self.t, i64(lib.tile.width)), lib.element)
+        across = (
+            i64(lib.tile.lanes)
+            if self.rows
+            else b.mul(i64(self.height), s.ahead_stride)
+        )
+        ahead = at(b, s.ahead, b.mul(self.t, across), lib.element)
+        with loop(b, i64(0), i64(self.height)) as i:
+            row = at(b, c, b.mul(i, s.c_row), lib.element)
+            for v in range(len(self.masks)):
+                prefetch(b, at(b, row, i64(v * lib.tile.lanes), lib.element))
+            line = at(b, ahead, b.mul(i, s.ahead_stride), lib.element)
+            prefetch(b, line, level=2)
 
     def _sum(self, b: Any) -> list[Any]:
         """The products over k, in order, whatever the tile."""
