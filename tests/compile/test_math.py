@@ -56,7 +56,7 @@ UNARY = {
     "log1p": (np.log1p, 0.9, 0.9),
     "sin": (np.sin, 1.0, 1.0),
     "cos": (np.cos, 1.0, 1.0),
-    "tan": (np.tan, 1.4, 1.4),
+    "tan": (np.tan, 1.6, 1.4),
     "asin": (np.arcsin, 0.9, 0.9),
     "acos": (np.arccos, 0.95, 0.95),
     "atan": (np.arctan, 2.0, 2.0),

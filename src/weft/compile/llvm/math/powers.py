@@ -112,10 +112,11 @@ def _log_near_one(f: Value) -> Pair:
 
 
 def _divide(x: Value, y: Pair) -> Pair:
-    quotient = x / y[0]
+    inverse = 1 / y[0]
+    quotient = x * inverse
     product, lost = exact_product(quotient, y[0])
     rest = (x - product) - fma(quotient, y[1], lost)
-    return exact_sum(quotient, rest / y[0])
+    return exact_sum(quotient, rest * inverse)
 
 
 def hypot(x: Value, y: Value) -> Value:

@@ -257,22 +257,15 @@ def select(condition: Value, yes: Any, no: Any) -> Value:
 
 
 def horner(x: Value, coefficients: Sequence[float]) -> Value:
-    """A polynomial, its lowest coefficient first."""
+    """A polynomial, its lowest coefficient first.
+
+    One step after another: kernels wait for arithmetic, not for results, so that
+    Estrin's pairs, measured, gain nothing and cost accuracy.
+    """
     total = x.like(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, c)
     return total
-
-
-def estrin(x: Value, coefficients: Sequence[float]) -> Value:
-    """The same by pairs: a few more products, far fewer steps one after another."""
-    terms: list[Any] = list(coefficients)
-    while len(terms) > 1:
-        pairs = zip(terms[::2], terms[1::2], strict=False)
-        odd = terms[-1:] if len(terms) % 2 else []
-        terms = [fma(x, high, x.like(low)) for low, high in pairs] + odd
-        x = x * x
-    return terms[0]
 
 
 def absolute(x: Value) -> Value:
