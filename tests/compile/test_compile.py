@@ -152,7 +152,9 @@ def test_a_hundred_lengths_are_two_compilations():
         x = weft.randn(n, 3)
         want = (x.exp().sum(0) / n).log().numpy()
         np.testing.assert_allclose(f(x).numpy(), want, rtol=1e-5, atol=1e-6)
-    assert [c.why for c in f.compiles] == ["first call", "other sizes"]
+    first, second = [c.why for c in f.compiles]
+    assert first == "first call"
+    assert second == "other sizes: x is (3, 3), was (2, 3)"
 
 
 def test_sizes_that_agree_stay_together():
@@ -356,3 +358,46 @@ def test_results_are_the_users_own():
     a = f(weft.zeros(3))
     f(weft.ones(3))
     assert a.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "program"),
+    [
+        ([(5, 7), (7, 3)], lambda a, b: a @ b),
+        ([(5, 7), (3, 7)], lambda a, b: a @ b.t()),
+        ([(7, 5), (7, 3)], lambda a, b: a.t() @ b + 1),
+        ([(4, 5, 7), (4, 7, 3)], lambda a, b: (a * 2) @ b),
+        ([(4, 5, 7), (7, 3)], lambda a, b: a @ b),
+        ([(2, 5, 4, 8), (2, 5, 4, 8)], lambda q, k: q.permute(0, 2, 1, 3)
+         @ k.permute(0, 2, 3, 1)),
+        ([(6, 8), (8, 6)], lambda a, b: a[1:5, ::2] @ b[::2, 2:]),
+        ([(0, 3), (3, 2)], lambda a, b: a @ b),
+        ([(2, 0), (0, 3)], lambda a, b: a @ b),
+        ([(3, 4), (4,)], lambda a, b: a @ b),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products(shapes, program, dtype):
+    rng = np.random.default_rng(0)
+    arrays = [weft.tensor(rng.normal(size=s).astype(dtype)) for s in shapes]
+    got, want = weft.compile(program)(*arrays).numpy(), program(*arrays).numpy()
+    assert got.shape == want.shape
+    scale = 1e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(got, want, rtol=scale, atol=scale)
+
+
+def test_the_number_of_threads_changes_nothing():
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Linear(40, 300), nn.Tanh(), nn.LayerNorm(300))
+    x = weft.randn(300, 40)
+    program = weft.compile(lambda x: model(x).softmax(-1).sum(0))
+    before = weft.get_num_threads()
+    found = []
+    try:
+        with weft.no_grad():
+            for threads in (1, 2, 3, 4):
+                weft.set_num_threads(threads)
+                found.append(program(x).numpy().tobytes())
+    finally:
+        weft.set_num_threads(before)
+    assert len(set(found)) == 1

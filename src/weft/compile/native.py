@@ -12,7 +12,7 @@ import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -20,6 +20,8 @@ from llvmlite import ir
 from weft.compile.fuse import Call, Fusion, Group, Operand
 from weft.compile.llvm import scalar
 from weft.compile.llvm.emit import I64, POINTER, VOID, i64, loop
+from weft.compile.llvm.gemm.arrays import compiled
+from weft.compile.llvm.gemm.tasks import JOB
 from weft.compile.llvm.kernel import SIGNATURE, emit_kernel
 from weft.compile.llvm.target import (
     Library,
@@ -32,6 +34,7 @@ from weft.compile.llvm.target import (
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.compile.phases import phase
+from weft.compile.products import Jobs, Product, is_product
 from weft.core.lowering import Filled, Pointwise, Reduction, View
 from weft.core.size import evaluate
 from weft.graph.interpret import bind_sizes, failed, resolve
@@ -49,7 +52,7 @@ from weft.graph.ir import (
 from weft.runtime import arena
 
 ndarray = np.ndarray
-FIELDS = 6  # of a row of the native loop's table
+FIELDS = 7  # of a row of the native loop's table
 GRAIN = 1 << 15  # operations that are worth handing to another thread
 
 
@@ -89,6 +92,9 @@ class Use:
         return [n for n in self.owners if n in self.group.home]
 
 
+LAUNCHES = (Use, Product)
+
+
 class Native:
     """A graph prepared for native execution."""
 
@@ -111,7 +117,9 @@ class Native:
 
     def _add(self, unit: Call | Group) -> None:
         if isinstance(unit, Call):
-            if unit.node.op not in (ASSIGN, GROUP):
+            if is_product(unit.node):
+                self.steps.append(Product(unit.node))
+            elif unit.node.op not in (ASSIGN, GROUP):
                 self.steps.append(unit.node)
             return
         kernel, owners = lower(unit, "kernel")
@@ -164,7 +172,10 @@ class Instance:
     def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
         self.native = native
         self.sizes = dict(sizes)
-        self.uses = [s for s in native.steps if isinstance(s, Use)]
+        products = [s for s in native.steps if isinstance(s, Product)]
+        self.jobs = Jobs(products, self.sizes, native.target)
+        self.steps = self._regular(products)
+        self.uses = [s for s in self.steps if isinstance(s, LAUNCHES)]
         self.arrays = self._allocate()
         nodes = [node for use in self.uses for node in use.owners]
         self.slots = {node: k for k, node in enumerate(dict.fromkeys(nodes))}
@@ -177,8 +188,18 @@ class Instance:
                 self.addresses[slot] = _address(self.arrays[node])
         self.places = np.array([self.slots[n] for n in nodes], np.int64)
         self.table = np.zeros(len(nodes), np.int64)
+        self.jobs.link(self.slots)
         self._describe()
         self._plan()
+
+    def _regular(self, products: list[Product]) -> list[Any]:
+        """The steps, with products of irregular operands as calls."""
+        spans = dict(zip(products, self.jobs.spans, strict=True))
+        self.spans = {p: span for p, span in spans.items() if span[1]}
+        return [
+            step.node if isinstance(step, Product) and step not in self.spans else step
+            for step in self.native.steps
+        ]
 
     # -- memory
 
@@ -186,8 +207,8 @@ class Instance:
         """One arena for all that kernels make, by when it is needed."""
         last = self._last_uses()
         buffers, shapes = [], {}
-        for at, step in enumerate(self.native.steps):
-            for node in step.made if isinstance(step, Use) else ():
+        for at, step in enumerate(self.steps):
+            for node in step.made if isinstance(step, LAUNCHES) else ():
                 shapes[node] = resolve(node.shape, self.sizes)
                 nbytes = math.prod(shapes[node]) * node.dtype.itemsize
                 buffers.append(arena.Buffer(node, nbytes, at, last.get(node, at)))
@@ -200,9 +221,9 @@ class Instance:
 
     def _last_uses(self) -> dict[Node, int]:
         """The last step that reads each value; outputs are read after all steps."""
-        steps, found = self.native.steps, {}
+        steps, found = self.steps, {}
         for at, step in enumerate(steps):
-            nodes = step.owners if isinstance(step, Use) else step.inputs
+            nodes = step.owners if isinstance(step, LAUNCHES) else step.inputs
             for node in nodes:
                 if type(node) is Node:
                     found[Operand(node).base] = at
@@ -220,7 +241,12 @@ class Instance:
         rows: list[Any] = []
         numbers: list[int] = []
         at = 0
+        code = _driver()
         for use in self.uses:
+            if isinstance(use, Product):
+                rows.append(self._job_row(use))
+                at += len(use.owners)
+                continue
             kernel = use.kernel
             known = dict(self.sizes)
             known.update((k, evaluate(n, self.sizes)) for k, n in kernel.given)
@@ -228,21 +254,32 @@ class Instance:
             work = sum(self.arrays[n].size for n in use.owners if n in self.arrays)
             share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
             grain = max(GRAIN // share, 1)
-            rows.append((0, library.address(use.name), at, len(numbers), count, grain))
+            function = library.address(use.name)
+            table = _address(self.table) + 8 * at
+            rows.append(
+                [0, function, table, len(numbers), count, grain, code.iterations]
+            )
             numbers += [known[name] for name in kernel.sizes]
             at += len(use.owners)
         self.numbers = np.array([*numbers, 0], np.int64)
+        for row in rows:
+            if row[6] == code.iterations:
+                row[3] = _address(self.numbers) + 8 * row[3]
         self.rows = np.array(rows, np.int64).reshape(-1, FIELDS)
-        if len(rows):
-            self.rows[:, 2] = _address(self.table) + 8 * self.rows[:, 2]
-            self.rows[:, 3] = _address(self.numbers) + 8 * self.rows[:, 3]
+
+    def _job_row(self, product: Product) -> list[int]:
+        first, count, tasks = self.spans[product]
+        gemm = compiled(product.node.dtype.name, self.native.target)
+        jobs = _address(self.jobs.table) + 8 * len(JOB) * first
+        body = _driver().products
+        return [0, gemm.address, jobs, tasks, count * tasks, 1, body]
 
     def _plan(self) -> None:
         """Runs of uses, and calls between them."""
         self.plan: list[Any] = []
         k = 0
-        for step in self.native.steps:
-            if not isinstance(step, Use):
+        for step in self.steps:
+            if not isinstance(step, LAUNCHES):
                 self.plan.append(step)
                 continue
             if self.plan and isinstance(self.plan[-1], tuple):
@@ -256,13 +293,13 @@ class Instance:
     def run(self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]) -> Any:
         env = self._given(feeds, store)
         graph = self.native.graph
-        driver, rows = _driver(), _address(self.rows)
+        driver, rows = _driver().run, _address(self.rows)
         fresh = True
         with np.errstate(all="ignore"):
             for step in self.plan:
                 if isinstance(step, tuple):
                     if fresh:
-                        np.take(self.addresses, self.places, out=self.table)
+                        self._fill()
                         fresh = False
                     driver(rows, *step)
                 else:
@@ -280,19 +317,24 @@ class Instance:
     ) -> list[float]:
         """A run one step at a time: the seconds that each of the steps took."""
         env = self._given(feeds, store)
-        driver, rows = _driver(), _address(self.rows)
+        driver, rows = _driver().run, _address(self.rows)
         found, k = [], 0
         with np.errstate(all="ignore"):
-            for step in self.native.steps:
-                np.take(self.addresses, self.places, out=self.table)
+            for step in self.steps:
+                self._fill()
                 start = time.perf_counter()
-                if isinstance(step, Use):
+                if isinstance(step, LAUNCHES):
                     driver(rows, k, k + 1)
                     k += 1
                 else:
                     self._call(step, env)
                 found.append(time.perf_counter() - start)
         return found
+
+    def _fill(self) -> None:
+        """Put the values' present addresses where launches find them."""
+        np.take(self.addresses, self.places, out=self.table)
+        self.jobs.fill(self.addresses)
 
     def _given(
         self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
@@ -355,29 +397,43 @@ def _address(array: ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-@functools.cache
-def _driver() -> Any:
-    """``run(rows, first, last)``: kernels one after the other.
+class Driver(NamedTuple):
+    """The native loop over launches, and the two kinds of bodies."""
 
-    A row is a loop's context for the pool: status, function, its table, its sizes,
-    how many iterations there are, and how many make a chunk.
+    run: Any  # run(rows, first, last)
+    iterations: int
+    products: int
+    library: Library
+
+
+@functools.cache
+def _driver() -> Driver:
+    """The loop over launches.
+
+    A row is a launch's context for the pool:
+
+        status  function  table  sizes  count  grain  body       of a kernel
+        status  function  jobs   tasks  count  grain  body       of a product
+
+    where ``tasks`` says how many each job has.
     """
     from weft.runtime import pool
-    from weft.runtime.pool_code import emit_parallel
+    from weft.runtime.pool_code import BODY, emit_parallel
 
     target = host_target()
     pool.link()
     module = new_module("driver", target)
-    body = _trampoline(module, target)
-    made = ir.Function(
-        module, ir.FunctionType(VOID, [I64.as_pointer(), I64, I64]), "run"
-    )
+    _emit_iterations(module, target, BODY)
+    _emit_products(module, target, BODY)
+    kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
+    made = ir.Function(module, kind, "run")
     prepare_function(made, target)
     b = ir.IRBuilder(made.append_basic_block("entry"))
     rows, first, last = made.args
     with loop(b, first, last) as k:
         row = b.gep(rows, [b.mul(k, i64(FIELDS))])
-        count, grain = (b.load(b.gep(row, [i64(c)])) for c in (4, 5))
+        count, grain, body = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6))
+        body = b.inttoptr(body, BODY.as_pointer())
         context = b.bitcast(row, POINTER)
         with b.if_else(b.icmp_signed(">", count, grain)) as (large, small):
             with large:
@@ -386,25 +442,44 @@ def _driver() -> Any:
                 b.call(body, [context, i64(0), count, i64(0)])
     b.ret_void()
     library = compile_module(module, target)
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    function = kind(library.address("run"))
-    function.library = library  # type: ignore[attr-defined]
-    return function
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        library.address("run")
+    )
+    iterations, products = map(library.address, ("iterations", "products"))
+    return Driver(run, iterations, products, library)
 
 
-def _trampoline(module: ir.Module, target: Target) -> ir.Function:
-    """A loop's body as the pool calls it: a range of a row's iterations."""
-    from weft.runtime.pool_code import BODY
-
-    made = ir.Function(module, BODY, "iterations")
+def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
+    """A loop's body: its builder, the fields of its row, and its arguments."""
+    made = ir.Function(module, kind, name)
     prepare_function(made, target)
     b = ir.IRBuilder(made.append_basic_block("entry"))
-    context, begin, end, _ = made.args
-    row = b.bitcast(context, I64.as_pointer())
+    row = b.bitcast(made.args[0], I64.as_pointer())
     fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3)]
+    return b, fields, made.args
+
+
+def _emit_iterations(module: ir.Module, target: Target, kind: Any) -> None:
+    """A range of a kernel's iterations."""
+    b, fields, (_, begin, end, _) = _body(module, target, kind, "iterations")
     function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
     table = b.inttoptr(fields[1], SIGNATURE.args[0])
     sizes = b.inttoptr(fields[2], SIGNATURE.args[1])
     b.call(function, [table, sizes, begin, end])
     b.ret_void()
-    return made
+
+
+def _emit_products(module: ir.Module, target: Target, kind: Any) -> None:
+    """A range of the tasks of several products, counted through."""
+    b, fields, (_, begin, end, worker) = _body(module, target, kind, "products")
+    function, jobs, tasks = fields
+    function = b.inttoptr(function, kind.as_pointer())
+    past = b.add(b.sdiv(b.sub(end, i64(1)), tasks), i64(1))
+    with loop(b, b.sdiv(begin, tasks), past) as j:
+        start = b.mul(j, tasks)
+        low, high = b.sub(begin, start), b.sub(end, start)
+        low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
+        high = b.select(b.icmp_signed("<", high, tasks), high, tasks)
+        job = b.inttoptr(b.add(jobs, b.mul(j, i64(8 * len(JOB)))), POINTER)
+        b.call(function, [job, low, high, worker])
+    b.ret_void()
