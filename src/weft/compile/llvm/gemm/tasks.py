@@ -15,7 +15,7 @@ from llvmlite import ir
 from weft.compile.llvm.emit import I8, I64, i64
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tiling import Tiling
-from weft.compile.llvm.gemm.vectors import PTR, at, minimum, while_less
+from weft.compile.llvm.gemm.vectors import PTR, at, choose, minimum, while_less
 
 # A job: these as 64-bit integers, one after the other. It is a context for the thread
 # pool, which keeps its status in front; worker w has the workspace at
@@ -70,12 +70,19 @@ def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
         down = _blocks(b, job.m, job.task_rows)
         job.across = _blocks(b, job.n, job.task_columns)
         with while_less(b, s.begin, s.end) as (task, advance):
-            first = b.srem(task, down)
+            block, first = _divide(b, task, down)
             last = minimum(b, down, b.add(first, b.sub(s.end, task)))
-            call = _arguments(b, lib, job, b.sdiv(task, down), first, last)
+            call = _arguments(b, lib, job, block, first, last)
             b.call(product, call)
             advance(b.sub(last, first))
     return made
+
+
+def _divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Quotient and remainder; division by one, the usual case, is not carried out."""
+    many = b.icmp_signed("!=", y, i64(1))
+    (quotient,) = choose(b, many, [x], lambda: [b.sdiv(x, y)])
+    return quotient, b.sub(x, b.mul(quotient, y))
 
 
 def _blocks(b: Any, size: Any, block: Any) -> Any:
@@ -97,7 +104,7 @@ def _arguments(
     b: Any, lib: Library, job: Any, block: Any, first: Any, last: Any
 ) -> list[Any]:
     """The product's arguments for some blocks of rows in one block of columns."""
-    matrix, column = b.sdiv(block, job.across), b.srem(block, job.across)
+    matrix, column = _divide(b, block, job.across)
 
     def operand(name: str) -> Any:
         offset = b.mul(matrix, getattr(job, f"{name}_batch"))
