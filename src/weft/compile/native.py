@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from weft.compile.elements import lowering_of
 from weft.compile.fuse import Call, Fusion, Group, Operand
 from weft.compile.llvm import scalar
 from weft.compile.llvm.emit import I64, POINTER, VOID, i64, loop
@@ -34,10 +35,18 @@ from weft.compile.llvm.target import (
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.compile.phases import phase
-from weft.compile.products import Jobs, Product, is_product
-from weft.core.lowering import Filled, Pointwise, Reduction, View
+from weft.compile.products import Jobs, Product, copied, is_product, needs_copy
+from weft.core.lowering import (
+    Element,
+    Filled,
+    Pointwise,
+    Reduction,
+    Scan,
+    Scatter,
+    View,
+)
 from weft.core.size import evaluate
-from weft.graph.interpret import bind_sizes, failed, resolve
+from weft.graph.interpret import Program, bind_sizes, failed, resolve
 from weft.graph.ir import (
     ASSIGN,
     CONSTANT,
@@ -58,9 +67,14 @@ GRAIN = 1 << 15  # operations that are worth handing to another thread
 
 def supported(node: Node) -> bool:
     """Whether a node can be part of a kernel."""
-    rule = node.op.lower
+    rule = lowering_of(node)
     if isinstance(rule, View):
         return True
+    if isinstance(rule, (Element, Scatter, Scan)):
+        inputs = [i for i in node.inputs if type(i) is Node]
+        return all(scalar.has_dtype(n.dtype) for n in (node, *inputs)) and not any(
+            _empty(n) for n in inputs
+        )
     if not isinstance(rule, (Pointwise, Reduction, Filled)):
         return False
     if isinstance(rule, Filled):
@@ -73,6 +87,10 @@ def supported(node: Node) -> bool:
     like = tensors[-1]
     kinds = [i.dtype if type(i) is Node else like for i in node.inputs]
     return scalar.has_function(rule.scalar, kinds, node.dtype)
+
+
+def _empty(node: Node) -> bool:
+    return any(isinstance(n, int) and n == 0 for n in node.shape)
 
 
 class Use:
@@ -118,7 +136,7 @@ class Native:
     def _add(self, unit: Call | Group) -> None:
         if isinstance(unit, Call):
             if is_product(unit.node):
-                self.steps.append(Product(unit.node))
+                self._add_product(unit)
             elif unit.node.op not in (ASSIGN, GROUP):
                 self.steps.append(unit.node)
             return
@@ -135,6 +153,19 @@ class Native:
             found = kernel._replace(name=f"kernel{len(self.kernels)}")
             self.kernels[text] = found
         self.steps.append(Use(found.name, kernel, owners, unit))
+
+    def _add_product(self, unit: Call) -> None:
+        inputs = []
+        for node in unit.node.inputs:
+            if needs_copy(node):
+                group = Group(unit.order, node.shape, self.graph.sizes)
+                made = copied(node)
+                group.add(made, group.vars, row=False)
+                group.outputs = [made]
+                self._add(group)
+                node = made
+            inputs.append(node)
+        self.steps.append(Product(unit.node, inputs))
 
     def _compile(self) -> Library | None:
         if not self.kernels:
@@ -193,13 +224,22 @@ class Instance:
         self._plan()
 
     def _regular(self, products: list[Product]) -> list[Any]:
-        """The steps, with products of irregular operands as calls."""
+        """The steps, with calls for what kernels do not do for these sizes."""
         spans = dict(zip(products, self.jobs.spans, strict=True))
         self.spans = {p: span for p, span in spans.items() if span[1]}
-        return [
-            step.node if isinstance(step, Product) and step not in self.spans else step
-            for step in self.native.steps
-        ]
+        steps: list[Any] = []
+        for step in self.native.steps:
+            if isinstance(step, Product) and step not in self.spans:
+                steps.append(step.node)
+            elif isinstance(step, Use) and not self._runs(step):
+                steps += step.group.nodes
+            else:
+                steps.append(step)
+        return steps
+
+    def _runs(self, use: Use) -> bool:
+        """Whether sizes that must not be 0 for a kernel's loads are not."""
+        return all(evaluate(n, self.sizes) > 0 for n in use.kernel.positive)
 
     # -- memory
 
@@ -240,6 +280,7 @@ class Instance:
         library: Any = self.native.library
         rows: list[Any] = []
         numbers: list[int] = []
+        flags: list[int] = []  # places among them where kernels report bad indices
         at = 0
         code = _driver()
         for use in self.uses:
@@ -260,8 +301,12 @@ class Instance:
                 [0, function, table, len(numbers), count, grain, code.iterations]
             )
             numbers += [known[name] for name in kernel.sizes]
+            if kernel.checks:
+                flags.append(len(numbers))
+                numbers.append(0)
             at += len(use.owners)
         self.numbers = np.array([*numbers, 0], np.int64)
+        self.flags = np.array(flags, np.int64)
         for row in rows:
             if row[6] == code.iterations:
                 row[3] = _address(self.numbers) + 8 * row[3]
@@ -303,14 +348,34 @@ class Instance:
                         fresh = False
                     driver(rows, *step)
                 else:
-                    self._call(step, env)
+                    try:
+                        self._call(step, env)
+                    except Exception:
+                        self._check(feeds, store)  # the error that came first
+                        raise
                     fresh = True
+        self._check(feeds, store)
         outs = [self._value(o, env) for o in graph.outputs]
         writes = {
             n.params["variable"]: self._value(n.inputs[0], env)
             for n in self.native.writes
         }
         return outs, writes
+
+    def _check(
+        self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
+    ) -> None:
+        """Raise the error of an index that a kernel found to be out of range.
+
+        Nothing was written back by then. The graph is run again by the interpreter,
+        which knows the value, the axis and the line.
+        """
+        if not self.flags.size or not self.numbers[self.flags].any():
+            return
+        self.numbers[self.flags] = 0
+        graph = self.native.graph
+        Program(graph, graph.outputs).run(feeds, store)
+        raise GraphError("a kernel reports an index that the interpreter accepts")
 
     def timed(
         self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]

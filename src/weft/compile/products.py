@@ -17,9 +17,12 @@ from weft.compile.fuse import Operand
 from weft.compile.llvm.gemm.arrays import compiled, make_job
 from weft.compile.llvm.gemm.tasks import JOB, split
 from weft.compile.llvm.target import Target
+from weft.core.lowering import Pointwise
+from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.products import matmul_op
+from weft.ops.shaping import reshape_op
 from weft.runtime import pool
 
 MOST_JOBS = 256  # of one product: beyond that, its operands are not regular enough
@@ -35,12 +38,38 @@ def is_product(node: Node) -> bool:
     return len(ranks) == 2 and ranks[0] == ranks[1] == len(node.shape) >= 2
 
 
+# An operand in memory of its own, for one that strides cannot describe.
+COPY = Op(
+    "copy",
+    inputs="x",
+    eval=lambda x: x.copy(),
+    type=lambda x: x,
+    lower=Pointwise("conj"),  # of a real number: the number
+)
+
+
+def needs_copy(node: Node) -> bool:
+    """Whether an operand may not be a strided view of its base."""
+    moved = False
+    for view in reversed(Operand(node).views):
+        if view.op is reshape_op and moved:
+            return True
+        moved = moved or view.op is not reshape_op
+    return False
+
+
+def copied(node: Node) -> Node:
+    """A node that is an operand's copy."""
+    return Node(COPY, (node,), {}, node.type, f"{node.name}/copy", (), node.module,
+                node.code, node.lasti)  # fmt: skip
+
+
 class Product:
     """One product: its operands' bases, and its result."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, inputs: list[Node]) -> None:
         self.node = node
-        self.operands = [Operand(i) for i in node.inputs]
+        self.operands = [Operand(i) for i in inputs]
         self.owners = [*[o.base for o in self.operands], node]
         self.made = [node]
 
