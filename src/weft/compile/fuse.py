@@ -9,7 +9,8 @@ A node joins the youngest group among those that made its inputs, if its element
 are those of the group's own indices; else it begins another group. Inputs of the
 older ones are loaded. So an edge always leads from an older to a younger unit, and
 there is never a cycle. Views are not computed at all: whoever reads one reads its
-base at another index. What has no element-wise meaning is a call of its own.
+base at another index. Loops in which one element depends on others before it are
+groups of their own; what has no element-wise meaning is a call.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from weft.core.lowering import Reduction, View, reshaped
+from weft.compile.elements import lowering_of
+from weft.core.lowering import Element, Reduction, Scan, Scatter, View, reshaped
 from weft.core.size import Scope, same, same_shape
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
 
@@ -74,6 +76,7 @@ class Group:
         self.rows: set[Node] = set()
         self.operands: dict[Node, list[Any]] = {}
         self.outputs: list[Node] = []
+        self.alone = False  # nothing may join
 
     def _variable(self, dim: int, size: Any) -> Any:
         name = f"i{dim}"
@@ -93,9 +96,10 @@ class Group:
     def full_index(self, node: Node) -> Index:
         return reshaped(self.vars, node.shape, shape=self.shape)
 
-    def reads_here(self, operand: Operand, out: Index) -> bool:
+    def reads_here(self, operand: Operand, out: Index | None) -> bool:
         """Whether an operand's element is the one computed at the same index."""
-        return same_shape(operand.index(out), self.home[operand.base])
+        home = self.home[operand.base]
+        return out is not None and same_shape(operand.index(out), home)
 
     def add(self, node: Node, home: Index, *, row: bool) -> None:
         self.nodes.append(node)
@@ -110,6 +114,16 @@ class Group:
 
 Unit = Call | Group
 Supported = Callable[[Node], bool]
+
+
+def indices_of(node: Node, home: Index) -> list[Index | None]:
+    """Where a node reads each of its inputs; None where that is not one place."""
+    rule = lowering_of(node)
+    if not isinstance(rule, Element):
+        return [home] * len(node.inputs)
+    if rule.here is None:
+        return [None] * len(node.inputs)
+    return list(rule.here(home, **node.params))
 
 
 def operands_of(node: Node) -> list[Any]:
@@ -133,13 +147,15 @@ class Fusion:
     def _place(self, node: Node) -> None:
         if node.op in (INPUT, CONSTANT, READ):
             return
-        lower = node.op.lower
+        lower = lowering_of(node)
         if isinstance(lower, View) and self.supported(node):
             return
         if not self.supported(node) or lower is None:
             self._call(node)
         elif isinstance(lower, Reduction):
             self._reduce(node)
+        elif isinstance(lower, (Scatter, Scan)):
+            self._alone(node)
         else:
             self._point(node)
 
@@ -162,6 +178,12 @@ class Fusion:
         self.units.append(group)
         return group
 
+    def _alone(self, node: Node) -> None:
+        group = self._new(node.shape)
+        group.alone = True
+        group.add(node, group.vars, row=False)
+        self.unit[node] = group
+
     # -- element by element
 
     def _point(self, node: Node) -> None:
@@ -182,9 +204,12 @@ class Fusion:
 
     def _role(self, group: Group, node: Node, operands: list[Any]) -> bool | None:
         """Whether a node is a row node (True) or a full one of a group; else None."""
+        if group.alone:
+            self.why[node] = f"{group.nodes[0].op.name} is a loop of its own"
+            return None
         mine = [
-            o
-            for o in operands
+            (o, k)
+            for k, o in enumerate(operands)
             if isinstance(o, Operand) and self.unit.get(o.base) is group
         ]
         count, whole = math.prod(node.shape), math.prod(group.shape)
@@ -197,10 +222,11 @@ class Fusion:
         else:
             self.why[node] = f"{node.shape} is not the shape {group.shape}"
             return None
-        if row and any(o.base not in group.rows for o in mine):
+        places = indices_of(node, home)
+        if row and any(o.base not in group.rows for o, _ in mine):
             self.why[node] = "a row would need single elements"
             return None
-        if not all(group.reads_here(o, home) for o in mine):
+        if not all(group.reads_here(o, places[k]) for o, k in mine):
             self.why[node] = "it reads other elements of the group than its own"
             return None
         return row
@@ -223,7 +249,7 @@ class Fusion:
     def _may_reduce(
         self, group: Group, node: Node, operand: Operand, shape: Index, reduced: Any
     ) -> bool:
-        if not same_shape(group.shape, shape):
+        if group.alone or not same_shape(group.shape, shape):
             self.why[node] = f"{shape} is not the shape {group.shape}"
             return False
         if group.reduced not in (None, reduced):

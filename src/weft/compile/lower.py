@@ -5,6 +5,7 @@
                        reduced axes for every stage, rows being scalars in between
     last axis kept     parallel over blocks of it, so that memory is read in order;
                        rows are small arrays
+    scatters, scans    see ``serial``
 
 A stage ends where a reduction must be finished before the next loop may begin:
 softmax has three (largest, sum, quotient).
@@ -20,20 +21,25 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.compile.elements import Builder, lowering_of
 from weft.compile.fuse import Group, Operand
 from weft.compile.loop.ir import (
     Buffer,
     Call,
+    Choice,
     Const,
     For,
     Kernel,
+    Let,
     Load,
     Local,
     Position,
     Set,
     Store,
+    When,
 )
-from weft.core.lowering import Filled, Reduction
+from weft.compile.loop.pieces import Settling, values_of
+from weft.core.lowering import Element, Filled, Reduction, Scan
 from weft.core.size import Size, same, same_shape, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
@@ -55,14 +61,19 @@ def lower(group: Group, name: str) -> tuple[Kernel, list[Node]]:
     return lowering.loops(), lowering.owners
 
 
-def _schedule(group: Group) -> type[_Lowering]:
+def _schedule(group: Group) -> type[Lowering]:
+    if group.alone:
+        from weft.compile.serial import ScanLoops, ScatterLoops
+
+        scan = isinstance(lowering_of(group.nodes[0]), Scan)
+        return ScanLoops if scan else ScatterLoops
     if group.reduced is None:
         return _Flat
     last = len(group.shape) - 1
     return _Rows if last in group.reduced or not group.kept else _Columns
 
 
-class _Lowering:
+class Lowering:
     """One group; indices are polynomials in the group's loop variables."""
 
     def __init__(self, group: Group, name: str) -> None:
@@ -72,6 +83,9 @@ class _Lowering:
         self.owners: list[Node] = []
         self.scratch: list[Buffer] = []
         self.given: tuple[tuple[str, Any], ...] = ()
+        self.lets: list[Let] = []  # indices from values, of the body being made
+        self.indices = 0
+        self.positive: list[Any] = []
         self.stage = self._stages()
         self.stored = set(group.outputs)
         self._keep_expensive()
@@ -112,9 +126,12 @@ class _Lowering:
         return at - 1 if isinstance(node.op.lower, Reduction) else at
 
     def _costly(self, node: Node) -> bool:
-        if isinstance(node.op.lower, Filled):
+        rule = lowering_of(node)
+        if isinstance(rule, Filled):
             return False
-        if node.op.lower.scalar not in _CHEAP:
+        if isinstance(rule, Element):
+            return not rule.cheap
+        if rule.scalar not in _CHEAP:
             return True
         return any(
             self._costly(b)
@@ -153,10 +170,12 @@ class _Lowering:
 
     def _compute(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
         home = self.group.home[node]
-        lowering = node.op.lower
+        lowering = lowering_of(node)
         if isinstance(lowering, Filled):
             return number(lowering.value(home, **node.params), node.dtype,
                           self.group.scope)  # fmt: skip
+        if isinstance(lowering, Element):
+            return Builder(self, node, stage, memo).value(lowering.value, home)
         operands = self.group.operands[node]
         like = self._number_dtype(node)
         args = [self._argument(o, home, stage, memo, like) for o in operands]
@@ -187,6 +206,22 @@ class _Lowering:
         """A row node's element, where it is known."""
         raise NotImplementedError
 
+    # -- indices from values
+
+    def new_index(self, size: Any) -> Any:
+        """A fresh index variable below a size."""
+        name = f"w{self.indices}"
+        self.indices += 1
+        self.group.scope.bounds[name] = size
+        if isinstance(size, Size):
+            self.positive.append(size)
+        return self.group.scope.symbol(name)
+
+    def with_lets(self, body: list[Any]) -> list[Any]:
+        """A body after the indices it uses."""
+        lets, self.lets = self.lets, []
+        return [*lets, *body]
+
     # -- kernels
 
     def loops(self) -> Kernel:
@@ -196,8 +231,13 @@ class _Lowering:
     def _made(self, parallel: tuple[Any, ...], body: list[Any]) -> Kernel:
         buffers = tuple(self.buffers[node] for node in self.owners)
         scratch = tuple(self.scratch)
-        scope = self.group.scope
-        return Kernel(self.name, buffers, scratch, parallel, body, scope, self.given)
+        settling = Settling({name for name, _ in parallel})
+        body = settling.body(body)
+        positive = tuple(n for n in (*self.positive, *settling.positive) if n != 0)
+        return Kernel(
+            self.name, buffers, scratch, parallel, body, self.group.scope, self.given,
+            tuple(n for n in positive if isinstance(n, Size)),
+        )  # fmt: skip
 
     # -- the parts of a stage
 
@@ -236,7 +276,10 @@ class _Lowering:
 
     def reduced_value(self, node: Node, stage: int, memo: dict[Any, Any]) -> Any:
         (operand,) = self.group.operands[node]
-        return self._argument(operand, self.group.vars, stage, memo, node.dtype)
+        found = self._argument(operand, self.group.vars, stage, memo, node.dtype)
+        if found.dtype is node.dtype:
+            return found
+        return Call("cast", (found,), node.dtype)  # any and all of numbers
 
     def over_reduced(self, body: list[Any]) -> list[Any]:
         """Loops over the reduced axes around a body."""
@@ -246,7 +289,7 @@ class _Lowering:
         return body
 
 
-class _Flat(_Lowering):
+class _Flat(Lowering):
     """Nothing is reduced."""
 
     def loops(self) -> Kernel:
@@ -258,16 +301,21 @@ class _Flat(_Lowering):
             if n in self.stored
         ]
         sizes = self._sizes(group.shape)
+        stores = self.with_lets(stores)
         if self._in_order(stores, memo):
             return self._in_chunks(stores, math.prod(sizes))
         pairs = [(f"i{d}", n) for d, n in enumerate(sizes)]
         if not pairs:
             return self._made((), stores)
         *outer, (var, extent) = pairs
+        if not outer and _linear(stores):
+            return self._in_blocks(stores, extent)
         return self._made(tuple(outer), [For(var, extent, stores)])
 
     def _in_order(self, stores: list[Any], memo: dict[Any, Any]) -> bool:
         """Whether every buffer is read and written at the loop's own position."""
+        if any(isinstance(s, Let) for s in stores):
+            return False
         places = [(s.buffer, s.at) for s in stores]
         places += [(v.buffer, v.at) for v in memo.values() if isinstance(v, Load)]
         flat = self.flat_position(self.group.vars, self.group.shape)
@@ -276,6 +324,16 @@ class _Flat(_Lowering):
             or not any(isinstance(i, Size) for i in index)
             for buffer, index in places
         )
+
+    def _in_blocks(self, body: list[Any], count: Any) -> Kernel:
+        """A loop over the only axis, cut into pieces."""
+        scope = self.group.scope
+        chunk, place = scope.symbol("chunk"), scope.symbol("i")
+        memo: dict[int, Any] = {}
+        moved = [replaced(s, "i0", chunk * CHUNK + place, memo) for s in body]
+        extent = smaller(count - chunk * CHUNK, CHUNK)
+        pieces = (count + (CHUNK - 1)) // CHUNK
+        return self._made((("chunk", pieces),), [For("i", extent, moved)])
 
     def flat_position(self, index: Any, shape: Any) -> Any:
         total: Any = 0
@@ -306,7 +364,7 @@ class _Flat(_Lowering):
         return self._made((("chunk", pieces),), [For("i", extent, body)])
 
 
-class _Rows(_Lowering):
+class _Rows(Lowering):
     """The last axis is reduced: a row is a scalar."""
 
     def row(self, node: Node) -> Any:
@@ -322,9 +380,10 @@ class _Rows(_Lowering):
 
     def _before(self, stage: int) -> list[Any]:
         """Rows that are known now, and those that must be stored."""
-        out: list[Any] = [
-            Set(self.row(n), self._compute(n, stage, {})) for n in self.rows_at(stage)
-        ]
+        out: list[Any] = []
+        for n in self.rows_at(stage):
+            found = [Set(self.row(n), self._compute(n, stage, {}))]
+            out += self.with_lets(found)
         out += self.stored_rows(stage)
         return out
 
@@ -339,10 +398,11 @@ class _Rows(_Lowering):
             inner.append(
                 Set(local, Call(combine, (local, value), node.dtype), reorder=True)
             )
+        inner = self.with_lets(inner)
         return starts + self.over_reduced(inner) if inner else starts
 
 
-class _Columns(_Lowering):
+class _Columns(Lowering):
     """The last axis is kept: a row is an array over a block of it."""
 
     def row(self, node: Node) -> Any:
@@ -370,7 +430,7 @@ class _Columns(_Lowering):
         body: list[Any] = []
         for stage in range(self.last_stage + 1):
             body += self._before(stage, extent) + self._loop(stage, extent)
-        body = [_replaced(stmt, f"i{last}", column, {}) for stmt in body]
+        body = [replaced(stmt, f"i{last}", column, {}) for stmt in body]
         outer = tuple((f"i{d}", sizes[d]) for d in group.kept if d != last)
         blocks = (sizes[last] + (BLOCK - 1)) // BLOCK
         return self._made((*outer, ("block", blocks)), body)
@@ -378,11 +438,9 @@ class _Columns(_Lowering):
     def _before(self, stage: int, extent: Any) -> list[Any]:
         out: list[Any] = []
         for n in self.rows_at(stage):
-            out.append(
-                Store(
-                    self._row_buffer(n), (self._place(),), self._compute(n, stage, {})
-                )
-            )
+            value = self._compute(n, stage, {})
+            stores = [Store(self._row_buffer(n), (self._place(),), value)]
+            out += self.with_lets(stores)
         out += self.stored_rows(stage)
         return [For("j", extent, out)] if out else []
 
@@ -399,7 +457,7 @@ class _Columns(_Lowering):
             inner.append(Store(row, at, total))
         found: list[Any] = [For("j", extent, starts)] if starts else []
         if inner:
-            found += self.over_reduced([For("j", extent, inner)])
+            found += self.over_reduced([For("j", extent, self.with_lets(inner))])
         return found
 
 
@@ -441,11 +499,32 @@ def _same_index(a: Any, b: Any) -> bool:
     return same_shape((a,), (b,))
 
 
+def _linear(body: list[Any]) -> bool:
+    """Whether no index is a quotient or a rest."""
+    stack, seen = [v for s in body for v in (s, *values_of(s))], set()
+    while stack:
+        one = stack.pop()
+        if isinstance(one, (Load, Store)):
+            parts = [
+                a for i in one.at if isinstance(i, Size) for t, _ in i.terms for a in t
+            ]
+            if any(atom.a is not None for atom in parts):
+                return False
+        elif isinstance(one, Choice):
+            stack += [one.low, one.high]
+        elif isinstance(one, Call) and id(one) not in seen:
+            seen.add(id(one))
+            stack.extend(one.args)
+    return True
+
+
 def _uses_position(memo: dict[Any, Any]) -> bool:
     seen: set[int] = set()
     stack = list(memo.values())
     while stack:
         value = stack.pop()
+        if isinstance(value, Choice):
+            return True
         if isinstance(value, Position) and isinstance(value.at, Size):
             if any(name.startswith("i") for name in value.at.symbols):
                 return True
@@ -472,7 +551,7 @@ def _at_position(value: Any, *, position: Any, flat: Any, memo: dict[int, Any]) 
     return found
 
 
-def _replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
+def replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
     """A statement with a loop variable replaced by an expression."""
     swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
 
@@ -486,12 +565,17 @@ def _replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
             if found is None:
                 found = memo[id(v)] = Call(v.name, tuple(map(value, v.args)), v.dtype)
             return found
+        if isinstance(v, Choice):
+            return Choice(swap(v.at), swap(v.bound), value(v.low), value(v.high))
         return v
 
     if isinstance(stmt, For):
-        body = [_replaced(s, name, index, memo) for s in stmt.body]
-        return For(stmt.var, stmt.extent, body)
-    if isinstance(stmt, Set):
+        body = [replaced(s, name, index, memo) for s in stmt.body]
+        return For(stmt.var, swap(stmt.extent), body)
+    if isinstance(stmt, When):
+        body = [replaced(s, name, index, memo) for s in stmt.body]
+        return When(value(stmt.condition), body)
+    if isinstance(stmt, (Set, Let)):
         return stmt._replace(value=value(stmt.value))
     return Store(stmt.buffer, tuple(map(swap, stmt.at)), value(stmt.value))
 

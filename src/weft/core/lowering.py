@@ -4,8 +4,19 @@
     View           the element is the input's element at another index
     Reduction      the element combines many of the input's
     Filled         the element is a function of its index
+    Element        the element is an expression over elements found anywhere
+    Scatter        elements are combined into others, one after the other
+    Scan           the element combines the one before it with the inputs' there
+    Varied         one of these, as shapes and parameters decide
 
 An operator without any of these is called as a whole.
+
+Rules of ``Element``, ``Scatter`` and ``Scan`` write expressions with a builder, here
+called ``k``. ``x[index]`` is an input's element; an index may be counted out or come
+from ``k.within(value, size)``, which makes a checked index of a value;
+``k.call("add", a, b)`` is a scalar function, ``k.number(2.0)`` a number,
+``k.at(index)`` an index as a value and ``k.choice(index, bound, low, high)`` the value
+``low`` where the index is below the bound, and ``high`` elsewhere.
 """
 
 from __future__ import annotations
@@ -38,6 +49,47 @@ class Filled(NamedTuple):
     """``value(out, **params)`` is a number, or a symbolic one, for each index."""
 
     value: Callable[..., Any]
+
+
+class Element(NamedTuple):
+    """``value(k, out, *inputs, **params)`` is an expression for each index.
+
+    ``here(out, **params)`` says of each input at which one index it is read; None is
+    for inputs that are read elsewhere too.
+    """
+
+    value: Callable[..., Any]
+    here: Callable[..., tuple[Index | None, ...]] | None = None
+    cheap: bool = True  # to compute again, rather than to keep
+
+
+class Scatter(NamedTuple):
+    """``start(k, out, ...)``, into which updates are combined in order.
+
+    ``domain(*inputs, **params)`` is the shape of the updates, ``update(k, at, ...)``
+    each one's index and value. ``combine`` names a scalar function, or is nothing
+    where the last update stays. ``shared(*inputs, **params)`` are pairs of axes of the
+    output and of the domain along which every update stays in its place.
+    """
+
+    start: Callable[..., Any]
+    domain: Callable[..., Index]
+    update: Callable[..., tuple[Index, Any]]
+    combine: str | None
+    shared: Callable[..., tuple[tuple[int, int], ...]]
+
+
+class Scan(NamedTuple):
+    """``step(k, state, *values)`` from the element before, ``start`` at first."""
+
+    step: Callable[..., Any]
+    start: int
+
+
+class Varied(NamedTuple):
+    """``choose(*input_shapes, **params)`` is the lowering for these shapes."""
+
+    choose: Callable[..., Any]
 
 
 SAME = View(lambda out, x_shape: out)  # a copy, where memory does not show
@@ -96,6 +148,8 @@ def reshaped(out: Index, x_shape: Index, *, shape: Index) -> Index:
     """
     from weft.core.size import same
 
+    if any(isinstance(n, int) and n == 0 for n in x_shape):  # there are no elements
+        return (0,) * len(x_shape)
     found: list[Any] = []
     i = j = 0
     while i < len(x_shape) or j < len(shape):

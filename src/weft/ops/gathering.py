@@ -13,7 +13,9 @@ import numpy as np
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
+from weft.core.lowering import Element, Scatter, Varied
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import is_one, same
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.broadcasting import expand
@@ -100,11 +102,17 @@ def _loop_gather(x: Any, index: Any, *, dim: int) -> Any:
     return out
 
 
+def _gathered(k: Any, out: Any, x: Any, index: Any, *, dim: int) -> Any:
+    place = k.within(index[out], x.shape[dim])
+    return x[*out[:dim], place, *out[dim + 1 :]]
+
+
 gather_op: Op = define(
     "gather",
     inputs="x index",
     eval=_gather_eval,
     type=_gather_type,
+    lower=Element(_gathered, here=lambda out, dim: (None, out)),
     vjp={
         "x": lambda g, x_shape, index, dim: scatter_add_op(
             zeros_of(x_shape, g), index, g, dim=dim
@@ -133,10 +141,50 @@ def _loop_scatter(x: Any, index: Any, src: Any, *, dim: int, add: bool) -> Any:
     return out
 
 
+def _scattered(add: bool) -> Varied:
+    """Loops over the updates; element by element where each line gets only one."""
+
+    def update(k: Any, at: Any, x: Any, index: Any, src: Any, *, dim: int) -> Any:
+        place = k.within(index[at], x.shape[dim])
+        return (*at[:dim], place, *at[dim + 1 :]), src[at]
+
+    def shared(x: Any, index: Any, src: Any, *, dim: int) -> Any:
+        axes = [d for d in range(len(x.shape)) if d != dim]
+        return tuple((d, d) for d in axes if same(x.shape[d], index.shape[d]))
+
+    def element(k: Any, out: Any, x: Any, index: Any, src: Any, *, dim: int) -> Any:
+        at = (*out[:dim], 0, *out[dim + 1 :])
+        place = k.within(index[at], x.shape[dim])
+        old = x[out]
+        new = k.call("add", old, src[at]) if add else src[at]
+        return k.call("where", k.call("eq", k.at(place), k.at(out[dim])), new, old)
+
+    def here(out: Any, *, dim: int) -> Any:
+        at = (*out[:dim], 0, *out[dim + 1 :])
+        return out, at, at
+
+    loops = Scatter(
+        start=lambda k, out, x, index, src, dim: x[out],
+        domain=lambda x, index, src, dim: index.shape,
+        update=update,
+        combine="add" if add else None,
+        shared=shared,
+    )
+    lone = Element(element, here)
+
+    def choose(x: Any, index: Any, src: Any, *, dim: int) -> Any:
+        others = [d for d in range(len(x)) if d != dim]
+        alike = all(same(x[d], index[d]) for d in others)
+        return lone if is_one(index[dim]) and alike else loops
+
+    return Varied(choose)
+
+
 scatter_op: Op = define(
     "scatter",
     inputs="x index src",
     eval=_scatter_eval,
+    lower=_scattered(add=False),
     type=lambda x, index, src, *, dim: x,
     vjp={
         "x": lambda g, index, dim: scatter_op(
@@ -163,6 +211,7 @@ scatter_add_op: Op = define(
     "scatter_add",
     inputs="x index src",
     eval=_scatter_add_eval,
+    lower=_scattered(add=True),
     type=lambda x, index, src, *, dim: x,
     vjp={
         "x": lambda g: g,

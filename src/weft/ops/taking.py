@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.dims import normalize_dim
+from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -60,11 +61,18 @@ def _index_samples(rng: np.random.Generator) -> Any:
         )
 
 
+def _taken(k: Any, out: Any, x: Any, index: Any) -> Any:
+    lead = len(index.shape)
+    row = k.within(index[out[:lead]], x.shape[0], wrap=True)
+    return x[row, *out[lead:]]
+
+
 take_op: Op = define(
     "take",
     inputs="x index",
     eval=_take_eval,
     type=_take_type,
+    lower=Element(_taken),
     vjp={"x": lambda g, x_shape, index: add_at(g, index, size=x_shape[0])},
     jvp={"x": lambda t, index: take_op(t, index)},
     batch=_take_batch,
@@ -117,10 +125,29 @@ def _add_at_reference(x: Any, index: Any, *, size: int) -> Any:
     return (hot.T.astype(float) @ rows).reshape(size, *rest)
 
 
+def _added(k: Any, at: Any, x: Any, index: Any, *, size: Any) -> Any:
+    lead = len(index.shape)
+    row = k.within(index[at[:lead]], size, wrap=True)
+    return (row, *at[lead:]), x[at]
+
+
+def _behind(x: Any, index: Any, *rest: Any, **params: Any) -> Any:
+    """The axes of rows and of updates that lie behind the index."""
+    lead, shape = len(index.shape), (rest or (x,))[-1].shape
+    return tuple((d - lead + 1, d) for d in range(lead, len(shape)))
+
+
 add_at: Op = define(
     "add_at",
     inputs="x index",
     eval=_add_at_eval,
+    lower=Scatter(
+        start=lambda k, out, x, index, size: k.number(0),
+        domain=lambda x, index, size: x.shape,
+        update=_added,
+        combine="add",
+        shared=_behind,
+    ),
     type=lambda x, index, *, size: TensorType(
         (size, *x.shape[len(index.shape) :]), x.dtype
     ),
@@ -165,10 +192,23 @@ def _put_reference(x: Any, index: Any, value: Any) -> Any:
     return np.array(rows).reshape(x.shape)
 
 
+def _replacing(k: Any, at: Any, x: Any, index: Any, value: Any) -> Any:
+    lead = len(index.shape)
+    row = k.within(index[at[:lead]], x.shape[0], wrap=True)
+    return (row, *at[lead:]), value[at]
+
+
 put_op: Op = define(
     "put",
     inputs="x index value",
     eval=_put_eval,
+    lower=Scatter(
+        start=lambda k, out, x, index, value: x[out],
+        domain=lambda x, index, value: value.shape,
+        update=_replacing,
+        combine=None,
+        shared=_behind,
+    ),
     type=lambda x, index, value: x,
     vjp={
         "x": lambda g, index, value_shape: put_op(g, index, zeros_of(value_shape, g)),

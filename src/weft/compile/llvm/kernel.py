@@ -3,8 +3,8 @@
     void name(void** buffers, int64* sizes, int64 begin, int64 end)
 
 runs the iterations [begin, end) of the flattened parallel loops. Pointers are in the
-order of the kernel's buffers, sizes in that of ``kernel.sizes``. Inner loops are
-plain; LLVM makes vectors of them.
+order of the kernel's buffers, sizes in that of ``kernel.sizes``; an error flag follows
+them where the kernel checks indices. Inner loops are plain; LLVM makes vectors of them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from weft.compile.loop.ir import (
     Const,
     For,
     Kernel,
+    Let,
     Load,
     Local,
     Position,
     Set,
     Store,
+    When,
+    statements,
 )
 from weft.core.size import Size
 
@@ -63,7 +66,10 @@ class _Emitter:
         for k, buffer in enumerate(self.kernel.buffers):
             raw = b.load(b.gep(table, [i64(k)]))
             args.append(b.bitcast(raw, _pointer(buffer)))
-        args += [b.load(b.gep(sizes, [i64(k)])) for k in range(len(self.kernel.sizes))]
+        count = len(self.kernel.sizes)
+        args += [b.load(b.gep(sizes, [i64(k)])) for k in range(count)]
+        if self.kernel.checks:
+            args.append(b.gep(sizes, [i64(count)]))
         b.call(inner, [*args, begin, end])
         b.ret_void()
         return outer
@@ -72,7 +78,9 @@ class _Emitter:
         """The loops, with pointers that LLVM may assume to be apart."""
         kernel = self.kernel
         types = [_pointer(buffer) for buffer in kernel.buffers]
-        types += [I64] * (len(kernel.sizes) + 2)
+        types += [I64] * len(kernel.sizes)
+        types += [I64.as_pointer()] * kernel.checks
+        types += [I64, I64]
         name = f"{kernel.name}.loops"
         made = ir.Function(self.module, ir.FunctionType(VOID, types), name)
         made.linkage = "internal"
@@ -90,18 +98,26 @@ class _Emitter:
             room.align = 64
             self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
         self._declare_locals(kernel.body)
+        if kernel.checks:
+            self.failed = self.b.alloca(I1, name="failed")
+            self.b.store(ir.Constant(I1, 0), self.failed)
         with loop(self.b, rest[-2], rest[-1], name="p") as p:
             self._decode(p)
             with self._scope():
                 self._body(kernel.body)
+        if kernel.checks:
+            self._report(rest[-3])
         self.b.ret_void()
         return made
 
+    def _report(self, flag: Any) -> None:
+        """Threads only ever write the same number here."""
+        with self.b.if_then(self.b.load(self.failed), likely=False):
+            self.b.store_atomic(i64(1), flag, "monotonic", 8)
+
     def _declare_locals(self, body: list[Any]) -> None:
-        for stmt in body:
-            if isinstance(stmt, For):
-                self._declare_locals(stmt.body)
-            elif isinstance(stmt, Set) and stmt.local.name not in self.locals:
+        for stmt in statements(body):
+            if isinstance(stmt, Set) and stmt.local.name not in self.locals:
                 kind = scalar.register_type(stmt.local.dtype)
                 self.locals[stmt.local.name] = self.b.alloca(kind, name=stmt.local.name)
 
@@ -138,8 +154,31 @@ class _Emitter:
                 self.cache.clear()
             elif isinstance(stmt, Set):
                 self._set(stmt)
+            elif isinstance(stmt, Let):
+                self._let(stmt)
+            elif isinstance(stmt, When):
+                self._when(stmt)
             else:
                 self._store(stmt)
+
+    def _let(self, stmt: Let) -> None:
+        """No branches, so that the loop can still become one of vectors."""
+        kinds = [stmt.value.dtype]
+        given = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
+        limit, zero = self.index(stmt.limit), i64(0)
+        if stmt.wrap:
+            turned = self.b.add(given, limit)
+            given = self.b.select(self.b.icmp_signed("<", given, zero), turned, given)
+        bad = self.b.icmp_unsigned(">=", given, limit)
+        self.b.store(self.b.or_(self.b.load(self.failed), bad), self.failed)
+        self.symbols[stmt.var] = self.b.select(bad, zero, given)
+
+    def _when(self, stmt: When) -> None:
+        condition = self.value(stmt.condition)
+        self.cache.clear()
+        with self.b.if_then(condition), self._scope():
+            self._body(stmt.body)
+        self.cache.clear()
 
     def _set(self, stmt: Set) -> None:
         value = self.value(stmt.value)

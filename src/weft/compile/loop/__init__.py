@@ -3,17 +3,20 @@
 from weft.compile.loop.ir import (
     Buffer,
     Call,
+    Choice,
     Const,
     For,
     Kernel,
+    Let,
     Load,
     Local,
     Position,
     Set,
     Store,
+    When,
 )
 
 __all__ = [
-    "Buffer", "Call", "Const", "For", "Kernel", "Load", "Local", "Position", "Set",
-    "Store",
+    "Buffer", "Call", "Choice", "Const", "For", "Kernel", "Let", "Load", "Local",
+    "Position", "Set", "Store", "When",
 ]  # fmt: skip

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from weft.compile.loop.ir import (
+    Choice,
     Const,
     For,
     Kernel,
+    Let,
     Load,
     Local,
     Position,
     Set,
+    When,
 )
 from weft.core.op import find_op
 from weft.core.size import evaluate
@@ -28,7 +31,10 @@ from weft.core.size import evaluate
 def run_kernel(
     kernel: Kernel, arrays: list[np.ndarray], sizes: Mapping[str, int]
 ) -> None:
-    """Run all iterations; arrays (in the order of the buffers) are changed in place."""
+    """Run all iterations; arrays (in the order of the buffers) are changed in place.
+
+    An index outside its limits raises IndexError.
+    """
     places: dict[str, Any] = dict(sizes)
     places.update((name, evaluate(n, sizes)) for name, n in kernel.given)
     memory = {
@@ -63,10 +69,23 @@ class _Run:
                     self.body(stmt.body)
             elif isinstance(stmt, Set):
                 self.locals[stmt.local.name] = self.value(stmt.value)
+            elif isinstance(stmt, Let):
+                self.places[stmt.var] = self.checked(stmt)
+            elif isinstance(stmt, When):
+                if self.value(stmt.condition):
+                    self.body(stmt.body)
             else:
                 self.memory[stmt.buffer.name][self.index(stmt.at)] = self.value(
                     stmt.value
                 )
+
+    def checked(self, stmt: Let) -> int:
+        limit = evaluate(stmt.limit, self.places)
+        value = int(self.value(stmt.value))
+        found = value + limit if stmt.wrap and value < 0 else value
+        if not 0 <= found < limit:
+            raise IndexError(f"index {value} is out of range for {limit} elements")
+        return found
 
     def index(self, at: tuple[Any, ...]) -> tuple[int, ...]:
         found = tuple(evaluate(i, self.places) for i in at)
@@ -83,6 +102,9 @@ class _Run:
             return self.memory[value.buffer.name][self.index(value.at)]
         if isinstance(value, Local):
             return self.locals[value.name]
+        if isinstance(value, Choice):
+            below = evaluate(value.at, self.places) < evaluate(value.bound, self.places)
+            return self.value(value.low if below else value.high)
         args = [np.asarray(self.value(a)) for a in value.args]
         if value.name == "cast":
             return args[0].astype(value.dtype.np)[()]

@@ -5,11 +5,14 @@
     stmt    = for var < extent: body        a loop; innermost ones are vectorised
             | local = value                 a scalar of this iteration
             | buffer[index, …] = value
+            | var = value within limit      an index; one outside is reported, and 0
+            | when value: body
     value   = number : dtype
             | index expression              as an int64
             | buffer[index, …]
             | local
             | function(value, …) : dtype    a scalar function, by name
+            | index < bound ? value : value
     index   = polynomial over loop variables and sizes, with // and %
 
 A buffer is row-major memory of a shape; ``scratch`` ones belong to one iteration of
@@ -19,6 +22,7 @@ where the order of a sum may be changed, the statement says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from weft.core.size import Scope, Size
@@ -105,6 +109,43 @@ class Store(NamedTuple):
     value: Any
 
 
+class Let(NamedTuple):
+    """An index variable: a value that is made to lie in 0 to limit - 1.
+
+    A value outside sets the kernel's error flag. Negative ones count from the end
+    where they ``wrap``.
+    """
+
+    var: str
+    value: Any
+    limit: Any
+    wrap: bool = False
+
+
+class When(NamedTuple):
+    """Statements that run where a condition holds."""
+
+    condition: Any
+    body: list[Any]
+
+
+class Choice(NamedTuple):
+    """``low`` where an index is below a bound, else ``high``.
+
+    The value that is not chosen need not exist: loops are split at the bound, or the
+    indices of its loads are made to stay in bounds (see ``pieces``).
+    """
+
+    at: Any
+    bound: Any
+    low: Any
+    high: Any
+
+    @property
+    def dtype(self) -> DType:
+        return self.low.dtype
+
+
 class Kernel(NamedTuple):
     """Loops to run for every combination of the parallel variables."""
 
@@ -115,18 +156,20 @@ class Kernel(NamedTuple):
     body: list[Any]
     scope: Scope
     given: tuple[tuple[str, Any], ...] = ()  # symbols that each launch gives a size
+    positive: tuple[Any, ...] = ()  # sizes that must be at least 1 for it to run
+
+    @property
+    def checks(self) -> bool:
+        """Whether it has an error flag: one more number after the sizes."""
+        return any(isinstance(stmt, Let) for stmt in statements(self.body))
 
     @property
     def sizes(self) -> list[str]:
         """The symbolic sizes it depends on, in the order of its size arguments."""
-        variables = {var for var, _ in self.parallel} | _loop_vars(self.body)
-        found: set[str] = set()
-        for buffer in (*self.buffers, *self.scratch):
-            for n in buffer.shape:
-                found |= n.symbols if isinstance(n, Size) else set()
-        for _, extent in self.parallel:
-            found |= extent.symbols if isinstance(extent, Size) else set()
-        return sorted(found - variables)
+        inner = (s for s in statements(self.body) if isinstance(s, (For, Let)))
+        variables = {v for v, _ in self.parallel} | {s.var for s in inner}
+        parts = (self.buffers, self.scratch, self.parallel, self.body)
+        return sorted(_symbols(parts, {}) - variables)
 
     def __str__(self) -> str:
         from weft.compile.loop.text import print_kernel
@@ -134,9 +177,20 @@ class Kernel(NamedTuple):
         return print_kernel(self)
 
 
-def _loop_vars(body: list[Any]) -> set[str]:
-    found = set()
+def _symbols(part: Any, seen: dict[int, Any]) -> set[str]:
+    """The symbols of all sizes and indices in a part of a kernel."""
+    if isinstance(part, Size):
+        return set(part.symbols)
+    if not isinstance(part, (tuple, list, Call)) or id(part) in seen:
+        return set()
+    seen[id(part)] = part
+    inner = part.args if isinstance(part, Call) else part
+    return {name for one in inner for name in _symbols(one, seen)}
+
+
+def statements(body: list[Any]) -> Iterator[Any]:
+    """All statements, those inside others too."""
     for stmt in body:
-        if isinstance(stmt, For):
-            found |= {stmt.var} | _loop_vars(stmt.body)
-    return found
+        yield stmt
+        if isinstance(stmt, (For, When)):
+            yield from statements(stmt.body)

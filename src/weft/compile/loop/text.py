@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from weft.compile.loop.ir import (
+    Choice,
     Const,
     For,
     Kernel,
+    Let,
     Load,
     Local,
     Position,
     Set,
     Store,
+    When,
 )
 
 _INFIX = {
@@ -46,6 +49,13 @@ def _body(body: list[Any], indent: str, lines: list[str]) -> None:
         elif isinstance(stmt, Store):
             place = _place(stmt.buffer.name, stmt.at)
             lines.append(f"{indent}{place} = {value_text(stmt.value)}")
+        elif isinstance(stmt, Let):
+            note = ", from the end if negative" if stmt.wrap else ""
+            value = value_text(stmt.value)
+            lines.append(f"{indent}{stmt.var} = {value} within {stmt.limit}{note}")
+        elif isinstance(stmt, When):
+            lines.append(f"{indent}when {value_text(stmt.condition)}:")
+            _body(stmt.body, indent + "  ", lines)
 
 
 def _place(name: str, index: tuple[Any, ...]) -> str:
@@ -62,6 +72,9 @@ def value_text(value: Any) -> str:
         return _place(value.buffer.name, value.at)
     if isinstance(value, Local):
         return value.name
+    if isinstance(value, Choice):
+        low, high = value_text(value.low), value_text(value.high)
+        return f"({value.at} < {value.bound} ? {low} : {high})"
     args = [value_text(a) for a in value.args]
     if value.name in _INFIX and len(args) == 2:
         return f"({args[0]} {_INFIX[value.name]} {args[1]})"

@@ -1,7 +1,8 @@
 """Bounds, proven before code is emitted.
 
 Every index of a load or a store must lie in its buffer for all values of the loop
-variables. Extents are polynomials, so the largest value of an index is found by
+variables; those that values give lie in their limits, which must not be empty. Extents
+are polynomials, so the largest value of an index is found by
 putting each variable at its end; where that is not provably inside, the kernel is
 refused (and its nodes are run as calls).
 """
@@ -11,7 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft.compile.loop.ir import Call, For, Kernel, Load, Set, Store
+from weft.compile.loop.ir import (
+    Call,
+    Choice,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Set,
+    Store,
+    When,
+)
+from weft.compile.loop.pieces import is_clamped
 from weft.core.size import Size, larger, same, smaller
 from weft.graph.ir import GraphError
 
@@ -19,11 +31,19 @@ from weft.graph.ir import GraphError
 def verify_kernel(kernel: Kernel) -> None:
     """Raise a GraphError that names the first index which may be out of bounds."""
     limits = dict(kernel.parallel)
-    _body(kernel.body, limits, kernel)
+    if not any(_never(extent) for extent in limits.values()):
+        _body(kernel.body, limits, kernel)
+
+
+def _never(extent: Any) -> bool:
+    """Whether a loop does not run at all."""
+    return not isinstance(extent, Size) and extent <= 0
 
 
 def _body(body: list[Any], limits: dict[str, Any], kernel: Kernel) -> None:
     for stmt in body:
+        if isinstance(stmt, For) and _never(stmt.extent):
+            continue
         if isinstance(stmt, For):
             _body(stmt.body, {**limits, stmt.var: stmt.extent}, kernel)
         elif isinstance(stmt, Set):
@@ -31,6 +51,21 @@ def _body(body: list[Any], limits: dict[str, Any], kernel: Kernel) -> None:
         elif isinstance(stmt, Store):
             _check(stmt, limits, kernel)
             _values(stmt.value, limits, kernel)
+        elif isinstance(stmt, Let):
+            _values(stmt.value, limits, kernel)
+            _not_empty(stmt.limit, stmt.var, kernel)
+            limits = {**limits, stmt.var: stmt.limit}
+        elif isinstance(stmt, When):
+            _values(stmt.condition, limits, kernel)
+            _body(stmt.body, limits, kernel)
+
+
+def _not_empty(limit: Any, what: Any, kernel: Kernel) -> None:
+    """That there is an element at all, or that each run makes sure of it."""
+    if isinstance(limit, int) and limit > 0:
+        return
+    if not any(same(limit, n) for n in kernel.positive):
+        raise GraphError(f"{kernel.name}: {what} is an index below {limit}")
 
 
 def _values(value: Any, limits: dict[str, Any], kernel: Kernel) -> None:
@@ -42,10 +77,15 @@ def _values(value: Any, limits: dict[str, Any], kernel: Kernel) -> None:
         elif isinstance(one, Call) and id(one) not in seen:
             seen.add(id(one))
             stack.extend(one.args)
+        elif isinstance(one, Choice):
+            raise GraphError(f"{kernel.name}: the choice at {one.at} is not settled")
 
 
 def _check(place: Any, limits: dict[str, Any], kernel: Kernel) -> None:
     for i, n in zip(place.at, place.buffer.shape, strict=True):
+        if is_clamped(i) is not None and same(is_clamped(i), n):
+            _not_empty(n, i, kernel)
+            continue
         ranges = [*_blocked(i, limits), _range(i, limits)]
         if not any(_at_most(0, a) and _at_most(b + 1, n) for a, b in ranges):
             raise GraphError(

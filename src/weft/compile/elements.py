@@ -1,0 +1,98 @@
+"""What rules of elements are written with: see ``core.lowering``.
+
+A ``Builder`` makes values of the Loop IR for one node at one index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import dtype as dtypes
+from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position
+from weft.core.lowering import Varied
+from weft.core.size import Size
+from weft.dtype import DType
+from weft.graph.ir import Node
+
+Index = tuple[Any, ...]
+
+_BOOLEAN = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "logical_and", "logical_or"}
+
+
+def lowering_of(node: Node) -> Any:
+    """What is known of a node's operator, for the node's own shapes."""
+    rule = node.op.lower
+    if isinstance(rule, Varied):
+        shapes = [i.shape if type(i) is Node else () for i in node.inputs]
+        return rule.choose(*shapes, **node.params)
+    return rule
+
+
+class Input:
+    """An input of a node: ``x[index]`` is its element."""
+
+    def __init__(self, build: Builder, place: int) -> None:
+        given = build.node.inputs[place]
+        self.build = build
+        self.place = place
+        self.dtype = given.dtype if type(given) is Node else build.node.dtype
+        self.shape = build.sizes(given.shape) if type(given) is Node else ()
+
+    def __getitem__(self, index: Index) -> Any:
+        return self.build.read(self.place, index)
+
+
+class Builder:
+    """Expressions for one node's element; ``lower`` is the lowering of its group."""
+
+    def __init__(self, lower: Any, node: Node, stage: int, memo: dict[Any, Any]):
+        self.lower = lower
+        self.node = node
+        self.stage = stage
+        self.memo = memo
+        self.dtype = node.dtype
+        self.inputs = [Input(self, k) for k in range(len(node.inputs))]
+
+    def value(self, rule: Any, *args: Any) -> Any:
+        """A rule's expression, for the node's inputs and parameters."""
+        return rule(self, *args, *self.inputs, **self.node.params)
+
+    def sizes(self, shape: Index) -> Index:
+        return self.lower._sizes(shape)
+
+    def read(self, place: int, index: Index) -> Any:
+        operand = self.lower.group.operands[self.node][place]
+        return self.lower._argument(operand, index, self.stage, self.memo, self.dtype)
+
+    def number(self, value: Any, dtype: DType | None = None) -> Any:
+        return Const(value, dtype or self.dtype)
+
+    def at(self, index: Any) -> Any:
+        """An index as a value."""
+        if isinstance(index, Size):
+            return Position(*self.sizes((index,)), dtypes.int64)
+        return Const(index, dtypes.int64)
+
+    def call(self, name: str, *args: Any, dtype: DType | None = None) -> Any:
+        if dtype is None:
+            dtype = dtypes.bool_ if name in _BOOLEAN else args[-1].dtype
+        return Call(name, args, dtype)
+
+    def choice(self, at: Any, bound: Any, low: Any, high: Any) -> Any:
+        """``low`` where an index is below a bound, else ``high``."""
+        at, bound = self.sizes((at, bound))
+        if isinstance(at, Size) or isinstance(bound, Size):
+            return Choice(at, bound, low, high)
+        return low if at < bound else high
+
+    def within(self, value: Any, size: Any, *, wrap: bool = False) -> Any:
+        """A value as an index below a size; one outside is an error."""
+        (size,) = self.sizes((size,))
+        name = value if isinstance(value, Load) else id(value)
+        key = ("within", name, str(size), wrap)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.lower.new_index(size)
+            self.lower.lets.append(Let(found.symbol_name, value, size, wrap))
+            self.memo[key] = found
+        return found
