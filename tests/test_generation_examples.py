@@ -38,6 +38,7 @@ RUNS = [
         "",
         lambda r: r[0] == 200 and r[1] < 1e-6 and all(int(n) > 2 for n in r[2]),
     ),
+    ("compiled_matmul.py", "--size 20", lambda r: r[0] < 1e-12 and "mulpd" in r[1]),
     ("three_derivatives.py", "", lambda r: r[0] < 1e-12 and 1e-12 < r[1] < 1e-6),
 ]
 

@@ -79,7 +79,7 @@ def test_products_of_all_layouts(rng, limit, dtype, left, right):
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_products_of_small_integers_are_exact(rng, limit):
-    for m, n, k in [*SHAPES, (70, 550, 530)]:
+    for m, n, k in [*SHAPES, (70, 550, 530), (3, 20, 9000), (9, 1, 5000)]:
         a = rng.integers(-8, 8, (m, k)).astype(np.float32)
         b = rng.integers(-8, 8, (k, n)).astype(np.float32)
         got = matmul_arrays(a, b, target=host_target(limit))

@@ -1,7 +1,7 @@
 """The simplifier: rules as data, and one loop that applies them.
 
 What the rules promise: wherever a formula and all its parts are real numbers, its
-simplified form is the same number. The form may be defined at more places (``x/x -> 1`` also at 0,
+simplified form is the same number. It may be defined at more places (``x/x -> 1`` at 0,
 ``exp(ln(x)) -> x`` also below 0). A rule that would change a value, such as
 ``sqrt(x^2) -> x``, is not here; nor is one that loses places, such as
 ``ln(x*y) -> ln(x) + ln(y)``.
