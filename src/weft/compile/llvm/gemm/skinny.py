@@ -37,6 +37,8 @@ DELIVER = "*sums count few *c c_row by_rows keep row column *context"
 # Each sum that is held while columns are added up, in bytes. Not a multiple of a page:
 # a load waits for an earlier store whose address has the same last twelve bits.
 CHUNK_BYTES = 16384 + 512
+# Of a row of the small operand that is packed at a time; it decides rounding.
+REACH_BYTES = 16384 - 512
 _PAGE, _LINE = 4096, 64
 STEPS = 8  # columns that are added up at a time
 
@@ -47,7 +49,10 @@ class Skinny:
     def __init__(self, lib: Library, packing: Packing) -> None:
         self.lib, self.packing = lib, packing
         self.most = few_limit(lib)
-        self.chunk = CHUNK_BYTES * 8 // (lib.target.bits // lib.tile.lanes)
+        itemsize = lib.target.bits // lib.tile.lanes // 8
+        self.chunk, self.reach = CHUNK_BYTES // itemsize, REACH_BYTES // itemsize
+        needed = self.most * (self.chunk + self.reach) + _PAGE // itemsize
+        assert needed <= lib.tile.workspace
 
     @functools.cached_property
     def dots(self) -> ir.Function:
@@ -87,10 +92,8 @@ class Skinny:
 
     def _dots(self, b: Any, side: _Sides, s: Any) -> None:
         """Blocks of k as long as the packed small operand fits the workspace."""
-        lib, size = self.lib, self.lib.tile.workspace
-        start = self.most * self.chunk
-        room = at(b, s.workspace, i64(start), lib.element)
-        reach = i64((size - start) // self.most)
+        lib, reach = self.lib, i64(self.reach)
+        room = at(b, s.workspace, i64(self.most * self.chunk), lib.element)
         packed = b.icmp_signed("!=", side.small_k, i64(1))
         with loop(b, i64(0), side.count, i64(self.chunk), name="x") as x:
             count = minimum(b, i64(self.chunk), b.sub(side.count, x))
