@@ -24,7 +24,7 @@ from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError, ShapeError, WeftError
-from weft.graph.capture import Captured, _labels, capture
+from weft.graph.capture import Captured, _labels, capture, check_apart, rewrite
 from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Node
 
@@ -81,6 +81,9 @@ class Entry:
         return None
 
     def run(self, leaves: list[Any], arrays: list[Any]) -> Any:
+        if self.captured.rewritten:
+            known = {k: cell.get() for k, cell in self.cells.items() if _has(cell)}
+            check_apart(self.captured, arrays, known)
         if self.differentiable and mode.recording:
             return self._recorded(leaves)
         if self.differentiable:
@@ -91,6 +94,7 @@ class Entry:
             results, changed = self.native.run(arrays, store)
         found = [Tensor(array.copy()) for array in results]
         self._write(changed)
+        rewrite(self.captured, leaves, found)
         return self._tree(found)
 
     def _write(self, changed: dict[Any, Any]) -> None:
@@ -100,8 +104,12 @@ class Entry:
     def _recorded(self, leaves: list[Any]) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
         given = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
+        for place, _ in self.captured.rewritten:
+            given[place] = given[place].clone()  # a derivative may need the old value
         held = [_as_tensor(cell) for cell in self.variables]
-        return self._tree(self.function([*given, *held]))
+        found = self.function([*given, *held])
+        rewrite(self.captured, leaves, found)
+        return self._tree(found)
 
     def _tree(self, found: Any) -> Any:
         some = iter(found)

@@ -8,6 +8,7 @@ replaced", and every view of that base is derived from it anew.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.mode import mode
+from weft.core.size import Size
 from weft.core.tape import Leaf, drop_spent
 from weft.core.tensor import Tensor
 from weft.errors import (
@@ -39,10 +41,9 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     else:
         _replace_buffer(target, new, name)
     target.storage.touch(name)
-    if target._interpreter is not None or (
-        mode.recording and (new._node is not None or base._node is not None)
-    ):
-        _set_history(target, base, new)
+    linked = mode.recording and (new._node is not None or base._node is not None)
+    if target._interpreter is not None or linked:
+        _set_history(target, base, new, linked)
     return target
 
 
@@ -99,33 +100,42 @@ def _check_level(target: Any, new: Any, name: str) -> None:
         )
 
 
-def _set_history(target: Tensor, base: Tensor, new: Tensor) -> None:
+def _set_history(target: Tensor, base: Tensor, new: Tensor, linked: bool) -> None:
+    """Let the base and its views be the new value: a tracer's value changes in any
+    mode, a place on the tape (``linked``) only where changes are recorded."""
     if base is target:
-        _take(target, new)
+        _take(target, new, linked)
     else:
-        _take(base, _with_region(base, target._chain, new))
+        _take(base, _with_region(base, target._chain, new), linked)
     for view in base.storage.live_views():
         if view._base is base:
-            _take(view, replay(base, view._chain))
+            _take(view, replay(base, view._chain), linked)
 
 
-def _take(target: Any, source: Any) -> None:
+def _take(target: Any, source: Any, linked: bool) -> None:
     if target._interpreter is not None:
         target.become(source)
-    target._node = source._node
+    if linked:
+        target._node = source._node
 
 
 def _with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     """The base with the viewed region replaced, as an operator on the tape."""
     from weft.ops.scattering import scatter
 
-    count = int(np.prod(base.shape, dtype=np.int64))
-    places = _walk(np.arange(count).reshape(base.shape), chain)
-    flat = scatter(
-        base.reshape(-1), 0, Tensor(np.ascontiguousarray(places).reshape(-1)),
-        new.reshape(-1),
-    )  # fmt: skip
+    flat = scatter(base.reshape(-1), 0, _places(base, chain), new.reshape(-1))
     return flat.reshape(base.shape)
+
+
+def _places(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
+    """Which elements of the base a view shows, as flat positions."""
+    count = math.prod(base.shape)
+    if isinstance(count, Size):  # known when the graph runs
+        from weft.ops.creation import arange
+
+        return replay(arange(count).reshape(base.shape), chain).reshape(-1)
+    places = _walk(np.arange(count).reshape(base.shape), chain)
+    return Tensor(np.ascontiguousarray(places).reshape(-1))
 
 
 def _walk(array: Any, chain: tuple[Any, ...]) -> Any:

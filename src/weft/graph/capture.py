@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.autograd.modes import no_grad
+from weft.core.inplace import assign
 from weft.core.mode import mode, set_capture
 from weft.core.op import TensorType
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
@@ -472,6 +474,7 @@ class Captured:
         self.values = values  # nodes of the outputs, or Python values
         self.given = given  # what was given for the inputs that are no tensors
         self.wanting: list[bool] = []  # which outputs eagerly require grad
+        self.rewritten: list[Rewritten] = []  # arguments changed in place
         self._program: Any = None
 
     @property
@@ -494,11 +497,13 @@ class Captured:
             guard.check(self.graph.name)
         arrays = self._arrays(leaves)
         store = {cell.variable: cell.get() for cell in self._read()}
+        check_apart(self, arrays, store)
         results, changed = self._program.run(arrays, store)
-        if changed:
-            held = {id(array) for array in store.values()}
+        if changed or self.rewritten:
+            held = {id(array) for array in (*store.values(), *arrays)}
             results = [_apart(array, held) for array in results]
             self._write({v: _apart(a, held) for v, a in changed.items()})
+        rewrite(self, leaves, [Tensor(array) for array in results])
         found = iter(results)
         out = [Tensor(next(found)) if type(v) is Node else v for v in self.values]
         return tree_unflatten(out, self.outs)
@@ -536,6 +541,43 @@ def _apart(array: np.ndarray, held: set[int]) -> np.ndarray:
 
 
 TENSOR = object()  # stands for a leaf that is a tensor
+
+
+class Rewritten(NamedTuple):
+    """A tensor argument that the program changes in place.
+
+    Its new value is one of the graph's last outputs.
+    """
+
+    place: int  # among the arguments that are tensors
+    recorded: bool  # whether the change is part of the argument's history
+
+
+def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) -> None:
+    """Refuse an argument that is changed in place while another shows its memory."""
+    for place, _ in program.rewritten:
+        others = [*arrays[:place], *arrays[place + 1 :], *store.values()]
+        if any(np.may_share_memory(arrays[place], other) for other in others):
+            raise ArgumentError(
+                f"{program.graph.name}: argument "
+                f"{program.graph.inputs[place].name!r} is changed in place, and shares "
+                "its memory with another one; pass a .clone() of one of them"
+            )
+
+
+def rewrite(program: Captured, leaves: list[Any], results: Any) -> None:
+    """Give the arguments that the program changed their new values."""
+    if not program.rewritten:
+        return
+    given = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
+    values = results[len(results) - len(program.rewritten) :]
+    for (place, recorded), value in zip(program.rewritten, values, strict=True):
+        target = given[place]
+        if isinstance(target, np.ndarray):
+            np.copyto(target, value.to_host())
+            continue
+        with contextlib.nullcontext() if recorded else no_grad():
+            assign(target, value, program.graph.name)
 
 
 def _array(graph: Graph, leaf: Any) -> np.ndarray:
@@ -578,10 +620,17 @@ def capture(
             given.append(leaf if found is None else TENSOR)
             symbols.append(leaf if found is None else _input(run, found, where, leaf))
         args, options = tree_unflatten(symbols, ins)
+        begun = [(x, x.node, x._node) for x in symbols if isinstance(x, Symbol)]
         result = fn(*args, **options)
         out_leaves, outs = tree_flatten(result)
         del result, args, options
         values, cells = run.close(out_leaves)
+        changed = [
+            (x.node, Rewritten(place, x._node is not tape))
+            for place, (x, node, tape) in enumerate(begun)
+            if x.node is not node
+        ]
+        begun.clear()
         wanting = [_wants_grad(x) for x in out_leaves]
         for leaf in (*out_leaves, *symbols):
             if isinstance(leaf, Symbol):
@@ -593,9 +642,10 @@ def capture(
     run.numbers.clear()
     run.check_escapes(set())
     nodes = [v for v in values if type(v) is Node]
-    graph = builder.finish(nodes)
+    graph = builder.finish([*nodes, *[node for node, _ in changed]])
     made = Captured(graph, cells, ins, outs, values, given, run.guards)
     made.wanting = wanting
+    made.rewritten = [one for _, one in changed]
     return made
 
 

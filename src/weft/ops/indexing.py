@@ -246,6 +246,8 @@ def _move_block(x: Tensor, count: int, first: int) -> Tensor:
 
 def setitem(input: Tensor, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
+    if _one_value_under_mask(input, index, value):
+        return _fill(input, index, value)
     basic, advanced = normalize_index(input, index, "setitem")
     target = _basic(input, basic)
     value = given_value(value, target)
@@ -267,6 +269,27 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     count = len(axes)
     new = reshape(new, (*(target.shape[a] for a in axes), *rows.shape[1:]))
     assign(target, movedim(new, list(range(count)), axes), "setitem")
+
+
+def _one_value_under_mask(x: Tensor, index: Any, value: Any) -> bool:
+    return (
+        isinstance(index, Tensor)
+        and index.dtype is dtypes.bool_
+        and 0 < index.ndim <= x.ndim
+        and x.shape[: index.ndim] == index.shape
+        and (isinstance(value, (int, float, complex)) or _is_single(value))
+    )
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.ndim == 0
+
+
+def _fill(x: Tensor, mask: Tensor, value: Any) -> None:
+    """``x[mask] = value`` for one value: no index is needed, so it can be captured."""
+    new = value_for(x.shape, x, given_value(value, x))
+    rows = reshape(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
+    assign(x, where(rows, new, x), "setitem")
 
 
 def _moved_shape(shape: tuple[int, ...], count: int, first: int) -> tuple[int, ...]:
