@@ -70,7 +70,7 @@ class Builder:
     def at(self, index: Any) -> Any:
         """An index as a value."""
         if isinstance(index, Size):
-            return Position(*self.sizes((index,)), dtypes.int64)
+            return Position(self.sizes((index,))[0], dtypes.int64)
         return Const(index, dtypes.int64)
 
     def call(self, name: str, *args: Any, dtype: DType | None = None) -> Any:

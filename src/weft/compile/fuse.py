@@ -236,7 +236,8 @@ class Fusion:
     def _reduce(self, node: Node) -> None:
         (operand,) = operands_of(node)
         shape = node.inputs[0].shape
-        reduced = tuple(sorted(node.params["dim"]))
+        dim = node.params["dim"]
+        reduced = (dim,) if isinstance(dim, int) else tuple(sorted(dim))
         group = self._youngest([operand])
         if not isinstance(group, Group) or not self._may_reduce(
             group, node, operand, shape, reduced

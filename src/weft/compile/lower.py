@@ -37,8 +37,10 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    parts,
+    values_of,
 )
-from weft.compile.loop.pieces import Settling, values_of
+from weft.compile.loop.pieces import Settling
 from weft.core.lowering import Element, Filled, Reduction, Scan
 from weft.core.size import Size, same, same_shape, smaller
 from weft.dtype import DType
@@ -314,7 +316,8 @@ class _Flat(Lowering):
 
     def _in_order(self, stores: list[Any], memo: dict[Any, Any]) -> bool:
         """Whether every buffer is read and written at the loop's own position."""
-        if any(isinstance(s, Let) for s in stores):
+        empty = any(same(n, 0) for n in self.group.shape)
+        if empty or any(isinstance(s, Let) for s in stores):
             return False
         places = [(s.buffer, s.at) for s in stores]
         places += [(v.buffer, v.at) for v in memo.values() if isinstance(v, Load)]
@@ -501,37 +504,25 @@ def _same_index(a: Any, b: Any) -> bool:
 
 def _linear(body: list[Any]) -> bool:
     """Whether no index is a quotient or a rest."""
-    stack, seen = [v for s in body for v in (s, *values_of(s))], set()
-    while stack:
-        one = stack.pop()
-        if isinstance(one, (Load, Store)):
-            parts = [
-                a for i in one.at if isinstance(i, Size) for t, _ in i.terms for a in t
-            ]
-            if any(atom.a is not None for atom in parts):
+    for one in (*body, *parts([v for stmt in body for v in values_of(stmt)])):
+        for index in one.at if isinstance(one, (Load, Store)) else ():
+            if isinstance(index, Size) and any(
+                atom.a is not None for atoms, _ in index.terms for atom in atoms
+            ):
                 return False
-        elif isinstance(one, Choice):
-            stack += [one.low, one.high]
-        elif isinstance(one, Call) and id(one) not in seen:
-            seen.add(id(one))
-            stack.extend(one.args)
     return True
 
 
 def _uses_position(memo: dict[Any, Any]) -> bool:
-    seen: set[int] = set()
-    stack = list(memo.values())
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Choice):
-            return True
-        if isinstance(value, Position) and isinstance(value.at, Size):
-            if any(name.startswith("i") for name in value.at.symbols):
-                return True
-        elif isinstance(value, Call) and id(value) not in seen:
-            seen.add(id(value))
-            stack.extend(value.args)
-    return False
+    return any(
+        isinstance(value, Choice)
+        or (
+            isinstance(value, Position)
+            and isinstance(value.at, Size)
+            and any(name.startswith("i") for name in value.at.symbols)
+        )
+        for value in parts(memo.values())
+    )
 
 
 def _at_position(value: Any, *, position: Any, flat: Any, memo: dict[int, Any]) -> Any:

@@ -45,7 +45,7 @@ from weft.core.lowering import (
     Scatter,
     View,
 )
-from weft.core.size import evaluate
+from weft.core.size import evaluate, same
 from weft.graph.interpret import Program, bind_sizes, failed, resolve
 from weft.graph.ir import (
     ASSIGN,
@@ -72,9 +72,11 @@ def supported(node: Node) -> bool:
         return True
     if isinstance(rule, (Element, Scatter, Scan)):
         inputs = [i for i in node.inputs if type(i) is Node]
-        return all(scalar.has_dtype(n.dtype) for n in (node, *inputs)) and not any(
-            _empty(n) for n in inputs
-        )
+        if any(
+            same(n, 0) for n in node.shape
+        ):  # a call checks its indices all the same
+            return False
+        return all(scalar.has_dtype(n.dtype) for n in (node, *inputs))
     if not isinstance(rule, (Pointwise, Reduction, Filled)):
         return False
     if isinstance(rule, Filled):
@@ -87,10 +89,6 @@ def supported(node: Node) -> bool:
     like = tensors[-1]
     kinds = [i.dtype if type(i) is Node else like for i in node.inputs]
     return scalar.has_function(rule.scalar, kinds, node.dtype)
-
-
-def _empty(node: Node) -> bool:
-    return any(isinstance(n, int) and n == 0 for n in node.shape)
 
 
 class Use:

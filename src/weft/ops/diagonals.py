@@ -11,6 +11,7 @@ import numpy as np
 
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
+from weft.core.lowering import View
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -116,9 +117,19 @@ def _diagonal_reference(x: Any, *, offset: int, dim1: int, dim2: int) -> Any:
     return np.moveaxis(np.array(kept).reshape(len(kept), *rest), 0, -1)
 
 
+def _diagonal_at(
+    out: Any, x_shape: Any, *, offset: int, dim1: int, dim2: int
+) -> tuple[Any, ...]:
+    """Where an element of the diagonal lies."""
+    rest, along = list(out[:-1]), out[-1]
+    place = {dim1: along - min(offset, 0), dim2: along + max(offset, 0)}
+    return tuple(place[d] if d in place else rest.pop(0) for d in range(len(x_shape)))
+
+
 diagonal_op: Op = define(
     "diagonal",
     inputs="x",
+    lower=View(_diagonal_at),
     eval=_diagonal_eval,
     type=_diagonal_type,
     vjp={

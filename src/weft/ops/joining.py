@@ -11,8 +11,9 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import result_type
+from weft.core.lowering import Element
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.size import same_shape
+from weft.core.size import same, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.broadcasting import expand
@@ -61,9 +62,24 @@ def _cat_batch(
     return cat_op(*full, dim=params["dim"] + 1)
 
 
+def _joined(k: Any, out: Any, *xs: Any, dim: int) -> Any:
+    """One input's element, by where the position along the axis lies."""
+    at, stop = out[dim], sum(x.shape[dim] for x in xs)
+    found: Any = None
+    for x in reversed(xs):
+        if same(x.shape[dim], 0):
+            continue
+        start = stop - x.shape[dim]
+        value = x[*out[:dim], at - start, *out[dim + 1 :]]
+        found = value if found is None else k.choice(at, stop, value, found)
+        stop = start
+    return k.number(0) if found is None else found
+
+
 cat_op: Op = define(
     "cat",
     inputs="*xs",
+    lower=Element(_joined),
     eval=lambda *xs, dim: np.concatenate(xs, dim),
     type=_cat_type,
     vjp=_cat_vjp,

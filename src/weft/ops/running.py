@@ -15,6 +15,7 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import conj
+from weft.core.lowering import Reduction, Scan
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
@@ -58,6 +59,7 @@ def _reverse_cumsum(g: Tensor, dim: int) -> Tensor:
 cumsum_op: Op = define(
     "cumsum",
     inputs="x",
+    lower=Scan(lambda k, state, x: k.call("add", state, x), 0),
     eval=_running_eval(np.add),
     type=_cumulative_type,
     vjp={"x": lambda g, dim: _reverse_cumsum(g, dim)},
@@ -96,6 +98,7 @@ def _scan_back(g: Tensor, a: Tensor, dim: int) -> Tensor:
 linear_scan: Op = define(
     "linear_scan",
     inputs="a b",
+    lower=Scan(lambda k, state, a, b: k.call("add", k.call("mul", a, state), b), 0),
     eval=_scan_eval,
     type=lambda a, b, *, dim: b,
     vjp={
@@ -138,6 +141,7 @@ def _cumprod_vjp(g: Tensor, x: Tensor, dim: int) -> Tensor:
 cumprod_op: Op = define(
     "cumprod",
     inputs="x",
+    lower=Scan(lambda k, state, x: k.call("mul", state, x), 1),
     eval=_running_eval(np.multiply),
     type=_cumulative_type,
     vjp={"x": lambda g, x, dim: _cumprod_vjp(g, x, dim)},
@@ -228,6 +232,7 @@ def _along_type(x: TensorType, *, dim: int) -> TensorType:
 prod_op: Op = define(
     "prod",
     inputs="x",
+    lower=Reduction("mul"),
     eval=_prod_eval,
     type=_along_type,
     vjp={"x": lambda g, x, dim: _prod_vjp(g, x, dim)},

@@ -13,9 +13,9 @@ import numpy as np
 
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
-from weft.core.lowering import View, sliced
+from weft.core.lowering import Element, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.size import slice_bounds, slice_length
+from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.shaping import movedim, unflatten
@@ -104,9 +104,48 @@ def _place_reference(x: Any, *, shape: Any, index: Any) -> Any:
     return out.reshape(shape)
 
 
+def _placed(k: Any, out: Any, x: Any, *, shape: Any, index: tuple[Any, ...]) -> Any:
+    """The input's element where the index takes it to, else zero."""
+    rest, at, tests = list(out), [], []
+    for item in index:
+        if item is None:
+            at.append(0)
+            continue
+        size, place = shape[len(out) - len(rest)], rest.pop(0)
+        if isinstance(item, slice):
+            start, stop, step = slice_bounds(item, size)
+            count = slice_length(start, stop, step)
+            if not isinstance(step, Size) and step < 0:
+                start, step, turned = start + (count - 1) * step, -step, True
+            else:
+                turned = False
+            found = (place - start) // step
+            at.append(count - 1 - found if turned else found)
+            tests.append((place, start, start + (count - 1) * step + 1, step))
+        else:
+            start = size + item if isinstance(item, int) and item < 0 else item
+            tests.append((place, start, start + 1, 1))
+    value = k.number(0)
+    if not any(same(n, 0) for n in x.shape):
+        value = x[*at, *rest]
+    for place, start, stop, step in reversed(tests):
+        value = _between(k, value, place, start, stop, step)
+    return value
+
+
+def _between(k: Any, value: Any, place: Any, start: Any, stop: Any, step: Any) -> Any:
+    """A value at every ``step``-th place from start to stop, else zero."""
+    zero = k.number(0)
+    if not same(step, 1):
+        hit = k.call("eq", k.at((place - start) % step), k.at(0))
+        value = k.call("where", hit, value, zero)
+    return k.choice(place, start, zero, k.choice(place, stop, value, zero))
+
+
 place_op: Op = define(
     "place",
     inputs="x",
+    lower=Element(_placed),
     eval=_place_eval,
     type=lambda x, *, shape, index: TensorType(shape, x.dtype),
     vjp={"x": lambda g, index: slice_op(g, index=index)},

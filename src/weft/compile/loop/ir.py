@@ -22,7 +22,7 @@ where the order of a sum may be changed, the statement says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from weft.core.size import Scope, Size
@@ -194,3 +194,25 @@ def statements(body: list[Any]) -> Iterator[Any]:
         yield stmt
         if isinstance(stmt, (For, When)):
             yield from statements(stmt.body)
+
+
+def values_of(stmt: Any) -> list[Any]:
+    """The values that a statement computes itself."""
+    if isinstance(stmt, (Set, Store, Let)):
+        return [stmt.value]
+    return [stmt.condition] if isinstance(stmt, When) else []
+
+
+def parts(values: Iterable[Any]) -> Iterator[Any]:
+    """Values and all that they are made of, each once."""
+    stack, seen = list(values), set()
+    while stack:
+        value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        yield value
+        if isinstance(value, Call):
+            stack.extend(value.args)
+        elif isinstance(value, Choice):
+            stack += [value.low, value.high]

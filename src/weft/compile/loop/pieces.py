@@ -19,12 +19,11 @@ from weft.compile.loop.ir import (
     Call,
     Choice,
     For,
-    Let,
     Load,
     Position,
-    Set,
-    Store,
     When,
+    parts,
+    values_of,
 )
 from weft.core.size import Atom, Size, larger, same, smaller
 
@@ -142,18 +141,9 @@ def _symbol(name: str, like: Size) -> Size:
 
 
 def _choices(loop: For) -> Iterator[Choice]:
-    seen: set[int] = set()
-    stack = [v for stmt in loop.body for v in values_of(stmt)]
-    while stack:
-        value = stack.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
+    for value in parts([v for stmt in loop.body for v in values_of(stmt)]):
         if isinstance(value, Choice):
             yield value
-            stack += [value.low, value.high]
-        elif isinstance(value, Call):
-            stack.extend(value.args)
 
 
 def _split(loop: For, choice: Choice, bound: Any) -> tuple[For, For]:
@@ -181,13 +171,6 @@ def _alike(a: Choice, b: Choice) -> bool:
 
 
 # -- values inside statements
-
-
-def values_of(stmt: Any) -> list[Any]:
-    """The values that a statement computes itself."""
-    if isinstance(stmt, (Set, Store, Let)):
-        return [stmt.value]
-    return [stmt.condition] if isinstance(stmt, When) else []
 
 
 def mapped(stmt: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.compile.loop.ir import (
-    Call,
     Choice,
     For,
     Kernel,
@@ -22,6 +21,7 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    parts,
 )
 from weft.compile.loop.pieces import is_clamped
 from weft.core.size import Size, larger, same, smaller
@@ -69,14 +69,9 @@ def _not_empty(limit: Any, what: Any, kernel: Kernel) -> None:
 
 
 def _values(value: Any, limits: dict[str, Any], kernel: Kernel) -> None:
-    stack, seen = [value], set()
-    while stack:
-        one = stack.pop()
+    for one in parts([value]):
         if isinstance(one, Load):
             _check(one, limits, kernel)
-        elif isinstance(one, Call) and id(one) not in seen:
-            seen.add(id(one))
-            stack.extend(one.args)
         elif isinstance(one, Choice):
             raise GraphError(f"{kernel.name}: the choice at {one.at} is not settled")
 
