@@ -10,14 +10,16 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from weft.compile.function import GraphFunction, closed
 from weft.compile.native import Native
+from weft.compile.phases import phase, recording
 from weft.compile.pipeline import run as run_passes
 from weft.compile.watch import watches
+from weft.compile.why import reason
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
@@ -28,6 +30,9 @@ from weft.graph.capture import Captured, _labels, capture, check_apart, rewrite
 from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Node
 
+if TYPE_CHECKING:
+    from weft.compile.explain import Explanation
+
 
 class Compilation(NamedTuple):
     """One compilation: why it was needed, and what it took."""
@@ -36,6 +41,9 @@ class Compilation(NamedTuple):
     seconds: float
     nodes: int
     kernels: int
+    when: float  # in seconds, as ``time.time``
+    phases: dict[str, float]  # seconds by phase
+    cached: str  # where the machine code came from
 
     def __str__(self) -> str:
         return (
@@ -47,8 +55,11 @@ class Compilation(NamedTuple):
 class Entry:
     """One compiled form of a function."""
 
+    number = 0  # of its compilation
+
     def __init__(self, fn: Any, args: Any, kwargs: Any, dynamic: Any) -> None:
-        self.captured: Captured = capture(fn, *args, dynamic=dynamic, **kwargs)
+        with phase("capture"):
+            self.captured: Captured = capture(fn, *args, dynamic=dynamic, **kwargs)
         self.watches = watches(fn)
         self.differentiable = any(self.captured.wanting)
         self.cells = self.captured.cells
@@ -143,7 +154,7 @@ class CompiledFunction:
             return self.fn(*args, **kwargs)  # inside another program: be part of it
         arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
         key = (structure, tuple(map(_kind, leaves)), _settings())
-        why = self._first(key)
+        why = ""
         for entry in self._entries.get(key, ()):
             if entry.fits(arrays):
                 changed = entry.stale()
@@ -155,9 +166,6 @@ class CompiledFunction:
         entry = self._compile(key, args, kwargs, arrays, why)
         return self._run(entry, leaves, arrays, args, kwargs)
 
-    def _first(self, key: Any) -> str:
-        return "other sizes" if key in self._entries else "first call"
-
     def _run(
         self, entry: Entry, leaves: Any, arrays: Any, args: Any, kwargs: Any
     ) -> Any:
@@ -168,6 +176,10 @@ class CompiledFunction:
     def _compile(
         self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str
     ) -> Entry:
+        shapes = [a.shape for a in arrays]
+        labels = _labels(self.fn, args, kwargs)
+        tensors = self._tensor_labels(args, kwargs)
+        why = why or reason(self._seen, key, shapes, labels, tensors)
         if len(self.compiles) >= self.max_compiles:
             past = "\n".join(f"  {c}" for c in self.compiles[-5:])
             raise ArgumentError(
@@ -177,13 +189,17 @@ class CompiledFunction:
                 "max_compiles"
             )
         start = time.perf_counter()
-        shapes = [a.shape for a in arrays]
-        entry = Entry(self.fn, args, kwargs, self._open(key, shapes, args, kwargs))
+        with recording() as record:
+            entry = Entry(self.fn, args, kwargs, self._open(key, shapes, args, kwargs))
         self._entries.setdefault(key, []).insert(0, entry)
         self._seen.setdefault(key, []).append(shapes)
         took = time.perf_counter() - start
         counts = len(entry.native.graph), len(entry.native.kernels)
-        self.compiles.append(Compilation(why, took, *counts))
+        when = time.time() - took
+        self.compiles.append(
+            Compilation(why, took, *counts, when, record.seconds, record.cached)
+        )
+        entry.number = len(self.compiles) - 1
         return entry
 
     def _open(self, key: Any, shapes: list[Any], args: Any, kwargs: Any) -> Any:
@@ -225,11 +241,20 @@ class CompiledFunction:
         for name, a, b in pairs:
             _compare(name, a, b)
 
-    def explain(self) -> str:
-        """What was compiled, and how: passes, kernels, calls."""
-        from weft.compile.explain import explain
+    def explain(self, *, measure: bool = False) -> Explanation:
+        """What was compiled, why and how; ``measure`` also times every kernel.
 
-        return explain(self)
+        Printed, it is a short report; its parts say more, and ``html`` is a page.
+
+        >>> f = weft.compile(lambda x: (x.exp() + 1).sum())
+        >>> f(weft.ones(100)).shape
+        ()
+        >>> f.explain().kernels[0].operators
+        ['exp', 'add', 'sum']
+        """
+        from weft.compile.explain import Explanation
+
+        return Explanation(self, measure=measure)
 
     def __repr__(self) -> str:
         name = getattr(self.fn, "__name__", type(self.fn).__name__)

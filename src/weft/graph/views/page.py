@@ -42,31 +42,43 @@ def to_html(
     '<!DOCTYPE html>'
     """
     outline = Outline(graph_of(graph, examples))
-    script = "\n" + read("layout.js") + read("page.js")
     fields = {
-        "policy": _policy(script),
+        "policy": policy(script()),
         "title": markup(outline.graph.name),
         "summary": f"{len(outline.boxes):,} nodes",
         "style": style() + read("page.css"),
         "legend": _legend(outline),
         "arrow": ARROW,
         "data": embedded_json(_Data(outline).page()),
-        "script": script,
+        "script": script(),
     }
-    # One pass, so that a brace in one field is never taken for another field.
-    page = re.sub(r"\{(\w+)\}", lambda found: fields[found[1]], read("page.html"))
+    page = filled(read("page.html"), fields)
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)
     return page
 
 
-def _policy(script: str) -> str:
-    """What the page may do: run this one script, load nothing."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+def filled(template: str, fields: dict[str, str]) -> str:
+    """A template with its fields in place.
+
+    In one pass, so that a brace in one field is never taken for another field.
+    """
+    return re.sub(r"\{(\w+)\}", lambda found: fields[found[1]], template)
+
+
+def script() -> str:
+    """The script of a graph's page."""
+    return "\n" + read("layout.js") + read("page.js")
+
+
+def policy(*scripts: str) -> str:
+    """What a page may do: run these scripts, load nothing."""
+    digests = [hashlib.sha256(text.encode()).digest() for text in scripts]
+    allowed = " ".join(
+        f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests
     )
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}"
 
 
 def _legend(outline: Outline) -> str:

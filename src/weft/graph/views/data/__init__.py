@@ -7,6 +7,6 @@ from importlib.resources import files
 
 
 @cache
-def read(name: str) -> str:
-    """The text of one of the files."""
-    return files(__name__).joinpath(name).read_text("utf-8")
+def read(name: str, package: str = __name__) -> str:
+    """The text of one of the files, or of a file of another package."""
+    return files(package).joinpath(name).read_text("utf-8")

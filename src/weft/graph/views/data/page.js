@@ -338,5 +338,14 @@ document.getElementById("open").onclick = () => openAll(true);
 document.getElementById("close").onclick = () => openAll(false);
 window.addEventListener("resize", move);
 
-draw();
-fit(0.6);
+// A drawing that is too wide begins with the program's first node.
+function start() {
+  draw();
+  fit(0.6);
+  const { x, width } = scene.rects.get(scene.seen(0)) ?? { x: 0, width: 0 };
+  if (scene.width * zoom > drawing.clientWidth)
+    left = drawing.clientWidth / 2 - (x + width / 2) * zoom;
+  move();
+}
+
+start();

@@ -1,0 +1,163 @@
+"""What a compiled function is: when and why it was compiled, its kernels, its memory.
+
+f.explain()                 a report to read
+f.explain().kernels         what was fused; ``products``, ``calls``, ``breaks``,
+                            ``passes``, ``memory`` and ``traffic`` are other parts
+f.explain(measure=True)     with the time that every kernel takes
+f.explain().html(path)      all of it as a page
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from weft.compile.explain.memory import Memory
+from weft.compile.explain.program import Program
+from weft.compile.explain.rows import Column, Rows, seconds
+from weft.errors import ArgumentError, WeftError
+
+if TYPE_CHECKING:
+    from weft.compile.api import CompiledFunction, Entry
+    from weft.compile.function import GraphFunction
+
+__all__ = ["Explanation", "Memory", "Program", "Rows"]
+
+PHASES = ("capture", "passes", "lowering", "LLVM")
+
+
+class Explanation:
+    """What was compiled, why and how.
+
+    ``programs`` are the compiled forms that are in use, the newest first, each with
+    the one of its gradient if that has been asked for. ``kernels``, ``products``,
+    ``calls``, ``breaks``, ``passes``, ``memory`` and ``traffic`` are those of the
+    first.
+
+    >>> f = weft.compile(lambda x: ((x @ x).relu() * 2).sum(1))
+    >>> _ = f(weft.ones(8, 8))
+    >>> about = f.explain()
+    >>> [p.name for p in about.products], about.kernels[0].operators
+    (['matmul'], ['relu', 'mul', 'sum'])
+    >>> about.traffic[0].kernels, about.traffic[-1].kernels
+    (4, 2)
+    """
+
+    def __init__(self, function: CompiledFunction, *, measure: bool = False) -> None:
+        self.name = getattr(function.fn, "__name__", type(function.fn).__name__)
+        self._compiles = list(function.compiles)
+        entries = [e for some in function._entries.values() for e in some]
+        entries.sort(key=lambda entry: -entry.number)
+        self.programs = [p for entry in entries for p in programs_of(entry)]
+        self.measured = measure
+        for program in self.programs if measure else ():
+            program.measure()
+
+    @cached_property
+    def compilations(self) -> Rows:
+        """Every compilation: when and why, how long each phase took."""
+        return Rows(
+            self._compiles,
+            Column("when", lambda c: time.strftime("%X", time.localtime(c.when))),
+            Column("took", lambda c: seconds(c.seconds)),
+            *[Column(p, lambda c, p=p: seconds(c.phases.get(p))) for p in PHASES],  # type: ignore[misc]
+            Column("machine code", lambda c: c.cached, number=False),
+            Column("nodes", lambda c: f"{c.nodes:,}"),
+            Column("kernels", lambda c: f"{c.kernels:,}"),
+            Column("why", lambda c: c.why, number=False),
+        )
+
+    @property
+    def program(self) -> Program:
+        """The newest program."""
+        if not self.programs:
+            raise ArgumentError(
+                f"explain: {self.name} has not been compiled yet; call it once"
+            )
+        return self.programs[0]
+
+    @property
+    def kernels(self) -> Rows:
+        return self.program.kernels
+
+    @property
+    def products(self) -> Rows:
+        return self.program.products
+
+    @property
+    def calls(self) -> Rows:
+        return self.program.calls
+
+    @property
+    def breaks(self) -> Rows:
+        return self.program.breaks
+
+    @property
+    def passes(self) -> Rows:
+        return self.program.passes
+
+    @property
+    def memory(self) -> Memory:
+        return self.program.memory
+
+    @property
+    def traffic(self) -> Rows:
+        return self.program.traffic
+
+    def html(
+        self, path: str | os.PathLike[str] | None = None, *, code: bool = True
+    ) -> str:
+        """The page; also written to ``path`` where one is given.
+
+        ``code=False`` leaves LLVM's and the machine's code of each kernel out, which
+        take longest to make.
+        """
+        from weft.compile.explain.page import to_page
+
+        page = to_page(self, code=code)
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(page)
+        return page
+
+    def __str__(self) -> str:
+        from weft.compile.explain.report import report
+
+        return report(self)
+
+    __repr__ = __str__
+
+
+def programs_of(entry: Entry) -> list[Program]:
+    """A compiled form's program, and those of its gradients that were asked for."""
+    number = f"compilation {entry.number + 1}"
+    if not entry.differentiable:
+        store = lambda: _held(entry)  # noqa: E731
+        graph = entry.captured.graph
+        return [Program(number, graph, entry.native, dict, store)]
+    first = len(entry.graph.inputs) - len(entry.variables)
+    known = lambda: _variables(entry, first)  # noqa: E731
+    found, title = [], number
+    function: GraphFunction | None = entry.function
+    while function is not None:
+        found.append(Program(title, function.graph, function.native, known, dict))
+        function, title = function._pullback, f"{title}, gradient"
+    return found
+
+
+def _held(entry: Entry) -> Mapping[Any, Any]:
+    """The variables' values, for those that have one."""
+    found = {}
+    for variable in entry.native.reads:
+        try:
+            found[variable] = entry.cells[variable.name].get()
+        except WeftError:  # a gradient that is not there now
+            continue
+    return found
+
+
+def _variables(entry: Entry, first: int) -> dict[int, Any]:
+    return {first + k: cell.get() for k, cell in enumerate(entry.variables)}

@@ -1,0 +1,1 @@
+"""Files that the page of an explanation is made of."""

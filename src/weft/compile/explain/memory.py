@@ -1,0 +1,122 @@
+"""Memory over time: what is live at each step of a program, and what makes the peak.
+
+Kernels' values lie in one arena, placed before the first run. What calls give is
+allocated as they run, and kept until the run's end.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from weft.compile.explain.cost import size_of
+from weft.compile.explain.rows import Column, Rows, nbytes
+from weft.compile.native import Instance
+from weft.graph.ir import Node, type_text
+
+
+class Value(NamedTuple):
+    """A value in memory, from one step to another, both included."""
+
+    node: Node
+    nbytes: int
+    first: int
+    last: int
+
+    @property
+    def line(self) -> str:
+        """The source line alone, without the code that stands there."""
+        return short_line(self.node)
+
+
+class Memory:
+    """The arena of a program for one set of sizes."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.layout = instance.layout
+        self.steps = len(instance.steps)
+        last = self.steps - 1  # outputs are needed after it, too
+        buffers: Any = instance.layout.buffers  # their ids are nodes
+        self.values = [
+            Value(b.id, _aligned(b.nbytes, b.alignment), b.first, min(b.last, last))
+            for b in buffers
+            if b.nbytes
+        ]
+        self.results = [  # of calls
+            Value(step, size_of(step, instance.sizes), at, last)
+            for at, step in enumerate(instance.steps)
+            if isinstance(step, Node)
+        ]
+
+    @cached_property
+    def live(self) -> list[int]:
+        """Bytes of the arena that are needed, step by step."""
+        return _over_time(self.values, self.steps)
+
+    @cached_property
+    def outside(self) -> list[int]:
+        """Bytes that calls have allocated, step by step."""
+        return _over_time(self.results, self.steps)
+
+    @property
+    def peak(self) -> int:
+        """The most bytes of the arena that are needed in one step."""
+        return max(self.live, default=0)
+
+    @property
+    def peak_step(self) -> int:
+        return self.live.index(self.peak) if self.live else 0
+
+    @property
+    def total(self) -> int:
+        """The bytes of all values, had each a place of its own."""
+        return sum(value.nbytes for value in self.values)
+
+    def at(self, step: int) -> Rows:
+        """The values that are live in a step, largest first."""
+        found = [v for v in self.values if v.first <= step <= v.last]
+        return Rows(
+            sorted(found, key=lambda v: -v.nbytes),
+            Column("bytes", lambda v: nbytes(v.nbytes)),
+            Column("value", lambda v: v.node.name, number=False),
+            Column("type", lambda v: type_text(v.node.type), number=False),
+            Column("steps", lambda v: f"{v.first}–{v.last}"),
+            Column("module", lambda v: v.node.module, number=False),
+            Column("line", lambda v: v.line, number=False),
+        )
+
+    @property
+    def top(self) -> Rows:
+        """What makes up the peak."""
+        return self.at(self.peak_step)
+
+    def __str__(self) -> str:
+        head = (
+            f"arena {nbytes(self.layout.nbytes)}, peak {nbytes(self.peak)} at step "
+            f"{self.peak_step} of {self.steps}; {nbytes(self.total)} if no place were "
+            f"used twice"
+        )
+        return f"{head}\n{self.top.table(12)}" if self.values else head
+
+    __repr__ = __str__
+
+
+def short_line(node: Node) -> str:
+    """``file.py:12`` of the line that made a node."""
+    if node.code is None:
+        return ""
+    place = node.line.partition(", in ")[0]
+    return place.replace("\\", "/").rpartition("/")[2]
+
+
+def _aligned(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
+
+
+def _over_time(values: list[Value], steps: int) -> list[int]:
+    changes: list[Any] = [0] * (steps + 1)
+    for value in values:
+        changes[value.first] += value.nbytes
+        changes[value.last + 1] -= value.nbytes
+    return list(accumulate(changes))[:steps]

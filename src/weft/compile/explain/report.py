@@ -1,0 +1,83 @@
+"""The report to read in a terminal: the shortest answers first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from weft.compile.explain.machine import machine
+from weft.compile.explain.program import Program
+from weft.compile.explain.rows import Rows, counted, flop, nbytes, seconds
+
+if TYPE_CHECKING:
+    from weft.compile.explain import Explanation
+
+FEW = 8  # rows of a table
+
+
+def report(about: Explanation) -> str:
+    """All programs, briefly."""
+    if not about.programs:
+        return f"{about.name}: not compiled yet; call it once"
+    parts = [
+        f"{about.name}: {counted(len(about.compilations), 'compilation')}",
+        about.compilations.table(FEW),
+    ]
+    if about.measured:
+        parts.append(f"this machine: {machine()}")
+    parts += map(_program, about.programs)
+    parts.append(
+        "More: .kernels .calls .breaks .passes .memory .traffic of a program "
+        "(.programs), .kernels[0].assembly, .html(path)"
+    )
+    return "\n\n".join(parts)
+
+
+def headline(program: Program) -> str:
+    """A program in one line."""
+    parts = [
+        f"{_runs(program.kernels):,} runs of {counted(len(program.kernels), 'kernel')}",
+        counted(_runs(program.products), "matrix product"),
+        counted(_runs(program.calls), "call"),
+        flop(program.flops),
+        f"arena {nbytes(program.memory.layout.nbytes)}",
+    ]
+    text = ", ".join(parts)
+    return text if program.seconds is None else f"{text}, {seconds(program.seconds)}"
+
+
+def _runs(works: Rows) -> int:
+    return sum(len(work.launches) for work in works)
+
+
+def _program(program: Program) -> str:
+    lines = [f"── {program.title}: {headline(program)}"]
+    if program.sizes:
+        sizes = ", ".join(f"{k} = {n}" for k, n in program.sizes.items())
+        lines.append(f"sizes: {sizes}")
+    if program.problem:
+        lines.append(f"not measured: {program.problem}")
+    lines += ["", program.traffic.table()]
+    lines += _table("kernels", program.kernels)
+    lines += _table("matrix products", program.products)
+    lines += _table("calls", program.calls)
+    lines += _reasons(program)
+    lines += ["", "memory: " + _indented(str(program.memory))]
+    return "\n".join(lines)
+
+
+def _table(title: str, rows: Rows) -> list[str]:
+    return ["", title, rows.table(FEW)] if rows else []
+
+
+def _reasons(program: Program) -> list[str]:
+    """Why kernels end where they do, the most frequent reasons first."""
+    counts = Counter(program.native.fusion.why.values())
+    if not counts:
+        return []
+    lines = [f"{n:>6,} × {why}" for why, n in counts.most_common(FEW)]
+    return ["", "why nodes began another kernel", *lines]
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")

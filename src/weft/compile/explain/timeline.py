@@ -1,0 +1,78 @@
+"""Memory over time as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.compile.explain.html import Html, joined, tag
+from weft.compile.explain.memory import Memory
+from weft.compile.explain.rows import nbytes
+
+WIDTH, HEIGHT = 1000, 240
+LEFT, TOP, FOOT = 70, 10, 22  # room for the labels
+
+
+def timeline(memory: Memory) -> Html:
+    """Bytes live at each step: the arena's below, what calls hold above it."""
+    whole = [a + b for a, b in zip(memory.live, memory.outside, strict=True)]
+    most = max([*whole, memory.layout.nbytes, 1])
+    parts = [
+        *_grid(most, memory.steps),
+        _area("outside", whole, most),
+        _area("arena", memory.live, most),  # hides the lower part of the other
+        *_peak(memory, most),
+        tag("line", id="cursor", y1=str(TOP), y2=str(HEIGHT - FOOT), x1="0", x2="0",
+            visibility="hidden"),
+    ]  # fmt: skip
+    return tag("svg", *parts, kind="timeline", viewBox=f"0 0 {WIDTH} {HEIGHT}")
+
+
+def _y(count: float, most: int) -> float:
+    return HEIGHT - FOOT - (HEIGHT - FOOT - TOP) * count / most
+
+
+def _x(step: float, steps: int) -> float:
+    return LEFT + (WIDTH - LEFT) * step / max(steps, 1)
+
+
+def _area(kind: str, bytes_live: list[int], most: int) -> Html:
+    """A step of the program is as wide as every other one."""
+    base = _y(0, most)
+    path = f"M{LEFT},{base:.1f}"
+    for step, count in enumerate(bytes_live):
+        y = _y(count, most)
+        for at in (step, step + 1):
+            path += f"L{_x(at, len(bytes_live)):.2f},{y:.1f}"
+    return tag("path", d=f"{path}L{WIDTH},{base:.1f}z", kind=kind)
+
+
+def _grid(most: int, steps: int) -> Iterator[Html]:
+    for k in range(5):
+        count = most * k / 4
+        y = _y(count, most)
+        yield tag("line", x1=str(LEFT), x2=str(WIDTH), y1=f"{y:.1f}", y2=f"{y:.1f}",
+                  kind="grid")  # fmt: skip
+        yield _label(LEFT - 6, y + 4, nbytes(count), "end")
+    for k in range(5):
+        step = (steps - 1) * k // 4
+        anchor = "end" if k == 4 else "middle"
+        yield _label(_x(step + 0.5, steps), HEIGHT - 6, f"step {step}", anchor)
+
+
+def _peak(memory: Memory, most: int) -> Iterator[Html]:
+    if not memory.values:
+        return
+    x, y = _x(memory.peak_step + 0.5, memory.steps), _y(memory.peak, most)
+    yield tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r="4", kind="peak")
+
+
+def _label(x: float, y: float, text: str, anchor: str) -> Html:
+    return tag(
+        "text", text, **{"x": f"{x:.1f}", "y": f"{y:.1f}", "text-anchor": anchor}
+    )
+
+
+def legend() -> Html:
+    """What the colours mean."""
+    arena = tag("span", "arena", kind="arena")
+    return joined([arena, tag("span", "results of calls", kind="outside")])
