@@ -73,6 +73,10 @@ class Builder:
             return Position(self.sizes((index,))[0], dtypes.int64)
         return Const(index, dtypes.int64)
 
+    def flat(self, out: Index) -> Any:
+        """The position of an index of the node in row-major order."""
+        return self.lower.flat_index(self.node, out)
+
     def call(self, name: str, *args: Any, dtype: DType | None = None) -> Any:
         if dtype is None:
             dtype = dtypes.bool_ if name in _BOOLEAN else args[-1].dtype

@@ -208,6 +208,16 @@ class Lowering:
         """A row node's element, where it is known."""
         raise NotImplementedError
 
+    def flat_index(self, node: Node, out: Any) -> Any:
+        """The position of a node's index in row-major order."""
+        return self.flat_position(out, node.shape)
+
+    def flat_position(self, index: Any, shape: Any) -> Any:
+        total: Any = 0
+        for i, n in zip(index, self._sizes(shape), strict=True):
+            total = total * n + i
+        return total
+
     # -- indices from values
 
     def new_index(self, size: Any) -> Any:
@@ -309,6 +319,8 @@ class _Flat(Lowering):
         pairs = [(f"i{d}", n) for d, n in enumerate(sizes)]
         if not pairs:
             return self._made((), stores)
+        flat, memo = self.flat_position(group.vars, group.shape), {}
+        stores = [replaced(s, "flat", flat, memo) for s in stores]
         *outer, (var, extent) = pairs
         if not outer and _linear(stores):
             return self._in_blocks(stores, extent)
@@ -338,11 +350,9 @@ class _Flat(Lowering):
         pieces = (count + (CHUNK - 1)) // CHUNK
         return self._made((("chunk", pieces),), [For("i", extent, moved)])
 
-    def flat_position(self, index: Any, shape: Any) -> Any:
-        total: Any = 0
-        for i, n in zip(index, self._sizes(shape), strict=True):
-            total = total * n + i
-        return total
+    def flat_index(self, node: Node, out: Any) -> Any:
+        """A symbol, which becomes the position in whichever loops are chosen."""
+        return self.group.scope.symbol("flat")
 
     def _in_chunks(self, stores: list[Any], count: Any) -> Kernel:
         """One loop over all elements, cut into pieces.
@@ -364,7 +374,9 @@ class _Flat(Lowering):
                 self.buffers[node] = flat[buffer]
         extent = smaller(count - chunk * CHUNK, CHUNK)
         pieces = (count + (CHUNK - 1)) // CHUNK
-        return self._made((("chunk", pieces),), [For("i", extent, body)])
+        unroll = 4 if _uses(body, "random") else 1
+        loop = For("i", extent, body, unroll)
+        return self._made((("chunk", pieces),), [loop])
 
 
 class _Rows(Lowering):
@@ -502,6 +514,12 @@ def _same_index(a: Any, b: Any) -> bool:
     return same_shape((a,), (b,))
 
 
+def _uses(body: list[Any], prefix: str) -> bool:
+    """Whether values are made with functions of some name."""
+    found = parts([v for stmt in body for v in values_of(stmt)])
+    return any(isinstance(v, Call) and v.name.startswith(prefix) for v in found)
+
+
 def _linear(body: list[Any]) -> bool:
     """Whether no index is a quotient or a rest."""
     for one in (*body, *parts([v for stmt in body for v in values_of(stmt)])):
@@ -531,6 +549,8 @@ def _at_position(value: Any, *, position: Any, flat: Any, memo: dict[int, Any]) 
         if not any(isinstance(i, Size) for i in value.at):
             return value
         return Load(flat[value.buffer], (position,))
+    if isinstance(value, Position):
+        return Position(substitute(value.at, name="flat", by=position), value.dtype)
     if not isinstance(value, Call):
         return value
     found = memo.get(id(value))
@@ -562,7 +582,7 @@ def replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
 
     if isinstance(stmt, For):
         body = [replaced(s, name, index, memo) for s in stmt.body]
-        return For(stmt.var, swap(stmt.extent), body)
+        return stmt._replace(extent=swap(stmt.extent), body=body)
     if isinstance(stmt, When):
         body = [replaced(s, name, index, memo) for s in stmt.body]
         return When(value(stmt.condition), body)

@@ -15,8 +15,9 @@ Rules of ``Element``, ``Scatter`` and ``Scan`` write expressions with a builder,
 called ``k``. ``x[index]`` is an input's element; an index may be counted out or come
 from ``k.within(value, size)``, which makes a checked index of a value;
 ``k.call("add", a, b)`` is a scalar function, ``k.number(2.0)`` a number,
-``k.at(index)`` an index as a value and ``k.choice(index, bound, low, high)`` the value
-``low`` where the index is below the bound, and ``high`` elsewhere.
+``k.at(index)`` an index as a value, ``k.flat(index)`` a position in row-major order and
+``k.choice(index, bound, low, high)`` the value ``low`` where the index is below the
+bound, and ``high`` elsewhere.
 """
 
 from __future__ import annotations

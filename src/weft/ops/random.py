@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.dispatch import beside, bind
+from weft.core.lowering import Element
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError
@@ -181,9 +182,49 @@ def _float_type(
     return TensorType(shape, dtype)
 
 
+# -- one element, for kernels: a block of four words each, of which it takes some
+
+
+def _unit_at(k: Any, seed: Any, counter: Any, word: Any) -> Any:
+    """The uniform number that begins at a word of the stream."""
+    block = k.call("add", counter[()], k.at(word // 4))
+    return k.call("random_unit", seed[()], block, k.at(word % 4), dtype=k.dtype)
+
+
+def _uniform_element(
+    k: Any, out: Any, seed: Any, counter: Any, *, shape: Any, dtype: DType
+) -> Any:
+    return _unit_at(k, seed, counter, k.flat(out) * _words_each(dtype))
+
+
+def _normal_element(
+    k: Any, out: Any, seed: Any, counter: Any, *, shape: Any, dtype: DType
+) -> Any:
+    at, each = k.flat(out), _words_each(dtype)
+    first = at // 2 * (2 * each)
+    unit, turn = (_unit_at(k, seed, counter, first + w) for w in (0, each))
+    log = k.call("log1p", k.call("neg", unit))
+    radius = k.call("sqrt", k.call("mul", k.number(-2), log))
+    angle = k.call("mul", turn, k.number(2 * math.pi))
+    even = k.call("eq", k.at(at % 2), k.at(0))
+    part = k.call("where", even, k.call("cos", angle), k.call("sin", angle))
+    return k.call("mul", radius, part)
+
+
+def _integers_element(
+    k: Any, out: Any, seed: Any, counter: Any, *, shape: Any, low: int, high: int
+) -> Any:
+    word = k.flat(out) * 2
+    block = k.call("add", counter[()], k.at(word // 4))
+    lane, span = k.at(word % 4), k.number(high - low)
+    found = k.call("random_below", seed[()], block, lane, span)
+    return k.call("add", found, k.number(low))
+
+
 uniform_op: Op = define(
     "uniform",
     inputs="seed counter",
+    lower=Element(_uniform_element, cheap=False),
     eval=_uniform_eval,
     type=_float_type,
     samples=_state_samples(_FLOAT_PARAMS),
@@ -193,6 +234,7 @@ uniform_op: Op = define(
 normal_op: Op = define(
     "normal",
     inputs="seed counter",
+    lower=Element(_normal_element, cheap=False),
     eval=_normal_eval,
     type=_float_type,
     samples=_state_samples(_FLOAT_PARAMS),
@@ -202,6 +244,7 @@ normal_op: Op = define(
 integers_op: Op = define(
     "random_integers",
     inputs="seed counter",
+    lower=Element(_integers_element, cheap=False),
     eval=_integers_eval,
     type=lambda seed, counter, *, shape, low, high: TensorType(shape, dtypes.int64),
     samples=_state_samples(

@@ -33,6 +33,7 @@ from weft.compile.loop.ir import (
     When,
     statements,
 )
+from weft.compile.loop.unroll import unrolled
 from weft.core.size import Size
 
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
@@ -145,7 +146,9 @@ class _Emitter:
 
     def _body(self, body: list[Any]) -> None:
         for stmt in body:
-            if isinstance(stmt, For):
+            if isinstance(stmt, For) and stmt.unroll > 1:
+                self._body(unrolled(stmt, self.kernel.scope))
+            elif isinstance(stmt, For):
                 self.cache.clear()
                 with loop(self.b, i64(0), self.index(stmt.extent), name=stmt.var) as i:
                     self.symbols[stmt.var] = i

@@ -13,6 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft import dtype as dtypes
+from weft.compile.llvm import random
 from weft.compile.llvm.emit import F32, F64, I1, I8
 from weft.config import config
 from weft.dtype import DType
@@ -248,6 +249,7 @@ def _extreme(name: str, sign: str) -> Emit:
             return _BOOL[name](b, *args)
         compare = b.icmp_signed if kind.is_signed else b.icmp_unsigned
         return b.select(compare(sign, *args), *args)
+    **random.FUNCTIONS,
 
     return call
 

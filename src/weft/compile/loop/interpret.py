@@ -7,7 +7,7 @@ own evaluations.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from weft.compile.loop.ir import (
 )
 from weft.core.op import find_op
 from weft.core.size import evaluate
+from weft.dtype import DType
 
 
 def run_kernel(
@@ -106,6 +107,43 @@ class _Run:
             below = evaluate(value.at, self.places) < evaluate(value.bound, self.places)
             return self.value(value.low if below else value.high)
         args = [np.asarray(self.value(a)) for a in value.args]
+        if value.name in _RANDOM:
+            return _RANDOM[value.name](*map(int, args), dtype=value.dtype)
         if value.name == "cast":
             return args[0].astype(value.dtype.np)[()]
         return np.asarray(find_op(value.name).eval(*args)).astype(value.dtype.np)[()]
+
+
+# -- functions that are no operators
+
+
+def _words(seed: int, block: int) -> list[int]:
+    from weft.ops.random import random_words
+
+    return [int(w) for w in random_words(seed, block, 4)]
+
+
+def _word(seed: int, block: int, lane: int, *, dtype: DType) -> Any:
+    return np.int64(_words(seed, block)[lane])
+
+
+def _unit(seed: int, block: int, lane: int, *, dtype: DType) -> Any:
+    words = _words(seed, block)
+    if dtype.name == "float32":
+        return np.float32((words[lane] >> 8) / 2**24)
+    return np.float64(((words[lane] >> 5) * 2**26 + (words[lane + 1] >> 6)) / 2**53)
+
+
+def _below(seed: int, block: int, lane: int, span: int, *, dtype: DType) -> Any:
+    words = _words(seed, block)
+    span %= 1 << 64
+    if span <= 1 << 32:
+        return np.int64(words[lane] * span >> 32)
+    return np.uint64((words[lane] << 32 | words[lane + 1]) % span).astype(np.int64)
+
+
+_RANDOM: dict[str, Callable[..., Any]] = {
+    "random_word": _word,
+    "random_unit": _unit,
+    "random_below": _below,
+}

@@ -86,11 +86,15 @@ class Call:
 
 
 class For(NamedTuple):
-    """A loop from 0 to an extent."""
+    """A loop from 0 to an extent.
+
+    ``unroll`` iterations have work in common, and are written out next to one another.
+    """
 
     var: str
     extent: Any
     body: list[Any]
+    unroll: int = 1
 
 
 class Set(NamedTuple):
