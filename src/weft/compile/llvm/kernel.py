@@ -226,7 +226,8 @@ class _Emitter:
             return self.index(value.at)
         args = [self.value(a) for a in value.args]
         kinds = [a.dtype for a in value.args]
-        return scalar.emit(self.b, value.name, args, kinds, value.dtype)
+        fused = self.target.fused
+        return scalar.emit(self.b, value.name, args, kinds, value.dtype, fused=fused)
 
     # -- indices
 

@@ -56,8 +56,19 @@ def constant(value: Any, dtype: DType) -> Any:
     return ir.Constant(register_type(dtype), int(value) & ((1 << bits) - 1))
 
 
-def emit(b: Any, name: str, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
-    """The value of a scalar function; ``kinds`` are its arguments' dtypes."""
+def emit(
+    b: Any,
+    name: str,
+    args: list[Any],
+    kinds: list[DType],
+    dtype: DType,
+    *,
+    fused: bool = False,
+) -> Any:
+    """The value of a scalar function; ``kinds`` are its arguments' dtypes.
+
+    ``fused`` says that the target has a fused multiply-add.
+    """
     kind = kinds[-1]
     if name in _SPECIAL:
         return _SPECIAL[name](b, args, kinds, dtype)
@@ -66,7 +77,7 @@ def emit(b: Any, name: str, args: list[Any], kinds: list[DType], dtype: DType) -
         return table[name](b, *args)
     from weft.compile.llvm import math
 
-    return math.emit(name, b, *args)
+    return math.emit(name, b, *args, fused=fused)
 
 
 def has_function(name: str, kinds: list[DType], dtype: DType) -> bool:
@@ -85,7 +96,7 @@ def has_function(name: str, kinds: list[DType], dtype: DType) -> bool:
 def _in_math(name: str) -> bool:
     from weft.compile.llvm import math
 
-    return name in getattr(math, "FUNCTIONS", ())
+    return name in math.FUNCTIONS
 
 
 # -- instructions
@@ -102,12 +113,6 @@ def _intrinsic(name: str) -> Emit:
     return call
 
 
-def _compare(predicate: str) -> Emit:
-    if predicate == "!=":
-        return lambda b, x, y: b.fcmp_unordered("!=", x, y)
-    return lambda b, x, y: b.fcmp_ordered(predicate, x, y)
-
-
 def _number(like: Any, value: float) -> Any:
     return ir.Constant(like.type, value)
 
@@ -118,21 +123,10 @@ def _is_nan(b: Any, x: Any) -> Any:
 
 _fabs = _intrinsic("fabs")
 _maximum, _minimum = _intrinsic("maximum"), _intrinsic("minimum")
-_sqrt = _intrinsic("sqrt")
 
 
 def _is_inf(b: Any, x: Any) -> Any:
     return b.fcmp_ordered("==", _fabs(b, x), _number(x, float("inf")))
-
-
-def _is_finite(b: Any, x: Any) -> Any:
-    return b.fcmp_ordered("<", _fabs(b, x), _number(x, float("inf")))
-
-
-def _sign(b: Any, x: Any) -> Any:
-    zero, one = _number(x, 0.0), _number(x, 1.0)
-    down = b.select(b.fcmp_ordered("<", x, zero), _number(x, -1.0), zero)
-    return b.select(b.fcmp_ordered(">", x, zero), one, down)
 
 
 def _absorb(b: Any, g: Any, d: Any) -> Any:
@@ -146,46 +140,20 @@ def _absorb(b: Any, g: Any, d: Any) -> Any:
     return b.select(b.and_(_is_nan(b, product), lost), zero, product)
 
 
+# Those that ``math`` does not have, and the ones that LLVM must recognise in loops
+# that accumulate.
 _FLOAT: dict[str, Emit] = {
-    "add": lambda b, x, y: b.fadd(x, y),
-    "sub": lambda b, x, y: b.fsub(x, y),
-    "mul": lambda b, x, y: b.fmul(x, y),
-    "div": lambda b, x, y: b.fdiv(x, y),
     "absorb": _absorb,
-    "neg": lambda b, x: b.fneg(x),
+    "add": lambda b, x, y: b.fadd(x, y),
     "conj": lambda b, x: x,
-    "abs": _fabs,
-    "square": lambda b, x: b.fmul(x, x),
-    "sqrt": _sqrt,
-    "rsqrt": lambda b, x: b.fdiv(_number(x, 1.0), _sqrt(b, x)),
-    "reciprocal": lambda b, x: b.fdiv(_number(x, 1.0), x),
     "maximum": _maximum,
     "minimum": _minimum,
     "relu": lambda b, x: _maximum(b, x, _number(x, 0.0)),
-    "floor": _intrinsic("floor"),
-    "ceil": _intrinsic("ceil"),
-    "trunc": _intrinsic("trunc"),
-    "round": _intrinsic("roundeven"),
-    "copysign": _intrinsic("copysign"),
-    "sign": _sign,
-    "isnan": _is_nan,
-    "isinf": _is_inf,
-    "isfinite": _is_finite,
-    "eq": _compare("=="),
-    "ne": _compare("!="),
-    "lt": _compare("<"),
-    "le": _compare("<="),
-    "gt": _compare(">"),
-    "ge": _compare(">="),
 }
 
 
 def _signed(predicate: str) -> Emit:
     return lambda b, x, y: b.icmp_signed(predicate, x, y)
-
-
-def _pick(predicate: str) -> Emit:
-    return lambda b, x, y: b.select(b.icmp_signed(predicate, x, y), x, y)
 
 
 _INT: dict[str, Emit] = {
@@ -232,7 +200,7 @@ def _ordered(name: str) -> Emit:
     def call(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
         kind = kinds[-1]
         if kind.is_inexact:
-            return _FLOAT[name](b, *args)
+            return b.fcmp_ordered(signs[name], *args)
         signed = kind.is_signed and kind is not dtypes.bool_
         compare = b.icmp_signed if signed else b.icmp_unsigned
         return compare(signs[name], *args)
@@ -249,7 +217,6 @@ def _extreme(name: str, sign: str) -> Emit:
             return _BOOL[name](b, *args)
         compare = b.icmp_signed if kind.is_signed else b.icmp_unsigned
         return b.select(compare(sign, *args), *args)
-    **random.FUNCTIONS,
 
     return call
 
@@ -282,6 +249,7 @@ def cast(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
 
 
 _SPECIAL: dict[str, Emit] = {
+    **random.FUNCTIONS,
     "where": _where,
     "cast": cast,
     "lt": _ordered("lt"),
