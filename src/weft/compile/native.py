@@ -176,8 +176,8 @@ class Native:
     def run(
         self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
-        """The outputs, and the assigned variables' new values (valid until the next
-        run: both lie in memory that is used again)."""
+        """The outputs, and the assigned variables' new values (these only until the
+        next run: they lie in memory that is used again)."""
         sizes = bind_sizes(self.graph.inputs, feeds)
         if self.graph.sizes.assumptions:
             self.graph.sizes.check(sizes)
@@ -245,9 +245,15 @@ class Instance:
         """One arena for all that kernels make, by when it is needed."""
         last = self._last_uses()
         buffers, shapes = [], {}
+        ends = set(self.native.graph.outputs)
+        self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
         for at, step in enumerate(self.steps):
             for node in step.made if isinstance(step, LAUNCHES) else ():
-                shapes[node] = resolve(node.shape, self.sizes)
+                shape = resolve(node.shape, self.sizes)
+                if node in ends:
+                    self.fresh[node] = shape
+                    continue
+                shapes[node] = shape
                 nbytes = math.prod(shapes[node]) * node.dtype.itemsize
                 buffers.append(arena.Buffer(node, nbytes, at, last.get(node, at)))
         self.layout = arena.plan(buffers)
@@ -290,7 +296,7 @@ class Instance:
             known = dict(self.sizes)
             known.update((k, evaluate(n, self.sizes)) for k, n in kernel.given)
             count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
-            work = sum(self.arrays[n].size for n in use.owners if n in self.arrays)
+            work = sum(self._count(n) for n in use.made)
             share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
             grain = max(GRAIN // share, 1)
             function = library.address(use.name)
@@ -309,6 +315,9 @@ class Instance:
             if row[6] == code.iterations:
                 row[3] = _address(self.numbers) + 8 * row[3]
         self.rows = np.array(rows, np.int64).reshape(-1, FIELDS)
+
+    def _count(self, node: Node) -> int:
+        return math.prod(resolve(node.shape, self.sizes))
 
     def _job_row(self, product: Product) -> list[int]:
         first, count, tasks = self.spans[product]
@@ -353,12 +362,22 @@ class Instance:
                         raise
                     fresh = True
         self._check(feeds, store)
-        outs = [self._value(o, env) for o in graph.outputs]
+        outs = self._outputs(env)
         writes = {
             n.params["variable"]: self._value(n.inputs[0], env)
             for n in self.native.writes
         }
         return outs, writes
+
+    def _outputs(self, env: dict[Node, Any]) -> list[ndarray]:
+        """The outputs, each in memory that no other value and no later run uses."""
+        found, given = [], set()
+        for node in self.native.graph.outputs:
+            array = self._value(node, env)
+            own = node in self.fresh and node not in given
+            found.append(array if own else array.copy())
+            given.add(node)
+        return found
 
     def _check(
         self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
@@ -404,6 +423,8 @@ class Instance:
     ) -> dict[Node, Any]:
         """The values that are there before the first step."""
         env: dict[Node, Any] = dict(self.arrays)
+        for node, shape in self.fresh.items():
+            self._give(env, node, np.empty(shape, node.dtype.np))
         graph = self.native.graph
         for node, array in zip(graph.inputs, feeds, strict=True):
             if array is not None:
@@ -432,9 +453,9 @@ class Instance:
         except Exception as error:
             raise failed(node, args, params, error) from None
         if type(found) is tuple:
-            env[node] = tuple(np.asarray(f) for f in found)
+            env[node] = tuple(_own(np.asarray(f), args) for f in found)
         else:
-            self._give(env, node, np.asarray(found))
+            self._give(env, node, _own(np.asarray(found), args))
 
     def _value(self, value: Any, env: dict[Node, Any]) -> Any:
         """A node's array, through the views it may be."""
@@ -449,6 +470,12 @@ class Instance:
             for view in reversed(operand.views):
                 found = view.op.kernel(found, **resolve(view.params, self.sizes))
         return found
+
+
+def _own(found: ndarray, args: list[Any]) -> ndarray:
+    """A result apart from its arguments, whose memory may be used again before it."""
+    shared = (isinstance(a, ndarray) and np.may_share_memory(found, a) for a in args)
+    return found.copy() if any(shared) else found
 
 
 def _in_order(array: ndarray) -> ndarray:
