@@ -37,11 +37,11 @@ class Explanation:
     ``calls``, ``breaks``, ``passes``, ``memory`` and ``traffic`` are those of the
     first.
 
-    >>> f = weft.compile(lambda x: ((x @ x).relu() * 2).sum(1))
+    >>> f = weft.compile(lambda x: ((x @ x).exp() * 2).sum(1))
     >>> _ = f(weft.ones(8, 8))
     >>> about = f.explain()
     >>> [p.name for p in about.products], about.kernels[0].operators
-    (['matmul'], ['relu', 'mul', 'sum'])
+    (['matmul'], ['exp', 'mul', 'sum'])
     >>> about.traffic[0].kernels, about.traffic[-1].kernels
     (4, 2)
     """

@@ -1,7 +1,7 @@
 """Memory over time: what is live at each step of a program, and what makes the peak.
 
-Kernels' values lie in one arena, placed before the first run. What calls give is
-allocated as they run, and kept until the run's end.
+Kernels' values lie in one arena, placed before the first run. What calls give, and
+outputs, are allocated in each run and kept until its end.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ class Memory:
             for b in buffers
             if b.nbytes
         ]
-        self.results = [  # of calls
-            Value(step, size_of(step, instance.sizes), at, last)
+        self.results = [  # of calls, and outputs
+            Value(node, size_of(node, instance.sizes), at, last)
             for at, step in enumerate(instance.steps)
-            if isinstance(step, Node)
+            for node in ([step] if isinstance(step, Node) else step.made)
+            if node not in instance.layout.offsets
         ]
 
     @cached_property
@@ -56,7 +57,7 @@ class Memory:
 
     @cached_property
     def outside(self) -> list[int]:
-        """Bytes that calls have allocated, step by step."""
+        """Bytes that a run has allocated besides, step by step."""
         return _over_time(self.results, self.steps)
 
     @property

@@ -292,6 +292,9 @@ class Program:
         for group, why in self.native.refused.items():
             if node in group.nodes:
                 return why
+        uses = [step for step in self.native.steps if isinstance(step, Use)]
+        if any(node in use.group.nodes for use in uses):
+            return "a size is 0, for which its kernel is not made"
         if node.op.lower is None:
             return "its record has no lowering to loops"
         inputs = [i for i in node.inputs if type(i) is Node]

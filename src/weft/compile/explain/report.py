@@ -36,7 +36,8 @@ def report(about: Explanation) -> str:
 def headline(program: Program) -> str:
     """A program in one line."""
     parts = [
-        f"{_runs(program.kernels):,} runs of {counted(len(program.kernels), 'kernel')}",
+        f"{counted(_runs(program.kernels), 'run')} of "
+        f"{counted(len(program.kernels), 'kernel')}",
         counted(_runs(program.products), "matrix product"),
         counted(_runs(program.calls), "call"),
         flop(program.flops),

@@ -13,7 +13,7 @@ LEFT, TOP, FOOT = 70, 10, 22  # room for the labels
 
 
 def timeline(memory: Memory) -> Html:
-    """Bytes live at each step: the arena's below, what calls hold above it."""
+    """Bytes live at each step: the arena's below, what a run allocates above it."""
     whole = [a + b for a, b in zip(memory.live, memory.outside, strict=True)]
     most = max([*whole, memory.layout.nbytes, 1])
     parts = [
@@ -75,4 +75,4 @@ def _label(x: float, y: float, text: str, anchor: str) -> Html:
 def legend() -> Html:
     """What the colours mean."""
     arena = tag("span", "arena", kind="arena")
-    return joined([arena, tag("span", "results of calls", kind="outside")])
+    return joined([arena, tag("span", "calls and outputs", kind="outside")])
