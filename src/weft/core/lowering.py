@@ -88,7 +88,7 @@ class Scan(NamedTuple):
 
 
 class Varied(NamedTuple):
-    """``choose(*input_shapes, **params)`` is the lowering for these shapes."""
+    """``choose(*input_shapes, **params)`` is the lowering for these shapes, or None."""
 
     choose: Callable[..., Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
-from weft.core.lowering import Element, View, sliced
+from weft.core.lowering import Element, Varied, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
@@ -113,8 +113,8 @@ def _placed(k: Any, out: Any, x: Any, *, shape: Any, index: tuple[Any, ...]) -> 
             continue
         size, place = shape[len(out) - len(rest)], rest.pop(0)
         if isinstance(item, slice):
-            start, stop, step = slice_bounds(item, size)
-            count = slice_length(start, stop, step)
+            start, _, step = slice_bounds(item, size)
+            count = x.shape[len(at)]
             if not isinstance(step, Size) and step < 0:
                 start, step, turned = start + (count - 1) * step, -step, True
             else:
@@ -133,6 +133,17 @@ def _placed(k: Any, out: Any, x: Any, *, shape: Any, index: tuple[Any, ...]) -> 
     return value
 
 
+def _forwards(x: Any, *, shape: Any, index: tuple[Any, ...]) -> Any:
+    """Symbolic bounds are known for slices that go forwards only."""
+    slices = [i for i in index if isinstance(i, slice)]
+    numbers = (*shape, *[v for s in slices for v in (s.start, s.stop, s.step)])
+    if any(isinstance(n, Size) for n in numbers):
+        steps = [s.step for s in slices if s.step is not None]
+        if any(isinstance(n, Size) or n < 0 for n in steps):
+            return None
+    return Element(_placed)
+
+
 def _between(k: Any, value: Any, place: Any, start: Any, stop: Any, step: Any) -> Any:
     """A value at every ``step``-th place from start to stop, else zero."""
     zero = k.number(0)
@@ -145,7 +156,7 @@ def _between(k: Any, value: Any, place: Any, start: Any, stop: Any, step: Any) -
 place_op: Op = define(
     "place",
     inputs="x",
-    lower=Element(_placed),
+    lower=Varied(_forwards),
     eval=_place_eval,
     type=lambda x, *, shape, index: TensorType(shape, x.dtype),
     vjp={"x": lambda g, index: slice_op(g, index=index)},
