@@ -190,7 +190,7 @@ class CompiledFunction:
             )
         start = time.perf_counter()
         with recording() as record:
-            entry = Entry(self.fn, args, kwargs, self._open(key, shapes, args, kwargs))
+            entry = self._entry(args, kwargs, self._open(key, shapes, args, kwargs))
         self._entries.setdefault(key, []).insert(0, entry)
         self._seen.setdefault(key, []).append(shapes)
         took = time.perf_counter() - start
@@ -201,6 +201,15 @@ class CompiledFunction:
         )
         entry.number = len(self.compiles) - 1
         return entry
+
+    def _entry(self, args: Any, kwargs: Any, names: Any) -> Entry:
+        """Compile with symbolic sizes; for these sizes alone if that cannot be."""
+        try:
+            return Entry(self.fn, args, kwargs, names)
+        except Exception:
+            if names is None or self.dynamic:
+                raise
+        return Entry(self.fn, args, kwargs, None)
 
     def _open(self, key: Any, shapes: list[Any], args: Any, kwargs: Any) -> Any:
         """Names for the sizes that have differed between calls."""

@@ -508,6 +508,8 @@ def _choose(kind: str, a: Any, b: Any) -> Any:
         above = gap >= 0
     else:
         known = _proved(">=", gap)
+        if known is None and _proved("<=", gap):
+            known = False
         if known is None:
             scope = a.scope if isinstance(a, Size) else b.scope
             return _atom(kind, a, b, scope)

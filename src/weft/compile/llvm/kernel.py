@@ -257,11 +257,26 @@ class _Emitter:
             return self.symbols[atom.kind]
         a, c = self.index(atom.a), self.index(atom.b)
         if atom.kind == "//":
-            return self.b.sdiv(a, c)
+            return self._floor_divided(a, c, may_be_negative(atom.a))
         if atom.kind == "%":
-            return self.b.srem(a, c)
+            return self._remainder(a, c, may_be_negative(atom.a))
         sign = "<" if atom.kind == "min" else ">"
         return self.b.select(self.b.icmp_signed(sign, a, c), a, c)
+
+    def _floor_divided(self, a: Any, c: Any, signed: bool) -> Any:
+        """a // c for c > 0; the machine's quotient is rounded towards zero."""
+        if signed:  # -((c - 1 - a) // c) where a is negative
+            low = self.b.sub(self.b.add(a, i64(1)), c)
+            a = self.b.select(self.b.icmp_signed("<", a, i64(0)), low, a)
+        return self.b.sdiv(a, c)
+
+    def _remainder(self, a: Any, c: Any, signed: bool) -> Any:
+        """a % c for c > 0, which is not negative either."""
+        rest = self.b.srem(a, c)
+        if not signed:
+            return rest
+        below = self.b.icmp_signed("<", rest, i64(0))
+        return self.b.select(below, self.b.add(rest, c), rest)
 
     def ratio(self, size: Any) -> Any:
         """An expression with quotients, in double precision."""
@@ -278,6 +293,23 @@ class _Emitter:
                 term = self.b.fmul(term, one)
             total = self.b.fadd(total, term)
         return total
+
+
+def may_be_negative(size: Any) -> bool:
+    """Whether an index could be below 0, for symbols that are not."""
+    if not isinstance(size, Size):
+        return size < 0
+    return any(
+        factor < 0 or any(_atom_below_zero(atom) for atom in atoms)
+        for atoms, factor in size.terms
+    )
+
+
+def _atom_below_zero(atom: Any) -> bool:
+    if atom.a is None or atom.kind == "%":
+        return False
+    low = [may_be_negative(atom.a), may_be_negative(atom.b)]
+    return all(low) if atom.kind == "max" else any(low)
 
 
 def _pointer(buffer: Buffer) -> Any:
