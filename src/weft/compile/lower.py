@@ -47,6 +47,7 @@ from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
 
 BLOCK = 64  # elements of the last axis that one iteration of a column kernel takes
+TILE = 16  # along each side of a square that is read by columns
 CHUNK = 4096  # elements that one iteration of a flat kernel takes
 
 # Scalar functions that are worth keeping rather than computing again.
@@ -319,8 +320,11 @@ class _Flat(Lowering):
         pairs = [(f"i{d}", n) for d, n in enumerate(sizes)]
         if not pairs:
             return self._made((), stores)
+        turned = self._turned([v for v in memo.values() if isinstance(v, Load)])
         flat, memo = self.flat_position(group.vars, group.shape), {}
         stores = [replaced(s, "flat", flat, memo) for s in stores]
+        if turned is not None:
+            return self._in_tiles(stores, pairs, turned)
         *outer, (var, extent) = pairs
         if not outer and _linear(stores):
             return self._in_blocks(stores, extent)
@@ -339,6 +343,38 @@ class _Flat(Lowering):
             or not any(isinstance(i, Size) for i in index)
             for buffer, index in places
         )
+
+    def _turned(self, loads: list[Any]) -> int | None:
+        """An axis along which a buffer lies in memory that is not the last one."""
+        last = f"i{len(self.group.shape) - 1}"
+        for load in loads:
+            position = self.flat_position(load.at, load.buffer.shape)
+            if not isinstance(position, Size) or last not in position.symbols:
+                continue
+            for atoms, factor in position.terms:
+                if len(atoms) == 1 and factor == 1 and atoms[0].kind != last:
+                    name = atoms[0].kind
+                    if name.startswith("i") and name[1:].isdigit():
+                        return int(name[1:])
+        return None
+
+    def _in_tiles(self, body: list[Any], pairs: list[Any], dim: int) -> Kernel:
+        """Small squares of two axes, so that what is read by columns stays near."""
+        scope, last = self.group.scope, len(pairs) - 1
+        loops: list[Any] = []
+        blocks: list[Any] = []
+        for d, block, place in ((dim, "u", "a"), (last, "v", "b")):
+            size = pairs[d][1]
+            first = scope.symbol(block) * TILE
+            memo: dict[int, Any] = {}
+            index = first + scope.symbol(place)
+            body = [replaced(s, f"i{d}", index, memo) for s in body]
+            loops.append((place, smaller(size - first, TILE)))
+            blocks.append((block, (size + (TILE - 1)) // TILE))
+        for var, extent in reversed(loops):
+            body = [For(var, extent, body)]
+        outer = [pair for d, pair in enumerate(pairs) if d not in (dim, last)]
+        return self._made((*outer, *blocks), body)
 
     def _in_blocks(self, body: list[Any], count: Any) -> Kernel:
         """A loop over the only axis, cut into pieces."""
