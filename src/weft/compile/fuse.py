@@ -197,7 +197,7 @@ class Fusion:
                 self.unit[node] = group
                 return
         elif group is not None:
-            self.why[node] = f"{group.node.op.name} is a call"
+            self.why[node] = f"{group.node.op.name} is computed as a whole"
         group = self._new(node.shape)
         group.add(node, group.vars, row=False)
         self.unit[node] = group
