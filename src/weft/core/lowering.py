@@ -166,8 +166,8 @@ def reshaped(out: Index, x_shape: Index, *, shape: Index) -> Index:
                 have, i = have * x_shape[i], i + 1
             elif j < len(shape):
                 want, j = want * shape[j], j + 1
-            else:
-                have, i = have * x_shape[i], i + 1
+            else:  # equal for other reasons than equal factors
+                return tuple(_divided(_flat(out, shape), x_shape))
         found += _divided(_flat(out[b:j], shape[b:j]), x_shape[a:i])
     return tuple(found)
 

@@ -26,6 +26,27 @@ class Atom(NamedTuple):
     a: Any = None
     b: Any = None
 
+    def __eq__(self, other: object) -> bool:
+        """Whether they are written alike: nothing is asked of the sizes in them."""
+        if not isinstance(other, Atom) or self.kind != other.kind:
+            return False
+        return same(self.a, other.a) and same(self.b, other.b)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        parts = (_odd(p) if isinstance(p, int) else p for p in (self.a, self.b))
+        return hash((self.kind, *parts))
+
+    @property
+    def below_zero(self) -> bool:
+        """Whether it may be negative."""
+        if self.a is None or self.kind == "%":
+            return False
+        low = [may_be_negative(self.a), may_be_negative(self.b)]
+        return all(low) if self.kind == "max" else any(low)
+
     def evaluate(self, sizes: Mapping[str, int]) -> Any:
         if self.a is None:
             return sizes[self.kind]
@@ -351,7 +372,7 @@ class Size:
         return self._ask(">=", other)
 
     def __hash__(self) -> int:
-        return hash(self.terms)
+        return hash(tuple([(atoms, _odd(factor)) for atoms, factor in self.terms]))
 
     def __bool__(self) -> bool:
         return self._ask("!=", 0)
@@ -477,6 +498,8 @@ def atom_size(atom: Atom, scope: Scope) -> Size:
 
 def _proved(relation: str, gap: Size) -> bool | None:
     """Whether ``gap relation 0`` follows from sizes being at least 0."""
+    if any(atom.below_zero for atoms, _ in gap.terms for atom in atoms):
+        return None
     positive = all(factor > 0 for _, factor in gap.terms)
     negative = all(factor < 0 for _, factor in gap.terms)
     constant = any(not atoms for atoms, _ in gap.terms)
@@ -515,6 +538,22 @@ def _choose(kind: str, a: Any, b: Any) -> Any:
             return _atom(kind, a, b, scope)
         above = known
     return a if above == (kind == "max") else b
+
+
+def _odd(number: Any) -> Any:
+    """To be hashed in a number's place: -1 and -2 have the same hash, so that a
+    dictionary would compare sizes, which asks how large they are."""
+    return 2 * number + 1
+
+
+def may_be_negative(size: Any) -> bool:
+    """Whether an expression could be below 0, for symbols that are not."""
+    if not isinstance(size, Size):
+        return size < 0
+    return any(
+        factor < 0 or any(atom.below_zero for atom in atoms)
+        for atoms, factor in size.terms
+    )
 
 
 def same(a: Any, b: Any) -> bool:

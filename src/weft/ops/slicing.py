@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -296,7 +297,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     d = normalize_dim("chunk", dim, _with_axis("chunk", input).ndim)
     if input.shape[d] == 0:
         return (along(input, d, slice(0, 0)),) * chunks
-    return split(input, max(-(-input.shape[d] // chunks), 1), d)
+    return split(input, max(operator.index(-(-input.shape[d] // chunks)), 1), d)
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:

@@ -34,7 +34,7 @@ from weft.compile.loop.ir import (
     statements,
 )
 from weft.compile.loop.unroll import unrolled
-from weft.core.size import Size
+from weft.core.size import Size, may_be_negative
 
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
@@ -293,23 +293,6 @@ class _Emitter:
                 term = self.b.fmul(term, one)
             total = self.b.fadd(total, term)
         return total
-
-
-def may_be_negative(size: Any) -> bool:
-    """Whether an index could be below 0, for symbols that are not."""
-    if not isinstance(size, Size):
-        return size < 0
-    return any(
-        factor < 0 or any(_atom_below_zero(atom) for atom in atoms)
-        for atoms, factor in size.terms
-    )
-
-
-def _atom_below_zero(atom: Any) -> bool:
-    if atom.a is None or atom.kind == "%":
-        return False
-    low = [may_be_negative(atom.a), may_be_negative(atom.b)]
-    return all(low) if atom.kind == "max" else any(low)
 
 
 def _pointer(buffer: Buffer) -> Any:
