@@ -401,3 +401,18 @@ def test_the_number_of_threads_changes_nothing():
     finally:
         weft.set_num_threads(before)
     assert len(set(found)) == 1
+
+
+def test_a_gradient_that_is_kept_does_not_change():
+    p = nn.Parameter(weft.ones(3))
+
+    @weft.compile
+    def step(x):
+        p.grad = None
+        (p * x).sum().backward()
+
+    step(weft.tensor([1.0, 2.0, 3.0]))
+    held = p.grad
+    step(weft.zeros(3))
+    assert held.tolist() == [1, 2, 3]
+    assert p.grad.tolist() == [0, 0, 0]

@@ -90,7 +90,8 @@ class GradCell(Cell):
         return self.tensor.grad._data
 
     def set(self, value: np.ndarray) -> None:
-        self.tensor.grad = Tensor(value)
+        own = value.base is None  # else it lies in memory that the next run uses
+        self.tensor.grad = Tensor(value if own else value.copy())
 
     def show(self) -> Any:
         return self.tensor.grad

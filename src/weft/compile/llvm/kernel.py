@@ -225,6 +225,8 @@ class _Emitter:
                 return self.ratio(value.at)
             return self.index(value.at)
         args = [self.value(a) for a in value.args]
+        if value.name in _EXTREMES and isinstance(value.args[0], Local):
+            args[1] = freeze(self.b, args[1])
         kinds = [a.dtype for a in value.args]
         fused = self.target.fused
         return scalar.emit(self.b, value.name, args, kinds, value.dtype, fused=fused)
@@ -293,6 +295,22 @@ class _Emitter:
                 term = self.b.fmul(term, one)
             total = self.b.fadd(total, term)
         return total
+
+
+_EXTREMES = ("maximum", "minimum")
+
+
+def freeze(b: Any, value: Any) -> Any:
+    """The value behind a wall.
+
+    LLVM turns the largest of ``where(mask, x, -inf)`` into a branch on the mask, of
+    which it can make no vectors; it does not look through this.
+    """
+    if isinstance(value, ir.Constant):
+        return value
+    made = ir.instructions.Instruction(b.block, value.type, "freeze", [value])
+    b._insert(made)
+    return made
 
 
 def _pointer(buffer: Buffer) -> Any:
