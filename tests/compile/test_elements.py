@@ -12,6 +12,7 @@ from weft.core.tensor import Tensor
 from weft.errors import OutOfRangeError
 from weft.nn import functional as F
 from weft.ops.gathering import scatter_add_op
+from weft.ops.random import uniform_op
 from weft.ops.running import linear_scan
 from weft.ops.slicing import place_op
 from weft.ops.taking import add_at, put_op, take_op
@@ -277,3 +278,39 @@ def test_dropout_is_the_same_compiled():
     function = weft.compile(program)
     np.testing.assert_allclose(function(x).numpy(), want, rtol=1e-6)
     assert (function(x).numpy() != want).any()
+
+
+# -- what is fused
+
+
+def test_dropout_is_part_of_what_comes_before():
+    def program(x, seed, counter):
+        keep = uniform_op(seed, counter + 5, shape=x.shape, dtype=weft.float32) >= 0.25
+        return (x * 2 + 1) * keep.to(x.dtype)
+
+    args = floats(9, 21), Tensor(np.array(7)), Tensor(np.array(2**33))
+    native = compiled(program, *args)
+    assert len([s for s in native.steps if s.made[0].shape]) == 1
+    np.testing.assert_allclose(run(native, *args)[0], program(*args).numpy(), 1e-6)
+
+
+def test_cross_entropy_never_stores_log_probabilities():
+    x, target = floats(6, 50), ids(50, 6)
+    native = compiled(lambda x, t: F.cross_entropy(x, t), x, target)
+    assert all((6, 50) != n.shape for s in native.steps for n in s.made)
+    want = F.cross_entropy(x, target).item()
+    np.testing.assert_allclose(run(native, x, target)[0], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (2, 7, 3, 4)])
+def test_cross_entropy_and_its_gradient(shape):
+    def program(x, t):
+        x = x.detach().requires_grad_()
+        loss = F.cross_entropy(x, t, ignore_index=2, label_smoothing=0.1)
+        loss.backward()
+        return loss.detach(), x.grad
+
+    x, target = floats(*shape), ids(shape[1], shape[0], *shape[2:])
+    native = compiled(program, x, target)
+    for a, b in zip(run(native, x, target), program(x, target), strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-5, atol=1e-7)

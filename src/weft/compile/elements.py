@@ -61,8 +61,7 @@ class Builder:
         return self.lower._sizes(shape)
 
     def read(self, place: int, index: Index) -> Any:
-        operand = self.lower.group.operands[self.node][place]
-        return self.lower._argument(operand, index, self.stage, self.memo, self.dtype)
+        return self.lower.read(self.node, place, index, self.stage, self.memo)
 
     def number(self, value: Any, dtype: DType | None = None) -> Any:
         return Const(value, dtype or self.dtype)

@@ -9,8 +9,10 @@ A node joins the youngest group among those that made its inputs, if its element
 are those of the group's own indices; else it begins another group. Inputs of the
 older ones are loaded. So an edge always leads from an older to a younger unit, and
 there is never a cycle. Views are not computed at all: whoever reads one reads its
-base at another index. Loops in which one element depends on others before it are
-groups of their own; what has no element-wise meaning is a call.
+base at another index. Nodes that no unit comes before (masks, random numbers) wait for
+the first that reads them, and are computed where that is. Loops in which one element
+depends on others before it are groups of their own; what has no element-wise meaning is
+a call.
 """
 
 from __future__ import annotations
@@ -20,11 +22,22 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft.compile.elements import lowering_of
-from weft.core.lowering import Element, Reduction, Scan, Scatter, View, reshaped
-from weft.core.size import Scope, same, same_shape
+from weft.core.lowering import (
+    Element,
+    Filled,
+    Pointwise,
+    Reduction,
+    Scan,
+    Scatter,
+    View,
+    reshaped,
+)
+from weft.core.size import Scope, Size, same, same_shape
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
 
 Index = tuple[Any, ...]
+Slot = tuple[Index, bool]
+Slots = dict[Node, Slot]
 OUTSIDE = -1  # the order of inputs, variables and constants
 
 
@@ -101,6 +114,33 @@ class Group:
         home = self.home[operand.base]
         return out is not None and same_shape(operand.index(out), home)
 
+    def reads_row(self, operand: Operand, out: Index | None) -> bool:
+        """Whether an operand's element is any one of the same row.
+
+        It is then computed at that place again, which loops of plain functions allow.
+        """
+        if out is None or self.reduced is None or len(self.reduced) != 1:
+            return False
+        plain = (Pointwise, Filled, Reduction)
+        full = [n for n in self.nodes if n not in self.rows]
+        if not all(isinstance(lowering_of(n), plain) for n in full):
+            return False
+        along = f"i{self.reduced[0]}"
+        pairs = zip(operand.index(out), self.home[operand.base], strict=True)
+        return all(
+            same(a, b) or (_named(a) == "any" and _named(b) == along) for a, b in pairs
+        )
+
+    def slot(self, node: Node) -> Slot | None:
+        """A node's index here, and whether it is a row; None for other shapes."""
+        count, whole = math.prod(node.shape), math.prod(self.shape)
+        if same(count, whole):
+            return self.full_index(node), False
+        rows = math.prod(self.shape[d] for d in self.kept)
+        if self.reduced is not None and same(count, rows):
+            return self.row_index(node), True
+        return None
+
     def add(self, node: Node, home: Index, *, row: bool) -> None:
         self.nodes.append(node)
         self.home[node] = home
@@ -112,18 +152,46 @@ class Group:
         return f"<group {[n.name for n in self.nodes]}>"
 
 
+def _named(index: Any) -> str:
+    return index.symbol_name if isinstance(index, Size) else ""
+
+
 Unit = Call | Group
 Supported = Callable[[Node], bool]
 
 
-def indices_of(node: Node, home: Index) -> list[Index | None]:
-    """Where a node reads each of its inputs; None where that is not one place."""
+def indices_of(node: Node, home: Index, anywhere: Any = None) -> list[Index | None]:
+    """Where a node reads each of its inputs; None where that is not one place.
+
+    ``anywhere`` stands for an index that a value gives.
+    """
     rule = lowering_of(node)
     if not isinstance(rule, Element):
         return [home] * len(node.inputs)
     if rule.here is None:
         return [None] * len(node.inputs)
-    return list(rule.here(home, **node.params))
+    found = rule.here(home, **node.params)
+    return [_filled(index, anywhere) for index in found]
+
+
+def _filled(index: Index | None, anywhere: Any) -> Index | None:
+    if index is None or (anywhere is None and None in index):
+        return None
+    return tuple(anywhere if i is None else i for i in index)
+
+
+def inlined(node: Node) -> bool:
+    """Whether a node is a whole number that whoever needs it computes again."""
+    return (
+        node.shape == ()
+        and not node.dtype.is_inexact
+        and isinstance(node.op.lower, Pointwise)
+        and all(type(i) is not Node or _given(i) or inlined(i) for i in node.inputs)
+    )
+
+
+def _given(node: Node) -> bool:
+    return node.op in (INPUT, CONSTANT, READ)
 
 
 def operands_of(node: Node) -> list[Any]:
@@ -140,8 +208,11 @@ class Fusion:
         self.units: list[Unit] = []
         self.unit: dict[Node, Unit] = {}
         self.why: dict[Node, str] = {}  # why a node did not join its producer's group
+        self.free: dict[Node, None] = {}  # nodes that wait for their first reader
         for node in graph.nodes:
             self._place(node)
+        for node in list(self.free):
+            self._settle(node)
         self._find_outputs()
 
     def _place(self, node: Node) -> None:
@@ -150,6 +221,12 @@ class Fusion:
         lower = lowering_of(node)
         if isinstance(lower, View) and self.supported(node):
             return
+        if self._is_free(node, lower):
+            self.free[node] = None
+            return
+        if not self.supported(node) or isinstance(lower, (Reduction, Scatter, Scan)):
+            for operand in self._loose(operands_of(node)):
+                self._settle(operand.base)
         if not self.supported(node) or lower is None:
             self._call(node)
         elif isinstance(lower, Reduction):
@@ -158,6 +235,60 @@ class Fusion:
             self._alone(node)
         else:
             self._point(node)
+
+    # -- nodes that nothing comes before
+
+    def _is_free(self, node: Node, lower: Any) -> bool:
+        """Random numbers and whole numbers, made of what is given alone."""
+        random = isinstance(lower, Element) and not lower.cheap
+        if not random and not isinstance(lower, Pointwise):
+            return False
+        bases = [o.base for o in operands_of(node) if isinstance(o, Operand)]
+        if not bases or node.shape == () or not self.supported(node):
+            return False
+        if not all(b in self.free or _given(b) or inlined(b) for b in bases):
+            return False
+        return random or not node.dtype.is_inexact or any(b in self.free for b in bases)
+
+    def _loose(self, operands: list[Any]) -> list[Operand]:
+        return [o for o in operands if isinstance(o, Operand) and o.base in self.free]
+
+    def _settle(self, node: Node) -> None:
+        """Compute a node that waited now, in a group of its own."""
+        if node in self.free:
+            del self.free[node]
+            self._point(node)
+
+    def _adopted(self, group: Group, node: Node, home: Index) -> Slots | None:
+        """The waiting nodes that one reads, with their places in a group."""
+        found: Slots = {}
+        places = indices_of(node, home)
+        for operand, place in zip(operands_of(node), places, strict=True):
+            if not isinstance(operand, Operand) or operand.base not in self.free:
+                continue
+            slot = group.slot(operand.base)
+            if slot is None or place is None:
+                return None
+            if not same_shape(operand.index(place), slot[0]):
+                return None
+            more = self._adopted(group, operand.base, slot[0])
+            if more is None:
+                return None
+            found |= more
+            found[operand.base] = slot
+        return found
+
+    def _join(self, group: Group, node: Node, home: Index, row: bool) -> bool:
+        """Add a node and those that wait for it, if they all fit."""
+        found = self._adopted(group, node, home)
+        if found is None or (row and not all(r for _, r in found.values())):
+            return False
+        found[node] = (home, row)
+        for one, (index, is_row) in found.items():
+            self.free.pop(one, None)
+            group.add(one, index, row=is_row)
+            self.unit[one] = group
+        return True
 
     def order(self, base: Node) -> int:
         found = self.unit.get(base)
@@ -170,7 +301,7 @@ class Fusion:
 
     def _youngest(self, operands: Iterable[Any]) -> Unit | None:
         bases = [o.base for o in operands if isinstance(o, Operand)]
-        units = [self.unit[b] for b in bases if b in self.unit]
+        units = [self.unit[b] for b in bases if b in self.unit and not inlined(b)]
         return max(units, key=lambda u: u.order, default=None)
 
     def _new(self, shape: Index) -> Group:
@@ -193,14 +324,17 @@ class Fusion:
             role = self._role(group, node, operands)
             if role is not None:
                 home = group.row_index(node) if role else group.full_index(node)
-                group.add(node, home, row=role)
-                self.unit[node] = group
-                return
+                if self._join(group, node, home, role):
+                    return
         elif group is not None:
             self.why[node] = f"{group.node.op.name} is computed as a whole"
-        group = self._new(node.shape)
-        group.add(node, group.vars, row=False)
-        self.unit[node] = group
+        group = Group(len(self.units), node.shape, self.graph.sizes)
+        if self._join(group, node, group.vars, False):
+            self.units.append(group)
+            return
+        for operand in self._loose(operands):
+            self._settle(operand.base)
+        self._point(node)
 
     def _role(self, group: Group, node: Node, operands: list[Any]) -> bool | None:
         """Whether a node is a row node (True) or a full one of a group; else None."""
@@ -212,21 +346,18 @@ class Fusion:
             for k, o in enumerate(operands)
             if isinstance(o, Operand) and self.unit.get(o.base) is group
         ]
-        count, whole = math.prod(node.shape), math.prod(group.shape)
-        if same(count, whole):
-            home, row = group.full_index(node), False
-        elif group.reduced is not None and same(
-            count, math.prod(group.shape[d] for d in group.kept)
-        ):
-            home, row = group.row_index(node), True
-        else:
+        slot = group.slot(node)
+        if slot is None:
             self.why[node] = f"{node.shape} is not the shape {group.shape}"
             return None
-        places = indices_of(node, home)
-        if row and any(o.base not in group.rows for o, _ in mine):
+        home, row = slot
+        places = indices_of(node, home, group.scope.symbol("any"))
+        moved = [(o, k) for o, k in mine if row and o.base not in group.rows]
+        if not all(group.reads_row(o, places[k]) for o, k in moved):
             self.why[node] = "a row would need single elements"
             return None
-        if not all(group.reads_here(o, places[k]) for o, k in mine):
+        here = [pair for pair in mine if pair not in moved]
+        if not all(group.reads_here(o, places[k]) for o, k in here):
             self.why[node] = "it reads other elements of the group than its own"
             return None
         return row

@@ -22,7 +22,8 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.compile.elements import Builder, lowering_of
-from weft.compile.fuse import Group, Operand
+from weft.compile.fuse import Group, Operand, inlined, operands_of
+from weft.compile.loop.hoist import hoisted
 from weft.compile.loop.ir import (
     Buffer,
     Call,
@@ -201,9 +202,38 @@ class Lowering:
             return self.value(base, stage, memo)
         if base.op is CONSTANT and base.params["value"].ndim == 0:
             return Const(base.params["value"].item(), base.dtype)
+        if inlined(base):
+            return self._inline(base, stage, memo)
         found = Load(self.buffer(base), self._sizes(operand.index(home)))
         key = (base, found.at)
         return memo.setdefault(key, found)  # type: ignore[call-overload]
+
+    def _inline(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
+        """A whole number computed again."""
+        if node not in memo:
+            like, operands = self._number_dtype(node), operands_of(node)
+            args = [self._argument(o, (), stage, memo, like) for o in operands]
+            memo[node] = Call(node.op.lower.scalar, tuple(args), node.dtype)
+        return memo[node]
+
+    def read(
+        self, node: Node, place: int, index: Any, stage: int, memo: dict[Any, Any]
+    ) -> Any:
+        """An input's element, for a rule that says at which index."""
+        group, operand = self.group, self.group.operands[node][place]
+        base = operand.base if isinstance(operand, Operand) else None
+        if node in group.rows and base in group.home and base not in group.rows:
+            return self._in_row(operand, index, stage)
+        return self._argument(operand, index, stage, memo, node.dtype)
+
+    def _in_row(self, operand: Operand, out: Any, stage: int) -> Any:
+        """A full node's element at another place of the same row, computed there."""
+        value = self.value(operand.base, stage, {})
+        index = self._sizes(operand.index(out))
+        for have, want in zip(self.group.home[operand.base], index, strict=True):
+            if not same(have, want):
+                value = replaced_value(value, have.symbol_name, want, {})
+        return value
 
     def row(self, node: Node) -> Any:
         """A row node's element, where it is known."""
@@ -245,7 +275,7 @@ class Lowering:
         buffers = tuple(self.buffers[node] for node in self.owners)
         scratch = tuple(self.scratch)
         settling = Settling({name for name, _ in parallel})
-        body = settling.body(body)
+        body = hoisted(settling.body(body))
         positive = tuple(n for n in (*self.positive, *settling.positive) if n != 0)
         return Kernel(
             self.name, buffers, scratch, parallel, body, self.group.scope, self.given,
@@ -601,30 +631,40 @@ def _at_position(value: Any, *, position: Any, flat: Any, memo: dict[int, Any]) 
 def replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
     """A statement with a loop variable replaced by an expression."""
     swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
-
-    def value(v: Any) -> Any:
-        if isinstance(v, Load):
-            return Load(v.buffer, tuple(map(swap, v.at)))
-        if isinstance(v, Position):
-            return Position(swap(v.at), v.dtype)
-        if isinstance(v, Call):
-            found = memo.get(id(v))
-            if found is None:
-                found = memo[id(v)] = Call(v.name, tuple(map(value, v.args)), v.dtype)
-            return found
-        if isinstance(v, Choice):
-            return Choice(swap(v.at), swap(v.bound), value(v.low), value(v.high))
-        return v
-
+    if isinstance(stmt, (For, When)):
+        body = [replaced(s, name, index, memo) for s in stmt.body]
+        stmt = stmt._replace(body=body)
     if isinstance(stmt, For):
-        body = [replaced(s, name, index, memo) for s in stmt.body]
-        return stmt._replace(extent=swap(stmt.extent), body=body)
+        return stmt._replace(extent=swap(stmt.extent))
     if isinstance(stmt, When):
-        body = [replaced(s, name, index, memo) for s in stmt.body]
-        return When(value(stmt.condition), body)
-    if isinstance(stmt, (Set, Let)):
-        return stmt._replace(value=value(stmt.value))
-    return Store(stmt.buffer, tuple(map(swap, stmt.at)), value(stmt.value))
+        condition = replaced_value(stmt.condition, name, index, memo)
+        return stmt._replace(condition=condition)
+    if isinstance(stmt, Store):
+        stmt = stmt._replace(at=tuple(map(swap, stmt.at)))
+    return stmt._replace(value=replaced_value(stmt.value, name, index, memo))
+
+
+def replaced_value(value: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
+    """A value with a loop variable replaced by an expression."""
+    swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
+
+    def again(v: Any) -> Any:
+        return replaced_value(v, name, index, memo)
+
+    if isinstance(value, Load):
+        return Load(value.buffer, tuple(map(swap, value.at)))
+    if isinstance(value, Position):
+        return Position(swap(value.at), value.dtype)
+    if isinstance(value, Choice):
+        at, bound = swap(value.at), swap(value.bound)
+        return Choice(at, bound, again(value.low), again(value.high))
+    if isinstance(value, Call):
+        found = memo.get(id(value))
+        if found is None:
+            args = tuple(map(again, value.args))
+            found = memo[id(value)] = Call(value.name, args, value.dtype)
+        return found
+    return value
 
 
 def substitute(size: Any, *, name: str, by: Any) -> Any:

@@ -55,8 +55,8 @@ class Filled(NamedTuple):
 class Element(NamedTuple):
     """``value(k, out, *inputs, **params)`` is an expression for each index.
 
-    ``here(out, **params)`` says of each input at which one index it is read; None is
-    for inputs that are read elsewhere too.
+    ``here(out, **params)`` says of each input at which one index it is read, with None
+    for an index that a value gives; inputs that are read elsewhere too have None.
     """
 
     value: Callable[..., Any]

@@ -107,12 +107,16 @@ def _gathered(k: Any, out: Any, x: Any, index: Any, *, dim: int) -> Any:
     return x[*out[:dim], place, *out[dim + 1 :]]
 
 
+def _gathered_from(out: Any, *, dim: int) -> Any:
+    return (*out[:dim], None, *out[dim + 1 :]), out
+
+
 gather_op: Op = define(
     "gather",
     inputs="x index",
     eval=_gather_eval,
     type=_gather_type,
-    lower=Element(_gathered, here=lambda out, dim: (None, out)),
+    lower=Element(_gathered, here=_gathered_from),
     vjp={
         "x": lambda g, x_shape, index, dim: scatter_add_op(
             zeros_of(x_shape, g), index, g, dim=dim

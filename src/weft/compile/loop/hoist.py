@@ -1,0 +1,78 @@
+"""Checked indices, moved in front of the loops in which they are always the same.
+
+    for j < n:                          w = b[i] within m
+      w = b[i] within m             →   for j < n:
+      y[i, j] = x[w, j]                   y[i, j] = x[w, j]
+
+Loops without them inside become vectors more easily.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compile.loop.ir import (
+    For,
+    Let,
+    Load,
+    Local,
+    Position,
+    Set,
+    Store,
+    When,
+    parts,
+    statements,
+)
+from weft.core.size import Size
+
+
+def hoisted(body: list[Any]) -> list[Any]:
+    """The statements, with indices as far outside as they may be."""
+    found: list[Any] = []
+    for stmt in body:
+        if isinstance(stmt, (For, When)):
+            stmt = stmt._replace(body=hoisted(stmt.body))
+        if isinstance(stmt, For):
+            outside = _constant(stmt)
+            rest = [s for s in stmt.body if not any(s is out for out in outside)]
+            found += [*outside, stmt._replace(body=rest)]
+        else:
+            found.append(stmt)
+    return found
+
+
+def _constant(loop: For) -> list[Let]:
+    """The indices of a loop that its iterations do not change."""
+    changing = {loop.var}
+    written: set[str] = set()
+    for stmt in statements(loop.body):
+        if isinstance(stmt, For):
+            changing.add(stmt.var)
+        elif isinstance(stmt, Store):
+            written.add(stmt.buffer.name)
+        elif isinstance(stmt, Set):
+            written.add(stmt.local.name)
+    found = []
+    for stmt in loop.body:
+        if isinstance(stmt, Let):
+            if _reads(stmt.value, changing, written):
+                changing.add(stmt.var)
+            else:
+                found.append(stmt)
+    return found
+
+
+def _reads(value: Any, symbols: set[str], written: set[str]) -> bool:
+    """Whether a value depends on some variables, or on what is written."""
+    for one in parts([value]):
+        if isinstance(one, Local) and one.name in written:
+            return True
+        if isinstance(one, Load) and one.buffer.name in written:
+            return True
+        indices = one.at if isinstance(one, Load) else ()
+        if isinstance(one, Position):
+            indices = (one.at,)
+        for index in indices:
+            if isinstance(index, Size) and index.symbols & symbols:
+                return True
+    return False
