@@ -61,7 +61,8 @@ class Entry:
         with phase("capture"):
             self.captured: Captured = capture(fn, *args, dynamic=dynamic, **kwargs)
         self.watches = watches(fn)
-        self.differentiable = any(self.captured.wanting)
+        into = [one.recorded for one in self.captured.rewritten]
+        self.differentiable = any((*self.captured.wanting, *into))
         self.cells = self.captured.cells
         if self.differentiable:
             self.graph, variables = closed(self.captured.graph)

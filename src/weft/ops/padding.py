@@ -30,7 +30,7 @@ from weft.ops.taking import index_select
 flip_op: Op = define(
     "flip",
     inputs="x",
-    eval=lambda x, *, dims: np.flip(x, dims),
+    eval=lambda x, *, dims: np.flip(x, dims).copy(),  # its memory is its own
     type=lambda x, *, dims: x,
     lower=View(flipped),
     vjp={"x": lambda g, dims: flip_op(g, dims=dims)},
