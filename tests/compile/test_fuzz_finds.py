@@ -1,0 +1,213 @@
+"""What random programs have found, each as short as it became."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import nn
+from weft.compile.native import Native
+from weft.core.size import Scope, may_be_negative, smaller
+from weft.errors import ArgumentError, AutogradError
+from weft.graph import capture
+
+F = nn.functional
+
+
+def same(fn, *args):
+    """Eager and compiled results, and arguments afterwards, are equal."""
+    others = [a.clone() for a in args]
+    want, got = fn(*args), weft.compile(fn)(*others)
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+    for a, b in zip(args, others, strict=True):
+        np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def sizes(fn, *shapes, compiles=2, seed=0):
+    """Eager and compiled results for arguments of several shapes."""
+    compiled = weft.compile(fn)
+    for shape in shapes:
+        x = weft.randn(shape)
+        weft.manual_seed(seed)
+        want = fn(x)
+        weft.manual_seed(seed)
+        np.testing.assert_allclose(
+            compiled(x).numpy(), want.numpy(), rtol=1e-5, atol=1e-5
+        )
+    assert len(compiled.compiles) <= compiles
+
+
+# -- arguments changed in place
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.add_(1),
+        lambda x: x[1:].mul_(2),
+        lambda x: x.t().copy_(weft.ones(3)),
+        lambda x: x.__setitem__((slice(None), 0), 7.0),
+        lambda x: x.__setitem__(x > 0, -1.0),
+    ],
+)
+def test_arguments_change(change):
+    def f(x):
+        change(x)
+        return x.sum()
+
+    same(f, weft.randn(3, 3))
+    x, y = weft.ones(3, 3), weft.ones(3, 3)
+    captured = capture(f, x)
+    f(x), captured(y)
+    assert weft.equal(x, y)
+
+
+def test_what_is_written_into_an_argument_keeps_its_history():
+    p = weft.tensor([0.5, -1.0], requires_grad=True)
+
+    @weft.compile
+    def f(x):
+        x.copy_(p * 2)
+        return x.detach() + 1
+
+    x = weft.zeros(2)
+    f(x)
+    (x * x).sum().backward()
+    np.testing.assert_allclose(p.grad.numpy(), 8 * p.detach().numpy())
+
+
+def test_arguments_with_a_history_are_not_changed():
+    w = weft.tensor([0.5, -1.0], requires_grad=True)
+    with pytest.raises(AutogradError, match="changed in place"):
+        weft.compile(lambda x: x.mul_(3).exp())(w * 2)
+
+
+def test_arguments_that_share_what_is_changed_are_refused():
+    @weft.compile
+    def f(x, y):
+        x.add_(1)
+        return x + y
+
+    x = weft.zeros(3)
+    with pytest.raises(ArgumentError, match="shares its memory"):
+        f(x, x)
+    assert f(x, weft.zeros(3)).tolist() == [1, 1, 1]
+
+
+def test_parts_of_open_sizes_change():
+    def f(x):
+        y = x.clone()
+        y[1:] *= 2
+        y[:, ::2] = 0.5
+        return y
+
+    sizes(f, (4, 3), (5, 3), (9, 3))
+
+
+def test_parameters_changed_without_gradients_still_have_them():
+    def step(p):
+        with weft.no_grad():
+            p.tanh_()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    p, q = (weft.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    step(p)
+    weft.compile(lambda: step(q))()
+    np.testing.assert_allclose(q.grad.numpy(), p.grad.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(q.detach().numpy(), p.detach().numpy(), rtol=1e-6)
+
+
+def test_flipped_tensors_have_memory_of_their_own():
+    x = weft.tensor([1.0, 2.0])
+    y = x.flip(0)
+    x.zero_()
+    assert y.tolist() == [2, 1]
+
+
+# -- sizes
+
+
+def test_open_sizes_in_loops_alone():
+    sizes(lambda x: weft.zeros_like(x).sum() + 1, (5, 4), (2, 4), (3, 4))
+
+
+def test_negative_quotients_round_down():
+    """The counter of random numbers advances by -(-n // 4)."""
+
+    def f(x):
+        weft.rand_like(x)
+        return weft.rand_like(x)
+
+    sizes(f, (4, 17), (3, 17), (17, 17), (5, 17))
+
+
+def test_negative_quotients_prove_nothing():
+    n = Scope().symbol("n", 5)
+    half = -(-n // 2)
+    assert may_be_negative(-n // 2)
+    assert not may_be_negative(n // 2)
+    assert not half < 1
+    sizes(lambda x: x.chunk(2)[-1] * 2, (5,), (6,), (9,), compiles=3)
+
+
+def test_multiples_of_a_size_are_ordered():
+    n = Scope().symbol("n")
+    assert smaller(2 * n, 3 * n) is not None
+    assert str(smaller(2 * n, 3 * n)) == "2*n"
+    assert str(smaller(3 * n, 2 * n)) == "2*n"
+
+
+def test_dictionaries_do_not_ask_for_sizes():
+    """-1 and -2 have the same hash, and so had n - 1 and n - 2."""
+    scope = Scope()
+    n = scope.symbol("n")
+    found = {n - k: k for k in range(4)} | {smaller(n - k, 0): k for k in range(1, 4)}
+    assert len(found) == 7
+    assert not scope.assumptions
+    same(lambda x: weft.cat([x + x] * 3)[1:] * 2, weft.randn(1))
+
+
+def test_sizes_that_cannot_be_open_are_compiled_one_by_one():
+    sizes(lambda x: x.unfold(-1, 2, 1) * 2, (5,), (6,), (9,), compiles=3)
+    sizes(lambda x: F.avg_pool1d(x.reshape(1, 1, -1), 2), (5,), (6,), (9,), compiles=3)
+
+
+def test_empty_slices_of_open_sizes():
+    sizes(lambda x: x[5:2].reshape(-1).sum() + x.sum(), (6, 7), (3, 7), (33, 7))
+
+
+# -- kernels
+
+
+def test_all_and_any_of_numbers():
+    x = weft.tensor([[1, 0, 2], [3, 0, 0]])
+    same(lambda x: x.all(0), x)
+    same(lambda x: x.any(1), x)
+    same(lambda x: x.double().all(0), x)
+
+
+def test_reshaping_nothing():
+    same(lambda x: (x[1:3].reshape(-1) * 2).sum(), weft.randn(1, 2))
+
+
+def test_results_of_calls_outlive_their_arguments():
+    """A call whose kernel gives a view, when memory is used again."""
+
+    def f(x):
+        y = x * 2
+        d = y.diagonal()
+        z = (x * 3).sin() * 5
+        return d.sort()[0].sum() + z.sum() + (d * 7).sum()
+
+    same(f, weft.randn(8, 8))
+
+
+def test_a_call_that_returns_its_argument_is_copied():
+    x = weft.randn(4, 4)
+    captured = capture(lambda x: (x * 2).sort(0)[0], x)
+    native = Native(captured.graph)
+    (first,), _ = native.run([x.numpy()], {})
+    kept = first.copy()
+    native.run([np.zeros((4, 4), np.float32)], {})
+    np.testing.assert_allclose(kept, np.sort(2 * x.numpy(), 0))
