@@ -169,8 +169,18 @@ def test_dictionaries_do_not_ask_for_sizes():
 
 
 def test_sizes_that_cannot_be_open_are_compiled_one_by_one():
-    sizes(lambda x: x.unfold(-1, 2, 1) * 2, (5,), (6,), (9,), compiles=3)
     sizes(lambda x: F.avg_pool1d(x.reshape(1, 1, -1), 2), (5,), (6,), (9,), compiles=3)
+
+
+def test_windows_and_diagonals_of_open_sizes():
+    sizes(lambda x: x.unfold(-1, 2, 2) * 2, (5,), (6,), (9,))
+    compiled = weft.compile(lambda x: (x * x).diagonal().sum())
+    for n in (2, 3, 5):
+        x, y = (weft.ones(n, 3, requires_grad=True) for _ in range(2))
+        compiled(x).backward()
+        (y * y).diagonal().sum().backward()
+        assert weft.equal(x.grad, y.grad)
+    assert len(compiled.compiles) == 2
 
 
 def test_empty_slices_of_open_sizes():

@@ -13,6 +13,7 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import View
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import larger, smaller
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.choosing import where
@@ -94,9 +95,9 @@ def _diagonal_eval(x: Any, *, offset: int, dim1: int, dim2: int) -> Any:
 
 
 def _diagonal_type(x: TensorType, *, offset: int, dim1: int, dim2: int) -> TensorType:
-    rows, _ = _diagonal_indices(x.shape[dim1], x.shape[dim2], offset)
+    count = _diagonal_length(x.shape[dim1], x.shape[dim2], offset)
     rest = [n for axis, n in enumerate(x.shape) if axis not in (dim1, dim2)]
-    return TensorType((*rest, len(rows)), x.dtype)
+    return TensorType((*rest, count), x.dtype)
 
 
 def _diagonal_back(
@@ -104,8 +105,9 @@ def _diagonal_back(
 ) -> Tensor:
     """Zeros with ``g`` on the diagonal."""
     n, m = x_shape[dim1], x_shape[dim2]
-    rows, cols = _diagonal_indices(n, m, offset)
-    flat = add_at(movedim(g, -1, 0), Tensor(rows * m + cols), size=n * m)
+    first = max(-offset, 0) * m + max(offset, 0)
+    places = arange(_diagonal_length(n, m, offset)) * (m + 1) + first
+    flat = add_at(movedim(g, -1, 0), places, size=n * m)
     return movedim(reshape(flat, (n, m, *g.shape[:-1])), (0, 1), (dim1, dim2))
 
 
@@ -174,8 +176,12 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return bind(diagonal_op, (input,), {"offset": offset, "dim1": a, "dim2": b})
 
 
+def _diagonal_length(n: Any, m: Any, offset: int) -> Any:
+    return larger(smaller(n + min(offset, 0), m - max(offset, 0)), 0)
+
+
 def _diagonal_indices(n: int, m: int, offset: int) -> tuple[Any, Any]:
-    count = max(min(n + min(offset, 0), m - max(offset, 0)), 0)
+    count = _diagonal_length(n, m, offset)
     return np.arange(count) + max(-offset, 0), np.arange(count) + max(offset, 0)
 
 

@@ -19,6 +19,7 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from weft.ops.creation import arange
 from weft.ops.shaping import movedim, unflatten
 from weft.ops.taking import index_select
 
@@ -226,8 +227,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
             f"got {size} and {step}"
         )
     count = (input.shape[d] - size) // step + 1
-    places = np.arange(count)[:, None] * step + np.arange(size)
-    picked = index_select(input, d, Tensor(places.reshape(-1)))
+    places = arange(count).reshape(-1, 1) * step + arange(size)
+    picked = index_select(input, d, places.reshape(-1))
     return movedim(unflatten(picked, d, (count, size)), d + 1, -1)
 
 
