@@ -290,14 +290,14 @@ def test_dropout_is_part_of_what_comes_before():
 
     args = floats(9, 21), Tensor(np.array(7)), Tensor(np.array(2**33))
     native = compiled(program, *args)
-    assert len([s for s in native.steps if s.made[0].shape]) == 1
+    assert len(native.steps) == 1
     np.testing.assert_allclose(run(native, *args)[0], program(*args).numpy(), 1e-6)
 
 
 def test_cross_entropy_never_stores_log_probabilities():
     x, target = floats(6, 50), ids(50, 6)
     native = compiled(lambda x, t: F.cross_entropy(x, t), x, target)
-    assert all((6, 50) != n.shape for s in native.steps for n in s.made)
+    assert all(n.shape != (6, 50) for s in native.steps for n in s.made)
     want = F.cross_entropy(x, target).item()
     np.testing.assert_allclose(run(native, x, target)[0], want, rtol=1e-6)
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft.compile.elements import lowering_of
+from weft.compile.llvm import scalar
 from weft.core.lowering import (
     Element,
     Filled,
@@ -181,7 +182,10 @@ def _filled(index: Index | None, anywhere: Any) -> Index | None:
 
 
 def inlined(node: Node) -> bool:
-    """Whether a node is a whole number that whoever needs it computes again."""
+    """Whether whoever needs a node computes it again: functions of the index alone,
+    and single whole numbers."""
+    if isinstance(node.op.lower, Filled):
+        return scalar.has_dtype(node.dtype)
     return (
         node.shape == ()
         and not node.dtype.is_inexact
@@ -403,11 +407,13 @@ class Fusion:
                 for i in node.inputs:
                     if type(i) is Node:
                         base = Operand(i).base
-                        if self.unit.get(base) is not unit:
+                        again = isinstance(unit, Group) and inlined(base)
+                        if self.unit.get(base) is not unit and not again:
                             needed.add(base)
         for unit in self.units:
             if isinstance(unit, Group):
                 unit.outputs = [n for n in unit.nodes if n in needed]
+        self.units = [u for u in self.units if isinstance(u, Call) or u.outputs]
 
 
 def fuse(graph: Graph, supported: Supported) -> list[Unit]:

@@ -202,6 +202,9 @@ class Lowering:
             return self.value(base, stage, memo)
         if base.op is CONSTANT and base.params["value"].ndim == 0:
             return Const(base.params["value"].item(), base.dtype)
+        if isinstance(base.op.lower, Filled) and inlined(base):
+            made = base.op.lower.value(operand.index(home), **base.params)
+            return number(made, base.dtype, self.group.scope)
         if inlined(base):
             return self._inline(base, stage, memo)
         found = Load(self.buffer(base), self._sizes(operand.index(home)))

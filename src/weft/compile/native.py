@@ -18,7 +18,7 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.elements import lowering_of
-from weft.compile.fuse import Call, Fusion, Group, Operand
+from weft.compile.fuse import Call, Fusion, Group, Operand, inlined
 from weft.compile.llvm import scalar
 from weft.compile.llvm.emit import I64, POINTER, VOID, i64, loop
 from weft.compile.llvm.gemm.arrays import compiled
@@ -466,6 +466,10 @@ class Instance:
             if value.op is CONSTANT:
                 return value.params["value"]
             operand = Operand(value)
+            if inlined(value):
+                args = [self._value(i, env) for i in value.inputs]
+                params = resolve(value.params, self.sizes)
+                return np.asarray(value.op.kernel(*args, **params))
             found = self._value(operand.base, env)
             for view in reversed(operand.views):
                 found = view.op.kernel(found, **resolve(view.params, self.sizes))
