@@ -116,6 +116,12 @@ class Values:
             lambda t: t.dtype.is_floating_point and (dims is None or t.ndim in dims)
         )
 
+    def factor(self, dims=(1, 2, 3)):
+        """A tensor for a product, which stays small."""
+        return self.pick(
+            lambda t: t.dtype.is_floating_point and t.ndim in dims and t.numel() < 1200
+        )
+
     def integer(self):
         return self.pick(lambda t: t.dtype.name in ("int32", "int64"))
 
@@ -497,14 +503,14 @@ def likely(v):
 
 
 def product(v):
-    a, b = v.floating((1, 2, 3)), v.floating((1, 2, 3))
+    a, b = v.factor(), v.factor()
     return v.rng.choice(
         [f"{a} @ {b}", f"{a} @ {b}.mT", f"{a} @ {a}.mT", f"{b}.mT @ {a}"]
     )
 
 
 def outer(v):
-    a, b = v.floating((1,)), v.floating((1,))
+    a, b = v.factor((1,)), v.factor((1,))
     return v.rng.choice([f"weft.outer({a}, {b})", f"weft.einsum('i,j->ij', {a}, {b})"])
 
 
@@ -539,7 +545,7 @@ def pooled(v):
 
 
 def attended(v):
-    a = v.floating((2, 3))
+    a = v.factor((2, 3))
     return f"F.scaled_dot_product_attention({a}, {a}, {v.twin(a)})"
 
 
@@ -563,14 +569,15 @@ def safe(v, name, dim):
 
 
 def gathered(v):
-    a, i = v.shaped((1, 2, 3)), v.integer()
-    how = v.rng.random()
-    if how < 0.4:
-        return f"{a}[{safe(a, i, 0)}.long()]"
+    a, how = v.shaped((1, 2, 3)), v.rng.random()
+    if how < 0.3:
+        d = v.dim(a)
+        return f"{a}.gather({d}, {a}.argsort({d}))"
+    i = v.integer()
     if how < 0.6:
-        return f"{a}.index_select(0, {safe(a, i, 0)}.reshape(-1).long())"
+        return f"{a}[{safe(a, i, 0)}.long()]"
     if how < 0.8:
-        return f"{a}.gather({v.dim(a)}, {a}.argsort(0) % {a}.shape[0])"
+        return f"{a}.index_select(0, {safe(a, i, 0)}.reshape(-1).long())"
     return f"weft.take({a}, {i}.long() % {a}.numel())"
 
 
@@ -617,6 +624,29 @@ def repeated_until(v):
     )
 
 
+def normal_norms(v):
+    """Normalisation whose running statistics are state of the program."""
+    a = v.floating((2,))
+    n = v.shape(a)[-1]
+    return (
+        f"F.batch_norm({a}, p0.reshape(-1)[:{n}], p0.reshape(-1)[:{n}] ** 2 + 1, "
+        f"training=False)"
+    )
+
+
+def imaged(v):
+    """Convolution and pooling in two dimensions."""
+    a = v.factor((2, 3))
+    image = f"{a}.reshape(1, -1, *{a}.shape[-2:])[:, :1]"
+    kind = "" if v.tensors[a].dtype.name == "float32" else ".double()"
+    weight = f"weft.ones(2, 1, 2, 2){kind}"
+    return v.rng.choice(
+        [f"F.conv2d({image}, {weight}, padding={v.rng.choice('01')})",
+         f"F.max_pool2d({image}, 2)", f"F.avg_pool2d({image}, 2)",
+         f"F.interpolate({image}, scale_factor=2)"]
+    )  # fmt: skip
+
+
 def counted_loop(v):
     a = v.floating()
     return f"weft.fori_loop(0, 3, lambda i, a: a * 0.5 + i, {a})"
@@ -638,7 +668,8 @@ EXPRESSIONS = (
     *[sliced] * 3, flipped, rolled, *[joined] * 2, split, padded, triangular, diagonal,
     repeated, unfolded, created, counted, constant,
     *[reduced] * 4, totalled, counting, normed, largest, ordered, *[likely] * 2,
-    *[product] * 3, outer, *[normalised] * 2, convolved, pooled, attended, lossy,
+    *[product] * 3, outer, *[normalised] * 2, normal_norms, convolved, imaged,
+    pooled, attended, lossy,
     crossed, *[gathered] * 2, masked, scattered,
     branched, scanned, repeated_until, counted_loop, drawn,
 )  # fmt: skip
@@ -692,6 +723,8 @@ def givens(rng, kind, dynamic):
     base = tuple(rng.choice(SIZES[1:]) for _ in range(rng.choice([0, 1, 1, 2, 2, 2])))
     if rng.random() < 0.2:
         base = (*base, rng.choice([1, 2, 3]))
+    if rng.random() < 0.05:  # more than one chunk, block or thread
+        base = rng.choice([(65, 130), (2, 2100), (130, 33)])
     if dynamic:
         base = base or (3,)
         base = ("n", *base[1:])

@@ -118,6 +118,21 @@ def test_parameters_changed_without_gradients_still_have_them():
     np.testing.assert_allclose(q.detach().numpy(), p.detach().numpy(), rtol=1e-6)
 
 
+def test_what_a_loop_saw_is_changed_afterwards():
+    p, q = (weft.tensor([[1.0], [2.0]], requires_grad=True) for _ in range(2))
+
+    def step(p):
+        out = weft.scan(lambda c, x: ((c + x).tanh(), c + x), p[0], p)[1]
+        with weft.no_grad():
+            p.fill_(2)
+        return out.detach() + p.detach()
+
+    want = step(p)
+    got = weft.compile(lambda: step(q))()
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
+    assert weft.equal(p.detach(), q.detach())
+
+
 def test_flipped_tensors_have_memory_of_their_own():
     x = weft.tensor([1.0, 2.0])
     y = x.flip(0)
@@ -195,6 +210,13 @@ def test_all_and_any_of_numbers():
     same(lambda x: x.all(0), x)
     same(lambda x: x.any(1), x)
     same(lambda x: x.double().all(0), x)
+
+
+def test_single_whole_numbers_in_kernels():
+    x, i = weft.randn(4), weft.tensor(-3)
+    same(lambda x, i: x * (i % 4), x, i)
+    same(lambda x, i: x * i.abs(), x, i)
+    same(lambda x, b: x / (b.abs() + 0.5), x, weft.tensor(True))
 
 
 def test_reshaping_nothing():

@@ -332,7 +332,7 @@ def fit(program):
             noisy = _ends(body, 0)
     for end in ends:
         arrays = [t.detach().numpy() for t in end.values()]
-        if any(a.size > 20000 for a in arrays):
+        if any(a.size > 100_000 for a in arrays):
             return None
         if not program.strict and not all(np.isfinite(a).all() for a in arrays):
             return None

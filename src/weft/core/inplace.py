@@ -108,7 +108,8 @@ def _set_history(target: Tensor, base: Tensor, new: Tensor, linked: bool) -> Non
     else:
         _take(base, _with_region(base, target._chain, new), linked)
     for view in base.storage.live_views():
-        if view._base is base:
+        # One of another graph (a loop's body, built by now) keeps what it was.
+        if view._base is base and view._interpreter is base._interpreter:
             _take(view, replay(base, view._chain), linked)
 
 
