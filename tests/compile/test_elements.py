@@ -6,6 +6,7 @@ import pytest
 
 import weft
 from weft import graph as G
+from weft.compile.fuse import Operand
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.native import Native, Use
 from weft.core.tensor import Tensor
@@ -43,7 +44,16 @@ def by_loops(native, *args):
         buffers = [memory[n].copy(order="C") for n in step.owners]
         run_kernel(step.kernel, buffers, {})
         memory |= dict(zip(step.owners, buffers, strict=True))
-    return [memory[o] for o in native.graph.outputs]
+    return [seen(o, memory) for o in native.graph.outputs]
+
+
+def seen(node, memory):
+    """A value through the views it may be."""
+    operand = Operand(node)
+    found = memory[operand.base]
+    for view in reversed(operand.views):
+        found = view.op.kernel(found, **view.params)
+    return found
 
 
 def floats(*shape, dtype=np.float32):
@@ -52,6 +62,14 @@ def floats(*shape, dtype=np.float32):
 
 def ids(size, *shape, low=0, dtype=np.int64):
     return Tensor(RNG.integers(low, size, shape).astype(dtype))
+
+
+def holes(x):
+    """With NaNs and equal elements here and there."""
+    array = x.numpy().copy()
+    array[RNG.uniform(size=array.shape) < 0.05] = np.nan
+    array[RNG.uniform(size=array.shape) < 0.3] = 1
+    return Tensor(array)
 
 
 def pieces(x, y):
@@ -115,6 +133,19 @@ PROGRAMS = {
     "scans": (
         lambda x, a: (x.cumsum(0), x.cumsum(1), x.cumprod(1), linear_scan(a, x, dim=0)),
         lambda n: (floats(4, n), floats(4, n)),
+    ),
+    "places": (
+        lambda x: (x.argmax(1), x.argmin(0), (x * 2).argmax(), weft.isnan(x).argmax(1)),
+        lambda n: (holes(floats(5, n)),),
+    ),
+    "pooling": (
+        lambda x: (
+            F.max_pool1d(x, 2, 2, ceil_mode=True),
+            F.max_pool1d(x, 3, 1, padding=1) + 1,
+            F.max_pool2d(x.reshape(1, 2, 3, -1), 3, 2, 1),
+            F.max_pool2d(x.reshape(1, 2, 3, -1), 2, 1, 1, 2),
+        ),
+        lambda n: (holes(floats(2, 3, n + 2)),),
     ),
     "diagonal": (
         lambda x: (x.diagonal(1) * 2, x.diagonal(-1) + 1, x.prod(1)),

@@ -9,10 +9,11 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position
+from weft.compile.loop.verify import index_range
 from weft.core.lowering import Varied
 from weft.core.size import Size
 from weft.dtype import DType
-from weft.graph.ir import Node
+from weft.graph.ir import GraphError, Node
 
 Index = tuple[Any, ...]
 
@@ -26,6 +27,17 @@ def lowering_of(node: Node) -> Any:
         shapes = [i.shape if type(i) is Node else () for i in node.inputs]
         return rule.choose(*shapes, **node.params)
     return rule
+
+
+def _below(at: Any, bound: Any, limits: dict[str, Any]) -> bool | None:
+    """Whether an index is always, or never, below a bound."""
+    try:
+        least, most = index_range(at, limits)
+    except GraphError:
+        return None
+    if not isinstance(most - bound, Size) and most - bound < 0:
+        return True
+    return False if not isinstance(least - bound, Size) and least >= bound else None
 
 
 class Input:
@@ -84,9 +96,10 @@ class Builder:
     def choice(self, at: Any, bound: Any, low: Any, high: Any) -> Any:
         """``low`` where an index is below a bound, else ``high``."""
         at, bound = self.sizes((at, bound))
-        if isinstance(at, Size) or isinstance(bound, Size):
+        always = _below(at, bound, self.lower.group.scope.bounds)
+        if always is None:
             return Choice(at, bound, low, high)
-        return low if at < bound else high
+        return low if always else high
 
     def within(self, value: Any, size: Any, *, wrap: bool = False) -> Any:
         """A value as an index below a size; one outside is an error."""

@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from weft import dtype as dtypes
 from weft.compile.elements import lowering_of
 from weft.compile.llvm import scalar
 from weft.core.lowering import (
@@ -183,13 +184,14 @@ def _filled(index: Index | None, anywhere: Any) -> Index | None:
 
 def inlined(node: Node) -> bool:
     """Whether whoever needs a node computes it again: functions of the index alone,
-    and single whole numbers."""
+    and sums and products of single whole numbers."""
     if isinstance(node.op.lower, Filled):
         return scalar.has_dtype(node.dtype)
     return (
         node.shape == ()
-        and not node.dtype.is_inexact
-        and isinstance(node.op.lower, Pointwise)
+        and node.dtype.category == dtypes.INT
+        and node.op.name in ("add", "sub", "mul")
+        and scalar.has_dtype(node.dtype)
         and all(type(i) is not Node or _given(i) or inlined(i) for i in node.inputs)
     )
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.loop.pieces import Settling
 from weft.core.lowering import Element, Filled, Reduction, Scan
-from weft.core.size import Size, same, same_shape, smaller
+from weft.core.size import Size, larger, same, same_shape, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
 
@@ -670,6 +671,15 @@ def replaced_value(value: Any, name: str, index: Any, memo: dict[int, Any]) -> A
     return value
 
 
+_APPLIED: dict[str, Callable[[Any, Any], Any]] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "/": operator.truediv,
+    "max": larger,
+    "min": smaller,
+}
+
+
 def substitute(size: Any, *, name: str, by: Any) -> Any:
     """An index with a symbol replaced."""
     if not isinstance(size, Size) or name not in size.symbols:
@@ -684,7 +694,7 @@ def substitute(size: Any, *, name: str, by: Any) -> Any:
                 )
             else:
                 a, b = (substitute(p, name=name, by=by) for p in (atom.a, atom.b))
-                one = a // b if atom.kind == "//" else a % b
+                one = _APPLIED[atom.kind](a, b)
             term = term * one
         total = total + term
     return total

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from weft.compile.compose import composed
 from weft.compile.elements import lowering_of
 from weft.compile.fuse import Call, Fusion, Group, Operand, inlined
 from weft.compile.llvm import scalar
@@ -116,7 +117,7 @@ class Native:
 
     @phase("lowering")
     def __init__(self, graph: Graph, target: Target | None = None) -> None:
-        self.graph = graph
+        self.graph = graph = composed(graph)
         self.target = target or host_target()
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # uses, and nodes that are called

@@ -8,6 +8,7 @@
     Scatter        elements are combined into others, one after the other
     Scan           the element combines the one before it with the inputs' there
     Varied         one of these, as shapes and parameters decide
+    Composed       the operator is a program of others
 
 An operator without any of these is called as a whole.
 
@@ -91,6 +92,15 @@ class Varied(NamedTuple):
     """``choose(*input_shapes, **params)`` is the lowering for these shapes, or None."""
 
     choose: Callable[..., Any]
+
+
+class Composed(NamedTuple):
+    """``calls(call, *inputs, **params)`` is a ``call(name, *inputs, **params)``.
+
+    The inputs of a call are nodes, numbers and other calls.
+    """
+
+    calls: Callable[..., Any]
 
 
 SAME = View(lambda out, x_shape: out)  # a copy, where memory does not show

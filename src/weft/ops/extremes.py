@@ -15,7 +15,7 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim, reduced_dims
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
-from weft.core.lowering import Reduction
+from weft.core.lowering import Composed, Reduction
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
@@ -157,10 +157,30 @@ def _arg_samples(rng: np.random.Generator) -> Any:
             yield Sample(sample.args, dict(sample.params, keepdim=False))
 
 
+def _first_of(extreme: str) -> Composed:
+    """The first place of an element that equals the extreme one, or is NaN."""
+
+    def calls(call: Any, x: Any, *, dim: int, keepdim: bool) -> Any:
+        n, shape = x.shape[dim], x.shape
+        best = call("expand", call(extreme, x, dim=(dim,), keepdim=True), shape=shape)
+        hit = call("eq", x, best)
+        if x.dtype.is_inexact:
+            hit = call("logical_or", hit, call("ne", x, x))
+        count = call("arange", start=0, step=1, count=n, dtype=dtypes.int64)
+        line = (*(1,) * dim, n, *(1,) * (len(shape) - dim - 1))
+        at = call("expand", call("reshape", count, shape=line), shape=shape)
+        none = call("full", shape=shape, value=n, dtype=dtypes.int64)
+        places = call("where", hit, at, none)
+        return call("amin", places, dim=(dim,), keepdim=keepdim)
+
+    return Composed(calls)
+
+
 def _arg(name: str, fn: Any, place: int) -> Op:
     return define(
         name,
         inputs="x",
+        lower=_first_of("amax" if fn is np.argmax else "amin"),
         eval=lambda x, *, dim, keepdim: np.asarray(fn(x, dim, keepdims=keepdim)),
         type=_arg_type,
         batch=reduce_batch,

@@ -10,7 +10,9 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import check_accepts
+from weft.core.lowering import Element, Varied
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.ops.conv import Sizes
 from weft.ops.shaping import reshape
@@ -20,7 +22,7 @@ from weft.ops.shaping import reshape
 
 def _lowest(dtype: np.dtype) -> Any:
     if dtype.kind in "iu":
-        return np.iinfo(dtype).min
+        return dtype.type(np.iinfo(dtype).min)
     return dtype.type(-np.inf)
 
 
@@ -155,9 +157,48 @@ def _max_index_reference(
     return out
 
 
+def _max_index_element(
+    k: Any, out: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes,
+    dilation: Sizes, counts: Sizes,
+) -> Any:  # fmt: skip
+    """The flat index of the largest tap: the first of equals, the last NaN."""
+    lead, at, size = out[:2], out[2:], x.shape[2:]
+    starts = [i * s - p for i, s, p in zip(at, stride, padding, strict=True)]
+    first = [
+        a + larger(-(a // d), 0) * d for a, d in zip(starts, dilation, strict=True)
+    ]
+    lowest = k.number(_lowest(x.dtype.np).item(), x.dtype)
+    best, found = lowest, k.at(_row_major(first, size))
+    for tap in itertools.product(*map(range, kernel)):
+        places = [a + t * d for a, t, d in zip(starts, tap, dilation, strict=True)]
+        value = x[*lead, *places]
+        for place, n in zip(reversed(places), reversed(size), strict=True):
+            inside = k.choice(place, n, value, lowest)
+            value = k.choice(place, 0, lowest, inside)
+        better = k.call("gt", value, best)
+        if x.dtype.is_inexact:
+            better = k.call("logical_or", better, k.call("isnan", value))
+        found = k.call("where", better, k.at(_row_major(places, size)), found)
+        best = k.call("maximum", best, value)
+    return found
+
+
+def _row_major(index: Any, shape: Any) -> Any:
+    total: Any = 0
+    for i, n in zip(index, shape, strict=True):
+        total = total * n + i
+    return total
+
+
+def _few_taps(x: Any, *, kernel: Sizes, **params: Any) -> Any:
+    """Taps are written out one by one."""
+    return Element(_max_index_element) if math.prod(kernel) <= 16 else None
+
+
 max_pool_index_op: Op = define(
     "max_pool_index",
     inputs="x",
+    lower=Varied(_few_taps),
     eval=_max_index_eval,
     type=_max_index_type,
     batch=_into_rows,

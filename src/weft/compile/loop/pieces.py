@@ -51,7 +51,9 @@ class Settling:
     def _statement(self, stmt: Any) -> list[Any]:
         if isinstance(stmt, For):
             if not any(isinstance(s, (For, When)) for s in stmt.body):
-                return [self._settled(piece) for piece in self._pieces(stmt, SPLITS)]
+                found = self._pieces(stmt, SPLITS)
+                pieces = [p for p in found if not same(p.extent, 0)]
+                return [self._settled(piece) for piece in pieces]
             inner = Settling({*self.variables, stmt.var})
             inner.positive = self.positive
             return [stmt._replace(body=inner.body(stmt.body))]

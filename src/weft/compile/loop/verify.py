@@ -81,7 +81,7 @@ def _check(place: Any, limits: dict[str, Any], kernel: Kernel) -> None:
         if is_clamped(i) is not None and same(is_clamped(i), n):
             _not_empty(n, i, kernel)
             continue
-        ranges = [*_blocked(i, limits), _range(i, limits)]
+        ranges = [*_blocked(i, limits), index_range(i, limits)]
         if not any(_at_most(0, a) and _at_most(b + 1, n) for a, b in ranges):
             raise GraphError(
                 f"{kernel.name}: index {i} of {place.buffer} may be outside 0 to {n}"
@@ -96,7 +96,7 @@ def _at_most(a: Any, b: Any) -> bool:
     return all(factor >= 0 for _, factor in gap.terms)
 
 
-def _range(index: Any, limits: dict[str, Any]) -> tuple[Any, Any]:
+def index_range(index: Any, limits: dict[str, Any]) -> tuple[Any, Any]:
     """The least and the greatest value of an index expression."""
     if not isinstance(index, Size):
         return index, index
@@ -146,8 +146,10 @@ def _atom_range(atom: Any, limits: dict[str, Any], index: Size) -> tuple[Any, An
         if extent is None:
             one = Size(((atom,), 1), scope=index.scope)
             return one, one
-        return 0, _range(extent, limits)[1] - 1
-    (a_low, a_high), (b_low, b_high) = (_range(p, limits) for p in (atom.a, atom.b))
+        return 0, index_range(extent, limits)[1] - 1
+    (a_low, a_high), (b_low, b_high) = (
+        index_range(p, limits) for p in (atom.a, atom.b)
+    )
     if atom.kind == "//" and same(b_low, b_high) and _at_most(1, b_low):
         count = a_high + 1
         exact = same(count % b_low, 0)

@@ -1,0 +1,27 @@
+"""Operators that are programs of others, written out before fusion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compile.passes.walk import Call, Found, Walk
+from weft.core.lowering import Composed
+from weft.core.op import find_op
+from weft.graph.ir import Graph, Node
+
+
+class _Compose(Walk):
+    def visit(self, node: Node) -> Found:
+        rule = node.op.lower
+        if not isinstance(rule, Composed):
+            return None
+        return rule.calls(_call, *node.inputs, **node.params)
+
+
+def _call(name: str, *inputs: Any, **params: Any) -> Call:
+    return Call(find_op(name), inputs, params)
+
+
+def composed(graph: Graph) -> Graph:
+    """The graph with the operators that kernels know only as programs written out."""
+    return _Compose(graph).run()
