@@ -2,7 +2,12 @@
 
 A program is text, so that what fails can be read, shortened and run by hand. It
 grows line by line; a line is kept if the program with it runs eagerly at all its
-sizes and does not blow rounding errors up (see ``three_ways.steady``).
+sizes and does not blow rounding errors up (see ``three_ways.fit``).
+
+Not drawn: half precisions and complex numbers, results whose shape depends on values
+(``nonzero``, ``x[mask]``), aliases between arguments or between results, linear
+algebra beyond products, modules, hooks and Python side effects. Where rounding rules
+are on (``strict`` is not), no value is infinite or NaN.
 """
 
 import random

@@ -219,6 +219,7 @@ def encode_program(obj: Graph | Captured) -> Contents:
         outs = _leaves(len(graph.outputs)) if len(graph.outputs) != 1 else LEAF
         given, returned = [TENSOR] * len(graph.inputs), list(graph.outputs)
     else:
+        _check_arguments_stay(obj)
         graph, cells = obj.graph, obj.cells
         ins, outs, given, returned = obj.ins, obj.outs, obj.given, obj.values
     encoder.graph(graph)
@@ -235,6 +236,15 @@ def encode_program(obj: Graph | Captured) -> Contents:
     }
     lists["values"] = [list(key) for key in encoder.values.numbers]
     return encoder.contents(lists)
+
+
+def _check_arguments_stay(program: Captured) -> None:
+    if program.rewritten:
+        name = program.graph.inputs[program.rewritten[0].place].name
+        raise ArgumentError(
+            f"save: {program.graph.name} changes its argument {name!r} in place, which "
+            "a file cannot say; change a .clone() of it, and return that"
+        )
 
 
 _NO_NAMES = Structure(dict, (), ())
