@@ -729,7 +729,7 @@ def givens(rng, kind, dynamic):
     if rng.random() < 0.2:
         base = (*base, rng.choice([1, 2, 3]))
     if rng.random() < 0.05:  # more than one chunk, block or thread
-        base = rng.choice([(65, 130), (2, 2100), (130, 33)])
+        base = rng.choice([(65, 130), (2, 130 if dynamic else 2100), (130, 33)])
     if dynamic:
         base = base or (3,)
         base = ("n", *base[1:])

@@ -204,6 +204,10 @@ def test_windows_and_diagonals_of_open_sizes():
     assert len(compiled.compiles) == 2
 
 
+def test_rolling_open_sizes():
+    sizes(lambda x: x.roll(2, 0).sin() + 1, (16, 1), (3, 1), (33, 1))
+
+
 def test_empty_slices_of_open_sizes():
     sizes(lambda x: x[5:2].reshape(-1).sum() + x.sum(), (6, 7), (3, 7), (33, 7))
 
