@@ -104,7 +104,7 @@ class Entry:
         else:
             store = {v: self.cells[v.name].get() for v in self.native.reads}
             results, changed = self.native.run(arrays, store)
-        found = [Tensor(array.copy()) for array in results]
+        found = [Tensor(array) for array in results]
         self._write(changed)
         rewrite(self.captured, leaves, found)
         return self._tree(found)

@@ -345,7 +345,6 @@ class Instance:
 
     def run(self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]) -> Any:
         env = self._given(feeds, store)
-        graph = self.native.graph
         driver, rows = _driver().run, _address(self.rows)
         fresh = True
         with np.errstate(all="ignore"):
