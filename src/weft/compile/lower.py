@@ -44,7 +44,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.loop.pieces import Settling
 from weft.core.lowering import Element, Filled, Reduction, Scan
-from weft.core.size import Size, larger, same, same_shape, smaller
+from weft.core.size import Atom, Size, larger, same, same_shape, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
 
@@ -384,6 +384,8 @@ class _Flat(Lowering):
         for load in loads:
             position = self.flat_position(load.at, load.buffer.shape)
             if not isinstance(position, Size) or last not in position.symbols:
+                continue
+            if ((Atom(last),), 1) in position.terms:
                 continue
             for atoms, factor in position.terms:
                 if len(atoms) == 1 and factor == 1 and atoms[0].kind != last:

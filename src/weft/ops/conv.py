@@ -27,6 +27,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from weft.core.elementwise import check_accepts
+from weft.core.lowering import Element, Varied
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
@@ -768,9 +769,63 @@ def _col2im_reference(x: Any, *, size: Sizes, **params: Any) -> Any:
     return out
 
 
+def _inside(k: Any, value: Any, places: list[Any], sizes: Any) -> Any:
+    """A value where all places are inside, else zero."""
+    zero = k.number(0)
+    for place, n in zip(reversed(places), reversed(sizes), strict=True):
+        value = k.choice(place, 0, zero, k.choice(place, n, value, zero))
+    return value
+
+
+def _im2col_element(
+    k: Any, out: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Pairs,
+    dilation: Sizes,
+) -> Any:  # fmt: skip
+    taps, at = out[2 : 2 + len(kernel)], out[2 + len(kernel) :]
+    places = [
+        i * s + t * d - low
+        for i, t, s, d, (low, _) in zip(
+            at, taps, stride, dilation, padding, strict=True
+        )
+    ]
+    return _inside(k, x[*out[:2], *places], places, x.shape[2:])
+
+
+def _col2im_element(
+    k: Any, out: Any, x: Any, *, size: Sizes, stride: Sizes, padding: Pairs,
+    dilation: Sizes,
+) -> Any:  # fmt: skip
+    """The sum of the taps that lie here, in their order."""
+    dims = len(size)
+    kernel, counts = x.shape[2 : 2 + dims], x.shape[2 + dims :]
+    total = k.number(0)
+    for tap in itertools.product(*map(range, kernel)):
+        places = [
+            i + low - t * d
+            for i, t, d, (low, _) in zip(out[2:], tap, dilation, padding, strict=True)
+        ]
+        windows = [q // s for q, s in zip(places, stride, strict=True)]
+        value = x[*out[:2], *tap, *windows]
+        for place, s in zip(places, stride, strict=True):
+            if s != 1:
+                hit = k.call("eq", k.at(place % s), k.at(0))
+                value = k.call("where", hit, value, k.number(0))
+        ends = [(n - 1) * s + 1 for n, s in zip(counts, stride, strict=True)]
+        total = k.call("add", total, _inside(k, value, places, ends))
+    return total
+
+
+def _few_taps(x: Any, *, size: Sizes, **params: Any) -> Any:
+    """Taps are written out one by one."""
+    kernel = x[2 : 2 + len(size)]
+    few = all(isinstance(n, int) for n in kernel) and math.prod(kernel) <= 16
+    return Element(_col2im_element) if few else None
+
+
 im2col_op: Op = define(
     "im2col",
     inputs="x",
+    lower=Element(_im2col_element),
     eval=_im2col_eval,
     type=_im2col_type,
     vjp={
@@ -787,6 +842,7 @@ im2col_op: Op = define(
 col2im_op: Op = define(
     "col2im",
     inputs="x",
+    lower=Varied(_few_taps),
     eval=_col2im_eval,
     type=lambda x, *, size, **params: TensorType((*x.shape[:2], *size), x.dtype),
     vjp={

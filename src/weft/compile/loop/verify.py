@@ -9,6 +9,7 @@ refused (and its nodes are run as calls).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,14 +116,23 @@ def index_range(index: Any, limits: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _blocked(index: Any, limits: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """``block * K + i`` with ``i < min(n - block * K, K)`` reaches n - 1."""
+    """``block * K + i`` with ``i < min(n - block * K, K)`` reaches n - 1.
+
+    Variables are put at their ends before blocks are, so that these cancel out.
+    """
+    steps = []
     for atoms, factor in index.terms if isinstance(index, Size) else ():
-        if len(atoms) == 1 and factor == 1 and atoms[0].a is None:
-            rest = index - Size(((atoms[0],), 1), scope=index.scope)
-            for end in _ends(limits.get(atoms[0].kind)):
-                whole = end + rest
-                if not _mentions(whole, limits):
-                    yield 0, whole - 1
+        if len(atoms) == 1 and factor > 0 and atoms[0].a is None:
+            one = Size(((atoms[0],), 1), scope=index.scope)
+            ends = [e for e in _ends(limits.get(str(one))) if _mentions(e, limits)]
+            steps.append([(end - 1 - one) * factor for end in ends])
+    for found in itertools.islice(itertools.product(*[s for s in steps if s]), 16):
+        last = sum(found, start=index)
+        yield index_range(index, limits)[0], index_range(last, limits)[1]
+
+
+def _mentions(value: Any, limits: dict[str, Any]) -> bool:
+    return isinstance(value, Size) and bool(value.symbols & limits.keys())
 
 
 def _ends(extent: Any) -> list[Any]:
@@ -136,10 +146,6 @@ def _ends(extent: Any) -> list[Any]:
     return [extent]
 
 
-def _mentions(value: Any, limits: dict[str, Any]) -> bool:
-    return isinstance(value, Size) and bool(value.symbols & limits.keys())
-
-
 def _atom_range(atom: Any, limits: dict[str, Any], index: Size) -> tuple[Any, Any]:
     if atom.a is None:
         extent = limits.get(atom.kind)
@@ -150,7 +156,8 @@ def _atom_range(atom: Any, limits: dict[str, Any], index: Size) -> tuple[Any, An
     (a_low, a_high), (b_low, b_high) = (
         index_range(p, limits) for p in (atom.a, atom.b)
     )
-    if atom.kind == "//" and same(b_low, b_high) and _at_most(1, b_low):
+    known = same(b_low, b_high) and _at_most(1, b_low)
+    if atom.kind == "//" and known and _at_most(0, a_low):
         count = a_high + 1
         exact = same(count % b_low, 0)
         return 0, (count // b_low - 1 if exact else a_high // b_low)
