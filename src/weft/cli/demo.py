@@ -36,6 +36,21 @@ def validation(model: nn.Module, corpus: TextCorpus, batches: int = 8) -> float:
     return total / batches
 
 
+def training_step(model: nn.Module, optimizer: optim.Optimizer) -> Any:
+    """Forward, backward and update as one program, compiled in its first call."""
+
+    @weft.compile
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model, x, y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step
+
+
 class Run:
     """One demonstration: model, optimizer, curves and where they are kept."""
 
@@ -49,6 +64,7 @@ class Run:
         self.optimizer = optim.AdamW(self.model, lr=2e-3, betas=(0.9, 0.95))
         self.curves: dict[str, list[tuple[float, float]]] = {"loss": [], "val": []}
         self.step = 0
+        self.advance = training_step(self.model, self.optimizer)
 
     def resume(self) -> None:
         """Go on from the checkpoint."""
@@ -91,14 +107,10 @@ class Run:
         """One step; the learning rate rises, then falls with the time left."""
         for group in self.optimizer.param_groups:
             group["lr"] = 2e-3 * min(1.0, (self.step + 1) / 50) * (1 - 0.9 * share)
-        self.optimizer.zero_grad()
-        loss = loss_of(self.model, *batch)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
+        loss = self.advance(*batch).item()
         self.step += 1
-        self.curves["loss"].append((self.step, loss.item()))
-        return loss.item()
+        self.curves["loss"].append((self.step, loss))
+        return loss
 
     def sample(self, count: int) -> str:
         """Text that the model writes."""
