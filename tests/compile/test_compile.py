@@ -416,3 +416,37 @@ def test_a_gradient_that_is_kept_does_not_change():
     step(weft.zeros(3))
     assert held.tolist() == [1, 2, 3]
     assert p.grad.tolist() == [0, 0, 0]
+
+
+def test_sizes_beyond_one_block():
+    """Kernels cut axes into blocks; positions are right in each of them."""
+    weft.manual_seed(0)
+    model = weft.models.GPT(65, context=80, width=128, heads=4, layers=1)
+    x, y = weft.randint(0, 65, (2, 80)), weft.randint(0, 65, (2, 80))
+
+    def gradients(x, y):
+        model.zero_grad()
+        loss = language(model, x, y)
+        loss.backward()
+        return loss
+
+    gradients(x, y)
+    want = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
+    weft.compile(gradients)(x, y)
+    for name, p in model.named_parameters():
+        scale = np.abs(want[name]).max()
+        np.testing.assert_allclose(
+            p.grad.numpy(), want[name], rtol=1e-3, atol=1e-4 * scale, err_msg=name
+        )
+
+
+def test_pieces_beyond_one_block():
+    parts = [weft.randn(7, n, 33) for n in (70, 129, 64)]
+
+    def program(*parts):
+        joined = weft.cat([p.permute(0, 2, 1) for p in parts], -1)
+        return joined.sum((0, 1)), joined.reshape(7, -1)[:, 5:].amax(0)
+
+    got, want = weft.compile(program)(*parts), program(*parts)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-4)

@@ -477,8 +477,10 @@ def below(value: Any, limit: Any) -> bool:
     top: Any = 1
     for atoms, factor in value.terms:
         reach: Any = factor
+        if factor < 0:
+            return False
         for atom in atoms:
-            if atom.a is not None or factor < 0:
+            if atom.a is not None:
                 return False
             bound = bounds.get(atom.kind)
             reach = reach * (

@@ -1,0 +1,85 @@
+"""Symbolic sizes: whatever they are simplified to is the same number."""
+
+import itertools
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from weft.core.size import Scope, below, evaluate, larger, smaller
+
+
+def scope_with(bounds):
+    """A scope of positions below some bounds, and one open size."""
+    scope = Scope()
+    found = {}
+    for name, bound in bounds.items():
+        scope.bounds[name] = bound
+        found[name] = scope.symbol(name)
+    found["B"] = scope.symbol("B", 5)
+    return found
+
+
+expressions = st.recursive(
+    st.sampled_from(["i", "j", "B", -128, -7, -1, 0, 1, 3, 64]),
+    lambda inner: st.tuples(
+        st.sampled_from(["+", "-", "*", "min", "max"]), inner, inner
+    ),
+    max_leaves=6,
+)
+
+
+def built(tree, leaves):
+    if not isinstance(tree, tuple):
+        return leaves.get(tree, tree)
+    kind, a, b = tree
+    x, y = built(a, leaves), built(b, leaves)
+    if kind == "min":
+        return smaller(x, y)
+    if kind == "max":
+        return larger(x, y)
+    return x + y if kind == "+" else x - y if kind == "-" else x * y
+
+
+def plain(tree, sizes):
+    if not isinstance(tree, tuple):
+        return sizes.get(tree, tree)
+    kind, a, b = tree
+    x, y = plain(a, sizes), plain(b, sizes)
+    if kind in ("min", "max"):
+        return min(x, y) if kind == "min" else max(x, y)
+    return x + y if kind == "+" else x - y if kind == "-" else x * y
+
+
+PLACES = [
+    dict(zip("ijB", values, strict=True))
+    for values in itertools.product((0, 1, 31, 63), (0, 2, 3), (0, 1, 5, 9))
+]
+
+
+@given(expressions, st.sampled_from([2, 3, 4, 32, 64]))
+def test_what_is_simplified_is_the_same_number(tree, divisor):
+    size = built(tree, scope_with({"i": 64, "j": 4}))
+    quotient, rest = size // divisor, size % divisor
+    for sizes in PLACES:
+        want = plain(tree, sizes)
+        assert evaluate(size, sizes) == want
+        assert evaluate(quotient, sizes) == want // divisor
+        assert evaluate(rest, sizes) == want % divisor
+
+
+@given(expressions, st.sampled_from([1, 4, 32, 64, 200]))
+def test_what_is_proved_to_be_below_is(tree, limit):
+    size = built(tree, scope_with({"i": 64, "j": 4}))
+    if below(size, limit):
+        assert all(0 <= plain(tree, sizes) < limit for sizes in PLACES)
+
+
+@pytest.mark.parametrize("offset", [-128, -64, -1, 0, 1, 32])
+def test_positions_in_blocks(offset):
+    leaves = scope_with({"i": 64, "j": 4})
+    position = 64 * leaves["j"] + leaves["i"] + offset
+    for i, j in itertools.product(range(64), range(4)):
+        sizes = {"i": i, "j": j, "B": 5}
+        assert evaluate(position // 32, sizes) == (64 * j + i + offset) // 32
+        assert evaluate(position % 32, sizes) == (64 * j + i + offset) % 32
