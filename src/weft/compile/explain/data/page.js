@@ -79,5 +79,7 @@ function show(details) {
   frame.append(inner);
 }
 
-for (const details of document.querySelectorAll("details.graph"))
+for (const details of document.querySelectorAll("details.graph")) {
   details.addEventListener("toggle", () => show(details));
+  show(details); // one that is open already
+}
