@@ -26,7 +26,8 @@ from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError, ShapeError, WeftError
-from weft.graph.capture import Captured, _labels, capture, check_apart, rewrite
+from weft.graph.capture import capture, labels_of
+from weft.graph.captured import Captured, check_apart, rewrite
 from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Node
 
@@ -178,7 +179,7 @@ class CompiledFunction:
         self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str
     ) -> Entry:
         shapes = [a.shape for a in arrays]
-        labels = _labels(self.fn, args, kwargs)
+        labels = labels_of(self.fn, args, kwargs)
         tensors = self._tensor_labels(args, kwargs)
         why = why or reason(self._seen, key, shapes, labels, tensors)
         if len(self.compiles) >= self.max_compiles:
@@ -231,7 +232,7 @@ class CompiledFunction:
 
     def _tensor_labels(self, args: Any, kwargs: Any) -> list[str]:
         leaves, _ = tree_flatten((args, kwargs))
-        labels = _labels(self.fn, args, kwargs)
+        labels = labels_of(self.fn, args, kwargs)
         pairs = zip(leaves, labels, strict=True)
         return [n for x, n in pairs if isinstance(x, (Tensor, np.ndarray))]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.core.tensor import Tensor
-from weft.graph.capture import _outer_values as outer_values
+from weft.graph.capture import outer_values
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 

@@ -18,21 +18,21 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from weft.autograd.modes import no_grad
-from weft.core.inplace import assign
 from weft.core.mode import mode, set_capture
 from weft.core.op import TensorType
-from weft.core.pytree import Structure, tree_flatten, tree_unflatten
+from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Scope
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype, float64
-from weft.errors import ArgumentError, DTypeError, module_stack
-from weft.graph.ir import PICK, Builder, Graph, Node, Variable
+from weft.errors import ArgumentError, module_stack
+from weft.graph.captured import TENSOR, Captured, Rewritten
+from weft.graph.cells import Cell, GradCell, Guard, NumberCell, SlotCell
+from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
 _LOCK = threading.RLock()  # a capture borrows the tensors it touches
@@ -48,89 +48,6 @@ class Spec:
 
     shape: tuple[int | str, ...]
     dtype: Any = None
-
-
-class Cell:
-    """Where a variable of a captured program lives: in a tensor of the user's."""
-
-    def __init__(self, variable: Variable, tensor: Tensor) -> None:
-        self.variable = variable
-        self.tensor = tensor
-
-    def get(self) -> np.ndarray:
-        return self.tensor._data
-
-    def set(self, value: np.ndarray) -> None:
-        np.copyto(self.tensor._data, value)
-        self.tensor.storage.touch("a captured program")
-
-    def show(self) -> Any:
-        """The value as the user knows it."""
-        return self.tensor
-
-
-class SlotCell(Cell):
-    """A variable that is whatever tensor a dictionary holds (an optimizer's state)."""
-
-    def __init__(self, variable: Variable, slots: dict[str, Any], key: str) -> None:
-        self.variable = variable
-        self.slots, self.key = slots, key
-
-    @property
-    def tensor(self) -> Tensor:  # type: ignore[override]
-        return self.slots[self.key]
-
-
-class GradCell(Cell):
-    """A variable that is the ``.grad`` of a tensor."""
-
-    def get(self) -> np.ndarray:
-        if self.tensor.grad is None:
-            raise ArgumentError(f"{self.variable.name}: there is no gradient yet")
-        return self.tensor.grad._data
-
-    def set(self, value: np.ndarray) -> None:
-        own = value.base is None  # else it lies in memory that the next run uses
-        self.tensor.grad = Tensor(value if own else value.copy())
-
-    def show(self) -> Any:
-        return self.tensor.grad
-
-
-class NumberCell(Cell):
-    """A variable that is a Python number: a learning rate, a count of steps."""
-
-    def __init__(
-        self, variable: Variable, get: Callable[[], Any], set: Callable[[Any], None]
-    ) -> None:
-        self.variable = variable
-        self._get, self._set = get, set
-
-    def get(self) -> np.ndarray:
-        return np.asarray(self._get(), self.variable.type.dtype.np)
-
-    def set(self, value: np.ndarray) -> None:
-        before = self._get()
-        self._set(type(before)(value.item()))
-
-    def show(self) -> Any:
-        return self._get()
-
-
-class Guard(NamedTuple):
-    """A Python value that a program was captured with, and how to read it again."""
-
-    what: str
-    value: Any
-    read: Callable[[], Any]
-
-    def check(self, name: str) -> None:
-        now = self.read()
-        if now != self.value:
-            raise ArgumentError(
-                f"{name}: was captured with {self.what} = {self.value!r}, which is now "
-                f"{now!r}; capture it again"
-            )
 
 
 class Borrowed:
@@ -447,148 +364,6 @@ def state_names(module: Any) -> dict[int, str]:
     return {id(tensor): name for name, tensor in named}
 
 
-class Captured:
-    """A captured program: its graph, and the tensors its variables live in.
-
-    Calling it runs the graph on new arguments.
-
-    >>> double = weft.graph.capture(lambda x: x * 2, weft.ones(3))
-    >>> double(weft.tensor([1.0, 2.0, 3.0]))
-    tensor([2., 4., 6.], shape=(3,), dtype=float32)
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        cells: dict[str, Cell],
-        ins: Structure,
-        outs: Structure,
-        values: list[Any],
-        given: list[Any],
-        guards: list[Guard],
-    ) -> None:
-        self.guards = guards
-        self.graph = graph
-        self.cells = cells
-        self.ins = ins
-        self.outs = outs
-        self.values = values  # nodes of the outputs, or Python values
-        self.given = given  # what was given for the inputs that are no tensors
-        self.wanting: list[bool] = []  # which outputs eagerly require grad
-        self.rewritten: list[Rewritten] = []  # arguments changed in place
-        self._program: Any = None
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The tensors and numbers that the program reads or changes, by name."""
-        return {name: cell.show() for name, cell in self.cells.items()}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from weft.graph.interpret import Program
-
-        leaves, structure = tree_flatten((args, kwargs))
-        if structure != self.ins:
-            raise ArgumentError(
-                f"{self.graph.name}: expected arguments of the structure that was "
-                f"captured ({self.ins.num_leaves} leaves), got {len(leaves)} leaves"
-            )
-        if self._program is None:
-            self._program = Program(self.graph, (*self.graph.outputs,))
-        for guard in self.guards:
-            guard.check(self.graph.name)
-        arrays = self._arrays(leaves)
-        store = {cell.variable: cell.get() for cell in self._read()}
-        check_apart(self, arrays, store)
-        results, changed = self._program.run(arrays, store)
-        if changed or self.rewritten:
-            held = {id(array) for array in (*store.values(), *arrays)}
-            results = [_apart(array, held) for array in results]
-            self._write({v: _apart(a, held) for v, a in changed.items()})
-        rewrite(self, leaves, [Tensor(array) for array in results])
-        found = iter(results)
-        out = [Tensor(next(found)) if type(v) is Node else v for v in self.values]
-        return tree_unflatten(out, self.outs)
-
-    def _read(self) -> list[Cell]:
-        return [self.cells[v.name] for v in self._program.reads]
-
-    def _write(self, changed: dict[Variable, np.ndarray]) -> None:
-        for variable, array in changed.items():
-            self.cells[variable.name].set(array)
-
-    def _arrays(self, leaves: list[Any]) -> list[np.ndarray]:
-        arrays = []
-        for leaf, given in zip(leaves, self.given, strict=True):
-            if given is TENSOR:
-                arrays.append(_array(self.graph, leaf))
-            elif type(leaf) is not type(given) or leaf != given:
-                raise ArgumentError(
-                    f"{self.graph.name}: was captured for the Python value {given!r}, "
-                    f"got {leaf!r}; capture it again, or pass a tensor"
-                )
-        return arrays
-
-    def __str__(self) -> str:
-        return str(self.graph)
-
-    def __repr__(self) -> str:
-        return f"<captured {self.graph!r}>"
-
-
-def _apart(array: np.ndarray, held: set[int]) -> np.ndarray:
-    """An array that shares no memory with the variables, which are about to change."""
-    shared = array.base is not None or id(array) in held
-    return array.copy() if shared else array
-
-
-TENSOR = object()  # stands for a leaf that is a tensor
-
-
-class Rewritten(NamedTuple):
-    """A tensor argument that the program changes in place.
-
-    Its new value is one of the graph's last outputs.
-    """
-
-    place: int  # among the arguments that are tensors
-    recorded: bool  # whether the change is part of the argument's history
-
-
-def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) -> None:
-    """Refuse an argument that is changed in place while another shows its memory."""
-    for place, _ in program.rewritten:
-        others = [*arrays[:place], *arrays[place + 1 :], *store.values()]
-        if any(np.may_share_memory(arrays[place], other) for other in others):
-            raise ArgumentError(
-                f"{program.graph.name}: argument "
-                f"{program.graph.inputs[place].name!r} is changed in place, and shares "
-                "its memory with another one; pass a .clone() of one of them"
-            )
-
-
-def rewrite(program: Captured, leaves: list[Any], results: Any) -> None:
-    """Give the arguments that the program changed their new values."""
-    if not program.rewritten:
-        return
-    given = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
-    values = results[len(results) - len(program.rewritten) :]
-    for (place, recorded), value in zip(program.rewritten, values, strict=True):
-        target = given[place]
-        if isinstance(target, np.ndarray):
-            np.copyto(target, value.to_host())
-            continue
-        with contextlib.nullcontext() if recorded else no_grad():
-            assign(target, value, program.graph.name)
-
-
-def _array(graph: Graph, leaf: Any) -> np.ndarray:
-    if isinstance(leaf, np.ndarray):
-        return leaf
-    if not isinstance(leaf, Tensor):
-        raise DTypeError(f"{graph.name}: expected a tensor, got {type(leaf).__name__}")
-    return leaf.to_host()
-
-
 def capture(
     fn: Callable[..., Any],
     *examples: Any,
@@ -611,7 +386,7 @@ def capture(
     label = name or _name_of(fn)
     builder = Builder(label)
     leaves, ins = tree_flatten((examples, kwargs))
-    labels = _labels(fn, examples, kwargs)
+    labels = labels_of(fn, examples, kwargs)
     wanted = _dynamic(dynamic or {}, labels)
     known = _known_names(fn)
     with _LOCK, Capture(builder, known) as run:
@@ -676,7 +451,7 @@ def _known_names(fn: Any) -> dict[int, str]:
         return state_names(owner)
     modules = {
         name: value
-        for name, value in _outer_values(fn).items()
+        for name, value in outer_values(fn).items()
         if isinstance(value, Module)
     }
     if len(modules) == 1:
@@ -687,7 +462,7 @@ def _known_names(fn: Any) -> dict[int, str]:
     return found
 
 
-def _outer_values(fn: Any) -> dict[str, Any]:
+def outer_values(fn: Any) -> dict[str, Any]:
     """What a Python function refers to outside itself, by name."""
     code = getattr(fn, "__code__", None)
     if code is None:
@@ -699,7 +474,7 @@ def _outer_values(fn: Any) -> dict[str, Any]:
     return known
 
 
-def _labels(fn: Any, args: Any, kwargs: Any) -> list[str]:
+def labels_of(fn: Any, args: Any, kwargs: Any) -> list[str]:
     """A name for each leaf of the arguments: ``x``, ``batch.0``, ``batch.image``."""
     target = fn.forward if hasattr(fn, "forward") else fn
     try:

@@ -51,7 +51,7 @@ def save(obj: Any, path: Any) -> None:
 def _encode(obj: Any) -> Contents:
     if isinstance(obj, (Tensor, *_PLAIN)):
         return tree.encode_tree(obj)
-    from weft.graph.capture import Captured
+    from weft.graph.captured import Captured
     from weft.graph.ir import Graph
     from weft.nn.module import Module
     from weft.serialization import program

@@ -10,7 +10,8 @@ import numpy as np
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
-from weft.graph.capture import Captured, Cell
+from weft.graph.captured import Captured
+from weft.graph.cells import Cell
 from weft.graph.ir import Variable
 from weft.serialization.structure import plain
 

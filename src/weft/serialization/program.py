@@ -29,7 +29,8 @@ from weft.core.pytree import LEAF, Structure
 from weft.core.size import Assumption, Scope, Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, FileFormatError, WeftError
-from weft.graph.capture import TENSOR, Captured, Cell
+from weft.graph.captured import TENSOR, Captured
+from weft.graph.cells import Cell
 from weft.graph.ir import STRUCTURAL, Graph, Node, Variable, subgraphs
 from weft.graph.tokens import Tokens
 from weft.graph.values import WORDS, Reader, Writer

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from weft.errors import DTypeError
-from weft.graph.capture import Captured, capture
+from weft.graph.capture import capture
+from weft.graph.captured import Captured
 from weft.graph.ir import (
     ASSIGN,
     CONSTANT,

@@ -1,0 +1,95 @@
+"""Where the variables of a captured program live, and what it was captured with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError
+from weft.graph.ir import Variable
+
+
+class Cell:
+    """Where a variable of a captured program lives: in a tensor of the user's."""
+
+    def __init__(self, variable: Variable, tensor: Tensor) -> None:
+        self.variable = variable
+        self.tensor = tensor
+
+    def get(self) -> np.ndarray:
+        return self.tensor._data
+
+    def set(self, value: np.ndarray) -> None:
+        np.copyto(self.tensor._data, value)
+        self.tensor.storage.touch("a captured program")
+
+    def show(self) -> Any:
+        """The value as the user knows it."""
+        return self.tensor
+
+
+class SlotCell(Cell):
+    """A variable that is whatever tensor a dictionary holds (an optimizer's state)."""
+
+    def __init__(self, variable: Variable, slots: dict[str, Any], key: str) -> None:
+        self.variable = variable
+        self.slots, self.key = slots, key
+
+    @property
+    def tensor(self) -> Tensor:  # type: ignore[override]
+        return self.slots[self.key]
+
+
+class GradCell(Cell):
+    """A variable that is the ``.grad`` of a tensor."""
+
+    def get(self) -> np.ndarray:
+        if self.tensor.grad is None:
+            raise ArgumentError(f"{self.variable.name}: there is no gradient yet")
+        return self.tensor.grad._data
+
+    def set(self, value: np.ndarray) -> None:
+        own = value.base is None  # else it lies in memory that the next run uses
+        self.tensor.grad = Tensor(value if own else value.copy())
+
+    def show(self) -> Any:
+        return self.tensor.grad
+
+
+class NumberCell(Cell):
+    """A variable that is a Python number: a learning rate, a count of steps."""
+
+    def __init__(
+        self, variable: Variable, get: Callable[[], Any], set: Callable[[Any], None]
+    ) -> None:
+        self.variable = variable
+        self._get, self._set = get, set
+
+    def get(self) -> np.ndarray:
+        return np.asarray(self._get(), self.variable.type.dtype.np)
+
+    def set(self, value: np.ndarray) -> None:
+        before = self._get()
+        self._set(type(before)(value.item()))
+
+    def show(self) -> Any:
+        return self._get()
+
+
+class Guard(NamedTuple):
+    """A Python value that a program was captured with, and how to read it again."""
+
+    what: str
+    value: Any
+    read: Callable[[], Any]
+
+    def check(self, name: str) -> None:
+        now = self.read()
+        if now != self.value:
+            raise ArgumentError(
+                f"{name}: was captured with {self.what} = {self.value!r}, which is now "
+                f"{now!r}; capture it again"
+            )
