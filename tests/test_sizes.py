@@ -6,7 +6,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from weft.core.size import Scope, below, evaluate, larger, smaller
+from weft.core.size import (
+    Scope,
+    below,
+    evaluate,
+    larger,
+    slice_bounds,
+    slice_length,
+    smaller,
+)
 
 
 def scope_with(bounds):
@@ -83,3 +91,20 @@ def test_positions_in_blocks(offset):
         sizes = {"i": i, "j": j, "B": 5}
         assert evaluate(position // 32, sizes) == (64 * j + i + offset) // 32
         assert evaluate(position % 32, sizes) == (64 * j + i + offset) % 32
+
+
+ENDS = [None, 0, 1, 3, 7, -1, -2, -6]
+
+
+@pytest.mark.parametrize("step", [None, 1, 2, 3, -1, -2, -3])
+def test_slices_take_what_pythons_do(step):
+    size = Scope().symbol("B", 5)
+    for start, stop in itertools.product(ENDS, ENDS):
+        item = slice(start, stop, step)
+        bounds = slice_bounds(item, size)
+        for n in range(9):
+            sizes = {"B": n}
+            want = range(n)[item]
+            assert evaluate(slice_length(*bounds), sizes) == len(want)
+            if len(want):
+                assert evaluate(bounds[0], sizes) == want[0]

@@ -161,7 +161,32 @@ def gpt():
     return models.GPT(11, context=8, width=16, heads=2, layers=2, dropout=0.1)
 
 
+class OverAGraph(nn.Module):
+    """A graph network with its graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = models.GCN(4, 6, 2)
+        edges = weft.tensor([[0, 1], [1, 2]])
+        self.register_buffer("links", models.normalized_adjacency(edges, 3))
+
+    def forward(self, x):
+        return self.net(x, self.links)
+
+
 MODELS = {
+    "classifier": (
+        lambda: models.EncoderClassifier(11, 3, width=16, heads=2, context=8),
+        lambda: weft.randint(0, 11, (2, 8)),
+    ),
+    "CharLSTM": (lambda: models.CharLSTM(11, 8), lambda: weft.randint(0, 11, (2, 5))),
+    "autoencoder": (lambda: models.Autoencoder([6, 3]), lambda: weft.randn(4, 6)),
+    "generator": (lambda: models.Generator(5, width=4), lambda: weft.randn(2, 5)),
+    "discriminator": (
+        lambda: models.Discriminator(width=4),
+        lambda: weft.randn(2, 1, 32, 32),
+    ),
+    "GCN": (OverAGraph, lambda: weft.randn(3, 4)),
     "MLP": (lambda: models.MLP([6, 5, 3]), lambda: weft.randn(4, 6)),
     "LeNet": (lambda: models.LeNet(), lambda: weft.randn(2, 1, 28, 28)),
     "ResNet": (

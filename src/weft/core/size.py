@@ -578,27 +578,31 @@ def is_one(size: Any) -> bool:
 
 
 def slice_bounds(item: slice, size: Any) -> tuple[Any, Any, Any]:
-    """``item.indices(size)``, also for symbolic sizes and bounds (forwards only)."""
+    """``item.indices(size)``, also for symbolic sizes and bounds."""
     parts = (item.start, item.stop, item.step)
     if not any(isinstance(p, Size) for p in (*parts, size)):
         return item.indices(size)
     step = 1 if item.step is None else item.step
-    start = 0 if item.start is None else _bound(item.start, size)
-    stop = size if item.stop is None else _bound(item.stop, size)
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    first, last = (low, high) if step > 0 else (high, low)
+    start = first if item.start is None else _bound(item.start, size, low, high)
+    stop = last if item.stop is None else _bound(item.stop, size, low, high)
     return start, stop, step
 
 
-def _bound(bound: Any, size: Any) -> Any:
-    """A slice's bound counted from the front and cut off at the size."""
+def _bound(bound: Any, size: Any, low: int, high: Any) -> Any:
+    """A slice's bound counted from the front and cut off at both ends."""
     if not isinstance(bound, Size) and bound < 0:
-        return larger(size + bound, 0)
-    return smaller(bound, size)
+        return larger(size + bound, low)
+    return smaller(bound, high)
 
 
 def slice_length(start: Any, stop: Any, step: Any) -> Any:
     """How many elements a slice takes."""
     if not any(isinstance(p, Size) for p in (start, stop, step)):
         return len(range(start, stop, step))
+    if step < 0:
+        start, stop, step = stop, start, -step
     return larger((stop - start + (step - 1)) // step, 0)
 
 
