@@ -7,31 +7,27 @@ fills a table of addresses and lets one native loop go through the kernels.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from weft.compile.compose import composed
+from weft.compile.driver import FIELDS, driver
 from weft.compile.elements import lowering_of
 from weft.compile.fuse import Call, Fusion, Group, Operand, inlined
 from weft.compile.llvm import scalar
-from weft.compile.llvm.emit import I64, POINTER, VOID, i64, loop
 from weft.compile.llvm.gemm.arrays import compiled
 from weft.compile.llvm.gemm.tasks import JOB
-from weft.compile.llvm.kernel import SIGNATURE, emit_kernel
+from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import (
     Library,
     Target,
     compile_module,
     host_target,
     new_module,
-    prepare_function,
 )
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
@@ -62,7 +58,6 @@ from weft.graph.ir import (
 from weft.runtime import arena
 
 ndarray = np.ndarray
-FIELDS = 7  # of a row of the native loop's table
 GRAIN = 1 << 15  # operations that are worth handing to another thread
 
 
@@ -281,13 +276,13 @@ class Instance:
     # -- tables
 
     def _describe(self) -> None:
-        """What the native loop reads of each use: see ``_driver``."""
+        """What the native loop reads of each use: see ``driver``."""
         library: Any = self.native.library
         rows: list[Any] = []
         numbers: list[int] = []
         flags: list[int] = []  # places among them where kernels report bad indices
         at = 0
-        code = _driver()
+        code = driver()
         for use in self.uses:
             if isinstance(use, Product):
                 rows.append(self._job_row(use))
@@ -324,7 +319,7 @@ class Instance:
         first, count, tasks = self.spans[product]
         gemm = compiled(product.node.dtype.name, self.native.target)
         jobs = _address(self.jobs.table) + 8 * len(JOB) * first
-        body = _driver().products
+        body = driver().products
         return [0, gemm.address, jobs, tasks, count * tasks, 1, body]
 
     def _plan(self) -> None:
@@ -345,7 +340,7 @@ class Instance:
 
     def run(self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]) -> Any:
         env = self._given(feeds, store)
-        driver, rows = _driver().run, _address(self.rows)
+        run, rows = driver().run, _address(self.rows)
         fresh = True
         with np.errstate(all="ignore"):
             for step in self.plan:
@@ -353,7 +348,7 @@ class Instance:
                     if fresh:
                         self._fill()
                         fresh = False
-                    driver(rows, *step)
+                    run(rows, *step)
                 else:
                     try:
                         self._call(step, env)
@@ -399,14 +394,14 @@ class Instance:
     ) -> list[float]:
         """A run one step at a time: the seconds that each of the steps took."""
         env = self._given(feeds, store)
-        driver, rows = _driver().run, _address(self.rows)
+        run, rows = driver().run, _address(self.rows)
         found, k = [], 0
         with np.errstate(all="ignore"):
             for step in self.steps:
                 self._fill()
                 start = time.perf_counter()
                 if isinstance(step, LAUNCHES):
-                    driver(rows, k, k + 1)
+                    run(rows, k, k + 1)
                     k += 1
                 else:
                     self._call(step, env)
@@ -489,91 +484,3 @@ def _in_order(array: ndarray) -> ndarray:
 
 def _address(array: ndarray) -> int:
     return array.__array_interface__["data"][0]
-
-
-class Driver(NamedTuple):
-    """The native loop over launches, and the two kinds of bodies."""
-
-    run: Any  # run(rows, first, last)
-    iterations: int
-    products: int
-    library: Library
-
-
-@functools.cache
-def _driver() -> Driver:
-    """The loop over launches.
-
-    A row is a launch's context for the pool:
-
-        status  function  table  sizes  count  grain  body       of a kernel
-        status  function  jobs   tasks  count  grain  body       of a product
-
-    where ``tasks`` says how many each job has.
-    """
-    from weft.runtime import pool
-    from weft.runtime.pool_code import BODY, emit_parallel
-
-    target = host_target()
-    pool.link()
-    module = new_module("driver", target)
-    _emit_iterations(module, target, BODY)
-    _emit_products(module, target, BODY)
-    kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
-    made = ir.Function(module, kind, "run")
-    prepare_function(made, target)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    rows, first, last = made.args
-    with loop(b, first, last) as k:
-        row = b.gep(rows, [b.mul(k, i64(FIELDS))])
-        count, grain, body = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6))
-        body = b.inttoptr(body, BODY.as_pointer())
-        context = b.bitcast(row, POINTER)
-        with b.if_else(b.icmp_signed(">", count, grain)) as (large, small):
-            with large:
-                emit_parallel(b, body, context, count, grain)
-            with small:
-                b.call(body, [context, i64(0), count, i64(0)])
-    b.ret_void()
-    library = compile_module(module, target)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-        library.address("run")
-    )
-    iterations, products = map(library.address, ("iterations", "products"))
-    return Driver(run, iterations, products, library)
-
-
-def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
-    """A loop's body: its builder, the fields of its row, and its arguments."""
-    made = ir.Function(module, kind, name)
-    prepare_function(made, target)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    row = b.bitcast(made.args[0], I64.as_pointer())
-    fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3)]
-    return b, fields, made.args
-
-
-def _emit_iterations(module: ir.Module, target: Target, kind: Any) -> None:
-    """A range of a kernel's iterations."""
-    b, fields, (_, begin, end, _) = _body(module, target, kind, "iterations")
-    function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
-    table = b.inttoptr(fields[1], SIGNATURE.args[0])
-    sizes = b.inttoptr(fields[2], SIGNATURE.args[1])
-    b.call(function, [table, sizes, begin, end])
-    b.ret_void()
-
-
-def _emit_products(module: ir.Module, target: Target, kind: Any) -> None:
-    """A range of the tasks of several products, counted through."""
-    b, fields, (_, begin, end, worker) = _body(module, target, kind, "products")
-    function, jobs, tasks = fields
-    function = b.inttoptr(function, kind.as_pointer())
-    past = b.add(b.sdiv(b.sub(end, i64(1)), tasks), i64(1))
-    with loop(b, b.sdiv(begin, tasks), past) as j:
-        start = b.mul(j, tasks)
-        low, high = b.sub(begin, start), b.sub(end, start)
-        low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
-        high = b.select(b.icmp_signed("<", high, tasks), high, tasks)
-        job = b.inttoptr(b.add(jobs, b.mul(j, i64(8 * len(JOB)))), POINTER)
-        b.call(function, [job, low, high, worker])
-    b.ret_void()

@@ -179,9 +179,7 @@ def gradients(
     wanted = _default_xs(graph) if xs is None else [_node(graph, x) for x in xs]
     build = Building(graph.builder())
     found = add_gradients(build, roots, wanted)
-    filled = [
-        _zeros(build, x) if g is None else g for x, g in zip(wanted, found, strict=True)
-    ]
+    filled = [or_zeros(build, x, g) for x, g in zip(wanted, found, strict=True)]
     return Graph(
         graph.name,
         build.builder.nodes,
@@ -211,8 +209,11 @@ def _default_xs(graph: Graph) -> list[Node]:
     return [n for n in graph.inputs if n.dtype.is_inexact] + trainable
 
 
-def _zeros(build: Building, x: Node) -> Node:
+def or_zeros(build: Building, x: Node, g: Node | None) -> Node:
+    """A gradient by ``x``; zeros where nothing depends on it."""
     from weft.ops.creation import zeros
 
+    if g is not None:
+        return g
     with build.taking(), build.builder.scope(f"grad/{x.name}"):
         return build.lift(zeros(x.shape, dtype=x.dtype))

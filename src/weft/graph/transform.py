@@ -170,7 +170,7 @@ def vjp(graph: Graph, wanted: Sequence[bool] | None = None) -> Graph:
     >>> weft.graph.vjp(g)
     <graph program_vjp(float32[3], float32[3]) -> (float32[3]), 5 nodes>
     """
-    from weft.graph.gradients import add_gradients
+    from weft.graph.gradients import add_gradients, or_zeros
     from weft.graph.passes import dead_code
 
     floating = [o for o in graph.outputs if o.dtype.is_inexact]
@@ -181,16 +181,7 @@ def vjp(graph: Graph, wanted: Sequence[bool] | None = None) -> Graph:
     pairs = zip(graph.inputs, asked, strict=True)
     xs = [n for n, want in pairs if want and n.dtype.is_inexact]
     found = add_gradients(build, floating, xs, gs)
-    outs = [_or_zeros(build, x, g) for x, g in zip(xs, found, strict=True)]
+    outs = [or_zeros(build, x, g) for x, g in zip(xs, found, strict=True)]
     whole = Graph(f"{graph.name}_vjp", builder.nodes, outs, graph.sizes,
                   (*graph.inputs, *gs))  # fmt: skip
     return dead_code(whole)
-
-
-def _or_zeros(build: Building, x: Node, g: Node | None) -> Node:
-    from weft.ops.creation import zeros
-
-    if g is not None:
-        return g
-    with build.taking():
-        return build.lift(zeros(x.shape, dtype=x.dtype))
