@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I64, POINTER, VOID, i64, loop
-from weft.compile.llvm.gemm.tasks import JOB
 from weft.compile.llvm.kernel import SIGNATURE
 from weft.compile.llvm.target import (
     Library,
@@ -20,7 +19,7 @@ from weft.compile.llvm.target import (
     prepare_function,
 )
 
-FIELDS = 7  # of a row of the native loop's table
+FIELDS = 8  # of a row of the native loop's table
 
 
 class Driver(NamedTuple):
@@ -28,7 +27,7 @@ class Driver(NamedTuple):
 
     run: Any  # run(rows, first, last)
     iterations: int
-    products: int
+    jobs: int
     library: Library
 
 
@@ -38,10 +37,10 @@ def driver() -> Driver:
 
     A row is a launch's context for the pool:
 
-        status  function  table  sizes  count  grain  body       of a kernel
-        status  function  jobs   tasks  count  grain  body       of a product
+        status  function  table  sizes  count  grain  body  -        of a kernel
+        status  function  jobs   tasks  count  grain  body  length   of a routine
 
-    where ``tasks`` says how many each job has.
+    where ``tasks`` says how many each job has, and ``length`` how many bytes.
     """
     from weft.runtime import pool
     from weft.runtime.pool_code import BODY, emit_parallel
@@ -50,7 +49,7 @@ def driver() -> Driver:
     pool.link()
     module = new_module("driver", target)
     _emit_iterations(module, target, BODY)
-    _emit_products(module, target, BODY)
+    _emit_jobs(module, target, BODY)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
     made = ir.Function(module, kind, "run")
     prepare_function(made, target)
@@ -71,8 +70,8 @@ def driver() -> Driver:
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         library.address("run")
     )
-    iterations, products = map(library.address, ("iterations", "products"))
-    return Driver(run, iterations, products, library)
+    iterations, jobs = map(library.address, ("iterations", "jobs"))
+    return Driver(run, iterations, jobs, library)
 
 
 def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
@@ -81,7 +80,7 @@ def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
     prepare_function(made, target)
     b = ir.IRBuilder(made.append_basic_block("entry"))
     row = b.bitcast(made.args[0], I64.as_pointer())
-    fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3)]
+    fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3, 7)]
     return b, fields, made.args
 
 
@@ -95,10 +94,10 @@ def _emit_iterations(module: ir.Module, target: Target, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_products(module: ir.Module, target: Target, kind: Any) -> None:
-    """A range of the tasks of several products, counted through."""
-    b, fields, (_, begin, end, worker) = _body(module, target, kind, "products")
-    function, jobs, tasks = fields
+def _emit_jobs(module: ir.Module, target: Target, kind: Any) -> None:
+    """A range of the tasks of several jobs, counted through."""
+    b, fields, (_, begin, end, worker) = _body(module, target, kind, "jobs")
+    function, jobs, tasks, length = fields
     function = b.inttoptr(function, kind.as_pointer())
     past = b.add(b.sdiv(b.sub(end, i64(1)), tasks), i64(1))
     with loop(b, b.sdiv(begin, tasks), past) as j:
@@ -106,6 +105,6 @@ def _emit_products(module: ir.Module, target: Target, kind: Any) -> None:
         low, high = b.sub(begin, start), b.sub(end, start)
         low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
         high = b.select(b.icmp_signed("<", high, tasks), high, tasks)
-        job = b.inttoptr(b.add(jobs, b.mul(j, i64(8 * len(JOB)))), POINTER)
+        job = b.inttoptr(b.add(jobs, b.mul(j, length)), POINTER)
         b.call(function, [job, low, high, worker])
     b.ret_void()

@@ -18,9 +18,8 @@ from weft.compile.compose import composed
 from weft.compile.driver import FIELDS, driver
 from weft.compile.elements import lowering_of
 from weft.compile.fuse import Call, Fusion, Group, Operand, inlined
+from weft.compile.jobs import Jobs, Routine
 from weft.compile.llvm import scalar
-from weft.compile.llvm.gemm.arrays import compiled
-from weft.compile.llvm.gemm.tasks import JOB
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import (
     Library,
@@ -32,7 +31,7 @@ from weft.compile.llvm.target import (
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.compile.phases import phase
-from weft.compile.products import Jobs, Product, copied, is_product, needs_copy
+from weft.compile.products import Product, copied, is_product, needs_copy
 from weft.core.lowering import (
     Element,
     Filled,
@@ -104,7 +103,7 @@ class Use:
         return [n for n in self.owners if n in self.group.home]
 
 
-LAUNCHES = (Use, Product)
+LAUNCHES = (Use, Routine)
 
 
 class Native:
@@ -197,9 +196,9 @@ class Instance:
     def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
         self.native = native
         self.sizes = dict(sizes)
-        products = [s for s in native.steps if isinstance(s, Product)]
-        self.jobs = Jobs(products, self.sizes, native.target)
-        self.steps = self._regular(products)
+        routines = [s for s in native.steps if isinstance(s, Routine)]
+        self.jobs = Jobs(routines, self.sizes, native.target)
+        self.steps = self._regular()
         self.uses = [s for s in self.steps if isinstance(s, LAUNCHES)]
         self.arrays = self._allocate()
         nodes = [node for use in self.uses for node in use.owners]
@@ -217,13 +216,11 @@ class Instance:
         self._describe()
         self._plan()
 
-    def _regular(self, products: list[Product]) -> list[Any]:
+    def _regular(self) -> list[Any]:
         """The steps, with calls for what kernels do not do for these sizes."""
-        spans = dict(zip(products, self.jobs.spans, strict=True))
-        self.spans = {p: span for p, span in spans.items() if span[1]}
         steps: list[Any] = []
         for step in self.native.steps:
-            if isinstance(step, Product) and step not in self.spans:
+            if isinstance(step, Routine) and step not in self.jobs.works:
                 steps.append(step.node)
             elif isinstance(step, Use) and not self._runs(step):
                 steps += step.group.nodes
@@ -284,8 +281,8 @@ class Instance:
         at = 0
         code = driver()
         for use in self.uses:
-            if isinstance(use, Product):
-                rows.append(self._job_row(use))
+            if isinstance(use, Routine):
+                rows.append(self.jobs.row(use, code.jobs))
                 at += len(use.owners)
                 continue
             kernel = use.kernel
@@ -298,7 +295,7 @@ class Instance:
             function = library.address(use.name)
             table = _address(self.table) + 8 * at
             rows.append(
-                [0, function, table, len(numbers), count, grain, code.iterations]
+                [0, function, table, len(numbers), count, grain, code.iterations, 0]
             )
             numbers += [known[name] for name in kernel.sizes]
             if kernel.checks:
@@ -314,13 +311,6 @@ class Instance:
 
     def _count(self, node: Node) -> int:
         return math.prod(resolve(node.shape, self.sizes))
-
-    def _job_row(self, product: Product) -> list[int]:
-        first, count, tasks = self.spans[product]
-        gemm = compiled(product.node.dtype.name, self.native.target)
-        jobs = _address(self.jobs.table) + 8 * len(JOB) * first
-        body = driver().products
-        return [0, gemm.address, jobs, tasks, count * tasks, 1, body]
 
     def _plan(self) -> None:
         """Runs of uses, and calls between them."""
