@@ -19,15 +19,23 @@ from typing import Any, NamedTuple
 from weft.errors import ArgumentError, ShapeError, user_line
 
 
-class Atom(NamedTuple):
+class Atom:
     """A symbol (``kind`` is its name), or what polynomials don't express."""
 
-    kind: str
-    a: Any = None
-    b: Any = None
+    __slots__ = ("_hash", "_text", "a", "b", "kind")
+
+    def __init__(self, kind: str, a: Any = None, b: Any = None) -> None:
+        self.kind = kind
+        self.a = a
+        self.b = b
+        self._text = ""  # both are asked for often, so they are kept
+        parts = (_odd(p) if isinstance(p, int) else p for p in (a, b))
+        self._hash = hash(kind) if a is None else hash((kind, *parts))
 
     def __eq__(self, other: object) -> bool:
         """Whether they are written alike: nothing is asked of the sizes in them."""
+        if self is other:
+            return True
         if not isinstance(other, Atom) or self.kind != other.kind:
             return False
         return same(self.a, other.a) and same(self.b, other.b)
@@ -36,8 +44,7 @@ class Atom(NamedTuple):
         return not self == other
 
     def __hash__(self) -> int:
-        parts = (_odd(p) if isinstance(p, int) else p for p in (self.a, self.b))
-        return hash((self.kind, *parts))
+        return self._hash
 
     @property
     def below_zero(self) -> bool:
@@ -62,6 +69,13 @@ class Atom(NamedTuple):
         return _atom(self.kind, a, b, scope)
 
     def __str__(self) -> str:
+        if not self._text:
+            self._text = self._written()
+        return self._text
+
+    __repr__ = __str__
+
+    def _written(self) -> str:
         if self.a is None:
             return self.kind
         if self.kind in ("max", "min"):
@@ -270,7 +284,7 @@ class Size:
         total: dict[Any, Any] = {}
         for a, x in self.terms:
             for b, y in found:
-                atoms = tuple(sorted(a + b, key=str))
+                atoms = tuple(sorted(a + b, key=str)) if a and b else a or b
                 total[atoms] = total.get(atoms, 0) + x * y
         return _size(total, self.scope)
 
@@ -422,8 +436,15 @@ def _size(total: dict[Any, Any], scope: Scope) -> Any:
         return 0
     if len(terms) == 1 and not terms[0][0]:
         return terms[0][1]
-    terms.sort(key=lambda t: (-len(t[0]), str(t[0])))
+    if len(terms) > 1:
+        terms.sort(key=_place)
     return Size(*terms, scope=scope)
+
+
+def _place(term: tuple[tuple[Atom, ...], Any]) -> tuple[Any, ...]:
+    """What decides where a term is written: long ones first."""
+    atoms = term[0]
+    return (-len(atoms), *map(str, atoms))
 
 
 def _atom(kind: str, a: Any, b: Any, scope: Scope) -> Size:
