@@ -134,15 +134,15 @@ class Native:
                 self.steps.append(unit.node)
             return
         kernel, owners = lower(unit, "kernel")
-        try:
-            verify_kernel(kernel)
-        except GraphError as error:  # not proven to stay in bounds: not generated
-            self.refused[unit] = str(error)
-            self.steps += unit.nodes
-            return
-        text = str(kernel)
+        text = f"{kernel} {kernel.positive}"
         found = self.kernels.get(text)
         if found is None:
+            try:
+                verify_kernel(kernel)
+            except GraphError as error:  # not proven to stay in bounds: not generated
+                self.refused[unit] = str(error)
+                self.steps += unit.nodes
+                return
             found = kernel._replace(name=f"kernel{len(self.kernels)}")
             self.kernels[text] = found
         self.steps.append(Use(found.name, kernel, owners, unit))
