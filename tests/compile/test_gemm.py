@@ -8,11 +8,9 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from weft.compile.llvm.emit import I64, i64
 from weft.compile.llvm.gemm.arrays import Gemm, compiled, matmul_arrays
 from weft.compile.llvm.gemm.generate import emit_gemm, workspace_bytes
 from weft.compile.llvm.gemm.tasks import Split, split
-from weft.compile.llvm.gemm.vectors import PTR, at, load
 from weft.compile.llvm.target import (
     Target,
     assembly,
@@ -207,48 +205,43 @@ def test_batches_with_repeated_operands(rng):
     check(matmul_arrays(a[:0], b[:0]), a[:0], b[:0])
 
 
-def biased_relu_plus_residual(b, value, place):
-    """``residual[row, column] + relu(value + bias[column])``, from two pointers."""
-    vector = value.type
-    pointers = [b.load(at(b, place.context, i64(i), I64), typ=PTR) for i in range(2)]
-    width = b.load(at(b, place.context, i64(2), I64), typ=I64)
-    bias = load(b, at(b, pointers[0], place.column, vector.element), vector, place.mask)
-    offset = b.add(b.mul(place.row, width), place.column)
-    rest = load(b, at(b, pointers[1], offset, vector.element), vector, place.mask)
-    total = b.fadd(value, bias)
-    zero = vector(None)
-    positive = b.select(b.fcmp_ordered(">", total, zero), total, zero)
-    return b.fadd(positive, rest)
+def laid(x, how):
+    """A stack of matrices with the same values, laid out in memory in some way."""
+    if how == "columns":
+        return np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2)
+    return np.repeat(x, 2, axis=2)[:, :, ::2] if how == "gaps" else x
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("limit", LIMITS)
-def test_epilogues_see_each_finished_element_once(rng, limit):
-    gemm = Gemm("float32", host_target(limit), epilogue=biased_relu_plus_residual)
+def test_followers_see_each_finished_part_once(rng, limit, whole):
+    gemm = compiled("float32", host_target(limit))
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
     for m, n, k in [s for s in SHAPES if s[0] and s[1]]:
         for left, right in [("rows", "rows"), ("columns", "columns"), ("gaps", "rows")]:
             a = rng.integers(-4, 4, (2, m, k)).astype(np.float32)
             b = rng.integers(-4, 4, (2, k, n)).astype(np.float32)
-            bias = at_page_end(rng.integers(-4, 4, n).astype(np.float32))
-            rest = at_page_end(rng.integers(-4, 4, (2, m, n)).astype(np.float32))
-            want = np.maximum(a @ b + bias, 0) + rest
-            x = (
-                a
-                if left == "rows"
-                else np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
-            )
-            y = (
-                b
-                if right == "rows"
-                else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
-            )
-            if left == "gaps":
-                x = np.repeat(a, 2, axis=2)[:, :, ::2]
-            context = np.array([bias.ctypes.data, rest.ctypes.data, n], np.int64)
             out = np.empty((2, m, n), np.float32)
-            cut = Split(20, 40, 2 * -(-m // 20) * -(-n // 40))
-            job = gemm.job(x, y, out, cut, context=context.ctypes.data)
+            want, seen = a @ b, np.zeros((2 * m, n), int)
+
+            @kind
+            def follower(context, top, bottom, first, last):
+                assert context == 7
+                part = slice(top, bottom), slice(first, last)
+                seen[part] += 1  # noqa: B023  it runs in this iteration
+                flat = out.reshape(-1, n)  # noqa: B023
+                right = want.reshape(-1, n)[part]  # noqa: B023
+                np.testing.assert_array_equal(flat[part], right)
+                flat[part] = -flat[part]
+
+            columns = n if whole else 40
+            cut = Split(20, columns, 2 * -(-m // 20) * -(-n // columns))
+            address = ctypes.cast(follower, ctypes.c_void_p).value
+            x, y = laid(a, left), laid(b, right)
+            job = gemm.job(x, y, out, cut, follower=(address, 7), whole=whole)
             gemm.run(job.ctypes.data, 0, cut.tasks, 0)
-            np.testing.assert_array_equal(out, want)
+            np.testing.assert_array_equal(out, -want)
+            assert (seen == 1).all()
 
 
 def test_known_values_leave_code_out(rng):

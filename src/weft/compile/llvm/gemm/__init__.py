@@ -4,10 +4,10 @@
 
 adds two functions to the module:
 
-    void gemm(const T *a, const T *b, T *c, void **context,
+    void gemm(const T *a, const T *b, T *c, void *follower, void *context,
               int64_t m, int64_t n, int64_t k,
               int64_t a_row, int64_t a_col, int64_t b_row, int64_t b_col,
-              int64_t c_row, int64_t keep, int64_t first_row,
+              int64_t c_row, int64_t keep, int64_t whole, int64_t first_row,
               int64_t row_begin, int64_t row_end,
               int64_t column_begin, int64_t column_end, T *workspace);
     void gemm_tasks(int64_t *job, int64_t begin, int64_t end, int64_t worker);
@@ -21,9 +21,9 @@ one). A ``workspace`` belongs to one thread while it runs: ``workspace_bytes`` b
 Each element of C is a sum over k in blocks of a fixed length, in order: the result
 depends on the operands' shapes and strides, never on how C was cut or on threads.
 
-An epilogue ``f(builder, vector, place) -> vector`` is applied to finished values just
-before they are stored (see `Place`); ``context`` passes through to it. ``first_row``
-is the number that it sees for C's row 0, and in batches rows are numbered through.
+A ``follower`` that is not null is called with its ``context`` for each part of C that
+is finished, while it is in a cache (see `follow`). ``first_row`` is the number that it
+sees for C's row 0, and in batches rows are numbered through.
 
 The generated code is laid out by hand and needs no optimiser: compile its module with
 ``level=0``. Arguments given in ``known`` are decided at generation time, which leaves
@@ -32,6 +32,5 @@ out code for other cases; the function must then be called with those values.
 
 from weft.compile.llvm.gemm.arrays import matmul_arrays
 from weft.compile.llvm.gemm.generate import emit_gemm, workspace_bytes
-from weft.compile.llvm.gemm.routine import Epilogue, Place
 
-__all__ = ["Epilogue", "Place", "emit_gemm", "matmul_arrays", "workspace_bytes"]
+__all__ = ["emit_gemm", "matmul_arrays", "workspace_bytes"]

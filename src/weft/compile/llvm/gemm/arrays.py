@@ -122,18 +122,22 @@ def make_job(
     *,
     workspace: tuple[int, int],
     accumulate: bool = False,
-    context: int = 0,
+    follower: tuple[int, int] = (0, 0),
+    whole: bool = False,
 ) -> np.ndarray:
-    """The fields of a job on checked arrays, which it does not keep alive."""
+    """The fields of a job on checked arrays, which it does not keep alive.
+
+    ``follower`` is what runs on parts of C: its address and its context's.
+    """
     size = a.itemsize
     (a_batch, a_row, a_col), (b_batch, b_row, b_col), (c_batch, c_row, _) = (
         [0] * (3 - x.ndim) + [s // size for s in x.strides] for x in (a, b, out)
     )
-    pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, context
+    pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, *follower
     sizes = *out.shape[-2:], a.shape[-1]
     strides = a_row, a_col, b_row, b_col, c_row
     batches = a_batch, b_batch, c_batch
-    fields = 0, *pointers, *sizes, *strides, int(accumulate), 0, *batches
+    fields = 0, *pointers, *sizes, *strides, int(accumulate), int(whole), 0, *batches
     job = np.array([*fields, cut.rows, cut.columns, *workspace], np.int64)
     assert len(job) == len(JOB)
     return job

@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from weft.compile.llvm.emit import F32, F64
 from weft.compile.llvm.gemm.product import KNOWABLE, Product
-from weft.compile.llvm.gemm.routine import Epilogue, Library
+from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tasks import emit_tasks
 from weft.compile.llvm.gemm.tiling import Tiling, tiling
 from weft.compile.llvm.gemm.vectors import itemsize
@@ -25,7 +25,6 @@ def emit_gemm(
     dtype: str,
     target: Target,
     *,
-    epilogue: Epilogue | None = None,
     known: Mapping[str, int] | None = None,
 ) -> ir.Function:
     """Add ``name`` and ``name_tasks`` to a module; gives ``name``.
@@ -47,7 +46,7 @@ def emit_gemm(
         )
     element = _element(dtype)
     tile = tiling(itemsize(element), target)
-    lib = Library(module, name, element, target, tile, epilogue)
+    lib = Library(module, name, element, target, tile)
     product = Product(lib, known).emit()
     emit_tasks(lib, product)
     return product

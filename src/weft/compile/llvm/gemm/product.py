@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.follow import follow
 from weft.compile.llvm.gemm.known import (
     both,
     branch,
@@ -27,8 +28,8 @@ from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.vectors import at, minimum
 
 ARGUMENTS = (
-    "*a *b *c *context m n k a_row a_col b_row b_col c_row keep first_row "
-    "row_begin row_end column_begin column_end *workspace"
+    "*a *b *c *follower *context m n k a_row a_col b_row b_col c_row keep whole "
+    "first_row row_begin row_end column_begin column_end *workspace"
 )
 _FROM_MEMORY = 1 << 20  # elements of B that are too many for a cache
 KNOWABLE = frozenset(
@@ -70,8 +71,7 @@ class Product:
             s.across = minimum(b, i64(tile.columns), b.sub(s.column_end, j))
             s.deep = minimum(b, i64(tile.depth), b.sub(s.k, p))
             s.add = b.or_(s.keep, b.zext(b.icmp_signed(">", p, i64(0)), I64))
-            final = b.icmp_signed(">=", b.add(p, s.deep), s.k)
-            s.finish = b.zext(final, I64)
+            s.final = b.icmp_signed(">=", b.add(p, s.deep), s.k)
             self._right(b, s)
             self._rows(b, s)
 
@@ -110,8 +110,7 @@ class Product:
         left = pick(b, s.pack_a, s.workspace, here)
         c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), element)
         common = [s.block, s.block_row, s.block_panel, c, s.c_row, s.across, s.deep]
-        common += [s.add, s.finish, b.add(s.first_row, row), s.j, s.context]
-
+        common.append(s.add)
         ahead = at(b, here, b.mul(s.a_row, i64(height)), element)
 
         def run(rows: bool, packed: int, stride: Any) -> None:
@@ -125,6 +124,8 @@ class Product:
             lambda: run(False, tile.height, s.a_col),
             lambda: run(True, tile.depth, s.a_row),
         )
+        bottom, right = b.add(row, i64(height)), b.add(s.j, s.across)
+        follow(b, s, row, bottom, s.j, right, s.final)
 
     def _strip_function(self, height: int, rows: bool) -> ir.Function:
         key = height, rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -15,23 +15,6 @@ from weft.compile.llvm.gemm.vectors import PTR
 from weft.compile.llvm.target import Target, prepare_function
 
 
-class Place(NamedTuple):
-    """Where in C a vector of finished values goes, for an epilogue.
-
-    The vector is ``C[row, column : column + lanes]``; ``mask`` says which lanes
-    exist (None: all), and loads beside it must use it. ``context`` is the pointer
-    that the caller passed through (``void **``).
-    """
-
-    row: Any
-    column: Any
-    mask: Any
-    context: Any
-
-
-Epilogue = Callable[[Any, Any, Place], Any]  # (builder, vector, place) -> vector
-
-
 class Library(NamedTuple):
     """What the functions of one product have in common."""
 
@@ -40,7 +23,6 @@ class Library(NamedTuple):
     element: Any
     target: Target
     tile: Tiling
-    epilogue: Epilogue | None
 
     @property
     def vector(self) -> Any:

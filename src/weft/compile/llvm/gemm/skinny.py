@@ -14,9 +14,10 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I1, I8, I64, i64, loop
+from weft.compile.llvm.gemm.follow import follow
 from weft.compile.llvm.gemm.known import both, branch
 from weft.compile.llvm.gemm.pack import Packing
-from weft.compile.llvm.gemm.routine import Library, Place
+from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
     at,
     carry,
@@ -33,7 +34,7 @@ from weft.compile.llvm.gemm.vectors import (
 
 DOTS = "*big big_row count *small small_row few k later *sums"
 SUMS = "*big big_k count *small small_row small_k few k *sums"
-DELIVER = "*sums count few *c c_row by_rows keep row column *context"
+DELIVER = "*sums count few *c c_row by_rows keep"
 # Each sum that is held while columns are added up, in bytes. Not a multiple of a page:
 # a load waits for an earlier store whose address has the same last twelve bits.
 CHUNK_BYTES = 16384 + 512
@@ -86,9 +87,13 @@ class Skinny:
         branch(
             b,
             condition,
-            lambda: way(b, _Sides(b, s, self.lib.element, by_rows), s),
+            lambda: self._way(b, s, way, by_rows),
             lambda: self._first(b, s, rest, otherwise),
         )
+
+    def _way(self, b: Any, s: Any, way: Any, by_rows: bool) -> None:
+        way(b, _Sides(b, s, self.lib.element, by_rows), s)
+        follow(b, s, s.row_begin, s.row_end, s.column_begin, s.column_end)
 
     def _dots(self, b: Any, side: _Sides, s: Any) -> None:
         """Blocks of k as long as the packed small operand fits the workspace."""
@@ -126,11 +131,8 @@ class Skinny:
     ) -> None:
         """Finished sums to C, from its row or column x on."""
         c = at(b, side.c, b.mul(x, side.c_big), self.lib.element)
-        row, column = side.origin
-        row = b.add(row, x) if side.by_rows else row
-        column = column if side.by_rows else b.add(column, x)
-        place = [c, s.c_row, i64(int(side.by_rows)), s.keep, row, column]
-        b.call(self.deliver, [sums, count, side.few, *place, s.context])
+        place = [c, s.c_row, i64(int(side.by_rows)), s.keep]
+        b.call(self.deliver, [sums, count, side.few, *place])
 
 
 def _apart(b: Any, workspace: Any, big: Any) -> Any:
@@ -150,7 +152,6 @@ class _Sides:
 
     def __init__(self, b: Any, s: Any, element: Any, by_rows: bool) -> None:
         self.by_rows = by_rows
-        self.origin = b.add(s.first_row, s.row_begin), s.column_begin
         a = at(b, s.a, b.mul(s.row_begin, s.a_row), element)
         right = at(b, s.b, b.mul(s.column_begin, s.b_col), element)
         offset = b.add(b.mul(s.row_begin, s.c_row), s.column_begin)
@@ -164,15 +165,11 @@ class _Sides:
         self.small, self.small_row, self.small_k, self.few, self.c_small = small
 
 
-def _write(
-    b: Any, lib: Library, s: Any, value: Any, pointer: Any, place: Place
-) -> None:
-    """Finished lanes to C: added to it if asked, and through the epilogue."""
-    add = functools.partial(_added, b, value, pointer, place.mask)
+def _write(b: Any, s: Any, value: Any, pointer: Any, mask: Any) -> None:
+    """Finished lanes to C: added to it if asked."""
+    add = functools.partial(_added, b, value, pointer, mask)
     (done,) = choose(b, b.trunc(s.keep, I1), [value], add)
-    if lib.epilogue is not None:
-        done = lib.epilogue(b, done, place)
-    store(b, done, pointer, place.mask)
+    store(b, done, pointer, mask)
 
 
 def _emit_dots(lib: Library, most: int, chunk: int) -> ir.Function:
@@ -321,8 +318,7 @@ def _deliver_rows(b: Any, lib: Library, s: Any, most: int, chunk: int) -> None:
         ]
         value = lane(b, lib.vector, [b.load(i, typ=lib.element) for i in items])
         pointer = at(b, s.c, b.mul(x, s.c_row), lib.element)
-        place = Place(b.add(s.row, x), s.column, mask, s.context)
-        _write(b, lib, s, value, pointer, place)
+        _write(b, s, value, pointer, mask)
 
 
 def _deliver_columns(b: Any, lib: Library, s: Any, chunk: int) -> None:
@@ -331,5 +327,4 @@ def _deliver_columns(b: Any, lib: Library, s: Any, chunk: int) -> None:
         source = at(b, s.sums, b.add(b.mul(q, i64(chunk)), x), lib.element)
         pointer = at(b, s.c, b.add(b.mul(q, s.c_row), x), lib.element)
         mask = first_lanes(b, b.sub(s.count, x), lanes)
-        place = Place(b.add(s.row, q), b.add(s.column, x), mask, s.context)
-        _write(b, lib, s, load(b, source, lib.vector), pointer, place)
+        _write(b, s, load(b, source, lib.vector), pointer, mask)

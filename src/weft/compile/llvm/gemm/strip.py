@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I1, i64, loop
-from weft.compile.llvm.gemm.routine import Library, Place
+from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
     at,
     carry,
@@ -26,10 +26,7 @@ from weft.compile.llvm.gemm.vectors import (
 )  # fmt: skip
 
 _LONG = 128  # steps of k that leave time to fetch ahead
-ARGUMENTS = (
-    "*a a_stride *b b_row b_panel *c c_row n k keep finish row column *context "
-    "*ahead ahead_stride"
-)
+ARGUMENTS = "*a a_stride *b b_row b_panel *c c_row n k keep *ahead ahead_stride"
 
 
 def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
@@ -37,7 +34,7 @@ def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
 
     ``a_stride`` goes from row to row if ``rows``, else from column to column; the
     other way A is contiguous. ``b_panel`` goes from one tile's columns of B to the
-    next. ``keep`` adds to C instead of replacing it; ``finish`` runs the epilogue.
+    next. ``keep`` adds to C instead of replacing it.
     """
     tile = lib.tile
     with lib.routine(strip_name(height, rows), ARGUMENTS) as (b, s, made):
@@ -91,9 +88,6 @@ class _Tile:
         targets = self._targets(b)
         keep = b.trunc(s.keep, I1)
         total = choose(b, keep, sums, lambda: self._add(b, sums, targets))
-        if lib.epilogue is not None:
-            finish, done = b.trunc(s.finish, I1), total
-            total = choose(b, finish, done, lambda: self._finish(b, done))
         for value, (pointer, mask) in zip(total, targets, strict=True):
             store(b, value, pointer, mask)
 
@@ -165,24 +159,4 @@ class _Tile:
         return [
             b.fadd(load(b, pointer, self.lib.vector, mask), value)
             for value, (pointer, mask) in zip(sums, targets, strict=True)
-        ]
-
-    def _finish(self, b: Any, sums: list[Any]) -> list[Any]:
-        run = self.lib.epilogue
-        assert run is not None
-        places = self._places(b)
-        return [run(b, x, place) for x, place in zip(sums, places, strict=True)]
-
-    def _places(self, b: Any) -> list[Place]:
-        lib, s = self.lib, self.s
-        column = b.add(s.column, b.mul(self.t, i64(lib.tile.width)))
-        return [
-            Place(
-                b.add(s.row, i64(i)),
-                b.add(column, i64(v * lib.tile.lanes)),
-                mask,
-                s.context,
-            )
-            for i in range(self.height)
-            for v, mask in enumerate(self.masks)
         ]

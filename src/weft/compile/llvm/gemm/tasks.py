@@ -21,9 +21,9 @@ from weft.compile.llvm.gemm.vectors import PTR, at, choose, minimum, while_less
 # pool, which keeps its status in front; worker w has the workspace at
 # ``workspace + w * workspace_bytes``.
 JOB = [
-    "status", "*a", "*b", "*c", "*context", "m", "n", "k", "a_row", "a_col", "b_row",
-    "b_col", "c_row", "keep", "first_row", "a_batch", "b_batch", "c_batch",
-    "task_rows", "task_columns", "*workspace", "workspace_bytes",
+    "status", "*a", "*b", "*c", "*follower", "*context", "m", "n", "k", "a_row",
+    "a_col", "b_row", "b_col", "c_row", "keep", "whole", "first_row", "a_batch",
+    "b_batch", "c_batch", "task_rows", "task_columns", "*workspace", "workspace_bytes",
 ]  # fmt: skip
 _SMALL = 1 << 19  # multiplications that are not worth sharing
 
@@ -37,9 +37,18 @@ class Split(NamedTuple):
 
 
 def split(
-    tile: Tiling, m: int, n: int, k: int, *, batch: int = 1, threads: int = 1
+    tile: Tiling,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    batch: int = 1,
+    threads: int = 1,
+    whole: bool = False,
 ) -> Split:
-    """Rectangles for a number of threads; results are the same for every split.
+    """Rectangles for a number of threads, of ``whole`` rows if asked.
+
+    Results are the same for every split.
 
     >>> from weft.compile.llvm.target import host_target
     >>> from weft.compile.llvm.gemm.tasks import split
@@ -49,7 +58,7 @@ def split(
     """
     if threads == 1 or batch >= 4 * threads or batch * m * n * k <= _SMALL:
         return Split(max(m, 1), max(n, 1), batch)
-    across = min(threads, _ceil(n, 4 * tile.width))
+    across = 1 if whole else min(threads, _ceil(n, 4 * tile.width))
     down = min(_ceil(2 * threads, across), _ceil(m, tile.height))
     columns = _ceil(_ceil(n, across), tile.width) * tile.width
     rows = _ceil(_ceil(m, down), tile.height) * tile.height
@@ -119,5 +128,6 @@ def _arguments(
         getattr(job, name) for name in JOB[JOB.index("m") : JOB.index("first_row")]
     ]
     place = [first_row, row_begin, row_end, column_begin, column_end]
-    pointers = [operand("a"), operand("b"), operand("c"), job.context]
+    operands = [operand(name) for name in "abc"]
+    pointers = [*operands, job.follower, job.context]
     return [*pointers, *sizes, *place, job.workspace]
