@@ -9,7 +9,7 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position
-from weft.compile.loop.verify import index_range
+from weft.compile.loop.ranges import index_range
 from weft.core.lowering import Varied
 from weft.core.size import Size
 from weft.dtype import DType

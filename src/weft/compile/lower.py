@@ -440,9 +440,10 @@ class _Flat(Lowering):
         flat = {b: b._replace(shape=(count,)) for b in self.buffers.values()}
         swap = functools.partial(_at_position, position=position, flat=flat, memo={})
         body = [Store(flat[s.buffer], (position,), swap(s.value)) for s in stores]
-        stored = {s.buffer for s in stores}
+        used = {s.buffer.name for s in body}
+        used |= {v.buffer.name for v in _loads(body) if v.at == (position,)}
         for node, buffer in self.buffers.items():
-            if buffer in stored or not same(math.prod(buffer.shape), 1):
+            if buffer.name in used:
                 self.buffers[node] = flat[buffer]
         extent = smaller(count - chunk * CHUNK, CHUNK)
         pieces = (count + (CHUNK - 1)) // CHUNK
@@ -590,6 +591,11 @@ def _uses(body: list[Any], prefix: str) -> bool:
     """Whether values are made with functions of some name."""
     found = parts([v for stmt in body for v in values_of(stmt)])
     return any(isinstance(v, Call) and v.name.startswith(prefix) for v in found)
+
+
+def _loads(body: list[Any]) -> list[Load]:
+    found = parts([v for stmt in body for v in values_of(stmt)])
+    return [v for v in found if isinstance(v, Load)]
 
 
 def _linear(body: list[Any]) -> bool:

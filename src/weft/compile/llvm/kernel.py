@@ -90,6 +90,7 @@ class _Emitter:
         for buffer, arg in zip(kernel.buffers, made.args, strict=False):
             arg.add_attribute("noalias")
             self.pointers[buffer.name] = arg
+        self._share()
         rest = made.args[len(kernel.buffers) :]
         self.symbols = dict(zip(kernel.sizes, rest, strict=False))
         for buffer in kernel.scratch:
@@ -110,6 +111,12 @@ class _Emitter:
             self._report(rest[-3])
         self.b.ret_void()
         return made
+
+    def _share(self) -> None:
+        """One pointer for two buffers in the same place: what is known of it stays."""
+        kinds = {buffer.name: _pointer(buffer) for buffer in self.kernel.buffers}
+        for given, made in self.kernel.shared:
+            self.pointers[given] = self.b.bitcast(self.pointers[made], kinds[given])
 
     def _report(self, flag: Any) -> None:
         """Threads only ever write the same number here."""
@@ -198,7 +205,7 @@ class _Emitter:
         stale = [
             key
             for key in self.cache
-            if isinstance(key, Load) and key.buffer == stmt.buffer
+            if isinstance(key, Load) and key.buffer.name == stmt.buffer.name
         ]
         for key in stale:
             del self.cache[key]

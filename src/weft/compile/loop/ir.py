@@ -161,6 +161,7 @@ class Kernel(NamedTuple):
     scope: Scope
     given: tuple[tuple[str, Any], ...] = ()  # symbols that each launch gives a size
     positive: tuple[Any, ...] = ()  # sizes that must be at least 1 for it to run
+    shared: tuple[tuple[str, str], ...] = ()  # buffers read, and written in their place
 
     @property
     def checks(self) -> bool:

@@ -29,6 +29,7 @@ def print_kernel(kernel: Kernel) -> str:
     args = ", ".join(map(str, kernel.buffers))
     lines = [f"kernel {kernel.name}({args})"]
     lines += [f"  scratch {buffer}" for buffer in kernel.scratch]
+    lines += [f"  {made} in the place of {given}" for given, made in kernel.shared]
     indent = "  "
     if kernel.parallel:
         loops = ", ".join(f"{v} < {n}" for v, n in kernel.parallel)
