@@ -185,30 +185,32 @@ def _float_type(
 # -- one element, for kernels: a block of four words each, of which it takes some
 
 
-def _unit_at(k: Any, seed: Any, counter: Any, word: Any) -> Any:
+def _unit_at(k: Any, seed: Any, counter: Any, word: Any, dtype: DType) -> Any:
     """The uniform number that begins at a word of the stream."""
     block = k.call("add", counter[()], k.at(word // 4))
-    return k.call("random_unit", seed[()], block, k.at(word % 4), dtype=k.dtype)
+    return k.call("random_unit", seed[()], block, k.at(word % 4), dtype=dtype)
 
 
 def _uniform_element(
     k: Any, out: Any, seed: Any, counter: Any, *, shape: Any, dtype: DType
 ) -> Any:
-    return _unit_at(k, seed, counter, k.flat(out) * _words_each(dtype))
+    return _unit_at(k, seed, counter, k.flat(out) * _words_each(dtype), dtype)
 
 
 def _normal_element(
     k: Any, out: Any, seed: Any, counter: Any, *, shape: Any, dtype: DType
 ) -> Any:
+    wide = dtypes.float64 if dtype.name == "float64" else dtypes.float32
     at, each = k.flat(out), _words_each(dtype)
     first = at // 2 * (2 * each)
-    unit, turn = (_unit_at(k, seed, counter, first + w) for w in (0, each))
+    unit, turn = (_unit_at(k, seed, counter, first + w, wide) for w in (0, each))
     log = k.call("log1p", k.call("neg", unit))
-    radius = k.call("sqrt", k.call("mul", k.number(-2), log))
-    angle = k.call("mul", turn, k.number(2 * math.pi))
+    radius = k.call("sqrt", k.call("mul", k.number(-2, wide), log))
+    angle = k.call("mul", turn, k.number(2 * math.pi, wide))
     even = k.call("eq", k.at(at % 2), k.at(0))
     part = k.call("where", even, k.call("cos", angle), k.call("sin", angle))
-    return k.call("mul", radius, part)
+    found = k.call("mul", radius, part)
+    return found if dtype is wide else k.call("cast", found, dtype=dtype)
 
 
 def _integers_element(

@@ -4,7 +4,8 @@
 
 runs the iterations [begin, end) of the flattened parallel loops. Pointers are in the
 order of the kernel's buffers, sizes in that of ``kernel.sizes``; an error flag follows
-them where the kernel checks indices. Inner loops are plain; LLVM makes vectors of them.
+them where the kernel checks indices or divisors. Inner loops are plain; LLVM makes
+vectors of them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    divides,
     statements,
 )
 from weft.compile.loop.unroll import unrolled
@@ -55,6 +57,7 @@ class _Emitter:
         self.symbols: dict[str, Any] = {}
         self.locals: dict[str, Any] = {}
         self.cache: dict[Any, Any] = {}
+        self.patterns: dict[Any, Any] = {}  # of half types' values that are rounded
         self.b: Any = None
 
     def run(self) -> ir.Function:
@@ -172,15 +175,17 @@ class _Emitter:
                 self._store(stmt)
 
     def _let(self, stmt: Let) -> None:
-        """No branches, so that the loop can still become one of vectors."""
         kinds = [stmt.value.dtype]
         given = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
+        if stmt.sure:
+            self.symbols[stmt.var] = given
+            return
         limit, zero = self.index(stmt.limit), i64(0)
         if stmt.wrap:
             turned = self.b.add(given, limit)
             given = self.b.select(self.b.icmp_signed("<", given, zero), turned, given)
         bad = self.b.icmp_unsigned(">=", given, limit)
-        self.b.store(self.b.or_(self.b.load(self.failed), bad), self.failed)
+        self._check(bad)
         self.symbols[stmt.var] = self.b.select(bad, zero, given)
 
     def _when(self, stmt: When) -> None:
@@ -198,9 +203,7 @@ class _Emitter:
         self.cache.pop(stmt.local, None)
 
     def _store(self, stmt: Store) -> None:
-        value = self.value(stmt.value)
-        if stmt.buffer.dtype is dtypes.bool_:
-            value = self.b.zext(value, I8)
+        value = self._in_memory(self.value(stmt.value), stmt.buffer.dtype)
         self.b.store(value, self._address(stmt.buffer, stmt.at))
         stale = [
             key
@@ -224,19 +227,59 @@ class _Emitter:
     def _compute(self, value: Any) -> Any:
         if isinstance(value, Load):
             found = self.b.load(self._address(value.buffer, value.at))
-            return self.b.trunc(found, I1) if value.dtype is dtypes.bool_ else found
+            return self._in_register(found, value.dtype)
         if isinstance(value, Local):
             return self.b.load(self.locals[value.name])
         if isinstance(value, Position):
             if value.dtype.is_inexact:
                 return self.ratio(value.at)
             return self.index(value.at)
+        return self._call(value)
+
+    def _call(self, value: Any) -> Any:
         args = [self.value(a) for a in value.args]
         if value.name in _EXTREMES and isinstance(value.args[0], Local):
-            args[1] = freeze(self.b, args[1])
+            args[1] = _hidden(self.b, args[1])
         kinds = [a.dtype for a in value.args]
-        fused = self.target.fused
-        return scalar.emit(self.b, value.name, args, kinds, value.dtype, fused=fused)
+        if divides(value):
+            self._check(scalar.is_zero(self.b, args[1]))
+        name, dtype, fused = value.name, value.dtype, self.target.fused
+        found = scalar.emit(self.b, name, args, kinds, dtype, fused=fused)
+        return self._rounded(found, dtype) if scalar.rounds(name, dtype) else found
+
+    def _check(self, bad: Any) -> None:
+        """Note an error, without a branch: the loop can still be one of vectors."""
+        self.b.store(self.b.or_(self.b.load(self.failed), bad), self.failed)
+
+    # -- memory
+
+    def _in_memory(self, value: Any, dtype: Any) -> Any:
+        """A value as it is stored."""
+        if dtype is dtypes.bool_:
+            return self.b.zext(value, I8)
+        if dtype.name not in scalar.HALF:
+            return value
+        found = self.patterns.get(value)
+        return self._narrowed(value, dtype) if found is None else found
+
+    def _in_register(self, found: Any, dtype: Any) -> Any:
+        """A value from how it is stored."""
+        if dtype is dtypes.bool_:
+            return self.b.trunc(found, I1)
+        if dtype.name not in scalar.HALF:
+            return found
+        native = self.target.converts_half
+        value = scalar.widened(self.b, found, dtype, native=native)
+        self.patterns[value] = found
+        return value
+
+    def _narrowed(self, value: Any, dtype: Any) -> Any:
+        native = self.target.converts_half
+        return scalar.narrowed(self.b, value, dtype, native=native)
+
+    def _rounded(self, value: Any, dtype: Any) -> Any:
+        """A float32 that is a half type's number, as every function's result is."""
+        return self._in_register(self._narrowed(value, dtype), dtype)
 
     # -- indices
 
@@ -307,17 +350,13 @@ class _Emitter:
 _EXTREMES = ("maximum", "minimum")
 
 
-def freeze(b: Any, value: Any) -> Any:
-    """The value behind a wall.
+def _hidden(b: Any, value: Any) -> Any:
+    """A value that LLVM does not know the origin of.
 
-    LLVM turns the largest of ``where(mask, x, -inf)`` into a branch on the mask, of
-    which it can make no vectors; it does not look through this.
+    It turns the largest of ``where(mask, x, -inf)`` into a branch on the mask, of which
+    it can make no vectors.
     """
-    if isinstance(value, ir.Constant):
-        return value
-    made = ir.instructions.Instruction(b.block, value.type, "freeze", [value])
-    b._insert(made)
-    return made
+    return scalar.freeze(b, value)
 
 
 def _pointer(buffer: Buffer) -> Any:

@@ -17,6 +17,7 @@ from weft.dtype import DType
 M0, M1 = 0xD2511F53, 0xCD9E8D57
 W0, W1 = 0x9E3779B9, 0xBB67AE85
 LOW = 0xFFFFFFFF
+_BITS = {"float32": 24, "float16": 11, "bfloat16": 8}
 
 
 def word(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
@@ -30,9 +31,10 @@ def unit(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
     seed, block, lane = args
     words = _philox(b, seed, block)
     first = _picked(b, words, lane)
-    if dtype.name == "float32":
-        grid = b.uitofp(b.lshr(first, i64(8)), F32)
-        return b.fmul(grid, ir.Constant(F32, 2.0**-24))
+    if dtype.name in _BITS:
+        bits = _BITS[dtype.name]
+        grid = b.uitofp(b.lshr(first, i64(32 - bits)), F32)
+        return b.fmul(grid, ir.Constant(F32, 2.0**-bits))
     second = _picked(b, words, b.add(lane, i64(1)))
     high, low = b.lshr(first, i64(5)), b.lshr(second, i64(6))
     grid = b.or_(b.shl(high, i64(26)), low)  # 53 bits: exact as a double

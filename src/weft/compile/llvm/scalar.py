@@ -6,54 +6,88 @@ machine has no instruction for is in ``math``.
 
 from __future__ import annotations
 
-import math as pymath
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from weft import dtype as dtypes
-from weft.compile.llvm import random
-from weft.compile.llvm.emit import F32, F64, I1, I8
+from weft.compile.llvm import integers, random
+from weft.compile.llvm.emit import F32, F64, I1, I8, I32
+from weft.compile.llvm.math import conversions
 from weft.config import config
 from weft.dtype import DType
 
 _INTS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8}
+_FLOATS = {"float16": F32, "bfloat16": F32, "float32": F32, "float64": F64}
+HALF = ("float16", "bfloat16")  # as float32 in registers
 Emit = Callable[..., Any]
 
 
 def memory_type(dtype: DType) -> Any:
-    """How a dtype lies in memory."""
-    if dtype.name == "float32":
-        return F32
-    if dtype.name == "float64":
-        return F64
-    return I8 if dtype is dtypes.bool_ else ir.IntType(_INTS[dtype.name])
+    """How a dtype lies in memory; half types as their patterns."""
+    if dtype.name in HALF:
+        return conversions.I16
+    return I8 if dtype is dtypes.bool_ else register_type(dtype)
 
 
 def register_type(dtype: DType) -> Any:
     """How a dtype is computed with."""
-    return I1 if dtype is dtypes.bool_ else memory_type(dtype)
+    if dtype.name in _FLOATS:
+        return _FLOATS[dtype.name]
+    return I1 if dtype is dtypes.bool_ else ir.IntType(_INTS[dtype.name])
 
 
 def has_dtype(dtype: DType) -> bool:
     """Whether kernels compute with a dtype."""
-    return dtype.name in ("float32", "float64", "bool") or dtype.name in _INTS
+    return not dtype.is_complex
 
 
 def constant(value: Any, dtype: DType) -> Any:
     """A number of a dtype."""
     if dtype.is_inexact:
-        number = float(value)
-        if dtype.name == "float32" and pymath.isfinite(number):
-            import numpy as np
-
-            number = float(np.float32(number))
+        with np.errstate(over="ignore"):
+            number = float(dtype.np.type(value))
         return ir.Constant(register_type(dtype), number)
     if dtype is dtypes.bool_:
         return ir.Constant(I1, bool(value))
     bits = _INTS[dtype.name]
     return ir.Constant(register_type(dtype), int(value) & ((1 << bits) - 1))
+
+
+# -- half types: rounded to nearest, ties to even
+
+# Functions whose result is one of the half type's numbers, if the arguments are.
+_EXACT = {
+    "abs", "ceil", "conj", "copysign", "floor", "fmod", "maximum", "minimum", "neg",
+    "nextafter", "random_unit", "relu", "round", "sign", "trunc", "where",
+}  # fmt: skip
+
+
+def rounds(name: str, dtype: DType) -> bool:
+    """Whether a function's result must be rounded to a half type."""
+    return dtype.name in HALF and name not in _EXACT
+
+
+def widened(b: Any, pattern: Any, dtype: DType, *, native: bool = False) -> Any:
+    """The float32 of a half type's pattern.
+
+    ``native`` says that the target converts float16 itself.
+    """
+    if dtype is dtypes.bfloat16:
+        return conversions.bfloat16_to_float(b, pattern)
+    return conversions.float16_to_float(b, pattern, native=native)
+
+
+def narrowed(b: Any, x: Any, dtype: DType, *, native: bool = False) -> Any:
+    """The pattern of the half type's number nearest to a float32."""
+    if dtype is dtypes.bfloat16:
+        return conversions.float_to_bfloat16(b, x)
+    return conversions.float_to_float16(b, x, native=native)
+
+
+# -- functions
 
 
 def emit(
@@ -67,12 +101,12 @@ def emit(
 ) -> Any:
     """The value of a scalar function; ``kinds`` are its arguments' dtypes.
 
-    ``fused`` says that the target has a fused multiply-add.
+    That of a half type is left to the caller to round. ``fused`` says that the target
+    has a fused multiply-add.
     """
-    kind = kinds[-1]
     if name in _SPECIAL:
         return _SPECIAL[name](b, args, kinds, dtype)
-    table = _FLOAT if kind.is_inexact else _BOOL if kind is dtypes.bool_ else _INT
+    table = _table(kinds[-1])
     if name in table:
         return table[name](b, *args)
     from weft.compile.llvm import math
@@ -85,12 +119,18 @@ def has_function(name: str, kinds: list[DType], dtype: DType) -> bool:
     if not all(map(has_dtype, [*kinds, dtype])):
         return False
     kind = kinds[-1] if kinds else dtype
-    if name in _SPECIAL:
-        return name != "div" or kind.is_inexact
-    table = _FLOAT if kind.is_inexact else _BOOL if kind is dtypes.bool_ else _INT
-    if name in table:
+    if name in _SPECIAL or name in _table(kind):
         return True
     return kind.is_inexact and _in_math(name)
+
+
+def _table(kind: DType) -> dict[str, Emit]:
+    """The instructions for arguments of a dtype."""
+    if kind.is_inexact:
+        return _FLOAT
+    if kind is dtypes.bool_:
+        return integers.BOOL
+    return integers.SIGNED if kind.is_signed else integers.UNSIGNED
 
 
 def _in_math(name: str) -> bool:
@@ -121,6 +161,10 @@ def _is_nan(b: Any, x: Any) -> Any:
     return b.fcmp_unordered("uno", x, x)
 
 
+def _true(b: Any, x: Any) -> Any:
+    return b.fcmp_unordered("!=", x, _number(x, 0.0))
+
+
 _fabs = _intrinsic("fabs")
 _maximum, _minimum = _intrinsic("maximum"), _intrinsic("minimum")
 
@@ -149,41 +193,10 @@ _FLOAT: dict[str, Emit] = {
     "maximum": _maximum,
     "minimum": _minimum,
     "relu": lambda b, x: _maximum(b, x, _number(x, 0.0)),
-}
-
-
-def _signed(predicate: str) -> Emit:
-    return lambda b, x, y: b.icmp_signed(predicate, x, y)
-
-
-_INT: dict[str, Emit] = {
-    "add": lambda b, x, y: b.add(x, y),
-    "sub": lambda b, x, y: b.sub(x, y),
-    "mul": lambda b, x, y: b.mul(x, y),
-    "neg": lambda b, x: b.neg(x),
-    "conj": lambda b, x: x,
-    "square": lambda b, x: b.mul(x, x),
-    "bitwise_and": lambda b, x, y: b.and_(x, y),
-    "bitwise_or": lambda b, x, y: b.or_(x, y),
-    "bitwise_xor": lambda b, x, y: b.xor(x, y),
-    "bitwise_not": lambda b, x: b.not_(x),
-    "eq": _signed("=="),
-    "ne": _signed("!="),
-}
-
-_BOOL: dict[str, Emit] = {
-    "logical_and": lambda b, x, y: b.and_(x, y),
-    "logical_or": lambda b, x, y: b.or_(x, y),
-    "logical_xor": lambda b, x, y: b.xor(x, y),
-    "logical_not": lambda b, x: b.not_(x),
-    "bitwise_and": lambda b, x, y: b.and_(x, y),
-    "bitwise_or": lambda b, x, y: b.or_(x, y),
-    "bitwise_xor": lambda b, x, y: b.xor(x, y),
-    "bitwise_not": lambda b, x: b.not_(x),
-    "eq": lambda b, x, y: b.not_(b.xor(x, y)),
-    "ne": lambda b, x, y: b.xor(x, y),
-    "maximum": lambda b, x, y: b.or_(x, y),
-    "minimum": lambda b, x, y: b.and_(x, y),
+    **{
+        name: integers.of_truth(name, _true)
+        for name in ("logical_and", "logical_or", "logical_xor", "logical_not")
+    },
 }
 
 
@@ -214,7 +227,7 @@ def _extreme(name: str, sign: str) -> Emit:
         if kind.is_inexact:
             return _FLOAT[name](b, *args)
         if kind is dtypes.bool_:
-            return _BOOL[name](b, *args)
+            return integers.BOOL[name](b, *args)
         compare = b.icmp_signed if kind.is_signed else b.icmp_unsigned
         return b.select(compare(sign, *args), *args)
 
@@ -226,20 +239,14 @@ def cast(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
     (x,), (have,) = args, kinds
     if have is dtype:
         return x
-    to = register_type(dtype)
     if have.is_inexact:
-        if dtype.is_inexact:
-            return (
-                b.fpext(x, to) if dtype.itemsize > have.itemsize else b.fptrunc(x, to)
-            )
-        if dtype is dtypes.bool_:
-            return b.fcmp_unordered("!=", x, _number(x, 0.0))
-        return b.fptosi(x, to) if dtype.is_signed else b.fptoui(x, to)
+        return _from_float(b, x, dtype)
+    to = register_type(dtype)
     signed = have.is_signed and have is not dtypes.bool_
     if dtype.is_inexact:
         return b.sitofp(x, to) if signed else b.uitofp(x, to)
     if dtype is dtypes.bool_:
-        return b.icmp_signed("!=", x, ir.Constant(x.type, 0))
+        return integers.true(b, x)
     wide, narrow = to.width, x.type.width
     if wide == narrow:
         return x
@@ -248,10 +255,52 @@ def cast(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
     return b.sext(x, to) if signed else b.zext(x, to)
 
 
+def _from_float(b: Any, x: Any, dtype: DType) -> Any:
+    """A floating-point value in another dtype."""
+    to = register_type(dtype)
+    if dtype is dtypes.float16 and x.type == F64:
+        return conversions.double_to_odd_float(b, x)
+    if dtype.is_inexact:
+        if to == x.type:
+            return x
+        return b.fpext(x, to) if to == F64 else b.fptrunc(x, to)
+    if dtype is dtypes.bool_:
+        return _true(b, x)
+    # a number that does not fit becomes some number, but the same one everywhere
+    wide = to if to.width >= 32 else I32
+    whole = freeze(b, b.fptosi(x, wide))
+    return whole if wide == to else b.trunc(whole, to)
+
+
+def is_zero(b: Any, x: Any) -> Any:
+    """Whether a whole number is 0."""
+    return b.not_(integers.true(b, x))
+
+
+def freeze(b: Any, value: Any) -> Any:
+    """The value behind a wall, which LLVM does not look through."""
+    if isinstance(value, ir.Constant):
+        return value
+    made = ir.instructions.Instruction(b.block, value.type, "freeze", [value])
+    b._insert(made)
+    return made
+
+
+def _nextafter(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
+    """The next number of the dtype itself."""
+    from weft.compile.llvm import math
+
+    if dtype.name not in HALF:
+        return math.emit("nextafter", b, *args)
+    patterns = [narrowed(b, x, dtype) for x in args]
+    return widened(b, conversions.next_pattern(b, args, patterns), dtype)
+
+
 _SPECIAL: dict[str, Emit] = {
     **random.FUNCTIONS,
     "where": _where,
     "cast": cast,
+    "nextafter": _nextafter,
     "lt": _ordered("lt"),
     "le": _ordered("le"),
     "gt": _ordered("gt"),

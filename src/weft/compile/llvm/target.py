@@ -52,6 +52,13 @@ class Target(NamedTuple):
         return named or listed or self.triple.startswith("aarch64")
 
     @property
+    def converts_half(self) -> bool:
+        """Whether it surely has instructions to and from float16."""
+        named = self.cpu in ("x86-64-v3", "x86-64-v4")
+        listed = "+f16c" in self.features.split(",")
+        return named or listed or self.triple.startswith("aarch64")
+
+    @property
     def key(self) -> str:
         """What object code for this target depends on."""
         return f"{self.triple}|{self.cpu}|{self.features}|{RECIPE}"

@@ -129,8 +129,9 @@ def _word(seed: int, block: int, lane: int, *, dtype: DType) -> Any:
 
 def _unit(seed: int, block: int, lane: int, *, dtype: DType) -> Any:
     words = _words(seed, block)
-    if dtype.name == "float32":
-        return np.float32((words[lane] >> 8) / 2**24)
+    bits = {"float32": 24, "float16": 11, "bfloat16": 8}.get(dtype.name)
+    if bits is not None:
+        return dtype.np.type((words[lane] >> (32 - bits)) / 2**bits)
     return np.float64(((words[lane] >> 5) * 2**26 + (words[lane + 1] >> 6)) / 2**53)
 
 

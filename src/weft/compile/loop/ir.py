@@ -6,6 +6,7 @@
             | local = value                 a scalar of this iteration
             | buffer[index, …] = value
             | var = value within limit      an index; one outside is reported, and 0
+            | var = value below limit       an index from a list that was looked at
             | when value: body
     value   = number : dtype
             | index expression              as an int64
@@ -117,13 +118,14 @@ class Let(NamedTuple):
     """An index variable: a value that is made to lie in 0 to limit - 1.
 
     A value outside sets the kernel's error flag. Negative ones count from the end
-    where they ``wrap``.
+    where they ``wrap``. Those that are ``sure`` to lie there are not looked at again.
     """
 
     var: str
     value: Any
     limit: Any
     wrap: bool = False
+    sure: bool = False
 
 
 class When(NamedTuple):
@@ -166,7 +168,10 @@ class Kernel(NamedTuple):
     @property
     def checks(self) -> bool:
         """Whether it has an error flag: one more number after the sizes."""
-        return any(isinstance(stmt, Let) for stmt in statements(self.body))
+        found = list(statements(self.body))
+        if any(isinstance(stmt, Let) for stmt in found):
+            return True
+        return any(map(divides, parts(v for stmt in found for v in values_of(stmt))))
 
     @property
     def sizes(self) -> list[str]:
@@ -191,6 +196,15 @@ def _symbols(part: Any, seen: dict[int, Any]) -> set[str]:
     seen[id(part)] = part
     inner = part.args if isinstance(part, Call) else part
     return {name for one in inner for name in _symbols(one, seen)}
+
+
+def divides(value: Any) -> bool:
+    """Whether a value is a whole number's division, which 0 is an error for."""
+    return (
+        isinstance(value, Call)
+        and value.name in ("floor_divide", "remainder", "fmod")
+        and not value.dtype.is_inexact
+    )
 
 
 def statements(body: list[Any]) -> Iterator[Any]:

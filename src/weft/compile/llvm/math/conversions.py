@@ -70,3 +70,29 @@ def float_to_float16(b: Any, x: Any, *, native: bool = False) -> Any:
     found = select(value.is_nan(), kept, found)
     sign = sign_bits(value).shift_right(16)
     return (found | sign).convert("trunc", I16).ir
+
+
+def double_to_odd_float(b: Any, x: Any) -> Any:
+    """A float32 that rounds to the same float16 as a float64.
+
+    What the float32 cannot hold is kept as an odd last bit, so that rounding a second
+    time does not take a number for the middle between two.
+    """
+    value = Value(b, x)
+    near = value.to_single()
+    again = near.to_double()
+    inexact = (again < value) | (again > value)
+    bits = near.bits()
+    cut = select(absolute(again) > absolute(value), bits - 1, bits)
+    return select(inexact, cut | 1, bits).as_float().ir
+
+
+def next_pattern(b: Any, numbers: list[Any], patterns: list[Any]) -> Any:
+    """The pattern (i16) after that of x towards y; both as float32 and as patterns."""
+    x, y = (Value(b, n) for n in numbers)
+    pattern, goal = (Value(b, p) for p in patterns)
+    outward = (x < y) ^ (x < 0)
+    step = select(outward, pattern + 1, pattern - 1)
+    out = select(x.equals(0.0), (goal & -0x8000) | 1, step)
+    out = select(x.equals(y) | y.is_nan(), goal, out)
+    return select(x.is_nan(), pattern, out).ir
