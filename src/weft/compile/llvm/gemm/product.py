@@ -23,7 +23,7 @@ from weft.compile.llvm.gemm.known import (
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.skinny import Skinny, few_limit
-from weft.compile.llvm.gemm.strip import emit_strip
+from weft.compile.llvm.gemm.strip import Strips, by_heights
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.vectors import at, minimum
 
@@ -44,7 +44,7 @@ class Product:
         self.lib, self.known = lib, known
         self.packing = Packing(lib)
         self.skinny = Skinny(lib, self.packing)
-        self._strips: dict[tuple[int, bool], ir.Function] = {}
+        self.strips = Strips(lib)
 
     def emit(self) -> ir.Function:
         """The public function."""
@@ -86,21 +86,12 @@ class Product:
         s.block_panel = pick(b, s.pack_b, b.mul(width, s.deep), width)
 
     def _rows(self, b: Any, s: Any) -> None:
-        """Strips of all rows, the tallest first; how they are cut changes no result."""
-        tall, medium, *rest = self.lib.tile.heights
-        count = b.sub(s.row_end, s.row_begin)
-        i = b.add(s.row_begin, _tall_rows(b, count, tall))
-        with loop(b, s.row_begin, i, i64(tall)) as row:
-            self._strip(b, s, row, tall)
-        left = b.sub(s.row_end, i)
-        stop = b.add(i, b.and_(left, i64(-medium)))
-        with loop(b, i, stop, i64(medium)) as row:
-            self._strip(b, s, row, medium)
-        for height in rest:
-            bit = b.and_(left, i64(height))
-            with b.if_then(b.icmp_signed("!=", bit, i64(0))):
-                self._strip(b, s, stop, height)
-            stop = b.add(stop, bit)
+        """Strips of all rows; how they are cut changes no result."""
+
+        def strip(row: Any, height: int) -> None:
+            self._strip(b, s, row, height)
+
+        by_heights(b, self.lib.tile.heights, s.row_begin, s.row_end, strip)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         tile, element = self.lib.tile, self.lib.element
@@ -116,7 +107,7 @@ class Product:
         def run(rows: bool, packed: int, stride: Any) -> None:
             now = pick(b, s.pack_a, packed, stride)
             arguments = [left, now, *common, ahead, stride]
-            b.call(self._strip_function(height, rows), arguments)
+            b.call(self.strips[height, rows], arguments)
 
         branch(
             b,
@@ -126,12 +117,6 @@ class Product:
         )
         bottom, right = b.add(row, i64(height)), b.add(s.j, s.across)
         follow(b, s, row, bottom, s.j, right, s.final)
-
-    def _strip_function(self, height: int, rows: bool) -> ir.Function:
-        key = height, rows
-        if key not in self._strips:
-            self._strips[key] = emit_strip(self.lib, height, rows=rows)
-        return self._strips[key]
 
 
 def _decide(b: Any, s: Any, lib: Library) -> None:
@@ -166,17 +151,6 @@ def _direct_b(b: Any, s: Any, lib: Library) -> Any:
     if has_masks(lib.target):
         return direct
     return both(b, direct, _whole_vectors(b, s.n, tile.lanes))
-
-
-def _tall_rows(b: Any, count: Any, tall: int) -> Any:
-    """Rows for the tallest strips: if two would be left, one strip's rows more are.
-
-    Strips of two rows wait for their sums; 14 + 2 is slower than 8 + 8.
-    """
-    whole = b.mul(b.sdiv(count, i64(tall)), i64(tall))
-    two = b.icmp_signed("==", b.sub(count, whole), i64(2))
-    some = b.icmp_signed(">", whole, i64(0))
-    return b.select(b.and_(two, some), b.sub(whole, i64(tall)), whole)
 
 
 def _whole_vectors(b: Any, n: Any, lanes: int) -> Any:

@@ -7,6 +7,7 @@ it is read along rows (k is contiguous) or along columns (rows are contiguous).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -46,6 +47,52 @@ def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
         for vectors in range(tile.vectors, 0, -1):
             done = _narrower(b, lib, s, height, rows, vectors, done)
     return made
+
+
+class Strips(dict[tuple[int, bool], ir.Function]):
+    """The strips of a library by height and kind, emitted when first asked for."""
+
+    def __init__(self, lib: Library) -> None:
+        self.lib = lib
+
+    def __missing__(self, key: tuple[int, bool]) -> ir.Function:
+        height, rows = key
+        self[key] = emit_strip(self.lib, height, rows=rows)
+        return self[key]
+
+
+def by_heights(
+    b: Any,
+    heights: tuple[int, ...],
+    begin: Any,
+    end: Any,
+    strip: Callable[[Any, int], None],
+) -> None:
+    """``strip(row, height)`` for all of a range of rows, the tallest strips first."""
+    tall, medium, *rest = heights
+    i = b.add(begin, _tall_rows(b, b.sub(end, begin), tall))
+    with loop(b, begin, i, i64(tall)) as row:
+        strip(row, tall)
+    left = b.sub(end, i)
+    stop = b.add(i, b.and_(left, i64(-medium)))
+    with loop(b, i, stop, i64(medium)) as row:
+        strip(row, medium)
+    for height in rest:
+        bit = b.and_(left, i64(height))
+        with b.if_then(b.icmp_signed("!=", bit, i64(0))):
+            strip(stop, height)
+        stop = b.add(stop, bit)
+
+
+def _tall_rows(b: Any, count: Any, tall: int) -> Any:
+    """Rows for the tallest strips: if two would be left, one strip's rows more are.
+
+    Strips of two rows wait for their sums; 14 + 2 is slower than 8 + 8.
+    """
+    whole = b.mul(b.sdiv(count, i64(tall)), i64(tall))
+    two = b.icmp_signed("==", b.sub(count, whole), i64(2))
+    some = b.icmp_signed(">", whole, i64(0))
+    return b.select(b.and_(two, some), b.sub(whole, i64(tall)), whole)
 
 
 def strip_name(height: int, rows: bool) -> str:

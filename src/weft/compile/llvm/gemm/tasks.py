@@ -73,13 +73,13 @@ def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
     """``void name_tasks(job, begin, end, worker)``: a loop body for the thread pool."""
     arguments = "*job begin end worker"
     with lib.routine("tasks", arguments, public=True) as (b, s, made):
-        job = SimpleNamespace(**_fields(b, s.job))
+        job = SimpleNamespace(**fields(b, s.job, JOB))
         offset = b.mul(s.worker, job.workspace_bytes)
         job.workspace = at(b, job.workspace, offset, I8)
-        down = _blocks(b, job.m, job.task_rows)
-        job.across = _blocks(b, job.n, job.task_columns)
+        down = blocks(b, job.m, job.task_rows)
+        job.across = blocks(b, job.n, job.task_columns)
         with while_less(b, s.begin, s.end) as (task, advance):
-            block, first = _divide(b, task, down)
+            block, first = divide(b, task, down)
             last = minimum(b, down, b.add(first, b.sub(s.end, task)))
             call = _arguments(b, lib, job, block, first, last)
             b.call(product, call)
@@ -87,33 +87,34 @@ def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
     return made
 
 
-def _divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """Quotient and remainder; division by one, the usual case, is not carried out."""
     many = b.icmp_signed("!=", y, i64(1))
     (quotient,) = choose(b, many, [x], lambda: [b.sdiv(x, y)])
     return quotient, b.sub(x, b.mul(quotient, y))
 
 
-def _blocks(b: Any, size: Any, block: Any) -> Any:
+def blocks(b: Any, size: Any, block: Any) -> Any:
     """How many blocks cover a size: one at least, so that it can divide."""
     some = b.select(b.icmp_signed(">", size, i64(0)), size, i64(1))
     return b.sdiv(b.sub(b.add(some, block), i64(1)), block)
 
 
-def _fields(b: Any, job: Any) -> dict[str, Any]:
-    fields = {}
-    for index, word in enumerate(JOB):
+def fields(b: Any, job: Any, names: list[str]) -> dict[str, Any]:
+    """A job's fields by name."""
+    found = {}
+    for index, word in enumerate(names):
         kind = PTR if word.startswith("*") else I64
         place = at(b, job, i64(index), I64)
-        fields[word.lstrip("*")] = b.load(place, typ=kind)
-    return fields
+        found[word.lstrip("*")] = b.load(place, typ=kind)
+    return found
 
 
 def _arguments(
     b: Any, lib: Library, job: Any, block: Any, first: Any, last: Any
 ) -> list[Any]:
     """The product's arguments for some blocks of rows in one block of columns."""
-    matrix, column = _divide(b, block, job.across)
+    matrix, column = divide(b, block, job.across)
 
     def operand(name: str) -> Any:
         offset = b.mul(matrix, getattr(job, f"{name}_batch"))
