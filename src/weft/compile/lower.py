@@ -324,9 +324,7 @@ class Lowering:
     def reduced_value(self, node: Node, stage: int, memo: dict[Any, Any]) -> Any:
         (operand,) = self.group.operands[node]
         found = self._argument(operand, self.group.vars, stage, memo, node.dtype)
-        if found.dtype is node.dtype:
-            return found
-        return Call("cast", (found,), node.dtype)  # any and all of numbers
+        return as_dtype(found, total_dtype(node))
 
     def over_reduced(self, body: list[Any]) -> list[Any]:
         """Loops over the reduced axes around a body."""
@@ -456,7 +454,10 @@ class _Rows(Lowering):
     """The last axis is reduced: a row is a scalar."""
 
     def row(self, node: Node) -> Any:
-        return Local(f"row{self.group.nodes.index(node)}", node.dtype)
+        return as_dtype(self._local(node), node.dtype)
+
+    def _local(self, node: Node) -> Local:
+        return Local(f"row{self.group.nodes.index(node)}", total_dtype(node))
 
     def loops(self) -> Kernel:
         body: list[Any] = []
@@ -470,7 +471,7 @@ class _Rows(Lowering):
         """Rows that are known now, and those that must be stored."""
         out: list[Any] = []
         for n in self.rows_at(stage):
-            found = [Set(self.row(n), self._compute(n, stage, {}))]
+            found = [Set(self._local(n), self._compute(n, stage, {}))]
             out += self.with_lets(found)
         out += self.stored_rows(stage)
         return out
@@ -480,12 +481,11 @@ class _Rows(Lowering):
         inner: list[Any] = self.stores_of(stage, memo)
         starts = []
         for node in self.reductions_of(stage):
-            local, combine = self.row(node), node.op.lower.combine
-            starts.append(Set(local, identity(combine, node.dtype)))
+            local, combine = self._local(node), node.op.lower.combine
+            starts.append(Set(local, identity(combine, local.dtype)))
             value = self.reduced_value(node, stage, memo)
-            inner.append(
-                Set(local, Call(combine, (local, value), node.dtype), reorder=True)
-            )
+            total = Call(combine, (local, value), local.dtype)
+            inner.append(Set(local, total, reorder=True))
         inner = self.with_lets(inner)
         return starts + self.over_reduced(inner) if inner else starts
 
@@ -494,7 +494,7 @@ class _Columns(Lowering):
     """The last axis is kept: a row is an array over a block of it."""
 
     def row(self, node: Node) -> Any:
-        return Load(self._row_buffer(node), (self._place(),))
+        return as_dtype(Load(self._row_buffer(node), (self._place(),)), node.dtype)
 
     def _place(self) -> Any:
         return self.group.scope.symbol("j")
@@ -504,7 +504,7 @@ class _Columns(Lowering):
         for buffer in self.scratch:
             if buffer.name == name:
                 return buffer
-        self.scratch.append(Buffer(name, (BLOCK,), node.dtype, scratch=True))
+        self.scratch.append(Buffer(name, (BLOCK,), total_dtype(node), scratch=True))
         return self.scratch[-1]
 
     def loops(self) -> Kernel:
@@ -539,9 +539,9 @@ class _Columns(Lowering):
         for node in self.reductions_of(stage):
             row, combine = self._row_buffer(node), node.op.lower.combine
             at = (self._place(),)
-            starts.append(Store(row, at, identity(combine, node.dtype)))
+            starts.append(Store(row, at, identity(combine, row.dtype)))
             value = self.reduced_value(node, stage, memo)
-            total = Call(combine, (Load(row, at), value), node.dtype)
+            total = Call(combine, (Load(row, at), value), row.dtype)
             inner.append(Store(row, at, total))
         found: list[Any] = [For("j", extent, starts)] if starts else []
         if inner:
@@ -561,6 +561,20 @@ def number(value: Any, dtype: DType, scope: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return Const(value, dtype)
+
+
+def as_dtype(value: Any, dtype: DType) -> Any:
+    """A value, converted if its dtype is another."""
+    return value if value.dtype is dtype else Call("cast", (value,), dtype)
+
+
+def total_dtype(node: Node) -> DType:
+    """What a reduction adds or multiplies in: half types in float32."""
+    rule = node.op.lower
+    if not isinstance(rule, Reduction) or rule.combine not in ("add", "mul"):
+        return node.dtype
+    half = node.dtype in (dtypes.float16, dtypes.bfloat16)
+    return dtypes.float32 if half else node.dtype
 
 
 def identity(combine: str, dtype: DType) -> Const:
