@@ -439,7 +439,7 @@ class _Flat(Lowering):
         swap = functools.partial(_at_position, position=position, flat=flat, memo={})
         body = [Store(flat[s.buffer], (position,), swap(s.value)) for s in stores]
         used = {s.buffer.name for s in body}
-        used |= {v.buffer.name for v in _loads(body) if v.at == (position,)}
+        used |= {v.buffer.name for v in _loads(body) if same_shape(v.at, (position,))}
         for node, buffer in self.buffers.items():
             if buffer.name in used:
                 self.buffers[node] = flat[buffer]
