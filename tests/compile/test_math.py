@@ -167,6 +167,36 @@ RECORDED = {
         (10.0, 0.05614099274382259), (30.0, 0.01879588886141675),
         (1e10, 5.641895835477563e-11), (-3.0, 16205.988853999586),
     ),
+    "i0": (
+        (0.001, 1.0000002500000156), (1.0, 1.2660658777520084),
+        (19.5, 26760525.339838766), (20.5, 70922869.83431701),
+        (100.0, 1.0737517071310738e+42), (-3.0, 4.8807925858650245),
+    ),
+    "i1": (
+        (0.001, 0.0005000000625000026), (1.0, 0.565159103992485),
+        (19.5, 26065069.264457166), (20.5, 69170831.67918438),
+        (-100.0, -1.0683693903381625e+42),
+    ),
+    "i0e": (
+        (0.001, 0.9990007495835156), (1.0, 0.46575960759364043),
+        (19.5, 0.09093943209515648), (20.5, 0.08866442901574524),
+        (-1000.0, 0.012617240455891257),
+    ),
+    "i1e": (
+        (0.001, 0.0004995003123542213), (-1.0, -0.20791041534970844),
+        (19.5, 0.08857608609431485), (20.5, 0.08647411349408725),
+        (10000000000.0, 3.989422803864723e-06),
+    ),
+    "log_ndtr": (
+        (-1000.0, -500007.82669481216), (-20.0, -203.91715537109727),
+        (-1.0, -1.8410216450092636), (0.0, -0.6931471805599453),
+        (0.5, -0.36894641528865635), (1.0, -0.17275377902344988),
+    ),
+    "ndtri": (
+        (1e-300, -37.0470962993612), (1e-20, -9.262340089798407),
+        (0.001, -3.0902323061678136), (0.3, -0.5244005127080408),
+        (0.75, 0.6744897501960817), (0.999, 3.090232306167813),
+    ),
 }  # fmt: skip
 
 
@@ -231,6 +261,12 @@ def test_special_functions_at_the_edges(dtype):
         "erfinv": [inf, -inf, nan, 0, -0.0, nan, nan, nan],
         "lgamma": [0, inf, 0, inf, inf, inf, inf, nan],
         "digamma": [None, nan, None, -inf, inf, inf, nan, nan],
+        "i0": [None, None, None, 1, 1, inf, inf, nan],
+        "i1": [None, None, None, 0, -0.0, inf, -inf, nan],
+        "i0e": [None, None, None, 1, 1, 0, 0, nan],
+        "i1e": [None, None, None, 0, -0.0, 0, -0.0, nan],
+        "log_ndtr": [None, None, None, None, None, -0.0, -inf, nan],
+        "ndtri": [inf, nan, nan, -inf, -inf, nan, nan, nan],
     }
     for name, expected in edges.items():
         got = compiled(name, dtype)(x)
@@ -482,8 +518,8 @@ def test_rare_lanes_do_not_disturb_their_neighbours():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ArgumentError, match=r"emit: expected one of .*got 'i0'"):
-        emit("i0", None)
+    with pytest.raises(ArgumentError, match=r"emit: expected one of .*got 'polygamma'"):
+        emit("polygamma", None)
     exp = compiled("exp", np.float32)
     with pytest.raises(DTypeError, match=r"apply: expected float32 .* got float64"):
         exp(np.ones(3))

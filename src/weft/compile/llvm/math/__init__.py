@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from weft.compile.llvm.math import (
     basic,
+    bessel,
     error,
     exponential,
     gamma,
@@ -68,6 +69,12 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "erfc": error.erfc,
     "erfcx": error.erfcx,
     "erfinv": error.erfinv,
+    "log_ndtr": error.log_ndtr,
+    "ndtri": error.ndtri,
+    "i0": bessel.i0,
+    "i0e": bessel.i0e,
+    "i1": bessel.i1,
+    "i1e": bessel.i1e,
     "lgamma": gamma.lgamma,
     "digamma": gamma.digamma,
     # rounding and division
@@ -111,7 +118,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 BRANCHING = ("sin", "cos", "tan", "fmod", "remainder", "floor_divide")
 
 # Element-wise functions of the operator records that have no code here.
-UNAVAILABLE = ("i0", "i0e", "i1", "i1e", "log_ndtr", "ndtri", "polygamma")
+UNAVAILABLE = ("polygamma",)
 
 
 def emit(name: str, b: Any, *args: Any, fused: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""The error function, its complement and its inverse.
+"""The error function, its complement and its inverse; the normal distribution.
 
 ``exp(x*x) erfc(x) (1 + 2x)`` is smooth and nearly constant for all x >= 0: one
 polynomial in ``(x - 4) / (x + 4)`` serves (Shepherd and Laframboise, 1981). The
@@ -17,11 +17,12 @@ from weft.compile.llvm.math.exponential import (
     reduced,
     scaled,
 )
-from weft.compile.llvm.math.logarithmic import log_finite
+from weft.compile.llvm.math.logarithmic import log, log1p, log_finite
 from weft.compile.llvm.math.values import (
     SINGLE,
     Value,
     absolute,
+    at_least,
     at_most,
     exact_product,
     fma,
@@ -34,6 +35,7 @@ from weft.compile.llvm.math.values import (
 )
 
 _SMALL = 0.5  # up to which erfc is 1 - erf
+_MOST = 36.0  # of -log(1 - t*t), to which the inverse's polynomials reach
 _FAR = 26.0  # from which erfcx is its asymptotic series
 # of that series, in 1/x**2: the products of odd numbers over powers of -2
 _TAIL = (1.0, -0.5, 0.75, -1.875, 6.5625, -29.53125, 162.421875, -1055.7421875)
@@ -100,12 +102,52 @@ def erfinv(x: Value, accuracy: int) -> Value:
     inside = a < 1
     t = select(inside, a, 0.5)
     w = -log_finite((1 - t) * (1 + t), accuracy, subnormal=False)
+    edge = select(a.equals(1.0), math.inf, x.like(math.nan))
+    return with_sign(select(inside, _inverse(t, w, accuracy), edge), x)
+
+
+def _inverse(t: Value, w: Value, accuracy: int) -> Value:
+    """erfinv for 0 <= t < 1, with ``w = -log(1 - t*t)`` up to 37."""
     root = square_root(w)
     near = horner(w - 3.125, coefficients.ERFINV_NEAR[accuracy])
     far = horner(root - 3.25, coefficients.ERFINV_FAR[accuracy])
     if accuracy == 64:
         end = horner(root - 5, coefficients.ERFINV_END[64])
         far = select(w < 16, far, end)
-    out = t * select(w < 6.25, near, far)
-    edge = select(a.equals(1.0), math.inf, x.like(math.nan))
-    return with_sign(select(inside, out, edge), x)
+    return t * select(w < 6.25, near, far)
+
+
+# -- the normal distribution
+
+
+@in_double
+def log_ndtr(x: Value, accuracy: int) -> Value:
+    """The logarithm of the normal distribution's cumulative probability."""
+    y = x * -math.sqrt(0.5)
+    left = log(erfcx(at_least(y, 0.0)) * 0.5) - y * y
+    right = log1p(erfc(-at_most(y, _SMALL)) * -0.5)
+    return select(y > _SMALL, left, right)
+
+
+@in_double
+def ndtri(p: Value, accuracy: int) -> Value:
+    """The inverse of the normal distribution's cumulative probability."""
+    inside = (p > 0) & (p < 1)
+    half = select(p > 0.5, 1 - p, p)
+    tail = select(inside, half + half, 0.5)  # erfc of the result over sqrt(2)
+    w = -log_finite(tail * (2 - tail))
+    near = _inverse(1 - tail, at_most(w, _MOST), 64)
+    out = select(w > _MOST, _inverse_tail(tail), near) * math.sqrt(2)
+    edge = select(p.equals(0.0) | p.equals(1.0), math.inf, p.like(math.nan))
+    return with_sign(select(inside, out, edge), p - 0.5)
+
+
+def _inverse_tail(tail: Value) -> Value:
+    """The y with ``erfc(y) = tail``, by Newton's steps for erfc's logarithm."""
+    size = -log_finite(at_most(tail, 1e-10))
+    y = square_root(size - log_finite(size * math.pi) * 0.5)
+    for _ in range(3):
+        scaled_down = erfcx(y)
+        off = log(scaled_down) - y * y + size
+        y = y + off * scaled_down * (math.sqrt(math.pi) / 2)
+    return y
