@@ -92,7 +92,7 @@ def load(b: Any, pointer: Any, vector: Any, mask: Any = None) -> Any:
         return b.load(pointer, align=size, typ=vector)
     masks = ir.VectorType(I1, vector.count)
     kind = ir.FunctionType(vector, [PTR, I32, masks, vector])
-    call = _intrinsic(b, f"llvm.masked.load.{_suffix(vector)}.p0", kind)
+    call = intrinsic(b, f"llvm.masked.load.{suffix(vector)}.p0", kind)
     return b.call(call, [pointer, I32(size), mask, ir.Constant(vector, None)])
 
 
@@ -105,21 +105,21 @@ def store(b: Any, value: Any, pointer: Any, mask: Any = None) -> None:
         return
     masks = ir.VectorType(I1, vector.count)
     kind = ir.FunctionType(VOID, [vector, PTR, I32, masks])
-    call = _intrinsic(b, f"llvm.masked.store.{_suffix(vector)}.p0", kind)
+    call = intrinsic(b, f"llvm.masked.store.{suffix(vector)}.p0", kind)
     b.call(call, [value, pointer, I32(size), mask])
 
 
 def fma(b: Any, x: Any, y: Any, z: Any) -> Any:
     """``x * y + z``, in one rounding where the target can."""
     kind = ir.FunctionType(x.type, [x.type] * 3)
-    name = _suffix(x.type) if isinstance(x.type, ir.VectorType) else _scalar(x.type)
-    return b.call(_intrinsic(b, f"llvm.fmuladd.{name}", kind), [x, y, z])
+    name = suffix(x.type) if isinstance(x.type, ir.VectorType) else _scalar(x.type)
+    return b.call(intrinsic(b, f"llvm.fmuladd.{name}", kind), [x, y, z])
 
 
 def prefetch(b: Any, pointer: Any, *, level: int = 3) -> None:
     """Ask for a cache line that will be needed; 3 is the first cache, 2 the second."""
     kind = ir.FunctionType(VOID, [PTR, I32, I32, I32])
-    call = _intrinsic(b, "llvm.prefetch.p0", kind)
+    call = intrinsic(b, "llvm.prefetch.p0", kind)
     b.call(call, [pointer, I32(0), I32(level), I32(1)])
 
 
@@ -216,10 +216,12 @@ def _scalar(element: Any) -> str:
     return f"f{8 * itemsize(element)}"
 
 
-def _suffix(vector: Any) -> str:
+def suffix(vector: Any) -> str:
+    """A vector type in an intrinsic's name."""
     return f"v{vector.count}{_scalar(vector.element)}"
 
 
-def _intrinsic(b: Any, name: str, kind: Any) -> Any:
+def intrinsic(b: Any, name: str, kind: Any) -> Any:
+    """A function that LLVM provides."""
     module = b.module
     return module.globals.get(name) or ir.Function(module, kind, name)

@@ -1,0 +1,1 @@
+"""Convolutions, generated for a target."""

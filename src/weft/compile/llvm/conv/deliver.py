@@ -1,0 +1,113 @@
+"""Finished sums to where they belong."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.pack import Packing
+from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.tasks import divide
+from weft.compile.llvm.gemm.vectors import (
+    at,
+    first_lanes,
+    load,
+    minimum,
+    store,
+    transpose,
+    while_less,
+)  # fmt: skip
+
+
+class Deliver:
+    """The routines that store results, emitted when first called."""
+
+    def __init__(self, lib: Library, packing: Packing) -> None:
+        self.lib, self.packing = lib, packing
+
+    @functools.cached_property
+    def scatter(self) -> ir.Function:
+        """Rows of pixels to places that a table lists."""
+        return _emit_scatter(self.lib)
+
+    @functools.cached_property
+    def turned(self) -> ir.Function:
+        """A matrix's transpose."""
+        return _emit_turned(self.lib)
+
+    def image(self, b: Any, s: Any) -> None:
+        """C[channel, pixel] to images, one image after the other."""
+        element = self.lib.element
+        out = at(b, s.out, b.mul(s.group, s.out_group), element)
+        out = at(b, out, b.mul(s.row_begin, s.out_row), element)
+        rows = b.sub(s.row_end, s.row_begin)
+        plain = b.icmp_unsigned("==", b.ptrtoint(s.spots, I64), i64(0))
+        with while_less(b, s.column_begin, s.column_end) as (j, advance):
+            n, p = divide(b, j, s.pixels)
+            count = minimum(b, b.sub(s.pixels, p), b.sub(s.column_end, j))
+            source = at(b, s.sums, b.sub(j, s.column_begin), element)
+            to = at(b, out, b.mul(n, s.out_step), element)
+            common = [source, s.sums_row]
+            with b.if_else(plain) as (straight, spread):
+                with straight:
+                    here = [at(b, to, p, element), s.out_row]
+                    b.call(self.packing.copy, [*common, *here, rows, count])
+                with spread:
+                    spots = at(b, s.spots, p, I64)
+                    rest = [to, s.out_row, spots, rows, count]
+                    b.call(self.scatter, [*common, *rest])
+            advance(count)
+
+    def weight(self, b: Any, s: Any) -> None:
+        """C[element, channel] to weights (channel, element)."""
+        element = self.lib.element
+        out = at(b, s.out, b.mul(s.group, s.out_group), element)
+        offset = b.add(b.mul(s.column_begin, s.out_row), s.row_begin)
+        to = at(b, out, offset, element)
+        sizes = b.sub(s.row_end, s.row_begin), s.across
+        b.call(self.turned, [s.sums, s.sums_row, to, s.out_row, *sizes])
+
+
+def _emit_scatter(lib: Library) -> ir.Function:
+    """``to[i, spots[j]] = source[i, j]``."""
+    arguments = "*source source_row *to to_row *spots rows count"
+    with lib.routine("scatter", arguments) as (b, s, made):
+        with loop(b, i64(0), s.rows) as i:
+            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+            with loop(b, i64(0), s.count, name="j") as j:
+                spot = b.load(at(b, s.spots, j, I64), typ=I64)
+                item = b.load(at(b, source, j, lib.element), typ=lib.element)
+                b.store(item, at(b, to, spot, lib.element))
+    return made
+
+
+def _emit_turned(lib: Library) -> ir.Function:
+    """``to[j, i] = source[i, j]`` for i below rows and j below count.
+
+    Source rows may be read to the end of their last vector.
+    """
+    lanes, element = lib.tile.lanes, lib.element
+    arguments = "*source source_row *to to_row rows count"
+    with lib.routine("turned", arguments) as (b, s, made):
+        last = b.sub(s.rows, i64(1))
+        with (
+            loop(b, i64(0), s.count, i64(lanes), name="j") as j,
+            loop(b, i64(0), s.rows, i64(lanes)) as i,
+        ):
+            values = []
+            for lane in range(lanes):  # rows beyond the last repeat it
+                row = b.mul(minimum(b, b.add(i, i64(lane)), last), s.source_row)
+                place = at(b, s.source, b.add(row, j), element)
+                values.append(load(b, place, lib.vector))
+            left = b.sub(s.rows, i)
+            for lane, value in enumerate(transpose(b, values)):
+                column = b.add(j, i64(lane))
+                there = b.icmp_signed("<", column, s.count)
+                mask = first_lanes(b, b.select(there, left, i64(0)), lanes)
+                place = at(b, s.to, b.add(b.mul(column, s.to_row), i), element)
+                store(b, value, place, mask)
+    return made

@@ -1,0 +1,148 @@
+"""Images from images: weights times windows, packed panel by panel.
+
+C[channel, pixel] = sum over k of weights[channel, k] * window[k, pixel], summed in the
+workspace over blocks of k in order, and then put where the pixels lie.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.conv.deliver import Deliver
+from weft.compile.llvm.conv.patches import Patches
+from weft.compile.llvm.conv.record import read_job
+from weft.compile.llvm.conv.rectangles import RECTANGLE
+from weft.compile.llvm.conv.windows import call_windows
+from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.pack import Packing
+from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.strip import Strips, by_heights
+from weft.compile.llvm.gemm.vectors import at, minimum, splat, store
+
+
+class Image:
+    """Emits the function that computes a rectangle of an image's C."""
+
+    def __init__(
+        self,
+        lib: Library,
+        windows: ir.Function,
+        patches: Patches,
+        packing: Packing,
+        strips: Strips,
+    ) -> None:
+        self.lib, self.windows, self.patches = lib, windows, patches
+        self.packing, self.strips = packing, strips
+        self.deliver = Deliver(lib, packing)
+
+    def emit(self) -> ir.Function:
+        """The rectangle's function."""
+        lib = self.lib
+        order = _emit_order(lib, self.packing)
+        with lib.routine("image", RECTANGLE) as (b, t, made):
+            s = read_job(b, t.job, t.worker)
+            vars(s).update(vars(t))
+            s.across = b.sub(s.column_end, s.column_begin)
+            s.image = at(b, s.image, b.mul(s.group, s.image_group), lib.element)
+            s.weights = at(b, s.other, b.mul(s.group, s.other_group), lib.element)
+            s.ordered = order
+            call_windows(b, self.windows, s, s.column_begin, s.column_end)
+            biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
+            with b.if_then(biased):
+                _put_bias(b, lib, s)
+            some = b.select(b.icmp_signed(">", s.k, i64(0)), s.k, i64(1))
+            with loop(b, i64(0), some, s.block, name="p") as p:
+                s.p, s.deep = p, minimum(b, s.block, b.sub(s.k, p))
+                later = b.icmp_signed(">", p, i64(0))
+                s.add = b.zext(b.or_(later, biased), I64)
+                self._panels(b, s)
+                by_heights(
+                    b,
+                    lib.tile.heights,
+                    s.row_begin,
+                    s.row_end,
+                    lambda row, height: self._strip(b, s, row, height),
+                )
+            self.deliver.image(b, s)
+        return made
+
+    def _panels(self, b: Any, s: Any) -> None:
+        """Windows as panels, one after the other."""
+        tile = self.lib.tile
+        vectors = b.sdiv(b.add(s.across, i64(tile.lanes - 1)), i64(tile.lanes))
+        with loop(b, i64(0), s.across, i64(tile.width), name="j") as j:
+            first = b.sdiv(j, i64(tile.lanes))
+            last = minimum(b, vectors, b.add(first, i64(tile.vectors)))
+            to = at(b, s.panels, b.mul(j, s.deep), self.lib.element)
+            rest = [first, last, s.deep, to, i64(tile.width)]
+            self.patches.fill(b, s, s.image, s.p, rest)
+
+    def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
+        tile, element = self.lib.tile, self.lib.element
+        start = at(b, s.weights, b.mul(row, s.other_row), element)
+        here = at(b, start, s.p, element)
+        straight = b.icmp_signed("==", s.order_run, i64(0))
+        few = b.icmp_signed("<=", s.across, i64(tile.width))
+        direct = b.and_(straight, few)  # read so seldom that a copy does not pay
+        with b.if_then(b.not_(direct)), b.if_else(straight) as (rows, ordered):
+            to = [s.workspace, i64(tile.depth)]
+            with rows:
+                size = [i64(height), s.deep]
+                b.call(self.packing.copy, [here, s.other_row, *to, *size])
+            with ordered:
+                order = at(b, s.order, s.p, I64)
+                run = [s.order_run, s.order_step]
+                rest = [order, *run, *to, i64(height), s.deep]
+                b.call(s.ordered, [start, s.other_row, *rest])
+        left = b.select(direct, here, s.workspace)
+        stride = b.select(direct, s.other_row, i64(tile.depth))
+        width = i64(tile.width)
+        c = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
+        panel = [s.panels, width, b.mul(width, s.deep)]
+        size = [c, s.sums_row, s.across, s.deep, s.add]
+        ahead = at(b, here, b.mul(s.other_row, i64(height)), element)
+        b.call(
+            self.strips[height, True],
+            [left, stride, *panel, *size, ahead, s.other_row],
+        )
+
+
+def _put_bias(b: Any, lib: Library, s: Any) -> None:
+    """Begin each row's sums with its bias."""
+    with loop(b, s.row_begin, s.row_end) as row:
+        channel = b.add(b.mul(s.group, s.rows), row)
+        value = b.load(at(b, s.bias, channel, lib.element), typ=lib.element)
+        vector = splat(b, value, lib.tile.lanes)
+        start = b.mul(b.sub(row, s.row_begin), s.sums_row)
+        with loop(b, i64(0), s.across, i64(lib.tile.lanes), name="j") as j:
+            store(b, vector, at(b, s.sums, b.add(start, j), lib.element))
+
+
+def _emit_order(lib: Library, packing: Packing) -> ir.Function:
+    """``to[i, k] = source[i, order[k]]``: rows of weights in the order of windows.
+
+    ``run`` above 0 says that the order is made of runs of that length, each ``step``
+    elements behind the one before.
+    """
+    arguments = "*source source_row *order run step *to to_row rows k"
+    with lib.routine("order", arguments) as (b, s, made):
+        with b.if_else(b.icmp_signed(">", s.run, i64(0))) as (runs, any_):
+            with runs, b.if_then(b.icmp_signed(">", s.k, i64(0))):
+                first = b.load(s.order, typ=I64)
+                count = b.sdiv(s.k, s.run)
+                with loop(b, i64(0), s.rows) as i:
+                    offset = b.add(first, b.mul(i, s.source_row))
+                    source = at(b, s.source, offset, lib.element)
+                    to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+                    rest = [s.step, to, s.run, count, s.run]
+                    b.call(packing.copy, [source, *rest])
+            with any_, loop(b, i64(0), s.rows) as i:
+                source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+                to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+                with loop(b, i64(0), s.k, name="k") as k:
+                    place = b.load(at(b, s.order, k, I64), typ=I64)
+                    item = b.load(at(b, source, place, lib.element), typ=lib.element)
+                    b.store(item, at(b, to, k, lib.element))
+    return made

@@ -1,0 +1,212 @@
+"""What is to be done for a convolution's sizes: a function, and jobs for it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compile.llvm.conv.record import JOB
+from weft.compile.llvm.conv.shape import Shape
+from weft.compile.llvm.conv.tables import (
+    View,
+    forward_view,
+    phase_spots,
+    phase_view,
+)  # fmt: skip
+from weft.compile.llvm.gemm.tiling import Tiling
+
+COLUMNS = 256  # of C that a task computes at a time
+_FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
+IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
+
+
+class Plan(NamedTuple):
+    """Jobs for a function, of equally many tasks each.
+
+    ``pointers`` gives the fields that are the addresses of the operands, in their
+    order, and of the result. ``tables`` must live as long as the jobs.
+    """
+
+    function: str
+    jobs: list[np.ndarray]
+    pointers: tuple[int, ...]
+    tasks: int
+    workspace: int  # bytes for each worker
+    tables: tuple[np.ndarray, ...]
+
+
+class Planner:
+    """Plans for one element type and target."""
+
+    def __init__(self, tile: Tiling, itemsize: int, threads: int) -> None:
+        self.tile, self.itemsize, self.threads = tile, itemsize, threads
+
+    def forward(self, shape: Shape, *, bias: bool = False) -> Plan:
+        """y from x, weights and a bias."""
+        view = forward_view(shape)
+        job = _Job()
+        k = shape.group_channels * shape.taps
+        job.set(
+            rows=shape.group_filters, k=k, block=self.tile.depth,
+            image_step=shape.channels * shape.plane,
+            image_group=shape.group_channels * shape.plane,
+            other_row=k, other_group=shape.group_filters * k,
+            out_step=shape.filters * shape.pixels, out_row=shape.pixels,
+            out_group=shape.group_filters * shape.pixels,
+        )  # fmt: skip
+        self._image(job, shape, view, shape.group_channels)
+        pointers = IMAGE, OTHER, *((BIAS,) if bias else ()), OUT
+        return self._plan("image_tasks", [job], pointers)
+
+    def input_grad(self, shape: Shape) -> Plan:
+        """x's gradient from y's and weights: a job for each phase of the stride."""
+        phases = itertools.product(
+            *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
+        )
+        jobs = [self._phase(shape, phase) for phase in phases]
+        return self._plan("image_tasks", jobs, (IMAGE, OTHER, OUT))
+
+    def _phase(self, shape: Shape, phase: Any) -> _Job:
+        view = phase_view(shape, phase)
+        job = _Job()
+        taps, filters = view.taps, shape.group_filters
+        row = shape.group_channels * shape.taps
+        whole = taps == shape.taps and taps <= self.tile.depth
+        block = self.tile.depth // taps * taps if whole else self.tile.depth
+        job.set(
+            rows=shape.group_channels, k=filters * taps, block=block,
+            image_step=shape.filters * shape.pixels,
+            image_group=filters * shape.pixels,
+            order_run=taps if whole else -1, order_step=row,
+            other_row=shape.taps, other_group=filters * row,
+            out_step=shape.channels * shape.plane, out_row=shape.plane,
+            out_group=shape.group_channels * shape.plane,
+        )  # fmt: skip
+        order = np.arange(filters)[:, None] * row + view.kernel_places(shape.kernel)
+        job.table("order", np.ascontiguousarray(order.reshape(-1), np.int64))
+        if shape.stride != (1, 1, 1):
+            spots = phase_spots(shape, phase)
+            job.table("spots", np.ascontiguousarray(spots, np.int64))
+        self._image(job, shape, view, filters)
+        return job
+
+    def _image(self, job: _Job, shape: Shape, view: View, channels: int) -> None:
+        """What image tasks have in common."""
+        tile, rows = self.tile, job["rows"]
+        columns = shape.images * view.pixels
+        across = min(COLUMNS, _up(columns, tile.width))
+        across = max(_up(across, tile.width), tile.width)
+        blocks = _ceil(columns, across) * shape.groups
+        down = min(_ceil(2 * self.threads, blocks), _ceil(rows, tile.height))
+        height = _up(_ceil(rows, down), tile.height)
+        vectors = across // tile.lanes
+        job.set(
+            columns=columns, task_rows=height, task_columns=across,
+            sums_row=across + tile.lanes,
+        )  # fmt: skip
+        self._view(job, shape, view, channels, vectors)
+        self._room(job, across, rows, vectors, view.taps)
+
+    def weight_grad(self, shape: Shape) -> Plan:
+        """The weights' gradient from x and y's gradient."""
+        view, tile = forward_view(shape), self.tile
+        job = _Job()
+        rows, columns = shape.group_channels * shape.taps, shape.group_filters
+        across = min(COLUMNS, _up(columns, tile.width))
+        blocks = _ceil(columns, across) * shape.groups
+        tallest = 18 * tile.height
+        down = max(_ceil(rows, tallest), _ceil(2 * self.threads, blocks))
+        height = _up(_ceil(rows, min(down, _ceil(rows, tile.height))), tile.height)
+        vectors = tile.depth // tile.lanes
+        job.set(
+            rows=rows, columns=columns, k=shape.images * shape.pixels,
+            block=tile.depth,
+            image_step=shape.channels * shape.plane,
+            image_group=shape.group_channels * shape.plane,
+            other_step=shape.filters * shape.pixels, other_row=shape.pixels,
+            other_group=columns * shape.pixels,
+            out_row=rows, out_group=rows * columns,
+            task_rows=height, task_columns=across, sums_row=across + tile.lanes,
+        )  # fmt: skip
+        self._view(job, shape, view, shape.group_channels, vectors)
+        self._room(job, across, rows, vectors, view.taps)
+        return self._plan("weight_tasks", [job], (IMAGE, OTHER, OUT))
+
+    def _view(
+        self, job: _Job, shape: Shape, view: View, channels: int, vectors: int
+    ) -> None:
+        """How windows are read, ``vectors`` of columns at a time."""
+        masks_row = 4 * vectors
+        places = view.places(job["image_step"], self.tile.lanes)
+        job.set(
+            groups=shape.groups, images=shape.images, pixels=view.pixels,
+            size0=view.size[0], size1=view.size[1], size2=view.size[2],
+            step=view.step, places_row=places.shape[1], tap_count=view.taps,
+            masks_row=masks_row,
+        )  # fmt: skip
+        job.table("places", places)
+        job.table("taps", np.ascontiguousarray(view.tap_offsets, np.int32))
+        job.table("windows", view.windows(channels, masks_row))
+
+    def _room(self, job: _Job, across: int, rows: int, vectors: int, taps: int) -> None:
+        """Where the parts of a workspace lie, and how large it is."""
+        tile = self.tile
+        slack = tile.width * tile.lanes
+        parts = {
+            "rows": tile.row_panel * self.itemsize,
+            "panels": (tile.depth * across + slack) * self.itemsize,
+            "sums": (rows * job["sums_row"] + tile.lanes) * self.itemsize,
+            "masks": 4 * vectors * taps,
+            "runs": 16 * vectors * tile.lanes,
+            "counts": 8 * vectors,
+        }
+        at = 0
+        for name, size in parts.items():
+            if name != "rows":
+                job.set(**{f"{name}_at": at})
+            at += _up(size, 64)
+        job.set(workspace_bytes=at)
+
+    def _plan(self, function: str, jobs: list[_Job], pointers: Sequence[int]) -> Plan:
+        tasks = max(job.tasks for job in jobs)
+        room = max(job["workspace_bytes"] for job in jobs)
+        tables = tuple(table for job in jobs for table in job.tables)
+        rows = [job.fields for job in jobs]
+        return Plan(function, rows, tuple(pointers), tasks, room, tables)
+
+
+class _Job:
+    """A job that is being filled in."""
+
+    def __init__(self) -> None:
+        self.fields = np.zeros(len(JOB), np.int64)
+        self.tables: list[np.ndarray] = []
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.fields[_FIELDS[name]])
+
+    def set(self, **values: int) -> None:
+        for name, value in values.items():
+            self.fields[_FIELDS[name]] = value
+
+    def table(self, name: str, array: np.ndarray) -> None:
+        self.tables.append(array)
+        self.set(**{name: array.ctypes.data})
+
+    @property
+    def tasks(self) -> int:
+        down = _ceil(self["rows"], self["task_rows"])
+        return down * _ceil(self["columns"], self["task_columns"]) * self["groups"]
+
+
+def _ceil(x: int, y: int) -> int:
+    return max(-(-x // y), 1)
+
+
+def _up(x: int, y: int) -> int:
+    """The next multiple of y, one y at least."""
+    return _ceil(x, y) * y

@@ -1,0 +1,41 @@
+"""The record of a convolution's job, and where its workspace keeps what.
+
+Three kinds of tasks read it. *Image* tasks compute an image from an image and weights
+(forward, or a gradient's phase): C[rows, columns] where a column is a pixel of the
+result, counted through all images. *Weight* tasks compute the weights' gradient:
+C[rows, columns] where a row is an element of a window and a column an output channel,
+summed over pixels. *Direct* ones do the same without packing, for few rows.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from weft.compile.llvm.emit import I8
+from weft.compile.llvm.gemm.tasks import fields
+from weft.compile.llvm.gemm.vectors import at
+
+# ``image`` is what windows are read from. ``other`` is the weights (image tasks) or the
+# result's gradient (weight tasks). Steps, rows and groups are distances in elements;
+# sizes that end with ``_at`` are bytes into the workspace. `tables` has the arrays.
+JOB = [
+    "status", "*image", "*other", "*bias", "*out",
+    "rows", "columns", "k", "block", "groups", "images", "pixels",
+    "image_step", "image_group", "size0", "size1", "size2", "step",
+    "*places", "places_row", "*taps", "tap_count", "*windows",
+    "*order", "order_run", "order_step", "other_step", "other_row", "other_group",
+    "*spots", "out_step", "out_row", "out_group",
+    "task_rows", "task_columns", "task_groups", "sums_row",
+    "panels_at", "sums_at", "masks_at", "masks_row", "runs_at", "counts_at",
+    "*workspace", "workspace_bytes",
+]  # fmt: skip
+
+
+def read_job(b: Any, job: Any, worker: Any) -> Any:
+    """The fields of a job; ``workspace`` is this worker's, the parts are addresses."""
+    s = SimpleNamespace(**fields(b, job, JOB))
+    s.workspace = at(b, s.workspace, b.mul(worker, s.workspace_bytes), I8)
+    for part in ("panels", "sums", "masks", "runs", "counts"):
+        setattr(s, part, at(b, s.workspace, getattr(s, f"{part}_at"), I8))
+    return s

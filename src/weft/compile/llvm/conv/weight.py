@@ -1,0 +1,93 @@
+"""The weights' gradient: windows times the result's gradient, summed over pixels.
+
+C[element of a window, channel] = sum over pixels of window * gradient. Rows of windows
+need no transposing for this, and gradients are few beside them. C stays in the
+workspace until all pixels are summed, in blocks of a fixed length and in order; then
+its transpose is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.conv.deliver import Deliver
+from weft.compile.llvm.conv.patches import Patches
+from weft.compile.llvm.conv.record import read_job
+from weft.compile.llvm.conv.rectangles import RECTANGLE
+from weft.compile.llvm.conv.windows import call_windows
+from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.pack import Packing
+from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.strip import Strips, by_heights
+from weft.compile.llvm.gemm.tasks import divide
+from weft.compile.llvm.gemm.vectors import at, minimum, while_less
+
+
+class Weight:
+    """Emits the function that computes a rectangle of a gradient's C."""
+
+    def __init__(
+        self,
+        lib: Library,
+        windows: ir.Function,
+        patches: Patches,
+        packing: Packing,
+        strips: Strips,
+    ) -> None:
+        self.lib, self.windows, self.patches = lib, windows, patches
+        self.packing, self.strips = packing, strips
+        self.deliver = Deliver(lib, packing)
+
+    def emit(self) -> ir.Function:
+        """The rectangle's function."""
+        lib = self.lib
+        with lib.routine("weight", RECTANGLE) as (b, t, made):
+            s = read_job(b, t.job, t.worker)
+            vars(s).update(vars(t))
+            s.across = b.sub(s.column_end, s.column_begin)
+            s.image = at(b, s.image, b.mul(s.group, s.image_group), lib.element)
+            s.gradient = at(b, s.other, b.mul(s.group, s.other_group), lib.element)
+            some = b.select(b.icmp_signed(">", s.k, i64(0)), s.k, i64(1))
+            with loop(b, i64(0), some, s.block, name="p") as p:
+                s.p, s.deep = p, minimum(b, s.block, b.sub(s.k, p))
+                s.add = b.zext(b.icmp_signed(">", p, i64(0)), I64)
+                call_windows(b, self.windows, s, p, b.add(p, s.deep))
+                self._panels(b, s)
+                by_heights(
+                    b,
+                    lib.tile.heights,
+                    s.row_begin,
+                    s.row_end,
+                    lambda row, height: self._strip(b, s, row, height),
+                )
+            self.deliver.weight(b, s)
+        return made
+
+    def _panels(self, b: Any, s: Any) -> None:
+        """The gradient of these pixels, transposed, as panels of channels."""
+        element, width = self.lib.element, i64(self.lib.tile.width)
+        with loop(b, i64(0), s.across, width, name="j") as j:
+            channel = b.add(s.column_begin, j)
+            source = at(b, s.gradient, b.mul(channel, s.other_row), element)
+            panel = at(b, s.panels, b.mul(j, s.deep), element)
+            count = minimum(b, width, b.sub(s.across, j))
+            with while_less(b, i64(0), s.deep) as (k, advance):
+                n, q = divide(b, b.add(s.p, k), s.pixels)
+                run = minimum(b, b.sub(s.pixels, q), b.sub(s.deep, k))
+                here = at(b, source, b.add(b.mul(n, s.other_step), q), element)
+                to = at(b, panel, b.mul(k, width), element)
+                b.call(self.packing.turn, [here, s.other_row, to, run, count])
+                advance(run)
+
+    def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
+        tile, element = self.lib.tile, self.lib.element
+        vectors = b.sdiv(b.add(s.deep, i64(tile.lanes - 1)), i64(tile.lanes))
+        to = [s.workspace, i64(tile.depth)]
+        self.patches.fill(b, s, s.image, row, [i64(0), vectors, i64(height), *to])
+        width = i64(tile.width)
+        c = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
+        panel = [s.panels, width, b.mul(width, s.deep)]
+        size = [c, s.sums_row, s.across, s.deep, s.add]
+        b.call(self.strips[height, True], [*to, *panel, *size, *to])
