@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from weft.dtype import DType
+
 Index = tuple[Any, ...]  # numbers or symbolic sizes, one a dimension
 
 
@@ -101,6 +103,11 @@ class Composed(NamedTuple):
     """
 
     calls: Callable[..., Any]
+
+
+def cast_element(k: Any, value: Any, dtype: DType) -> Any:
+    """A value of a rule's expression in a dtype."""
+    return value if value.dtype is dtype else k.call("cast", value, dtype=dtype)
 
 
 SAME = View(lambda out, x_shape: out)  # a copy, where memory does not show
