@@ -53,6 +53,10 @@ class DType:
         """The type of this type's real part."""
         return {"complex64": float32, "complex128": float64}.get(self.name, self)
 
+    def to_total(self) -> DType:
+        """The type that sums and products of many elements are made in."""
+        return {"float16": float32, "bfloat16": float32}.get(self.name, self)
+
     def to_complex(self) -> DType:
         """The complex type whose parts have this type's precision."""
         return complex128 if self.name in ("float64", "complex128") else complex64

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from weft.core.elementwise import check_accepts
-from weft.core.lowering import Element, Varied
+from weft.core.lowering import Element, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
@@ -798,7 +798,8 @@ def _col2im_element(
     """The sum of the taps that lie here, in their order."""
     dims = len(size)
     kernel, counts = x.shape[2 : 2 + dims], x.shape[2 + dims :]
-    total = k.number(0)
+    wide = k.dtype.to_total()
+    total = k.number(0, wide)
     for tap in itertools.product(*map(range, kernel)):
         places = [
             i + low - t * d
@@ -811,8 +812,9 @@ def _col2im_element(
                 hit = k.call("eq", k.at(place % s), k.at(0))
                 value = k.call("where", hit, value, k.number(0))
         ends = [(n - 1) * s + 1 for n, s in zip(counts, stride, strict=True)]
-        total = k.call("add", total, _inside(k, value, places, ends))
-    return total
+        value = cast_element(k, _inside(k, value, places, ends), wide)
+        total = k.call("add", total, value)
+    return cast_element(k, total, k.dtype)
 
 
 def _few_taps(x: Any, *, size: Sizes, **params: Any) -> Any:
