@@ -10,15 +10,21 @@ bytes, so that it can be stored and loaded again by another process.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+from llvmlite.binding import ffi
 
+from weft.compile.llvm.parts import parts
 from weft.compile.phases import count_module, phase
 from weft.errors import ArgumentError
+from weft.runtime.threads import thread_limit
 
 # What WEFT_CPU may limit code to, from narrow to wide: (LLVM CPU, vector bits).
 LEVELS = {
@@ -113,23 +119,31 @@ def prepare_function(function: ir.Function, target: Target) -> None:
 
 
 class Library:
-    """Machine code in memory."""
+    """Machine code in memory: the object code of one module, or of its parts."""
 
-    def __init__(self, code: bytes, target: Target) -> None:
+    def __init__(self, code: bytes | Sequence[bytes], target: Target) -> None:
         _initialize()
-        self.code = code
-        backing = llvm.parse_assembly("")
-        backing.triple = target.triple
-        self._engine = llvm.create_mcjit_compiler(backing, _machine(target))
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+        codes = [code] if isinstance(code, bytes) else code
+        self.code = b"".join(codes)
+        self._engines = [_engine(one, target) for one in codes]
 
     def address(self, name: str) -> int:
         """Where a function begins."""
-        found = self._engine.get_function_address(name)
-        if not found:
-            raise ArgumentError(f"the compiled module has no function {name!r}")
-        return found
+        for engine in self._engines:
+            found = engine.get_function_address(name)
+            if found:
+                return found
+        raise ArgumentError(f"the compiled module has no function {name!r}")
+
+
+def _engine(code: bytes, target: Target) -> Any:
+    """What keeps a module's machine code in memory."""
+    backing = llvm.parse_assembly("")
+    backing.triple = target.triple
+    engine = llvm.create_mcjit_compiler(backing, _machine(target))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
 
 
 def _machine(target: Target) -> Any:
@@ -144,6 +158,24 @@ def _machine(target: Target) -> Any:
     )
 
 
+@functools.cache
+def _unlocked(name: str) -> Any:
+    """A function of llvmlite's library without the lock that lets one thread in.
+
+    LLVM itself wants that no two threads use one context: see ``_parsed``.
+    """
+    locked = getattr(ffi.lib, name)
+    function = getattr(ctypes.CDLL("llvmlite", handle=ffi.lib._handle), name)
+    function.argtypes, function.restype = locked.argtypes, locked.restype
+    return function
+
+
+def _parsed(text: str) -> Any:
+    """A module of a context of its own."""
+    _initialize()
+    return llvm.parse_assembly(text, llvm.create_context())
+
+
 def optimize(module: Any, target: Target, *, level: int = 3) -> None:
     """Run LLVM's passes over a parsed module."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
@@ -151,43 +183,69 @@ def optimize(module: Any, target: Target, *, level: int = 3) -> None:
     tuning.loop_interleaving = True
     tuning.loop_unrolling = False  # costs half the time, and gains nothing
     builder = llvm.create_pass_builder(_machine(target), tuning)
-    builder.getModulePassManager().run(module, builder)
+    run = _unlocked("LLVMPY_RunNewModulePassManager")
+    run(builder.getModulePassManager(), module, builder)
 
 
 def object_code(module: ir.Module | str, target: Target, *, level: int = 3) -> bytes:
     """Object code of a module; the module is verified first."""
-    _initialize()
-    parsed = llvm.parse_assembly(str(module))
+    parsed = _parsed(str(module))
     parsed.verify()
     optimize(parsed, target, level=level)
-    return _machine(target).emit_object(parsed)
+    return _emitted(parsed, target)
+
+
+def _emitted(module: Any, target: Target) -> bytes:
+    emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+    with ffi.OutputString() as error:
+        memory = emit(_machine(target), module, 1, error)
+        if not memory:
+            raise RuntimeError(str(error))
+    try:
+        start = ffi.lib.LLVMPY_GetBufferStart(memory)
+        return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(memory))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
 
 
 @phase("LLVM")
 def compile_module(
     module: ir.Module | str, target: Target | None = None, *, level: int = 3
 ) -> Library:
-    """Machine code of a module, ready to be called; kept on disk for the next time."""
+    """Machine code of a module, ready to be called; kept on disk for the next time.
+
+    The parts of a large one are compiled side by side.
+    """
+    target = target or host_target()
+    texts = [module] if isinstance(module, str) else parts(module)
+    code = functools.partial(_code, target=target, level=level)
+    if len(texts) > 1:
+        with ThreadPoolExecutor(min(len(texts), thread_limit().threads)) as workers:
+            found = list(workers.map(code, texts))
+    else:
+        found = [code(text) for text in texts]
+    for _, made in found:
+        count_module(made=made)
+    return Library([code for code, _ in found], target)
+
+
+def _code(text: str, target: Target, level: int) -> tuple[bytes, bool]:
+    """Object code of a module's text, and whether it had to be made."""
     from weft.runtime import cache
 
-    target = target or host_target()
-    text = str(module)
-    key = cache.key_of(text, target.key, level=level)
     made: list[bytes] = []
 
     def make() -> bytes:
         made.append(object_code(text, target, level=level))
         return made[0]
 
-    code = cache.get(key, make)
-    count_module(made=bool(made))
-    return Library(code, target)
+    key = cache.key_of(text, target.key, level=level)
+    return cache.get(key, make), bool(made)
 
 
 def assembly(module: ir.Module | str, target: Target | None = None) -> str:
     """The machine code as text, to read."""
     target = target or host_target()
-    _initialize()
-    parsed = llvm.parse_assembly(str(module))
+    parsed = _parsed(str(module))
     optimize(parsed, target)
     return _machine(target).emit_assembly(parsed)
