@@ -28,9 +28,9 @@ def failing(kind):
     return still
 
 
-def one(seed, shorten):
+def one(seed, shorten, large):
     """What became of a program: a word, and a report."""
-    program, refused = programs.draw(seed, three_ways.fit)
+    program, refused = programs.draw(seed, three_ways.fit, large=large)
     program, word, reason = three_ways.judged(program)
     if word == "failed" and shorten:
         program = three_ways.smaller(program, failing(kind_of(reason)))
@@ -46,11 +46,14 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--whole", action="store_true", help="do not shorten")
     parser.add_argument("--show", default="failed", help="of which words")
+    parser.add_argument(
+        "--large", type=float, default=0.05, help="share of programs on large tensors"
+    )
     options = parser.parse_args()
     tally = collections.Counter()
     start = time.perf_counter()
     for seed in range(options.seed, options.seed + options.count):
-        word, report = one(seed, not options.whole)
+        word, report = one(seed, not options.whole, options.large)
         tally[word] += 1
         if word in options.show:
             print(f"\n# {word}\n{report}", flush=True)

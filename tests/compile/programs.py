@@ -4,7 +4,7 @@ A program is text, so that what fails can be read, shortened and run by hand. It
 grows line by line; a line is kept if the program with it runs eagerly at all its
 sizes and does not blow rounding errors up (see ``three_ways.fit``).
 
-Not drawn: half precisions and complex numbers, results whose shape depends on values
+Not drawn: complex numbers, results whose shape depends on values
 (``nonzero``, ``x[mask]``), aliases between arguments or between results, linear
 algebra beyond products, modules, hooks and Python side effects. Where rounding rules
 are on (``strict`` is not), no value is infinite or NaN.
@@ -14,9 +14,12 @@ import random
 import re
 from dataclasses import dataclass, replace
 
-FLOATS = ("float32", "float64")
-DTYPES = ("float32", "float32", "float32", "float64", "int64", "int32", "bool")
+HALVES = ("float16", "bfloat16")
+FLOATS = ("float32", "float64", "float32", "float64", "float32", *HALVES)
+INTEGERS = ("int64", "int32", "int64", "int32", "int16", "int8", "uint8")
+DTYPES = (*["float32"] * 6, *["float64"] * 2, *HALVES, *INTEGERS, "bool", "bool")
 SIZES = (0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 7, 8, 17, 33)
+LARGE = (65, 67, 97, 127, 128, 131, 193, 211, 256, 257, 293)  # beyond a block of 64
 KINDS = ("forward", "forward", "inner", "outer", "step")
 
 
@@ -53,6 +56,11 @@ class Program:
     lines: tuple
     outputs: tuple
     optimizer: str = "SGD"
+
+    @property
+    def halves(self):
+        """Whether some of it is computed in a half precision."""
+        return any(name in str(self) for name in HALVES)
 
     @property
     def source(self):
@@ -104,9 +112,10 @@ class Program:
 class Values:
     """The tensors that a program under construction has so far, by name."""
 
-    def __init__(self, rng, tensors):
+    def __init__(self, rng, tensors, large=False):
         self.rng = rng
         self.tensors = tensors
+        self.most = 30_000 if large else 1200  # elements of a product's factor
 
     def pick(self, wanted=lambda t: True):
         """The name of a tensor; the newer the likelier."""
@@ -124,11 +133,13 @@ class Values:
     def factor(self, dims=(1, 2, 3)):
         """A tensor for a product, which stays small."""
         return self.pick(
-            lambda t: t.dtype.is_floating_point and t.ndim in dims and t.numel() < 1200
+            lambda t: (
+                t.dtype.is_floating_point and t.ndim in dims and t.numel() < self.most
+            )
         )
 
     def integer(self):
-        return self.pick(lambda t: t.dtype.name in ("int32", "int64"))
+        return self.pick(lambda t: t.dtype.name in INTEGERS)
 
     def number(self):
         return self.pick(lambda t: t.dtype.name != "bool")
@@ -295,7 +306,8 @@ def cast(v):
         return f"{a}.to(weft.{target})"
     if target == "bool":
         return f"{a}.bool()"
-    return f"{a}.nan_to_num(0, 9, -9).clamp(-99, 99).to(weft.{target})"
+    low = 0 if target == "uint8" else -99
+    return f"{a}.nan_to_num(0, 9, -9).clamp({low}, 99).to(weft.{target})"
 
 
 def clamped(v):
@@ -723,13 +735,25 @@ def view_of(v, made, name):
 # -- programs
 
 
-def givens(rng, kind, dynamic):
+def large_shape(rng):
+    """A shape of 5,000 to 20,000 elements: more than one chunk, block or thread."""
+    last = rng.choice(LARGE)
+    rows = rng.randint(-(-5_000 // last), 20_000 // last)
+    few = rng.choice([2, 3, 5, 7])
+    whole = rng.choice([4099, 5003, 8191, 16384, 19997])
+    return rng.choice(
+        [(rows, last), (rows, last), (last, rows), (few, rows // few, last),
+         (rows // few, last, few), (whole,), (2, whole // 2)]
+    )  # fmt: skip
+
+
+def givens(rng, kind, dynamic, large):
     """Inputs and state of a program."""
     base = tuple(rng.choice(SIZES[1:]) for _ in range(rng.choice([0, 1, 1, 2, 2, 2])))
     if rng.random() < 0.2:
         base = (*base, rng.choice([1, 2, 3]))
-    if rng.random() < 0.05:  # more than one chunk, block or thread
-        base = rng.choice([(65, 130), (2, 130 if dynamic else 2100), (130, 33)])
+    if large:
+        base = (3, rng.choice(LARGE)) if dynamic else large_shape(rng)
     if dynamic:
         base = base or (3,)
         base = ("n", *base[1:])
@@ -756,13 +780,15 @@ def givens(rng, kind, dynamic):
     return tuple(found), tuple(state)
 
 
-def begin(seed):
-    """A program without lines."""
+def begin(seed, large=0.05):
+    """A program without lines; ``large`` is how likely its tensors are large ones."""
     rng = random.Random(seed)
     kind = rng.choice(KINDS)
     dynamic = rng.random() < 0.3
-    inputs, state = givens(rng, kind, dynamic)
-    sizes = tuple(rng.sample([2, 3, 4, 5, 6, 9, 16, 17, 33, 70], 3)) if dynamic else ()
+    inputs, state = givens(rng, kind, dynamic, rng.random() < large)
+    sizes = (
+        tuple(rng.sample([2, 3, 4, 5, 6, 9, 16, 17, 33, 70, 131], 3)) if dynamic else ()
+    )
     optimizer = rng.choice(["SGD", "Adam", "AdamW", "RMSprop"])
     return rng, Program(
         seed, kind, rng.random() < 0.4, inputs, state, sizes, (), (), optimizer
@@ -771,7 +797,8 @@ def begin(seed):
 
 def next_line(rng, program, tensors):
     """The text of another line; it may turn out not to run."""
-    v = Values(rng, tensors)
+    large = any(t.numel() >= 4096 for t in tensors.values())
+    v = Values(rng, tensors, large)
     count = len(program.lines)
     name = f"v{count}"
     mine = [k for k in tensors if k.startswith("v") and is_owned(program, k)]
@@ -807,13 +834,13 @@ def is_owned(program, name):
     return False
 
 
-def draw(seed, run, length=9, tries=40):
+def draw(seed, run, length=9, tries=40, large=0.05):
     """A random program, and a line (or None) that eager execution refused in it.
 
     ``run(program)`` gives the tensors it ends with by name, None if the program is
     not fit to be compared, and raises what eager execution raises.
     """
-    rng, program = begin(seed)
+    rng, program = begin(seed, large)
     tensors = run(program)
     if tensors is None:
         raise AssertionError(f"the inputs of program {seed} are not fit")

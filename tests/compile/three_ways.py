@@ -14,6 +14,7 @@ import warnings
 import zlib
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 from programs import words
 
@@ -25,7 +26,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
 from weft.graph import CaptureError
 
-NOISE = 64  # units in the last place
+NOISE = 64  # units in the last place; of a half precision, which has few, one
 GROWTH = 512  # how much larger than the noise its effect may be
 
 # Operators that move values or decide between them: the same bits everywhere.
@@ -45,11 +46,27 @@ ARITHMETIC = words(
 )
 
 
+def is_float(array):
+    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+
+
+def eps(array):
+    """One unit in the last place of 1."""
+    return float(ml_dtypes.finfo(array.dtype).eps)
+
+
+def noise_of(array):
+    """The relative error that operators are given."""
+    return (1 if array.itemsize == 2 else NOISE) * eps(array)
+
+
 class Noise:
     """Operators that err, by as much as ``NOISE`` says; counts those that ran."""
 
-    def __init__(self, strict, seed=0, size=NOISE):
-        self.exact = {*MOVING, *(ARITHMETIC if strict else ())}
+    def __init__(self, program, seed=0, size=1.0):
+        self.exact = {*MOVING, *(ARITHMETIC if program.strict else ())}
+        if program.halves:  # which half a number becomes is decided by its last bits
+            self.exact -= {"cast"}
         self.rng = np.random.default_rng(seed)
         self.size = size
         self.count = 0
@@ -79,15 +96,13 @@ class Noise:
 
     def _off(self, array):
         array = np.asarray(array)
-        if array.dtype.kind != "f":
+        if not is_float(array):
             return array
         self.count += 1
         if not self.size:
             return array
-        factor = 1 + np.finfo(array.dtype).eps * self.size * self.rng.uniform(
-            -1, 1, array.shape
-        )
-        return (array * factor).astype(array.dtype)
+        error = self.size * noise_of(array) * self.rng.uniform(-1, 1, array.shape)
+        return (array.astype(float) * (1 + error)).astype(array.dtype)
 
 
 # -- running
@@ -250,17 +265,17 @@ class Tolerance:
     def __init__(self, program):
         self.strict = program.strict
         self.want = eagerly(program)
-        counter = Noise(program.strict, size=0)
+        counter = Noise(program, size=0)
         eagerly(program, counter)
         self.exact = counter.count == 0
         self.noisy = []
         if not self.exact:
-            self.noisy = [eagerly(program, Noise(program.strict, s)) for s in range(3)]
+            self.noisy = [eagerly(program, Noise(program, s)) for s in range(3)]
 
     def off(self, call, name):
         """How far noise moves a result, at most."""
         want = self.want[call][name]
-        if not self.noisy or want.dtype.kind != "f":
+        if not self.noisy or not is_float(want):
             return 0.0
         return max(_gap(run[call][name], want) for run in self.noisy)
 
@@ -280,10 +295,10 @@ class Tolerance:
         want = self.want[call][name]
         if got.shape != want.shape or got.dtype != want.dtype:
             return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
-        if self.exact or want.dtype.kind != "f":
-            same = np.array_equal(got, want, equal_nan=want.dtype.kind == "f")
+        if self.exact or not is_float(want):
+            same = np.array_equal(got, want, equal_nan=is_float(want))
             return None if same else f"{_shown(got)} instead of {_shown(want)}"
-        allowed = 2 * self.off(call, name) + 8 * np.finfo(want.dtype).eps * _size(want)
+        allowed = 2 * self.off(call, name) + 8 * eps(want) * _size(want)
         if _same_ends(got, want) and _gap(got, want) <= allowed:
             return None
         return (
@@ -317,9 +332,9 @@ def _same_ends(a, b):
 def _similar(noisy, want):
     if noisy.shape != want.shape:
         return False
-    if want.dtype.kind != "f":
+    if not is_float(want):
         return np.array_equal(noisy, want)
-    limit = GROWTH * NOISE * np.finfo(want.dtype).eps * max(_size(want), 1.0)
+    limit = GROWTH * noise_of(want) * max(_size(want), 1.0)
     return _same_ends(noisy, want) and _gap(noisy, want) <= limit
 
 
@@ -328,7 +343,7 @@ def fit(program):
     body = replace(program, kind="forward") if program.kind != "step" else program
     with settings(program):
         ends = [_ends(body, k) for k in range(max(len(program.sizes), 1))]
-        with Noise(program.strict):
+        with Noise(program):
             noisy = _ends(body, 0)
     for end in ends:
         arrays = [t.detach().numpy() for t in end.values()]
