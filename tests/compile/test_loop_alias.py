@@ -15,7 +15,8 @@ from weft.compile.loop.alias import may_share
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Store
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.native import Native, Use
+from weft.compile.launches import Use
+from weft.compile.native import Native
 from weft.core.size import Scope
 from weft.core.tensor import Tensor
 from weft.graph.ir import GraphError

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I64, POINTER, VOID, i64, loop
+from weft.compile.llvm.gemm.follow import FOLLOWER
 from weft.compile.llvm.kernel import SIGNATURE
 from weft.compile.llvm.target import (
     Library,
@@ -19,15 +20,18 @@ from weft.compile.llvm.target import (
     prepare_function,
 )
 
-FIELDS = 8  # of a row of the native loop's table
+FIELDS = 9  # of a row of the native loop's table
+MOST_SIZES = 64  # of a kernel that follows a product: they are copied for each call
 
 
 class Driver(NamedTuple):
-    """The native loop over launches, and the two kinds of bodies."""
+    """The native loop over launches, and addresses of what rows lead to."""
 
     run: Any  # run(rows, first, last)
     iterations: int
     jobs: int
+    gang: int
+    follow: int
     library: Library
 
 
@@ -37,10 +41,13 @@ def driver() -> Driver:
 
     A row is a launch's context for the pool:
 
-        status  function  table  sizes  count  grain  body  -        of a kernel
-        status  function  jobs   tasks  count  grain  body  length   of a routine
+        status function table sizes count grain body -      start    of a kernel
+        status function jobs  tasks count grain body length start    of a routine
+        status -        rows  many  count grain body -      -        of a gang
 
-    where ``tasks`` says how many each job has, and ``length`` how many bytes.
+    where ``tasks`` says how many each job has, and ``length`` how many bytes. A gang
+    runs the launches of ``rows`` side by side: its iterations are their grains, and
+    those of one begin at ``start``.
     """
     from weft.runtime import pool
     from weft.runtime.pool_code import BODY, emit_parallel
@@ -50,6 +57,8 @@ def driver() -> Driver:
     module = new_module("driver", target)
     _emit_iterations(module, target, BODY)
     _emit_jobs(module, target, BODY)
+    _emit_gang(module, target, BODY)
+    _emit_follow(module, target)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
     made = ir.Function(module, kind, "run")
     prepare_function(made, target)
@@ -70,8 +79,8 @@ def driver() -> Driver:
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         library.address("run")
     )
-    iterations, jobs = map(library.address, ("iterations", "jobs"))
-    return Driver(run, iterations, jobs, library)
+    at = library.address
+    return Driver(run, at("iterations"), at("jobs"), at("gang"), at("follow"), library)
 
 
 def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
@@ -107,4 +116,54 @@ def _emit_jobs(module: ir.Module, target: Target, kind: Any) -> None:
         high = b.select(b.icmp_signed("<", high, tasks), high, tasks)
         job = b.inttoptr(b.add(jobs, b.mul(j, length)), POINTER)
         b.call(function, [job, low, high, worker])
+    b.ret_void()
+
+
+def _emit_gang(module: ir.Module, target: Target, kind: Any) -> None:
+    """A range of the grains of several launches."""
+    b, fields, (_, begin, end, worker) = _body(module, target, kind, "gang")
+    rows = b.inttoptr(fields[1], I64.as_pointer())
+    with loop(b, i64(0), fields[2]) as r:
+        row = b.gep(rows, [b.mul(r, i64(FIELDS))])
+        count, grain, body, start = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6, 8))
+        many = b.sdiv(b.sub(b.add(count, grain), i64(1)), grain)
+        low, high = b.sub(begin, start), b.sub(end, start)
+        low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
+        high = b.select(b.icmp_signed("<", high, many), high, many)
+        with b.if_then(b.icmp_signed("<", low, high)):
+            last = b.mul(high, grain)
+            last = b.select(b.icmp_signed("<", last, count), last, count)
+            body = b.inttoptr(body, kind.as_pointer())
+            b.call(body, [b.bitcast(row, POINTER), b.mul(low, grain), last, worker])
+    b.ret_void()
+
+
+def _emit_follow(module: ir.Module, target: Target) -> None:
+    """A follower of products: a kernel for some rows and columns.
+
+    Its context is ``function table sizes count first width each``: the kernel, where
+    among its sizes the first column and the number of columns stand (or -1), and how
+    many iterations a row has.
+    """
+    made = ir.Function(module, FOLLOWER, "follow")
+    prepare_function(made, target)
+    b = ir.IRBuilder(made.append_basic_block("entry"))
+    context, top, bottom, left, right = made.args
+    words = b.inttoptr(b.ptrtoint(context, I64), I64.as_pointer())
+    values = [b.load(b.gep(words, [i64(k)])) for k in range(7)]
+    function, table, sizes, count, first, width, each = values
+    function = b.inttoptr(function, SIGNATURE.as_pointer())
+    table = b.inttoptr(table, SIGNATURE.args[0])
+    sizes = b.inttoptr(sizes, SIGNATURE.args[1])
+    rows = [b.mul(top, each), b.mul(bottom, each)]
+    copy = b.alloca(I64, MOST_SIZES)
+    with b.if_else(b.icmp_signed("<", first, i64(0))) as (whole, some):
+        with whole:
+            b.call(function, [table, sizes, *rows])
+        with some:
+            with loop(b, i64(0), count) as k:
+                b.store(b.load(b.gep(sizes, [k])), b.gep(copy, [k]))
+            b.store(left, b.gep(copy, [first]))
+            b.store(b.sub(right, left), b.gep(copy, [width]))
+            b.call(function, [table, copy, *rows])
     b.ret_void()

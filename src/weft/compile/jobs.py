@@ -51,13 +51,29 @@ class Work(NamedTuple):
 
 
 class Routine:
-    """A node that generated code computes as a whole."""
+    """A node that generated code computes as a whole, and the kernel that follows."""
 
-    def __init__(self, node: Node, inputs: list[Node]) -> None:
+    def __init__(
+        self, node: Node, inputs: Sequence[Node], follower: Any = None
+    ) -> None:
         self.node = node
+        self.inputs = inputs
         self.operands = [Operand(i) for i in inputs]
+        self.follower = follower
         self.owners = [*[o.base for o in self.operands], node]
         self.made = [node]
+        if follower is not None:
+            self.owners += follower.owners
+            self.made += follower.made
+
+    @property
+    def alone(self) -> Routine:
+        """The same without what follows."""
+        return type(self)(self.node, self.inputs)
+
+    def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
+        """Whether what follows does so, for some sizes."""
+        return True
 
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
         """The work for some sizes, or None if the node is to be called."""
@@ -107,6 +123,13 @@ class Jobs:
         count = work.tasks * len(work.jobs)
         length = 8 * len(work.jobs[0].fields)
         return [0, work.function, first, work.tasks, count, 1, body, length]
+
+    def lead_to(self, routine: Routine, field: int, address: int) -> None:
+        """Set a field in all jobs of a routine."""
+        jobs = self.works[routine].jobs
+        length = len(jobs[0].fields)
+        first = self.starts[routine] + field
+        self.table[first : first + length * len(jobs) : length] = address
 
     def _give_workspaces(self) -> None:
         """Memory that each thread of the pool has for itself."""

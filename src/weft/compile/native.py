@@ -1,24 +1,22 @@
-"""A graph as native code: kernels for its groups, calls for the rest.
+"""A graph as native code: kernels for its groups, routines for products, calls.
 
 Preparing a graph gives a ``Native``: machine code for every distinct kernel, and the
-steps of a run as data. For each set of sizes an ``Instance`` holds the memory. A run
-fills a table of addresses and lets one native loop go through the kernels.
+steps of a run as data. For each set of sizes an ``Instance`` holds the memory.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.compile.compose import composed
-from weft.compile.driver import FIELDS, driver
 from weft.compile.elements import lowering_of
-from weft.compile.fuse import Call, Fusion, Group, Operand, inlined
-from weft.compile.jobs import Jobs, Routine
+from weft.compile.followers import Follower, followers
+from weft.compile.fuse import Call, Fusion, Group
+from weft.compile.instance import Instance
+from weft.compile.launches import Order, Use, ordered
 from weft.compile.llvm import scalar
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import (
@@ -28,9 +26,11 @@ from weft.compile.llvm.target import (
     host_target,
     new_module,
 )
+from weft.compile.loop.ir import Kernel
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.compile.phases import phase
+from weft.compile.places import assigned_once, share
 from weft.compile.products import Product, copied, is_product, needs_copy
 from weft.core.lowering import (
     Element,
@@ -41,23 +41,12 @@ from weft.core.lowering import (
     Scatter,
     View,
 )
-from weft.core.size import evaluate, same
-from weft.graph.interpret import Program, bind_sizes, failed, resolve
-from weft.graph.ir import (
-    ASSIGN,
-    CONSTANT,
-    GROUP,
-    PICK,
-    READ,
-    Graph,
-    GraphError,
-    Node,
-    Variable,
-)
-from weft.runtime import arena
+from weft.core.size import same
+from weft.graph.interpret import bind_sizes
+from weft.graph.ir import ASSIGN, GROUP, READ, Graph, GraphError, Node, Variable
 
 ndarray = np.ndarray
-GRAIN = 1 << 15  # operations that are worth handing to another thread
+INSTANCES = 8  # sets of sizes whose memory is kept
 
 
 def supported(node: Node) -> bool:
@@ -86,79 +75,103 @@ def supported(node: Node) -> bool:
     return scalar.has_function(rule.scalar, kinds, node.dtype)
 
 
-class Use:
-    """One launch of a kernel: which values its buffers are."""
-
-    def __init__(
-        self, name: str, kernel: Any, owners: list[Node], group: Group
-    ) -> None:
-        self.name = name
-        self.kernel = kernel
-        self.owners = owners
-        self.group = group
-
-    @property
-    def made(self) -> list[Node]:
-        """The values it computes."""
-        return [n for n in self.owners if n in self.group.home]
-
-
-LAUNCHES = (Use, Routine)
-
-
 class Native:
-    """A graph prepared for native execution."""
+    """A graph prepared for native execution.
+
+    ``in_place`` lets a run write new state over the old one where that is safe, in the
+    arrays it was given; otherwise it only gives the new values.
+    """
 
     @phase("lowering")
-    def __init__(self, graph: Graph, target: Target | None = None) -> None:
+    def __init__(
+        self, graph: Graph, target: Target | None = None, *, in_place: bool = False
+    ) -> None:
         self.graph = graph = composed(graph)
         self.target = target or host_target()
         self.fusion = Fusion(graph, supported)
-        self.steps: list[Any] = []  # uses, and nodes that are called
-        self.kernels: dict[str, Any] = {}
+        self.steps: list[Any] = []  # launches, and nodes that are called
         self.refused: dict[Group, str] = {}
-        for unit in self.fusion.units:
-            self._add(unit)
-        self.library = self._compile()
+        self._proven: set[str] = set()
+        self._add_all()
+        self.steps = ordered(self.steps, graph)
         self.reads = list(
             dict.fromkeys(n.params["variable"] for n in graph.nodes if n.op is READ)
         )
         self.writes = [n for n in graph.nodes if n.op is ASSIGN]
+        may = assigned_once(self.writes) if in_place else {}
+        self.places = share(graph, Order(self.steps, graph), may)
+        self.kernels: dict[str, Kernel] = {}
+        self._name_kernels()
+        self.library = self._compile()
         self._instances: dict[Any, Instance] = {}
 
-    def _add(self, unit: Call | Group) -> None:
-        if isinstance(unit, Call):
-            if is_product(unit.node):
-                self._add_product(unit)
+    def _add_all(self) -> None:
+        follow = followers(self.fusion)
+        done: set[Group] = set()
+        for unit in self.fusion.units:
+            if isinstance(unit, Group):
+                if unit not in done:
+                    self._add_group(unit)
+            elif is_product(unit.node):
+                group = follow.get(unit)
+                if self._add_product(unit, group) and group is not None:
+                    done.add(group)
             elif unit.node.op not in (ASSIGN, GROUP):
                 self.steps.append(unit.node)
-            return
-        kernel, owners = lower(unit, "kernel")
+
+    def _add_group(self, group: Group) -> None:
+        kernel, owners = lower(group, "kernel")
+        if self._prove(kernel, group):
+            self.steps.append(Use(kernel, owners, group))
+        else:
+            self.steps += group.nodes
+
+    def _prove(self, kernel: Kernel, group: Group) -> bool:
+        """Whether every index is in bounds; if not, no code is made."""
         text = f"{kernel} {kernel.positive}"
-        found = self.kernels.get(text)
-        if found is None:
+        if text not in self._proven:
             try:
                 verify_kernel(kernel)
-            except GraphError as error:  # not proven to stay in bounds: not generated
-                self.refused[unit] = str(error)
-                self.steps += unit.nodes
-                return
-            found = kernel._replace(name=f"kernel{len(self.kernels)}")
-            self.kernels[text] = found
-        self.steps.append(Use(found.name, kernel, owners, unit))
+            except GraphError as error:
+                self.refused[group] = str(error)
+                return False
+            self._proven.add(text)
+        return True
 
-    def _add_product(self, unit: Call) -> None:
+    def _add_product(self, unit: Call, group: Group | None) -> bool:
+        """Add a product; whether a group that may follow it does."""
         inputs = []
         for node in unit.node.inputs:
             if needs_copy(node):
-                group = Group(unit.order, node.shape, self.graph.sizes)
+                copy = Group(unit.order, node.shape, self.graph.sizes)
                 made = copied(node)
-                group.add(made, group.vars, row=False)
-                group.outputs = [made]
-                self._add(group)
+                copy.add(made, copy.vars, row=False)
+                copy.outputs = [made]
+                self._add_group(copy)
                 node = made
             inputs.append(node)
-        self.steps.append(Product(unit.node, inputs))
+        follower = None
+        if group is not None:
+            follower = Follower(group, unit.node)
+            if not follower.fits or not self._prove(follower.kernel, group):
+                self.refused.pop(group, None)
+                follower = None
+        self.steps.append(Product(unit.node, inputs, follower))
+        return follower is not None
+
+    def _name_kernels(self) -> None:
+        """One name for equal kernels."""
+        found: dict[str, str] = {}
+        for use in self._uses():
+            text = str(use.kernel._replace(name="kernel"))
+            name = found.setdefault(text, f"kernel{len(found)}")
+            use.kernel = use.kernel._replace(name=name)
+            self.kernels.setdefault(name, use.kernel)
+
+    def _uses(self) -> list[Any]:
+        """All that launch a kernel: uses, and products' followers."""
+        found = [s.follower if isinstance(s, Product) else s for s in self.steps]
+        return [one for one in found if isinstance(one, (Use, Follower))]
 
     def _compile(self) -> Library | None:
         if not self.kernels:
@@ -171,306 +184,22 @@ class Native:
     def run(
         self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
-        """The outputs, and the assigned variables' new values (these only until the
-        next run: they lie in memory that is used again)."""
+        """The outputs, and new values of variables that were not written in place.
+
+        These hold until the next run only: they lie in memory that is used again.
+        """
         sizes = bind_sizes(self.graph.inputs, feeds)
         if self.graph.sizes.assumptions:
             self.graph.sizes.check(sizes)
         key = tuple(sorted(sizes.items()))
         instance = self._instances.get(key)
         if instance is None:
-            if len(self._instances) >= 8:
+            if len(self._instances) >= INSTANCES:
                 self._instances.clear()
             instance = self._instances[key] = Instance(self, sizes)
-        return instance.run(feeds, store)
+        return instance.run(feeds, [store[v] for v in self.reads])
 
     @property
     def latest(self) -> Instance | None:
         """The instance that was made last; None before the first run."""
         return next(reversed(self._instances.values()), None)
-
-
-class Instance:
-    """The memory and the tables of a native graph for one set of sizes."""
-
-    def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
-        self.native = native
-        self.sizes = dict(sizes)
-        routines = [s for s in native.steps if isinstance(s, Routine)]
-        self.jobs = Jobs(routines, self.sizes, native.target)
-        self.steps = self._regular()
-        self.uses = [s for s in self.steps if isinstance(s, LAUNCHES)]
-        self.arrays = self._allocate()
-        nodes = [node for use in self.uses for node in use.owners]
-        self.slots = {node: k for k, node in enumerate(dict.fromkeys(nodes))}
-        self.addresses = np.zeros(len(self.slots), np.int64)
-        for node, slot in self.slots.items():
-            if node in self.arrays:
-                self.addresses[slot] = _address(self.arrays[node])
-            elif node.op is CONSTANT:
-                self.arrays[node] = _in_order(node.params["value"])
-                self.addresses[slot] = _address(self.arrays[node])
-        self.places = np.array([self.slots[n] for n in nodes], np.int64)
-        self.table = np.zeros(len(nodes), np.int64)
-        self.jobs.link(self.slots)
-        self._describe()
-        self._plan()
-
-    def _regular(self) -> list[Any]:
-        """The steps, with calls for what kernels do not do for these sizes."""
-        steps: list[Any] = []
-        for step in self.native.steps:
-            if isinstance(step, Routine) and step not in self.jobs.works:
-                steps.append(step.node)
-            elif isinstance(step, Use) and not self._runs(step):
-                steps += step.group.nodes
-            else:
-                steps.append(step)
-        return steps
-
-    def _runs(self, use: Use) -> bool:
-        """Whether sizes that must not be 0 for a kernel's loads are not."""
-        return all(evaluate(n, self.sizes) > 0 for n in use.kernel.positive)
-
-    # -- memory
-
-    def _allocate(self) -> dict[Node, ndarray]:
-        """One arena for all that kernels make, by when it is needed."""
-        last = self._last_uses()
-        buffers, shapes = [], {}
-        ends = set(self.native.graph.outputs)
-        self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
-        for at, step in enumerate(self.steps):
-            for node in step.made if isinstance(step, LAUNCHES) else ():
-                shape = resolve(node.shape, self.sizes)
-                if node in ends:
-                    self.fresh[node] = shape
-                    continue
-                shapes[node] = shape
-                nbytes = math.prod(shapes[node]) * node.dtype.itemsize
-                buffers.append(arena.Buffer(node, nbytes, at, last.get(node, at)))
-        self.layout = arena.plan(buffers)
-        self.arena = arena.Arena(self.layout.nbytes)
-        return {
-            node: self.arena.view(self.layout.offsets[node], shape, node.dtype.np)
-            for node, shape in shapes.items()
-        }
-
-    def _last_uses(self) -> dict[Node, int]:
-        """The last step that reads each value; outputs are read after all steps."""
-        steps, found = self.steps, {}
-        for at, step in enumerate(steps):
-            nodes = step.owners if isinstance(step, LAUNCHES) else step.inputs
-            for node in nodes:
-                if type(node) is Node:
-                    found[Operand(node).base] = at
-                    found[node] = at
-        ends = [*self.native.graph.outputs, *[w.inputs[0] for w in self.native.writes]]
-        for node in ends:
-            found[Operand(node).base] = len(steps)
-        return found
-
-    # -- tables
-
-    def _describe(self) -> None:
-        """What the native loop reads of each use: see ``driver``."""
-        library: Any = self.native.library
-        rows: list[Any] = []
-        numbers: list[int] = []
-        flags: list[int] = []  # places among them where kernels report bad indices
-        at = 0
-        code = driver()
-        for use in self.uses:
-            if isinstance(use, Routine):
-                rows.append(self.jobs.row(use, code.jobs))
-                at += len(use.owners)
-                continue
-            kernel = use.kernel
-            known = dict(self.sizes)
-            known.update((k, evaluate(n, self.sizes)) for k, n in kernel.given)
-            count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
-            work = sum(self._count(n) for n in use.made)
-            share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
-            grain = max(GRAIN // share, 1)
-            function = library.address(use.name)
-            table = _address(self.table) + 8 * at
-            rows.append(
-                [0, function, table, len(numbers), count, grain, code.iterations, 0]
-            )
-            numbers += [known[name] for name in kernel.sizes]
-            if kernel.checks:
-                flags.append(len(numbers))
-                numbers.append(0)
-            at += len(use.owners)
-        self.numbers = np.array([*numbers, 0], np.int64)
-        self.flags = np.array(flags, np.int64)
-        for row in rows:
-            if row[6] == code.iterations:
-                row[3] = _address(self.numbers) + 8 * row[3]
-        self.rows = np.array(rows, np.int64).reshape(-1, FIELDS)
-
-    def _count(self, node: Node) -> int:
-        return math.prod(resolve(node.shape, self.sizes))
-
-    def _plan(self) -> None:
-        """Runs of uses, and calls between them."""
-        self.plan: list[Any] = []
-        k = 0
-        for step in self.steps:
-            if not isinstance(step, LAUNCHES):
-                self.plan.append(step)
-                continue
-            if self.plan and isinstance(self.plan[-1], tuple):
-                self.plan[-1] = (self.plan[-1][0], k + 1)
-            else:
-                self.plan.append((k, k + 1))
-            k += 1
-
-    # -- running
-
-    def run(self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]) -> Any:
-        env = self._given(feeds, store)
-        run, rows = driver().run, _address(self.rows)
-        fresh = True
-        with np.errstate(all="ignore"):
-            for step in self.plan:
-                if isinstance(step, tuple):
-                    if fresh:
-                        self._fill()
-                        fresh = False
-                    run(rows, *step)
-                else:
-                    try:
-                        self._call(step, env)
-                    except Exception:
-                        self._check(feeds, store)  # the error that came first
-                        raise
-                    fresh = True
-        self._check(feeds, store)
-        outs = self._outputs(env)
-        writes = {
-            n.params["variable"]: self._value(n.inputs[0], env)
-            for n in self.native.writes
-        }
-        return outs, writes
-
-    def _outputs(self, env: dict[Node, Any]) -> list[ndarray]:
-        """The outputs, each in memory that no other value and no later run uses."""
-        found, given = [], set()
-        for node in self.native.graph.outputs:
-            array = self._value(node, env)
-            own = node in self.fresh and node not in given
-            found.append(array if own else array.copy())
-            given.add(node)
-        return found
-
-    def _check(
-        self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
-    ) -> None:
-        """Raise the error of an index that a kernel found to be out of range.
-
-        Nothing was written back by then. The graph is run again by the interpreter,
-        which knows the value, the axis and the line.
-        """
-        if not self.flags.size or not self.numbers[self.flags].any():
-            return
-        self.numbers[self.flags] = 0
-        graph = self.native.graph
-        Program(graph, graph.outputs).run(feeds, store)
-        raise GraphError("a kernel reports an index that the interpreter accepts")
-
-    def timed(
-        self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
-    ) -> list[float]:
-        """A run one step at a time: the seconds that each of the steps took."""
-        env = self._given(feeds, store)
-        run, rows = driver().run, _address(self.rows)
-        found, k = [], 0
-        with np.errstate(all="ignore"):
-            for step in self.steps:
-                self._fill()
-                start = time.perf_counter()
-                if isinstance(step, LAUNCHES):
-                    run(rows, k, k + 1)
-                    k += 1
-                else:
-                    self._call(step, env)
-                found.append(time.perf_counter() - start)
-        return found
-
-    def _fill(self) -> None:
-        """Put the values' present addresses where launches find them."""
-        np.take(self.addresses, self.places, out=self.table)
-        self.jobs.fill(self.addresses)
-
-    def _given(
-        self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
-    ) -> dict[Node, Any]:
-        """The values that are there before the first step."""
-        env: dict[Node, Any] = dict(self.arrays)
-        for node, shape in self.fresh.items():
-            self._give(env, node, np.empty(shape, node.dtype.np))
-        graph = self.native.graph
-        for node, array in zip(graph.inputs, feeds, strict=True):
-            if array is not None:
-                self._give(env, node, array)
-        for node in graph.nodes:
-            if node.op is READ:
-                self._give(env, node, store[node.params["variable"]])
-        return env
-
-    def _give(self, env: dict[Node, Any], node: Node, array: Any) -> None:
-        """A value that kernels find at its address."""
-        slot = self.slots.get(node)
-        if slot is not None:
-            array = _in_order(array)
-            self.addresses[slot] = _address(array)
-        env[node] = array
-
-    def _call(self, node: Node, env: dict[Node, Any]) -> None:
-        args = [self._value(i, env) for i in node.inputs]
-        if node.op is PICK:
-            self._give(env, node, args[0][node.params["index"]])
-            return
-        params = resolve(node.params, self.sizes)
-        try:
-            found = node.op.kernel(*args, **params)
-        except Exception as error:
-            raise failed(node, args, params, error) from None
-        if type(found) is tuple:
-            env[node] = tuple(_own(np.asarray(f), args) for f in found)
-        else:
-            self._give(env, node, _own(np.asarray(found), args))
-
-    def _value(self, value: Any, env: dict[Node, Any]) -> Any:
-        """A node's array, through the views it may be."""
-        if type(value) is not Node:
-            return evaluate(value, self.sizes)
-        found = env.get(value)
-        if found is None:
-            if value.op is CONSTANT:
-                return value.params["value"]
-            operand = Operand(value)
-            if inlined(value):
-                args = [self._value(i, env) for i in value.inputs]
-                params = resolve(value.params, self.sizes)
-                return np.asarray(value.op.kernel(*args, **params))
-            found = self._value(operand.base, env)
-            for view in reversed(operand.views):
-                found = view.op.kernel(found, **resolve(view.params, self.sizes))
-        return found
-
-
-def _own(found: ndarray, args: list[Any]) -> ndarray:
-    """A result apart from its arguments, whose memory may be used again before it."""
-    shared = (isinstance(a, ndarray) and np.may_share_memory(found, a) for a in args)
-    return found.copy() if any(shared) else found
-
-
-def _in_order(array: ndarray) -> ndarray:
-    """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
-    return array if array.flags.c_contiguous else array.copy(order="C")
-
-
-def _address(array: ndarray) -> int:
-    return array.__array_interface__["data"][0]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from weft.compile.driver import driver
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
 from weft.compile.llvm.gemm.arrays import compiled, make_job
@@ -26,6 +27,8 @@ from weft.ops.shaping import reshape_op
 from weft.runtime import pool
 
 MOST_JOBS = 256  # of one product: beyond that, its operands are not regular enough
+_FIRST_ROW = JOB.index("first_row")
+CONTEXT = JOB.index("*context")  # the field that leads to a follower's kernel
 _POINTERS = [JOB.index(f"*{name}") for name in "abc"]
 
 
@@ -64,7 +67,25 @@ def copied(node: Node) -> Node:
 
 
 class Product(Routine):
-    """A product of two matrices, or of stacks of them."""
+    """A product of two matrices, or of stacks of them, and what follows it."""
+
+    def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
+        """Whether it is worth it that its follower follows, for some sizes.
+
+        A follower of whole rows must not leave threads without work.
+        """
+        if self.follower is None or not self.follower.whole:
+            return True
+        threads = pool.get_num_threads()
+        tile = compiled(self.node.dtype.name, target).tile
+        *lead, m, n = resolve(self.node.shape, sizes)
+        k = resolve(self.node.inputs[0].shape, sizes)[-1]
+        batch = lead[-1] if lead else 1
+        free, cut = (
+            split(tile, m, n, k, batch=batch, threads=threads, whole=whole)
+            for whole in (False, True)
+        )
+        return cut.tasks >= min(free.tasks, threads)
 
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
         """One job for each stack of matrices."""
@@ -83,13 +104,18 @@ class Product(Routine):
         (m, n), k = shape[-2:], arrays[0].shape[-1]
         batch = shape[-3] if len(shape) > 2 else 1
         threads = max(pool.get_num_threads(), 2)
-        cut = split(gemm.tile, m, n, k, batch=batch, threads=threads)
-        jobs = []
+        whole = self.follower is not None and self.follower.whole
+        cut = split(gemm.tile, m, n, k, batch=batch, threads=threads, whole=whole)
+        follow = driver().follow if self.follower is not None else 0
+        jobs: list[Job] = []
         for place in np.ndindex(*outer):
             parts = [a[place] for a in arrays]
             a, b, c = parts
-            job = make_job(a, b, c, cut, workspace=(0, gemm.bytes))
-            places = zip(_POINTERS, parts, starts, self.owners, strict=True)
+            job = make_job(a, b, c, cut, workspace=(0, gemm.bytes),
+                           follower=(follow, 0), whole=whole)  # fmt: skip
+            job[_FIRST_ROW] = len(jobs) * batch * m
+            bases = [*[o.base for o in self.operands], node]
+            places = zip(_POINTERS, parts, starts, bases, strict=True)
             pointers = [
                 Pointer(field, base, part.ctypes.data - start.ctypes.data)
                 for field, part, start, base in places

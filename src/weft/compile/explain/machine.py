@@ -22,6 +22,7 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.explain.rows import nbytes, scaled
+from weft.compile.instance import Instance
 from weft.compile.llvm.emit import F32, i64, loop
 from weft.compile.llvm.gemm.vectors import fma
 from weft.compile.llvm.kernel import SIGNATURE
@@ -32,7 +33,7 @@ from weft.compile.llvm.target import (
     new_module,
     prepare_function,
 )
-from weft.compile.native import Instance, Native
+from weft.compile.native import Native
 
 MOVED = (1 << 16, 1 << 19, 1 << 22, 1 << 25, 1 << 27)  # bytes, of three arrays
 CHAINS = 12  # multiply-adds that do not wait for each other
@@ -97,7 +98,7 @@ def _bandwidth(native: Native, moved: int) -> float:
     feeds = [np.ones(count, np.float32) for _ in range(2)]
     instance = Instance(native, {"n": count})
     rounds = max(3, min(50, (1 << 27) // moved))
-    return moved / min(sum(instance.timed(feeds, {})) for _ in range(rounds))
+    return moved / min(sum(instance.timed(feeds, [])) for _ in range(rounds))
 
 
 # -- multiply-adds

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from weft.compile.explain.cost import size_of
 from weft.compile.explain.rows import Column, Rows, nbytes
-from weft.compile.native import Instance
+from weft.compile.instance import Instance
 from weft.graph.ir import Node, type_text
 
 
@@ -38,8 +38,14 @@ class Memory:
         self.steps = len(instance.steps)
         last = self.steps - 1  # outputs are needed after it, too
         buffers: Any = instance.layout.buffers  # their ids are nodes
+        waves = instance.order.waves  # steps of a wave run side by side
+        first = {wave: at for at, wave in reversed(list(enumerate(waves)))}
+        final = {wave: at for at, wave in enumerate(waves)}
+        # One that another takes the place of is gone when that is there.
+        over = {b.shares: first[b.first] - 1 for b in buffers if b.shares is not None}
+        ends = {b.id: over.get(b.id, final.get(b.last, last)) for b in buffers}
         self.values = [
-            Value(b.id, _aligned(b.nbytes, b.alignment), b.first, min(b.last, last))
+            Value(b.id, _aligned(b), first[b.first], ends[b.id])
             for b in buffers
             if b.nbytes
         ]
@@ -111,8 +117,8 @@ def short_line(node: Node) -> str:
     return place.replace("\\", "/").rpartition("/")[2]
 
 
-def _aligned(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
+def _aligned(buffer: Any) -> int:
+    return -(-buffer.nbytes // buffer.alignment) * buffer.alignment
 
 
 def _over_time(values: list[Value], steps: int) -> list[int]:

@@ -25,10 +25,13 @@ from weft.compile.explain.machine import Machine, machine
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
 from weft.compile.explain.rows import Column, Rows, flop, nbytes, percent, seconds
+from weft.compile.instance import Instance
+from weft.compile.jobs import Routine
+from weft.compile.launches import Use, made_by
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import Target, assembly, new_module
-from weft.compile.native import Instance, Native, Use
-from weft.compile.products import Product, is_product
+from weft.compile.native import Native
+from weft.compile.products import is_product
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Graph, Node, type_text
 
@@ -116,7 +119,7 @@ class Kernel(Work):
         self, launches: list[Launch], use: Use, why: Mapping[Node, str], target: Target
     ) -> None:
         super().__init__(launches)
-        self.kernel = use.kernel._replace(name=use.name)
+        self.kernel = use.kernel
         self.target = target
         self.why = next((why[n] for n in use.group.nodes[:1] if n in why), "")
 
@@ -159,7 +162,7 @@ class Whole(Work):
 
     @property
     def types(self) -> str:
-        (node,) = self.launches[0].nodes
+        node = self.launches[0].nodes[0]
         given = [i.type for i in node.inputs if type(i) is Node]
         return _arrow(given, node.type)
 
@@ -232,7 +235,7 @@ class Program:
 
     def _launch(self, number: int, step: Any) -> Launch:
         nodes = _nodes(step)
-        made = step.made if isinstance(step, Use) else nodes
+        made = made_by(step)
         known = [cost.flops(node, self.sizes) for node in nodes]
         return Launch(
             number,
@@ -268,7 +271,8 @@ class Program:
     @property
     def products(self) -> Rows:
         """Products of matrices, by types."""
-        return _works(self._wholes(Product), _TYPES)
+        then = Column("then", lambda w: _repeated(w.operators[1:]), number=False)
+        return _works(self._wholes(Routine), _TYPES, then)
 
     @property
     def calls(self) -> Rows:
@@ -282,7 +286,8 @@ class Program:
             (node, *_) = launch.nodes
             if isinstance(step, kind) and cost.works(node):
                 types = [type_text(i.type) for i in node.inputs if type(i) is Node]
-                found[node.op.name, *types, type_text(node.type)].append(launch)
+                then = [one.op.name for one in launch.nodes[1:]]
+                found[node.op.name, *types, type_text(node.type), *then].append(launch)
         return [Whole(x, self._why_whole(x[0].nodes[0])) for x in found.values()]
 
     def _why_whole(self, node: Node) -> str:
@@ -360,8 +365,8 @@ class Program:
         """Time every step, in memory of its own: nothing of the user's changes."""
         instance = Instance(self.native, self.sizes)
         try:
-            feeds, store = self._feeds(), self._store()
-            rounds = list(_rounds(lambda: instance.timed(feeds, store)))
+            feeds, held = self._feeds(), self._held()
+            rounds = list(_rounds(lambda: instance.timed(feeds, held)))
         except Exception as error:  # made-up arguments may not suit the program
             self.problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             return
@@ -374,13 +379,14 @@ class Program:
         inputs = enumerate(self.graph.inputs)
         return [known[k] if k in known else self._sample(n) for k, n in inputs]
 
-    def _store(self) -> dict[Any, Any]:
+    def _held(self) -> list[Any]:
+        """Arrays for the variables: copies, since runs may write to them."""
         known = self.store()
-        reads = [n for n in self.graph.nodes if n.op is READ]
-        variables = {n.params["variable"]: n for n in reads}
-        return {
-            v: known[v] if v in known else self._sample(n) for v, n in variables.items()
-        }
+        reads = {n.params["variable"]: n for n in self.graph.nodes if n.op is READ}
+        return [
+            known[v].copy() if v in known else self._sample(reads[v])
+            for v in self.native.reads
+        ]
 
     def _sample(self, node: Node) -> Any:
         shape = resolve(node.shape, self.sizes)
@@ -408,7 +414,9 @@ def _nodes(step: Any) -> list[Node]:
     """The nodes that a step computes."""
     if isinstance(step, Use):
         return list(step.group.nodes)
-    return [step.node] if isinstance(step, Product) else [step]
+    if isinstance(step, Routine):
+        return [step.node, *(step.follower.group.nodes if step.follower else ())]
+    return [step]
 
 
 def _moves(nodes: list[Node]) -> bool:

@@ -1,0 +1,156 @@
+"""Values that take the place of others: results over what is read for the last time.
+
+    y = x * 2          x is not needed any more: y lies where x did
+    w' = w - lr * g    nothing reads w any more: its new value is written over it
+    y = gelu(x @ w)    what follows a product replaces it part by part
+
+Only where a kernel's loops allow it (``loop.alias``). New state is written in place
+only by steps after which nothing can fail, so a run that fails leaves all as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from weft.compile.jobs import Routine
+from weft.compile.launches import Order, Use
+from weft.compile.loop.alias import may_share
+from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
+
+
+class Places(NamedTuple):
+    """Which place each value takes, if not one of its own."""
+
+    over: dict[Node, Node]  # that of a value which is read for the last time
+    joint: dict[Node, Node]  # that of what follows: a product's
+    state: dict[Variable, Node]  # of variables: their new values
+
+
+def share(graph: Graph, order: Order, assigned: dict[Node, Variable]) -> Places:
+    """Choose places, and tell the kernels; ``assigned`` may be written in place."""
+    places = Places({}, {}, {})
+    sharing = _Sharing(graph, order, assigned, places)
+    for at, step in enumerate(order.steps):
+        launch = step.follower if isinstance(step, Routine) else step
+        if hasattr(launch, "kernel"):
+            sharing.settle(at, step, launch)
+    return places
+
+
+def assigned_once(writes: list[Node]) -> dict[Node, Variable]:
+    """The values that become state: of one variable, which gets no other."""
+    values = Counter(n.inputs[0] for n in writes)
+    variables = Counter(n.params["variable"] for n in writes)
+    return {
+        n.inputs[0]: n.params["variable"]
+        for n in writes
+        if values[n.inputs[0]] == 1 and variables[n.params["variable"]] == 1
+    }
+
+
+def kept_in_place(places: Places, graph: Graph, order: Order) -> dict[Variable, Node]:
+    """The state that may be written in place in this order of steps."""
+    steps = {n: at for at, s in enumerate(order.steps) for n in made_in(s)}
+    return {
+        variable: node
+        for variable, node in places.state.items()
+        if node in steps and in_time(order, steps[node], reads_of(graph, variable))
+    }
+
+
+def in_time(order: Order, at: int, reads: Iterable[Node]) -> bool:
+    """Whether a step comes after all that can fail, and after all others that read."""
+    return at >= order.safe and all(order.ends_with(r, at) for r in reads)
+
+
+def reads_of(graph: Graph, variable: Variable) -> list[Node]:
+    """The nodes that read a variable."""
+    return [n for n in graph.nodes if n.op is READ and n.params["variable"] is variable]
+
+
+def made_in(step: Any) -> list[Node]:
+    """The values that launches compute in memory of the program."""
+    return step.made if isinstance(step, (Use, Routine)) else []
+
+
+class _Sharing:
+    """Goes through the launches of kernels in order."""
+
+    def __init__(
+        self, graph: Graph, order: Order, assigned: dict[Node, Variable], places: Places
+    ) -> None:
+        self.graph, self.order, self.places = graph, order, places
+        self.assigned = assigned
+        self.launched = {n for step in order.steps for n in made_in(step)}
+        self.outputs = set(graph.outputs)
+
+    def settle(self, at: int, step: Any, launch: Any) -> None:
+        """Places for all that one launch makes."""
+        names = dict(zip(launch.owners, launch.kernel.buffers, strict=True))
+        kernel, pairs = launch.kernel, []
+        for node in launch.owners:
+            if node not in launch.group.home:
+                continue
+            given = self._state(at, step, names, node, kernel)
+            if given is None and node not in self.places.state.values():
+                given = self._choose(at, step, names, node, kernel)
+            if given is not None:
+                pairs.append((names[given].name, names[node].name))
+                names.pop(given)
+        launch.kernel = kernel._replace(shared=tuple(pairs))
+
+    def _state(
+        self, at: int, step: Any, names: Any, node: Node, kernel: Any
+    ) -> Node | None:
+        """Put new state over the old, if it may; the old, if the kernel reads it."""
+        variable = self.assigned.get(node)
+        if variable is None or node in self.outputs:
+            return None
+        reads = reads_of(self.graph, variable)
+        mine = [r for r in reads if r in names]
+        if not reads or len(mine) > 1 or any(r in _operands(step) for r in reads):
+            return None
+        if not in_time(self.order, at, reads):
+            return None
+        if mine and not may_share(kernel, names[mine[0]].name, names[node].name):
+            return None
+        self.places.state[variable] = node
+        return mine[0] if mine else None
+
+    def _choose(
+        self, at: int, step: Any, names: Any, node: Node, kernel: Any
+    ) -> Node | None:
+        """A value whose place a result takes."""
+        followed = step.node if isinstance(step, Routine) else None
+        for given in names:
+            if not may_share_nodes(given, node) or not self._free(at, given, step):
+                continue
+            if given is not followed and node in self.outputs:
+                continue
+            if may_share(kernel, names[given].name, names[node].name):
+                if followed is not None and given is followed:
+                    self.places.joint[given] = node
+                else:
+                    self.places.over[node] = given
+                return given
+        return None
+
+    def _free(self, at: int, given: Node, step: Any) -> bool:
+        """Whether a step is the last to need a value that a launch made."""
+        if given.op in (INPUT, READ, CONSTANT) or given not in self.launched:
+            return False
+        if given in self.order.kept or given in _operands(step):
+            return False
+        return self.order.ends_with(given, at)
+
+
+def may_share_nodes(given: Node, node: Node) -> bool:
+    """Whether two values could lie in one place, by their types."""
+    return given is not node and given.dtype.itemsize == node.dtype.itemsize
+
+
+def _operands(step: Any) -> list[Node]:
+    """What a routine reads in any order."""
+    return [o.base for o in step.operands] if isinstance(step, Routine) else []
