@@ -74,14 +74,16 @@ class Deliver:
 def _emit_scatter(lib: Library) -> ir.Function:
     """``to[i, spots[j]] = source[i, j]``."""
     arguments = "*source source_row *to to_row *spots rows count"
-    with lib.routine("scatter", arguments) as (b, s, made):
-        with loop(b, i64(0), s.rows) as i:
-            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
-            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
-            with loop(b, i64(0), s.count, name="j") as j:
-                spot = b.load(at(b, s.spots, j, I64), typ=I64)
-                item = b.load(at(b, source, j, lib.element), typ=lib.element)
-                b.store(item, at(b, to, spot, lib.element))
+    with (
+        lib.routine("scatter", arguments) as (b, s, made),
+        loop(b, i64(0), s.rows) as i,
+    ):
+        source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+        to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+        with loop(b, i64(0), s.count, name="j") as j:
+            spot = b.load(at(b, s.spots, j, I64), typ=I64)
+            item = b.load(at(b, source, j, lib.element), typ=lib.element)
+            b.store(item, at(b, to, spot, lib.element))
     return made
 
 

@@ -10,37 +10,27 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.conv.deliver import Deliver
-from weft.compile.llvm.conv.patches import Patches
+from weft.compile.llvm.conv.parts import Parts
 from weft.compile.llvm.conv.record import read_job
 from weft.compile.llvm.conv.rectangles import RECTANGLE
 from weft.compile.llvm.conv.windows import call_windows
 from weft.compile.llvm.emit import I64, i64, loop
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.strip import Strips, by_heights
+from weft.compile.llvm.gemm.strip import by_heights
 from weft.compile.llvm.gemm.vectors import at, minimum, splat, store
 
 
 class Image:
     """Emits the function that computes a rectangle of an image's C."""
 
-    def __init__(
-        self,
-        lib: Library,
-        windows: ir.Function,
-        patches: Patches,
-        packing: Packing,
-        strips: Strips,
-    ) -> None:
-        self.lib, self.windows, self.patches = lib, windows, patches
-        self.packing, self.strips = packing, strips
-        self.deliver = Deliver(lib, packing)
+    def __init__(self, parts: Parts) -> None:
+        self.parts, self.lib = parts, parts.lib
 
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        order = _emit_order(lib, self.packing)
+        order = _emit_order(lib, self.parts.packing)
         with lib.routine("image", RECTANGLE) as (b, t, made):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
@@ -48,7 +38,7 @@ class Image:
             s.image = at(b, s.image, b.mul(s.group, s.image_group), lib.element)
             s.weights = at(b, s.other, b.mul(s.group, s.other_group), lib.element)
             s.ordered = order
-            call_windows(b, self.windows, s, s.column_begin, s.column_end)
+            call_windows(b, self.parts.windows, s, s.column_begin, s.column_end)
             biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
             with b.if_then(biased):
                 _put_bias(b, lib, s)
@@ -65,7 +55,7 @@ class Image:
                     s.row_end,
                     lambda row, height: self._strip(b, s, row, height),
                 )
-            self.deliver.image(b, s)
+            self.parts.deliver.image(b, s)
         return made
 
     def _panels(self, b: Any, s: Any) -> None:
@@ -77,7 +67,7 @@ class Image:
             last = minimum(b, vectors, b.add(first, i64(tile.vectors)))
             to = at(b, s.panels, b.mul(j, s.deep), self.lib.element)
             rest = [first, last, s.deep, to, i64(tile.width)]
-            self.patches.fill(b, s, s.image, s.p, rest)
+            self.parts.patches.fill(b, s, s.image, s.p, rest)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         tile, element = self.lib.tile, self.lib.element
@@ -90,7 +80,7 @@ class Image:
             to = [s.workspace, i64(tile.depth)]
             with rows:
                 size = [i64(height), s.deep]
-                b.call(self.packing.copy, [here, s.other_row, *to, *size])
+                b.call(self.parts.packing.copy, [here, s.other_row, *to, *size])
             with ordered:
                 order = at(b, s.order, s.p, I64)
                 run = [s.order_run, s.order_step]
@@ -104,7 +94,7 @@ class Image:
         size = [c, s.sums_row, s.across, s.deep, s.add]
         ahead = at(b, here, b.mul(s.other_row, i64(height)), element)
         b.call(
-            self.strips[height, True],
+            self.parts.strips[height, True],
             [left, stride, *panel, *size, ahead, s.other_row],
         )
 
@@ -127,22 +117,24 @@ def _emit_order(lib: Library, packing: Packing) -> ir.Function:
     elements behind the one before.
     """
     arguments = "*source source_row *order run step *to to_row rows k"
-    with lib.routine("order", arguments) as (b, s, made):
-        with b.if_else(b.icmp_signed(">", s.run, i64(0))) as (runs, any_):
-            with runs, b.if_then(b.icmp_signed(">", s.k, i64(0))):
-                first = b.load(s.order, typ=I64)
-                count = b.sdiv(s.k, s.run)
-                with loop(b, i64(0), s.rows) as i:
-                    offset = b.add(first, b.mul(i, s.source_row))
-                    source = at(b, s.source, offset, lib.element)
-                    to = at(b, s.to, b.mul(i, s.to_row), lib.element)
-                    rest = [s.step, to, s.run, count, s.run]
-                    b.call(packing.copy, [source, *rest])
-            with any_, loop(b, i64(0), s.rows) as i:
-                source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+    with (
+        lib.routine("order", arguments) as (b, s, made),
+        b.if_else(b.icmp_signed(">", s.run, i64(0))) as (runs, any_),
+    ):
+        with runs, b.if_then(b.icmp_signed(">", s.k, i64(0))):
+            first = b.load(s.order, typ=I64)
+            count = b.sdiv(s.k, s.run)
+            with loop(b, i64(0), s.rows) as i:
+                offset = b.add(first, b.mul(i, s.source_row))
+                source = at(b, s.source, offset, lib.element)
                 to = at(b, s.to, b.mul(i, s.to_row), lib.element)
-                with loop(b, i64(0), s.k, name="k") as k:
-                    place = b.load(at(b, s.order, k, I64), typ=I64)
-                    item = b.load(at(b, source, place, lib.element), typ=lib.element)
-                    b.store(item, at(b, to, k, lib.element))
+                rest = [s.step, to, s.run, count, s.run]
+                b.call(packing.copy, [source, *rest])
+        with any_, loop(b, i64(0), s.rows) as i:
+            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+            with loop(b, i64(0), s.k, name="k") as k:
+                place = b.load(at(b, s.order, k, I64), typ=I64)
+                item = b.load(at(b, source, place, lib.element), typ=lib.element)
+                b.store(item, at(b, to, k, lib.element))
     return made

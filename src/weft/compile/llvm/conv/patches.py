@@ -63,24 +63,26 @@ def by_kind(b: Any, step: Any, run: Callable[[str], Any]) -> None:
 
 def _emit_fill(lib: Library, kind: str) -> ir.Function:
     lanes = lib.tile.lanes
-    with lib.routine(f"fill_{kind}", FILL) as (b, s, made):
-        with loop(b, s.begin, s.end, name="v") as v:
-            to = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), lib.element)
+    with (
+        lib.routine(f"fill_{kind}", FILL) as (b, s, made),
+        loop(b, s.begin, s.end, name="v") as v,
+    ):
+        to = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), lib.element)
 
-            def copy(b: Any, get: Loader, to: Any = to) -> None:
-                def rows(count: int, start: Any, stop: Any) -> None:
-                    with loop(b, start, stop, i64(count), name="r") as r:
-                        places = [b.add(r, i64(i)) for i in range(count)]
-                        values = [get(b, place) for place in places]
-                        for place, value in zip(places, values, strict=True):
-                            here = at(b, to, b.mul(place, s.to_row), lib.element)
-                            store(b, value, here)
+        def copy(b: Any, get: Loader, to: Any = to) -> None:
+            def rows(count: int, start: Any, stop: Any) -> None:
+                with loop(b, start, stop, i64(count), name="r") as r:
+                    places = [b.add(r, i64(i)) for i in range(count)]
+                    values = [get(b, place) for place in places]
+                    for place, value in zip(places, values, strict=True):
+                        here = at(b, to, b.mul(place, s.to_row), lib.element)
+                        store(b, value, here)
 
-                whole = b.and_(s.rows, i64(-AHEAD))
-                rows(AHEAD, i64(0), whole)
-                rows(1, whole, s.rows)
+            whole = b.and_(s.rows, i64(-AHEAD))
+            rows(AHEAD, i64(0), whole)
+            rows(1, whole, s.rows)
 
-            with_loader(b, lib, kind, s, v, copy)
+        with_loader(b, lib, kind, s, v, copy)
     return made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,10 @@ from weft.compile.llvm.conv.tables import (
 from weft.compile.llvm.gemm.tiling import Tiling
 
 COLUMNS = 256  # of C that a task computes at a time
+FEW_ROWS = 8  # of C for which windows are not packed
+FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
+DIRECT_WORK = 1 << 17  # multiplications that are worth a task
+DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
 
@@ -58,9 +61,8 @@ class Planner:
             out_step=shape.filters * shape.pixels, out_row=shape.pixels,
             out_group=shape.group_filters * shape.pixels,
         )  # fmt: skip
-        self._image(job, shape, view, shape.group_channels)
         pointers = IMAGE, OTHER, *((BIAS,) if bias else ()), OUT
-        return self._plan("image_tasks", [job], pointers)
+        return self._images(shape, [(job, view)], shape.group_channels, pointers)
 
     def input_grad(self, shape: Shape) -> Plan:
         """x's gradient from y's and weights: a job for each phase of the stride."""
@@ -68,9 +70,23 @@ class Planner:
             *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
         )
         jobs = [self._phase(shape, phase) for phase in phases]
-        return self._plan("image_tasks", jobs, (IMAGE, OTHER, OUT))
+        return self._images(shape, jobs, shape.group_filters, (IMAGE, OTHER, OUT))
 
-    def _phase(self, shape: Shape, phase: Any) -> _Job:
+    def _images(
+        self,
+        shape: Shape,
+        jobs: list[tuple[_Job, View]],
+        channels: int,
+        pointers: Sequence[int],
+    ) -> Plan:
+        """Jobs that compute an image, by packing windows or directly."""
+        direct = jobs[0][0]["rows"] <= FEW_ROWS
+        for job, view in jobs:
+            (self._direct if direct else self._image)(job, shape, view, channels)
+        function = "direct_tasks" if direct else "image_tasks"
+        return self._plan(function, [job for job, _ in jobs], pointers)
+
+    def _phase(self, shape: Shape, phase: Any) -> tuple[_Job, View]:
         view = phase_view(shape, phase)
         job = _Job()
         taps, filters = view.taps, shape.group_filters
@@ -91,8 +107,7 @@ class Planner:
         if shape.stride != (1, 1, 1):
             spots = phase_spots(shape, phase)
             job.table("spots", np.ascontiguousarray(spots, np.int64))
-        self._image(job, shape, view, filters)
-        return job
+        return job, view
 
     def _image(self, job: _Job, shape: Shape, view: View, channels: int) -> None:
         """What image tasks have in common."""
@@ -109,31 +124,72 @@ class Planner:
             sums_row=across + tile.lanes,
         )  # fmt: skip
         self._view(job, shape, view, channels, vectors)
-        self._room(job, across, rows, vectors, view.taps)
+        self._room(job, across, rows * (across + tile.lanes), vectors, view.taps)
+        job.count_rectangles()
+
+    def _direct(self, job: _Job, shape: Shape, view: View, channels: int) -> None:
+        """What direct tasks have in common; columns are those of one image."""
+        tile, rows, k = self.tile, job["rows"], job["k"]
+        across = min(COLUMNS, _up(view.pixels, tile.width))
+        vectors = across // tile.lanes
+        job.set(
+            columns=view.pixels, task_columns=across, sums_row=across + tile.lanes,
+            task_groups=min(shape.groups, _ceil(DIRECT_WORK, max(rows * k, 1) * across)),
+        )  # fmt: skip
+        if not job["order"]:
+            job.table("order", np.arange(k))
+        self._view(job, shape, view, channels, vectors)
+        self._room(job, 0, rows * (across + tile.lanes), vectors, view.taps)
+        parts = _ceil(shape.groups, job["task_groups"])
+        job.tasks = parts * _ceil(view.pixels, across) * shape.images
 
     def weight_grad(self, shape: Shape) -> Plan:
         """The weights' gradient from x and y's gradient."""
-        view, tile = forward_view(shape), self.tile
-        job = _Job()
+        few = shape.group_filters <= FEW_COLUMNS
+        return self._dots(shape) if few else self._weight(shape)
+
+    def _dots(self, shape: Shape) -> Plan:
+        view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
+        weights = job["rows"] * job["columns"]
+        block = min(COLUMNS, _up(shape.pixels, tile.lanes))
+        groups = _ceil(DOTS_SUMS, weights * tile.lanes)
+        groups = min(groups, _ceil(shape.groups, 2 * self.threads))
+        vectors = block // tile.lanes
+        job.set(block=block, task_groups=groups)
+        self._view(job, shape, view, shape.group_channels, vectors)
+        self._room(job, 0, groups * weights * tile.lanes, vectors, view.taps)
+        job.tasks = _ceil(shape.groups, groups)
+        return self._plan("dots_tasks", [job], (IMAGE, OTHER, OUT))
+
+    def _weight_job(self, shape: Shape) -> _Job:
+        """What both ways to the weights' gradient have in common."""
         rows, columns = shape.group_channels * shape.taps, shape.group_filters
-        across = min(COLUMNS, _up(columns, tile.width))
-        blocks = _ceil(columns, across) * shape.groups
-        tallest = 18 * tile.height
-        down = max(_ceil(rows, tallest), _ceil(2 * self.threads, blocks))
-        height = _up(_ceil(rows, min(down, _ceil(rows, tile.height))), tile.height)
-        vectors = tile.depth // tile.lanes
+        job = _Job()
         job.set(
             rows=rows, columns=columns, k=shape.images * shape.pixels,
-            block=tile.depth,
             image_step=shape.channels * shape.plane,
             image_group=shape.group_channels * shape.plane,
             other_step=shape.filters * shape.pixels, other_row=shape.pixels,
             other_group=columns * shape.pixels,
             out_row=rows, out_group=rows * columns,
-            task_rows=height, task_columns=across, sums_row=across + tile.lanes,
+        )  # fmt: skip
+        return job
+
+    def _weight(self, shape: Shape) -> Plan:
+        view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
+        rows, columns = job["rows"], job["columns"]
+        across = min(COLUMNS, _up(columns, tile.width))
+        blocks = _ceil(columns, across) * shape.groups
+        down = max(_ceil(rows, 18 * tile.height), _ceil(2 * self.threads, blocks))
+        height = _up(_ceil(rows, min(down, _ceil(rows, tile.height))), tile.height)
+        vectors = tile.depth // tile.lanes
+        job.set(
+            block=tile.depth, task_rows=height, task_columns=across,
+            sums_row=across + tile.lanes,
         )  # fmt: skip
         self._view(job, shape, view, shape.group_channels, vectors)
-        self._room(job, across, rows, vectors, view.taps)
+        self._room(job, across, rows * (across + tile.lanes), vectors, view.taps)
+        job.count_rectangles()
         return self._plan("weight_tasks", [job], (IMAGE, OTHER, OUT))
 
     def _view(
@@ -152,14 +208,14 @@ class Planner:
         job.table("taps", np.ascontiguousarray(view.tap_offsets, np.int32))
         job.table("windows", view.windows(channels, masks_row))
 
-    def _room(self, job: _Job, across: int, rows: int, vectors: int, taps: int) -> None:
+    def _room(self, job: _Job, across: int, sums: int, vectors: int, taps: int) -> None:
         """Where the parts of a workspace lie, and how large it is."""
         tile = self.tile
         slack = tile.width * tile.lanes
         parts = {
             "rows": tile.row_panel * self.itemsize,
             "panels": (tile.depth * across + slack) * self.itemsize,
-            "sums": (rows * job["sums_row"] + tile.lanes) * self.itemsize,
+            "sums": (sums + tile.lanes) * self.itemsize,
             "masks": 4 * vectors * taps,
             "runs": 16 * vectors * tile.lanes,
             "counts": 8 * vectors,
@@ -185,6 +241,7 @@ class _Job:
     def __init__(self) -> None:
         self.fields = np.zeros(len(JOB), np.int64)
         self.tables: list[np.ndarray] = []
+        self.tasks = 0
 
     def __getitem__(self, name: str) -> int:
         return int(self.fields[_FIELDS[name]])
@@ -197,10 +254,10 @@ class _Job:
         self.tables.append(array)
         self.set(**{name: array.ctypes.data})
 
-    @property
-    def tasks(self) -> int:
+    def count_rectangles(self) -> None:
         down = _ceil(self["rows"], self["task_rows"])
-        return down * _ceil(self["columns"], self["task_columns"]) * self["groups"]
+        across = _ceil(self["columns"], self["task_columns"])
+        self.tasks = down * across * self["groups"]
 
 
 def _ceil(x: int, y: int) -> int:

@@ -12,15 +12,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.conv.deliver import Deliver
-from weft.compile.llvm.conv.patches import Patches
+from weft.compile.llvm.conv.parts import Parts
 from weft.compile.llvm.conv.record import read_job
 from weft.compile.llvm.conv.rectangles import RECTANGLE
 from weft.compile.llvm.conv.windows import call_windows
 from weft.compile.llvm.emit import I64, i64, loop
-from weft.compile.llvm.gemm.pack import Packing
-from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.strip import Strips, by_heights
+from weft.compile.llvm.gemm.strip import by_heights
 from weft.compile.llvm.gemm.tasks import divide
 from weft.compile.llvm.gemm.vectors import at, minimum, while_less
 
@@ -28,17 +25,8 @@ from weft.compile.llvm.gemm.vectors import at, minimum, while_less
 class Weight:
     """Emits the function that computes a rectangle of a gradient's C."""
 
-    def __init__(
-        self,
-        lib: Library,
-        windows: ir.Function,
-        patches: Patches,
-        packing: Packing,
-        strips: Strips,
-    ) -> None:
-        self.lib, self.windows, self.patches = lib, windows, patches
-        self.packing, self.strips = packing, strips
-        self.deliver = Deliver(lib, packing)
+    def __init__(self, parts: Parts) -> None:
+        self.parts, self.lib = parts, parts.lib
 
     def emit(self) -> ir.Function:
         """The rectangle's function."""
@@ -53,7 +41,7 @@ class Weight:
             with loop(b, i64(0), some, s.block, name="p") as p:
                 s.p, s.deep = p, minimum(b, s.block, b.sub(s.k, p))
                 s.add = b.zext(b.icmp_signed(">", p, i64(0)), I64)
-                call_windows(b, self.windows, s, p, b.add(p, s.deep))
+                call_windows(b, self.parts.windows, s, p, b.add(p, s.deep))
                 self._panels(b, s)
                 by_heights(
                     b,
@@ -62,7 +50,7 @@ class Weight:
                     s.row_end,
                     lambda row, height: self._strip(b, s, row, height),
                 )
-            self.deliver.weight(b, s)
+            self.parts.deliver.weight(b, s)
         return made
 
     def _panels(self, b: Any, s: Any) -> None:
@@ -78,16 +66,16 @@ class Weight:
                 run = minimum(b, b.sub(s.pixels, q), b.sub(s.deep, k))
                 here = at(b, source, b.add(b.mul(n, s.other_step), q), element)
                 to = at(b, panel, b.mul(k, width), element)
-                b.call(self.packing.turn, [here, s.other_row, to, run, count])
+                b.call(self.parts.packing.turn, [here, s.other_row, to, run, count])
                 advance(run)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         tile, element = self.lib.tile, self.lib.element
         vectors = b.sdiv(b.add(s.deep, i64(tile.lanes - 1)), i64(tile.lanes))
         to = [s.workspace, i64(tile.depth)]
-        self.patches.fill(b, s, s.image, row, [i64(0), vectors, i64(height), *to])
+        self.parts.patches.fill(b, s, s.image, row, [i64(0), vectors, i64(height), *to])
         width = i64(tile.width)
         c = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
         panel = [s.panels, width, b.mul(width, s.deep)]
         size = [c, s.sums_row, s.across, s.deep, s.add]
-        b.call(self.strips[height, True], [*to, *panel, *size, *to])
+        b.call(self.parts.strips[height, True], [*to, *panel, *size, *to])

@@ -39,13 +39,15 @@ _SPREAD = ((8, 0x00FF00FF), (4, 0x0F0F0F0F), (2, 0x33333333), (1, 0x55555555))
 def emit_windows(lib: Library) -> ir.Function:
     """The windows of columns ``begin`` to ``end``."""
     lanes = lib.tile.lanes
-    with lib.routine("windows", ARGUMENTS) as (b, s, made):
-        with loop(b, s.begin, s.end, i64(lanes), name="j") as j:
-            s.v = b.sdiv(b.sub(j, s.begin), i64(lanes))
-            s.n, s.q = divide(b, j, s.pixels)
-            s.count = minimum(b, i64(lanes), b.sub(s.end, j))
-            _runs(b, lib, s)
-            _masks(b, lib, s)
+    with (
+        lib.routine("windows", ARGUMENTS) as (b, s, made),
+        loop(b, s.begin, s.end, i64(lanes), name="j") as j,
+    ):
+        s.v = b.sdiv(b.sub(j, s.begin), i64(lanes))
+        s.n, s.q = divide(b, j, s.pixels)
+        s.count = minimum(b, i64(lanes), b.sub(s.end, j))
+        _runs(b, lib, s)
+        _masks(b, lib, s)
     return made
 
 
