@@ -1,0 +1,145 @@
+"""Images with few channels in a group: windows are multiplied where they lie.
+
+Packing a window pays when many rows of weights use it. With few (as in depthwise
+convolutions, one) each vector of pixels is read, multiplied and forgotten.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.conv.parts import Parts
+from weft.compile.llvm.conv.patches import Loader, by_kind, with_loader
+from weft.compile.llvm.conv.record import read_job
+from weft.compile.llvm.conv.windows import call_windows
+from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.strip import by_heights
+from weft.compile.llvm.gemm.tasks import blocks, divide
+from weft.compile.llvm.gemm.vectors import (
+    at,
+    carry,
+    choose,
+    first_lanes,
+    fma,
+    minimum,
+    splat,
+    store,
+)  # fmt: skip
+
+HEIGHTS = (8, 4, 2, 1)
+STRIP = (
+    "*image *windows *masks *runs *counts step *weights weights_row *order k *bias "
+    "*to to_row count"
+)
+
+
+class Direct:
+    """Emits ``direct_tasks``: a task is some groups of a block of an image's pixels."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts, self.lib = parts, parts.lib
+
+    @functools.cache  # noqa: B019  an emitter lives as long as its module
+    def strip(self, kind: str, height: int) -> ir.Function:
+        """Some rows of C over all of a block's columns."""
+        return _emit_strip(self.lib, kind, height)
+
+    def emit(self) -> ir.Function:
+        """The tasks' function: numbered by groups, then columns, then images."""
+        lib = self.lib
+        with lib.routine("direct_tasks", "*job begin end worker", public=True) as made:
+            b, t, function = made
+            s = read_job(b, t.job, t.worker)
+            across = blocks(b, s.columns, s.task_columns)
+            parts = blocks(b, s.groups, s.task_groups)
+            with loop(b, t.begin, t.end, name="task") as task:
+                rest, part = divide(b, task, parts)
+                n, column = divide(b, rest, across)
+                with b.if_then(b.icmp_signed("<", n, s.images)):
+                    s.begin = b.mul(column, s.task_columns)
+                    end = b.add(s.begin, s.task_columns)
+                    s.end = minimum(b, s.columns, end)
+                    call_windows(b, self.parts.windows, s, s.begin, s.end)
+                    first = b.mul(part, s.task_groups)
+                    last = minimum(b, s.groups, b.add(first, s.task_groups))
+                    with loop(b, first, last, name="g") as g:
+                        self._group(b, s, n, g)
+        return function
+
+    def _group(self, b: Any, s: Any, n: Any, g: Any) -> None:
+        element = self.lib.element
+        offset = b.add(b.mul(n, s.image_step), b.mul(g, s.image_group))
+        image = at(b, s.image, offset, element)
+        weights = at(b, s.other, b.mul(g, s.other_group), element)
+        offset = b.add(b.mul(n, s.out_step), b.mul(g, s.out_group))
+        out = at(b, s.out, offset, element)
+        plain = b.icmp_unsigned("==", b.ptrtoint(s.spots, I64), i64(0))
+        biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
+        channel = b.select(biased, b.mul(g, s.rows), i64(0))
+        bias = at(b, s.bias, channel, element)
+        count = b.sub(s.end, s.begin)
+        to = b.select(plain, at(b, out, s.begin, element), s.sums)
+        to_row = b.select(plain, s.out_row, s.sums_row)
+        where = [image, s.windows, s.masks, s.runs, s.counts, s.step]
+
+        def strip(row: Any, height: int) -> None:
+            start = at(b, weights, b.mul(row, s.other_row), element)
+            here = at(b, to, b.mul(row, to_row), element)
+            first = at(b, bias, b.select(biased, row, i64(0)), element)
+            what = [start, s.other_row, s.order, s.k, first, here, to_row, count]
+            by_kind(
+                b, s.step, lambda kind: b.call(self.strip(kind, height), where + what)
+            )
+
+        by_heights(b, HEIGHTS, i64(0), s.rows, strip)
+        with b.if_then(b.not_(plain)):
+            spots = at(b, s.spots, s.begin, I64)
+            rest = [out, s.out_row, spots, s.rows, count]
+            b.call(self.parts.deliver.scatter, [s.sums, s.sums_row, *rest])
+
+
+def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
+    """``to[i, j] = bias[i] + sum over k of weights[i, order[k]] * window[k, j]``."""
+    lanes, element = lib.tile.lanes, lib.element
+    with lib.routine(f"direct_{kind}{height}", STRIP) as (b, s, made):
+        starts = [at(b, s.weights, b.mul(s.weights_row, i64(i)), element)
+                  for i in range(height)]  # fmt: skip
+        bias = _biases(b, lib, s, height)
+        vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
+        with loop(b, i64(0), vectors, name="v") as v:
+            j = b.mul(v, i64(lanes))
+            mask = first_lanes(b, b.sub(s.count, j), lanes)
+            to = at(b, s.to, j, element)
+
+            def sums(b: Any, get: Loader, to: Any = to, mask: Any = mask) -> None:
+                def step(k: Any, held: list[Any]) -> list[Any]:
+                    value = get(b, k)
+                    place = b.load(at(b, s.order, k, I64), typ=I64)
+                    items = [at(b, start, place, element) for start in starts]
+                    scales = [splat(b, b.load(i, typ=element), lanes) for i in items]
+                    pairs = zip(scales, held, strict=True)
+                    return [fma(b, scale, value, x) for scale, x in pairs]
+
+                for i, total in enumerate(carry(b, i64(0), s.k, 1, bias, step)):
+                    here = at(b, to, b.mul(s.to_row, i64(i)), element)
+                    store(b, total, here, mask)
+
+            with_loader(b, lib, kind, s, v, sums)
+    return made
+
+
+def _biases(b: Any, lib: Library, s: Any, height: int) -> list[Any]:
+    """What each row's sums begin with: its bias, or 0 without."""
+    there = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
+    zeros = [ir.Constant(lib.element, 0.0)] * height
+
+    def given() -> list[Any]:
+        places = [at(b, s.bias, i64(i), lib.element) for i in range(height)]
+        return [b.load(place, typ=lib.element) for place in places]
+
+    values = choose(b, there, zeros, given)
+    return [splat(b, value, lib.tile.lanes) for value in values]
