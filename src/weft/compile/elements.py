@@ -54,6 +54,17 @@ class Input:
         return self.build.read(self.place, index)
 
 
+class Table:
+    """Numbers that are known: ``t[index]`` is one of them."""
+
+    def __init__(self, buffer: Any, build: Builder) -> None:
+        self.buffer = buffer
+        self.build = build
+
+    def __getitem__(self, index: Index) -> Any:
+        return Load(self.buffer, self.build.sizes(index))
+
+
 class Builder:
     """Expressions for one node's element; ``lower`` is the lowering of its group."""
 
@@ -101,14 +112,27 @@ class Builder:
             return Choice(at, bound, low, high)
         return low if always else high
 
+    def table(self, array: Any) -> Table:
+        """Numbers that are known now, as an array to read from."""
+        return Table(self.lower.buffer(self.lower.constant(array)), self)
+
+    def listed(self, array: Any, index: Index, size: int) -> Any:
+        """An index from a list of those, all of which lie below a size."""
+        if array.size and not 0 <= array.min() <= array.max() < size:
+            raise GraphError(f"{self.node.op.name}: a list has indices beyond {size}")
+        return self._index(self.table(array)[index], size, sure=True)
+
     def within(self, value: Any, size: Any, *, wrap: bool = False) -> Any:
         """A value as an index below a size; one outside is an error."""
         (size,) = self.sizes((size,))
+        return self._index(value, size, wrap=wrap)
+
+    def _index(self, value: Any, size: Any, **how: bool) -> Any:
         name = value if isinstance(value, Load) else id(value)
-        key = ("within", name, str(size), wrap)
+        key = ("within", name, str(size), *how.items())
         found = self.memo.get(key)
         if found is None:
             found = self.lower.new_index(size)
-            self.lower.lets.append(Let(found.symbol_name, value, size, wrap))
+            self.lower.lets.append(Let(found.symbol_name, value, size, **how))
             self.memo[key] = found
         return found

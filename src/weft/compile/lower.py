@@ -43,7 +43,8 @@ from weft.compile.loop.ir import (
     values_of,
 )
 from weft.compile.loop.pieces import Settling
-from weft.core.lowering import Element, Filled, Reduction, Scan
+from weft.core.lowering import Element, Filled, Reduction
+from weft.core.op import TensorType
 from weft.core.size import Atom, Size, larger, same, same_shape, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
@@ -68,10 +69,9 @@ def lower(group: Group, name: str) -> tuple[Kernel, list[Node]]:
 
 def _schedule(group: Group) -> type[Lowering]:
     if group.alone:
-        from weft.compile.serial import ScanLoops, ScatterLoops
+        from weft.compile.serial import serial_loops
 
-        scan = isinstance(lowering_of(group.nodes[0]), Scan)
-        return ScanLoops if scan else ScatterLoops
+        return serial_loops(lowering_of(group.nodes[0]))
     if group.reduced is None:
         return _Flat
     last = len(group.shape) - 1
@@ -90,6 +90,7 @@ class Lowering:
         self.given: tuple[tuple[str, Any], ...] = ()
         self.lets: list[Let] = []  # indices from values, of the body being made
         self.indices = 0
+        self.constants: dict[int, Node] = {}
         self.positive: list[Any] = []
         self.stage = self._stages()
         self.stored = set(group.outputs)
@@ -154,6 +155,16 @@ class Lowering:
             found = Buffer(f"b{len(self.buffers)}", shape, node.dtype)
             self.buffers[node] = found
             self.owners.append(node)
+        return found
+
+    def constant(self, array: np.ndarray) -> Node:
+        """A node for numbers that are known, which the graph has not."""
+        found = self.constants.get(id(array))
+        if found is None:
+            kind = TensorType(array.shape, dtypes.of_array(array))
+            name = f"table{len(self.constants)}"
+            found = Node(CONSTANT, (), {"value": array}, kind, name)
+            self.constants[id(array)] = found
         return found
 
     def _sizes(self, shape: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -573,8 +584,7 @@ def total_dtype(node: Node) -> DType:
     rule = node.op.lower
     if not isinstance(rule, Reduction) or rule.combine not in ("add", "mul"):
         return node.dtype
-    half = node.dtype in (dtypes.float16, dtypes.bfloat16)
-    return dtypes.float32 if half else node.dtype
+    return node.dtype.to_total()
 
 
 def identity(combine: str, dtype: DType) -> Const:

@@ -6,16 +6,19 @@
     Filled         the element is a function of its index
     Element        the element is an expression over elements found anywhere
     Scatter        elements are combined into others, one after the other
-    Scan           the element combines the one before it with the inputs' there
+    Running        the element follows from the one before it and the inputs' there
+    Fold           the element is what a loop ends with
+    Rowwise        a line of elements comes about as a whole
     Varied         one of these, as shapes and parameters decide
     Composed       the operator is a program of others
 
 An operator without any of these is called as a whole.
 
-Rules of ``Element``, ``Scatter`` and ``Scan`` write expressions with a builder, here
-called ``k``. ``x[index]`` is an input's element; an index may be counted out or come
-from ``k.within(value, size)``, which makes a checked index of a value;
-``k.call("add", a, b)`` is a scalar function, ``k.number(2.0)`` a number,
+Rules of all but the first four write expressions with a builder, here called ``k``.
+``x[index]`` is an input's element; an index may be counted out or come from
+``k.within(value, size)``, which makes a checked index of a value. Numbers known before
+are ``k.table(array)[index]``, and ``k.listed(array, index, size)`` an index from such a
+list; ``k.call("add", a, b)`` is a scalar function, ``k.number(2.0)`` a number,
 ``k.at(index)`` an index as a value, ``k.flat(index)`` a position in row-major order and
 ``k.choice(index, bound, low, high)`` the value ``low`` where the index is below the
 bound, and ``high`` elsewhere.
@@ -83,11 +86,37 @@ class Scatter(NamedTuple):
     shared: Callable[..., tuple[tuple[int, int], ...]]
 
 
-class Scan(NamedTuple):
-    """``step(k, state, *values)`` from the element before, ``start`` at first."""
+class Running(NamedTuple):
+    """Along the axis ``dim``, ``step(k, at, states, *values)`` makes states of states.
 
-    step: Callable[..., Any]
-    start: int
+    ``values`` are the inputs' elements there, ``start(k, *inputs)`` the first states;
+    the element is the last of them.
+    """
+
+    step: Callable[..., tuple[Any, ...]]
+    start: Callable[..., tuple[Any, ...]]
+
+
+class Fold(NamedTuple):
+    """``step(k, out, at, states, ...)`` over all ``at`` of a domain, in order.
+
+    ``start(k, out, ...)`` are the first states, ``domain(*inputs, **params)`` is the
+    shape that ``at`` runs over; ``end(k, out, states, ...)`` is the element.
+    """
+
+    domain: Callable[..., Index]
+    start: Callable[..., tuple[Any, ...]]
+    step: Callable[..., tuple[Any, ...]]
+    end: Callable[..., Any]
+
+
+class Rowwise(NamedTuple):
+    """``routine`` names loops over a line of elements along the axis ``dim``."""
+
+    routine: str
+
+
+Scan = Running | Fold | Rowwise  # loops with states, which nothing else joins
 
 
 class Varied(NamedTuple):

@@ -145,38 +145,45 @@ def _loop_scatter(x: Any, index: Any, src: Any, *, dim: int, add: bool) -> Any:
     return out
 
 
-def _scattered(add: bool) -> Varied:
-    """Loops over the updates; element by element where each line gets only one."""
+def scattered(combine: str | None) -> Varied:
+    """Loops over the updates; element by element where each line gets only one.
 
-    def update(k: Any, at: Any, x: Any, index: Any, src: Any, *, dim: int) -> Any:
+    ``combine`` names a scalar function; without one the last update stays.
+    """
+
+    def update(
+        k: Any, at: Any, x: Any, index: Any, src: Any, *, dim: int, **params: Any
+    ) -> Any:
         place = k.within(index[at], x.shape[dim])
         return (*at[:dim], place, *at[dim + 1 :]), src[at]
 
-    def shared(x: Any, index: Any, src: Any, *, dim: int) -> Any:
+    def shared(x: Any, index: Any, src: Any, *, dim: int, **params: Any) -> Any:
         axes = [d for d in range(len(x.shape)) if d != dim]
         return tuple((d, d) for d in axes if same(x.shape[d], index.shape[d]))
 
-    def element(k: Any, out: Any, x: Any, index: Any, src: Any, *, dim: int) -> Any:
+    def element(
+        k: Any, out: Any, x: Any, index: Any, src: Any, *, dim: int, **params: Any
+    ) -> Any:
         at = (*out[:dim], 0, *out[dim + 1 :])
         place = k.within(index[at], x.shape[dim])
         old = x[out]
-        new = k.call("add", old, src[at]) if add else src[at]
+        new = src[at] if combine is None else k.call(combine, old, src[at])
         return k.call("where", k.call("eq", k.at(place), k.at(out[dim])), new, old)
 
-    def here(out: Any, *, dim: int) -> Any:
+    def here(out: Any, *, dim: int, **params: Any) -> Any:
         at = (*out[:dim], 0, *out[dim + 1 :])
         return out, at, at
 
     loops = Scatter(
-        start=lambda k, out, x, index, src, dim: x[out],
-        domain=lambda x, index, src, dim: index.shape,
+        start=lambda k, out, x, index, src, **params: x[out],
+        domain=lambda x, index, src, **params: index.shape,
         update=update,
-        combine="add" if add else None,
+        combine=combine,
         shared=shared,
     )
     lone = Element(element, here)
 
-    def choose(x: Any, index: Any, src: Any, *, dim: int) -> Any:
+    def choose(x: Any, index: Any, src: Any, *, dim: int, **params: Any) -> Any:
         others = [d for d in range(len(x)) if d != dim]
         alike = all(same(x[d], index[d]) for d in others)
         return lone if is_one(index[dim]) and alike else loops
@@ -188,7 +195,7 @@ scatter_op: Op = define(
     "scatter",
     inputs="x index src",
     eval=_scatter_eval,
-    lower=_scattered(add=False),
+    lower=scattered(None),
     type=lambda x, index, src, *, dim: x,
     vjp={
         "x": lambda g, index, dim: scatter_op(
@@ -215,7 +222,7 @@ scatter_add_op: Op = define(
     "scatter_add",
     inputs="x index src",
     eval=_scatter_add_eval,
-    lower=_scattered(add=True),
+    lower=scattered("add"),
     type=lambda x, index, src, *, dim: x,
     vjp={
         "x": lambda g: g,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import check_accepts
-from weft.core.lowering import Element, Varied
+from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import larger
 from weft.core.tensor import Tensor
@@ -157,30 +158,67 @@ def _max_index_reference(
     return out
 
 
-def _max_index_element(
-    k: Any, out: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes,
-    dilation: Sizes, counts: Sizes,
-) -> Any:  # fmt: skip
-    """The flat index of the largest tap: the first of equals, the last NaN."""
-    lead, at, size = out[:2], out[2:], x.shape[2:]
-    starts = [i * s - p for i, s, p in zip(at, stride, padding, strict=True)]
-    first = [
-        a + larger(-(a // d), 0) * d for a, d in zip(starts, dilation, strict=True)
-    ]
-    lowest = k.number(_lowest(x.dtype.np).item(), x.dtype)
-    best, found = lowest, k.at(_row_major(first, size))
-    for tap in itertools.product(*map(range, kernel)):
-        places = [a + t * d for a, t, d in zip(starts, tap, dilation, strict=True)]
-        value = x[*lead, *places]
+class _Window:
+    """Where the taps of a window lie, for the window at an index of the output."""
+
+    def __init__(
+        self, k: Any, out: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes,
+        dilation: Sizes, counts: Sizes,
+    ) -> None:  # fmt: skip
+        self.k, self.x, self.lead, self.dilation = k, x, out[:2], dilation
+        at = zip(out[2:], stride, padding, strict=True)
+        self.starts = [i * s - p for i, s, p in at]
+
+    def first(self) -> Any:
+        """The flat index of the first tap that is not padding."""
+        pairs = zip(self.starts, self.dilation, strict=True)
+        inside = [a + larger(-(a // d), 0) * d for a, d in pairs]
+        return self.k.at(_row_major(inside, self.x.shape[2:]))
+
+    def tap(self, tap: Any) -> tuple[Any, Any]:
+        """The value and the flat index of a tap; the lowest number for padding."""
+        k, size, lowest = self.k, self.x.shape[2:], _lowest_of(self.k, self.x)
+        pairs = zip(self.starts, tap, self.dilation, strict=True)
+        places = [a + t * d for a, t, d in pairs]
+        value = self.x[*self.lead, *places]
         for place, n in zip(reversed(places), reversed(size), strict=True):
             inside = k.choice(place, n, value, lowest)
             value = k.choice(place, 0, lowest, inside)
-        better = k.call("gt", value, best)
-        if x.dtype.is_inexact:
-            better = k.call("logical_or", better, k.call("isnan", value))
-        found = k.call("where", better, k.at(_row_major(places, size)), found)
-        best = k.call("maximum", best, value)
-    return found
+        return value, k.at(_row_major(places, size))
+
+
+def _lowest_of(k: Any, x: Any) -> Any:
+    return k.number(_lowest(x.dtype.np).item(), x.dtype)
+
+
+def _leading(k: Any, states: Any, value: Any, index: Any) -> Any:
+    """The best value and its index: the first of equals, the last NaN."""
+    best, found = states
+    better = k.call("gt", value, best)
+    if value.dtype.is_inexact:
+        better = k.call("logical_or", better, k.call("isnan", value))
+    found = k.call("where", better, index, found)
+    return k.call("maximum", best, value), found
+
+
+def _max_index_element(
+    k: Any, out: Any, x: Any, *, kernel: Sizes, **params: Any
+) -> Any:
+    window = _Window(k, out, x, kernel=kernel, **params)
+    states = _lowest_of(k, x), window.first()
+    for tap in itertools.product(*map(range, kernel)):
+        states = _leading(k, states, *window.tap(tap))
+    return states[1]
+
+
+def _max_index_start(k: Any, out: Any, x: Any, **params: Any) -> Any:
+    return _lowest_of(k, x), _Window(k, out, x, **params).first()
+
+
+def _max_index_step(
+    k: Any, out: Any, at: Any, states: Any, x: Any, **params: Any
+) -> Any:
+    return _leading(k, states, *_Window(k, out, x, **params).tap(at))
 
 
 def _row_major(index: Any, shape: Any) -> Any:
@@ -190,15 +228,23 @@ def _row_major(index: Any, shape: Any) -> Any:
     return total
 
 
-def _few_taps(x: Any, *, kernel: Sizes, **params: Any) -> Any:
-    """Taps are written out one by one."""
-    return Element(_max_index_element) if math.prod(kernel) <= 16 else None
+def _second(k: Any, out: Any, states: Any, x: Any, **params: Any) -> Any:
+    return states[1]
+
+
+WRITTEN = 16  # taps that are written out one by one
+
+
+def _max_index_loops(x: Any, *, kernel: Sizes, **params: Any) -> Any:
+    if math.prod(kernel) <= WRITTEN:
+        return Element(_max_index_element)
+    return Fold(lambda x, **params: kernel, _max_index_start, _max_index_step, _second)
 
 
 max_pool_index_op: Op = define(
     "max_pool_index",
     inputs="x",
-    lower=Varied(_few_taps),
+    lower=Varied(_max_index_loops),
     eval=_max_index_eval,
     type=_max_index_type,
     batch=_into_rows,
@@ -234,6 +280,7 @@ def _adaptive_index_eval(x: Any, *, counts: Sizes) -> Any:
     return picked.reshape(shape)
 
 
+@functools.lru_cache(maxsize=256)
 def _adaptive_places(size: int, count: int) -> Any:
     """(count, width) elements of each window, the last one repeated."""
     start, stop = adaptive_bounds(size, count)
@@ -263,9 +310,50 @@ def _adaptive_index_reference(x: Any, *, counts: Sizes) -> Any:
     return out
 
 
+def _adaptive_tap(
+    k: Any, out: Any, at: Any, states: Any, x: Any, *, counts: Sizes
+) -> Any:
+    """One more element of a window; where the window has ended, its last again."""
+    places = []
+    for i, t, n, m in zip(out[2:], at, x.shape[2:], counts, strict=True):
+        places.append(k.listed(_adaptive_places(n, m), (i, t), n))
+    value = x[*out[:2], *places]
+    return _leading(k, states, value, k.at(_row_major(places, x.shape[2:])))
+
+
+def _adaptive_start(k: Any, out: Any, x: Any, *, counts: Sizes) -> Any:
+    """The first element: it is the answer where all are as low as can be."""
+    places = []
+    for i, n, m in zip(out[2:], x.shape[2:], counts, strict=True):
+        places.append(k.listed(_adaptive_places(n, m), (i, 0), n))
+    return _lowest_of(k, x), k.at(_row_major(places, x.shape[2:]))
+
+
+def _adaptive_element(k: Any, out: Any, x: Any, *, counts: Sizes) -> Any:
+    states = _adaptive_start(k, out, x, counts=counts)
+    for tap in itertools.product(*map(range, _widths(x.shape[2:], counts))):
+        states = _adaptive_tap(k, out, tap, states, x, counts=counts)
+    return states[1]
+
+
+def _widths(size: Sizes, counts: Sizes) -> Sizes:
+    pairs = zip(size, counts, strict=True)
+    return tuple(_adaptive_places(n, m).shape[1] for n, m in pairs)
+
+
+def _adaptive_index_loops(x: Any, *, counts: Sizes) -> Any:
+    if not all(isinstance(n, int) for n in x[2:]):
+        return None  # the windows are not known
+    widths = _widths(x[2:], counts)
+    if math.prod(widths) <= WRITTEN:
+        return Element(_adaptive_element)
+    return Fold(lambda x, counts: widths, _adaptive_start, _adaptive_tap, _second)
+
+
 adaptive_max_index_op: Op = define(
     "adaptive_max_index",
     inputs="x",
+    lower=Varied(_adaptive_index_loops),
     eval=_adaptive_index_eval,
     type=lambda x, *, counts: TensorType((*x.shape[:2], *counts), dtypes.int64),
     batch=_into_rows,

@@ -9,12 +9,15 @@ linear record is its own derivative.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from weft.core.elementwise import check_accepts
+from weft.core.lowering import Element, Fold, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
+from weft.dtype import DType
 from weft.errors import ShapeError
 from weft.ops.reduce import HALF
 
@@ -26,7 +29,9 @@ class Taps:
     each is then one assignment, and (where evenly spaced) one over slices.
     """
 
-    __slots__ = ("cols", "parts", "rows", "scale", "size", "turned", "weights")
+    __slots__ = (
+        "cols", "lists", "parts", "rows", "scale", "size", "turned", "weights",
+    )  # fmt: skip
 
     def __init__(self, size: tuple[int, int], rows: Any, cols: Any, w: Any) -> None:
         self.size = size
@@ -34,6 +39,7 @@ class Taps:
         even = bool(len(w)) and bool((w == w[0]).all())
         self.scale = float(w[0]) if even else None  # one weight for all
         self.parts = _parts(rows, cols, w)
+        self.lists: Lists | None = None
         self.turned: Taps = self._turn()
 
     def _turn(self) -> Taps:
@@ -43,6 +49,7 @@ class Taps:
         twin.scale = self.scale
         twin.parts = [(cols, rows, w) for rows, cols, w in self.parts]
         twin.turned = self
+        twin.lists = None
         return twin
 
     def __repr__(self) -> str:
@@ -101,6 +108,138 @@ def _resample_eval(x: Any, *, taps: Taps, dim: int) -> Any:
     return out.astype(x.dtype, copy=False)
 
 
+# -- as loops
+
+
+class Lists:
+    """Taps row by row, as arrays whose columns are the rows, padded to ``most``.
+
+    ``windows`` is (stride, width, padding) where the row ``i`` has just the columns
+    from ``i * stride - padding`` on, as far as there are any.
+    """
+
+    def __init__(self, taps: Taps) -> None:
+        rows, size = taps.size
+        order = np.lexsort((taps.cols, taps.rows))
+        at, cols = taps.rows[order], taps.cols[order]
+        self.counts = np.bincount(at, minlength=rows).astype(np.int64)
+        self.most = int(self.counts.max(initial=0))
+        self.fewest = int(self.counts.min(initial=self.most))
+        number = _repeat_number(at)
+        self.cols = np.zeros((self.most, rows), np.int64)
+        self.weights = np.zeros((self.most, rows))
+        self.cols[number, at] = cols
+        self.weights[number, at] = taps.weights[order]
+        self.row_weights = self._row_weights()
+        self.windows = self._windows(size) if self.most else None
+
+    def _row_weights(self) -> Any:
+        """The weight of each row, if its taps all have the same one."""
+        first = self.weights[:1]
+        there = np.arange(self.most)[:, None] < self.counts
+        even = bool((np.where(there, self.weights, first) == first).all())
+        return first[0] if self.most and even else None
+
+    def _windows(self, size: int) -> tuple[int, int, int] | None:
+        full = np.flatnonzero(self.counts == self.most)
+        a, b = full[0], full[-1]
+        start = self.cols[0]
+        stride = int(start[b] - start[a]) // int(b - a) if b > a else size
+        padding = int(a * stride - start[a])
+        rows = np.arange(len(start)) * stride - padding
+        first, end = np.maximum(rows, 0), np.minimum(rows + self.most, size)
+        want = first + np.arange(self.most)[:, None]
+        there = np.arange(self.most)[:, None] < self.counts
+        fits = (end - first == self.counts).all() and stride > 0
+        same = (np.where(there, self.cols, want) == want).all()
+        return (stride, self.most, padding) if fits and same else None
+
+
+def lists_of(taps: Taps) -> Lists:
+    if taps.lists is None:
+        taps.lists = Lists(taps)
+    return taps.lists
+
+
+WRITTEN = 16  # taps of a row that are written out one by one
+
+
+def _resample_loops(x_shape: Any, *, taps: Taps, dim: int) -> Any:
+    lists = lists_of(taps)
+    if lists.most > WRITTEN:
+        return Fold(
+            domain=lambda x, **params: (lists.most,),
+            start=lambda k, out, x, **params: (k.number(0, x.dtype.to_total()),),
+            step=_tap_added,
+            end=lambda k, out, states, x, **params: cast_element(k, states[0], x.dtype),
+        )
+    return Element(_taps_in_windows if lists.windows else _taps_from_lists)
+
+
+def _read(k: Any, x: Any, out: Any, dim: int, place: Any) -> Any:
+    value = x[*out[:dim], place, *out[dim + 1 :]]
+    return cast_element(k, value, x.dtype.to_total())
+
+
+def _weighted(k: Any, lists: Lists, value: Any, tap: Any, row: Any) -> Any:
+    table = k.table(_cast(lists, value.dtype))
+    return k.call("mul", value, table[tap, row])
+
+
+@functools.lru_cache(maxsize=64)
+def _cast(lists: Lists, dtype: DType) -> Any:
+    return lists.weights.astype(dtype.np)
+
+
+def _tap_added(
+    k: Any, out: Any, at: Any, states: Any, x: Any, *, taps: Taps, dim: int
+) -> Any:
+    (total,), (tap,), row, lists = states, at, out[dim], lists_of(taps)
+    place = k.listed(lists.cols, (tap, row), taps.size[1])
+    term = _weighted(k, lists, _read(k, x, out, dim, place), tap, row)
+    more = k.call("add", total, term)
+    there = k.call("lt", k.at(tap), k.table(lists.counts)[(row,)])
+    return (k.call("where", there, more, total),)
+
+
+def _taps_from_lists(k: Any, out: Any, x: Any, *, taps: Taps, dim: int) -> Any:
+    row, lists = out[dim], lists_of(taps)
+    zero = total = k.number(0, x.dtype.to_total())
+    for tap in range(lists.most):
+        place = k.listed(lists.cols, (tap, row), taps.size[1])
+        term = _read(k, x, out, dim, place)
+        if taps.scale is None:
+            term = _weighted(k, lists, term, tap, row)
+        if tap >= lists.fewest:
+            there = k.call("lt", k.at(tap), k.table(lists.counts)[(row,)])
+            term = k.call("where", there, term, zero)
+        total = term if tap == 0 else k.call("add", total, term)
+    return cast_element(k, _scaled(k, total, taps), x.dtype)
+
+
+def _scaled(k: Any, total: Any, taps: Taps) -> Any:
+    if taps.scale in (None, 1.0):
+        return total
+    scale = total.dtype.np.type(taps.scale).item()
+    return k.call("mul", total, k.number(scale, total.dtype))
+
+
+def _taps_in_windows(k: Any, out: Any, x: Any, *, taps: Taps, dim: int) -> Any:
+    row, lists, size = out[dim], lists_of(taps), taps.size[1]
+    stride, width, padding = lists.windows or (1, 0, 0)
+    zero = total = k.number(0, x.dtype.to_total())
+    for tap in range(width):
+        place = row * stride + (tap - padding)
+        term = _read(k, x, out, dim, place)
+        if taps.scale is None and lists.row_weights is None:
+            term = _weighted(k, lists, term, tap, row)
+        term = k.choice(place, 0, zero, k.choice(place, size, term, zero))
+        total = term if tap == 0 else k.call("add", total, term)
+    if taps.scale is None and lists.row_weights is not None:
+        total = _weighted(k, lists, total, 0, row)
+    return cast_element(k, _scaled(k, total, taps), x.dtype)
+
+
 def _resample_type(x: TensorType, *, taps: Taps, dim: int) -> TensorType:
     check_accepts("resample", "real", x.dtype)
     if x.shape[dim] != taps.size[1]:
@@ -140,6 +279,7 @@ def _resample_reference(x: Any, *, taps: Taps, dim: int) -> Any:
 resample_op: Op = define(
     "resample",
     inputs="x",
+    lower=Varied(_resample_loops),
     eval=_resample_eval,
     type=_resample_type,
     vjp={"x": lambda g, taps, dim: resample_op(g, taps=taps.turned, dim=dim)},

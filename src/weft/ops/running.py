@@ -15,7 +15,7 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import conj
-from weft.core.lowering import Reduction, Scan
+from weft.core.lowering import Reduction, Running, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
@@ -52,6 +52,23 @@ def _running_eval(ufunc: Any) -> Callable[..., Any]:
     return eval
 
 
+def _running(start: int, step: Callable[..., Any]) -> Running:
+    """Loops with one state, of the output's dtype."""
+    return Running(
+        lambda k, at, states, *values: (step(k, *states, *values),),
+        lambda k, *inputs: (k.number(start),),
+    )
+
+
+def _total(start: int, name: str) -> Running:
+    """As ``_running``, with the state in the dtype that totals are made in."""
+
+    def step(k: Any, at: Any, states: Any, x: Any) -> Any:
+        return (k.call(name, *states, cast_element(k, x, k.dtype.to_total())),)
+
+    return Running(step, lambda k, x: (k.number(start, k.dtype.to_total()),))
+
+
 def _reverse_cumsum(g: Tensor, dim: int) -> Tensor:
     return flip_op(cumsum_op(flip_op(g, dims=(dim,)), dim=dim), dims=(dim,))
 
@@ -59,7 +76,7 @@ def _reverse_cumsum(g: Tensor, dim: int) -> Tensor:
 cumsum_op: Op = define(
     "cumsum",
     inputs="x",
-    lower=Scan(lambda k, state, x: k.call("add", state, x), 0),
+    lower=_total(0, "add"),
     eval=_running_eval(np.add),
     type=_cumulative_type,
     vjp={"x": lambda g, dim: _reverse_cumsum(g, dim)},
@@ -98,7 +115,7 @@ def _scan_back(g: Tensor, a: Tensor, dim: int) -> Tensor:
 linear_scan: Op = define(
     "linear_scan",
     inputs="a b",
-    lower=Scan(lambda k, state, a, b: k.call("add", k.call("mul", a, state), b), 0),
+    lower=_running(0, lambda k, state, a, b: k.call("add", k.call("mul", a, state), b)),
     eval=_scan_eval,
     type=lambda a, b, *, dim: b,
     vjp={
@@ -141,7 +158,7 @@ def _cumprod_vjp(g: Tensor, x: Tensor, dim: int) -> Tensor:
 cumprod_op: Op = define(
     "cumprod",
     inputs="x",
-    lower=Scan(lambda k, state, x: k.call("mul", state, x), 1),
+    lower=_total(1, "mul"),
     eval=_running_eval(np.multiply),
     type=_cumulative_type,
     vjp={"x": lambda g, x, dim: _cumprod_vjp(g, x, dim)},
@@ -159,7 +176,7 @@ cumprod_op: Op = define(
 )
 
 
-def _running(op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
+def _cumulated(op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
     x = widen(input, dtype)
     d = normalize_dim(op.name, dim, x.ndim)
     return bind(op, (x,), {"dim": d}) if x.ndim else x
@@ -171,7 +188,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> weft.tensor([1, 2, 3]).cumsum(0)
     tensor([1, 3, 6], shape=(3,), dtype=int64)
     """
-    return _running(cumsum_op, input, dim, dtype)
+    return _cumulated(cumsum_op, input, dim, dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
@@ -180,7 +197,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> weft.tensor([1, 2, 3]).cumprod(0)
     tensor([1, 2, 6], shape=(3,), dtype=int64)
     """
-    return _running(cumprod_op, input, dim, dtype)
+    return _cumulated(cumprod_op, input, dim, dtype)
 
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:

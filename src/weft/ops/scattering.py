@@ -14,6 +14,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
+from weft.core.lowering import Varied
 from weft.core.op import Op, Sample, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -28,6 +29,7 @@ from weft.ops.gathering import (
     index_grid,
     scatter_add_op,
     scatter_op,
+    scattered,
 )
 from weft.ops.operands import as_index, check_range, scalar
 from weft.ops.shaping import reshape
@@ -116,6 +118,10 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 _COMBINE = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+_LOOPS = {
+    "prod": scattered("mul"), "amax": scattered("maximum"),
+    "amin": scattered("minimum"),
+}  # fmt: skip
 
 
 def _combine_eval(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -> Any:
@@ -200,6 +206,11 @@ def _combine_reference(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -
 scatter_combine: Op = define(
     "scatter_combine",
     inputs="x index src",
+    lower=Varied(
+        lambda x, index, src, *, dim, reduce: _LOOPS[reduce].choose(
+            x, index, src, dim=dim
+        )
+    ),
     eval=_combine_eval,
     type=lambda x, index, src, *, dim, reduce: x,
     vjp=_combine_vjp,

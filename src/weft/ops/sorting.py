@@ -15,6 +15,7 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
+from weft.core.lowering import Rowwise, Running
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -57,6 +58,7 @@ def _argsort_reference(x: Any, *, dim: int, descending: bool) -> Any:
 argsort_op: Op = define(
     "argsort",
     inputs="x",
+    lower=Rowwise("sort"),
     eval=_argsort_eval,
     type=_argsort_type,
     batch=lambda op, size, args, batched, params: bind(
@@ -348,6 +350,16 @@ def _running_extreme(name: str, op: Op, x: Tensor, dim: int) -> Extreme:
     return Extreme(gather(x, d, indices), indices)
 
 
+def _worst(dtype: dtypes.DType, *, largest: bool) -> Any:
+    """What any element takes the lead from."""
+    if dtype.is_inexact:
+        return -math.inf if largest else math.inf
+    if dtype is dtypes.bool_:
+        return not largest
+    limits = np.iinfo(dtype.np)
+    return int(limits.min if largest else limits.max)
+
+
 def _running_index(name: str, ufunc: Any, better: Any) -> Op:
     def eval(x: Any, *, dim: int) -> Any:
         best = ufunc.accumulate(x, dim)
@@ -365,9 +377,22 @@ def _running_index(name: str, ufunc: Any, better: Any) -> Op:
             out[k] = np.where(better(rows[k], held), k, out[k - 1])
         return np.moveaxis(out, 0, dim)
 
+    def start(k: Any, x: Any) -> Any:
+        held = k.number(_worst(x.dtype, largest=ufunc is np.maximum), x.dtype)
+        return held, k.number(0, dtypes.int64)
+
+    def step(k: Any, at: Any, states: Any, value: Any) -> Any:
+        held, index = states
+        new = k.call("ge" if better is np.greater_equal else "le", value, held)
+        if value.dtype.is_inexact:  # a NaN takes the lead and keeps it
+            new = k.call("logical_or", new, k.call("isnan", value))
+        index = k.call("where", new, k.at(at), index)
+        return k.call(ufunc.__name__, held, value), index
+
     return define(
         name,
         inputs="x",
+        lower=Running(step, start),
         eval=eval,
         type=lambda x, *, dim: TensorType(x.shape, dtypes.int64),
         batch=lambda op, size, args, batched, params: bind(

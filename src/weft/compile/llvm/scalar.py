@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 
 from weft import dtype as dtypes
-from weft.compile.llvm import integers, random
+from weft.compile.llvm import integers, keys, random
 from weft.compile.llvm.emit import F32, F64, I1, I8, I32
 from weft.compile.llvm.math import conversions
 from weft.config import config
@@ -298,6 +298,7 @@ def _nextafter(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any
 
 _SPECIAL: dict[str, Emit] = {
     **random.FUNCTIONS,
+    **keys.FUNCTIONS,
     "where": _where,
     "cast": cast,
     "nextafter": _nextafter,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.llvm.keys import NUMBERS
 from weft.compile.loop.ir import (
     Choice,
     Const,
@@ -109,6 +110,8 @@ class _Run:
         args = [np.asarray(self.value(a)) for a in value.args]
         if value.name in _RANDOM:
             return _RANDOM[value.name](*map(int, args), dtype=value.dtype)
+        if value.name in NUMBERS:
+            return NUMBERS[value.name](*args, dtype=value.dtype)
         if value.name == "cast":
             return args[0].astype(value.dtype.np)[()]
         return np.asarray(find_op(value.name).eval(*args)).astype(value.dtype.np)[()]

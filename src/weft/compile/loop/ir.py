@@ -169,7 +169,7 @@ class Kernel(NamedTuple):
     def checks(self) -> bool:
         """Whether it has an error flag: one more number after the sizes."""
         found = list(statements(self.body))
-        if any(isinstance(stmt, Let) for stmt in found):
+        if any(isinstance(stmt, Let) and not stmt.sure for stmt in found):
             return True
         return any(map(divides, parts(v for stmt in found for v in values_of(stmt))))
 

@@ -53,7 +53,8 @@ def _body(body: list[Any], indent: str, lines: list[str]) -> None:
         elif isinstance(stmt, Let):
             note = ", from the end if negative" if stmt.wrap else ""
             value = value_text(stmt.value)
-            lines.append(f"{indent}{stmt.var} = {value} within {stmt.limit}{note}")
+            word = "below" if stmt.sure else "within"
+            lines.append(f"{indent}{stmt.var} = {value} {word} {stmt.limit}{note}")
         elif isinstance(stmt, When):
             lines.append(f"{indent}when {value_text(stmt.condition)}:")
             _body(stmt.body, indent + "  ", lines)

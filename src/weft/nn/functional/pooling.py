@@ -352,6 +352,9 @@ def adaptive_mean(x: Tensor, counts: Sizes) -> Tensor:
     """x (N, C, *S) averaged down (or repeated up) to other sizes."""
     wide = cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
     single = [k + 2 for k, m in enumerate(counts) if m == 1]
+    if len(single) == len(counts):
+        mean = reshape(wide, (*x.shape[:2], math.prod(x.shape[2:]))).mean(-1)
+        return cast(reshape(mean, (*x.shape[:2], *counts)), x.dtype)
     if single:
         wide = wide.mean(tuple(single), keepdim=True)
     taps = [

@@ -1,0 +1,70 @@
+"""Native programs, and their kernels run one element at a time."""
+
+import numpy as np
+
+import weft
+from weft import graph as G
+from weft.compile.fuse import Operand
+from weft.compile.launches import Use
+from weft.compile.loop.interpret import run_kernel
+from weft.compile.native import Native
+from weft.core.tensor import Tensor
+
+
+def compiled(fn, *args, dynamic=None):
+    return Native(G.capture(fn, *args, dynamic=dynamic).graph)
+
+
+def whole(native):
+    """Whether nothing is called."""
+    return not native.refused and all(isinstance(s, Use) for s in native.steps)
+
+
+def run(native, *args):
+    feeds = [a.numpy() for a in args if isinstance(a, Tensor)]
+    return [r.copy() for r in native.run(feeds, {})[0]]
+
+
+def by_loops(native, *args):
+    """What the kernels of a program give, by the interpreter of loops."""
+    feeds = [a.numpy() for a in args if isinstance(a, Tensor)]
+    memory = dict(zip(native.graph.inputs, feeds, strict=True))
+    for step in native.steps:
+        for node in step.made:
+            memory[node] = np.zeros(node.shape, node.dtype.np)
+        for node in step.owners:
+            if node not in memory:
+                memory[node] = node.params["value"]
+        buffers = [memory[n].copy(order="C") for n in step.owners]
+        run_kernel(step.kernel, buffers, {})
+        memory |= dict(zip(step.owners, buffers, strict=True))
+    return [seen(o, memory) for o in native.graph.outputs]
+
+
+def seen(node, memory):
+    """A value through the views it may be."""
+    operand = Operand(node)
+    found = memory[operand.base]
+    for view in reversed(operand.views):
+        found = view.op.kernel(found, **view.params)
+    return found
+
+
+def outputs(fn, *args):
+    found = fn(*args)
+    return [t.numpy() for t in (found if isinstance(found, tuple) else (found,))]
+
+
+def same_for_threads(native, *args):
+    """What a program gives, which must be the same for 1, 2 and 3 threads."""
+    before, found = weft.get_num_threads(), None
+    try:
+        for threads in (1, 2, 3):
+            weft.set_num_threads(threads)
+            got = run(native, *args)
+            for a, b in zip(got, found or got, strict=True):
+                np.testing.assert_array_equal(a, b)
+            found = got
+    finally:
+        weft.set_num_threads(before)
+    return found
