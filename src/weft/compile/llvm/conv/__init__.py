@@ -1,1 +1,24 @@
-"""Convolutions, generated for a target."""
+"""Convolutions and their gradients, generated for a target.
+
+    emit_conv(module, dtype, target)
+
+adds functions ``void conv_X_tasks(int64_t *job, begin, end, worker)`` that compute some
+of a job's tasks (`record.JOB` lists a job's fields, `plan.Planner` makes jobs):
+
+    image    an image from an image: y from x, or x's gradient from y's
+    weight   the weights' gradient
+    direct   as image, for few channels in a group
+    dots     as weight, for few channels in a group
+
+All are products whose large operand, the windows, is never stored: windows are copied
+from the image into the panels that a product packs (`patches`), with masks where they
+reach beyond it (`windows`). A gradient with a stride is split into phases, so that no
+inserted zero is multiplied. Tensors lie as they are (N, C, *S).
+
+Each element is summed in an order that depends on sizes alone, never on threads.
+"""
+
+from weft.compile.llvm.conv.arrays import convolve, input_grad, weight_grad
+from weft.compile.llvm.conv.generate import emit_conv
+
+__all__ = ["convolve", "emit_conv", "input_grad", "weight_grad"]

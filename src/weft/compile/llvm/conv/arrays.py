@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from weft.compile.llvm.conv.generate import emit_conv
-from weft.compile.llvm.conv.plan import Plan, Planner
-from weft.compile.llvm.conv.shape import shape_of
-from weft.compile.llvm.gemm.generate import tile_for
+from weft.compile.llvm.conv.plan import GEMM, Plan, Planner
+from weft.compile.llvm.conv.shape import Shape, shape_of
+from weft.compile.llvm.gemm.arrays import compiled as compiled_gemm
 from weft.compile.llvm.target import (
     Library,
     Target,
@@ -21,8 +21,11 @@ from weft.compile.llvm.target import (
     new_module,
     object_code,
 )  # fmt: skip
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import cache, pool
 
+ndarray = np.ndarray
+Pairs = Sequence[Sequence[int]]
 _ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
@@ -35,25 +38,29 @@ class Convolutions:
     def __init__(self, dtype: str, target: Target) -> None:
         make = functools.partial(_object_code, dtype, target)
         self.library = Library(cache.get(_key(dtype, target), make), target)
-        self.tile = tile_for(dtype, target)
+        self.gemm = compiled_gemm(dtype, target)
         self.itemsize = np.dtype(dtype).itemsize
+        self.plan = functools.lru_cache(maxsize=256)(self._plan)
 
     def address(self, function: str) -> int:
         """Where a plan's function is."""
+        if function == GEMM:
+            return self.gemm.address
         return self.library.address(f"conv_{function}")
 
-    def planner(self, threads: int) -> Planner:
-        """What makes plans for so many threads."""
-        return Planner(self.tile, self.itemsize, threads)
+    def _plan(self, kind: str, shape: Shape, threads: int) -> Plan:
+        """What to do for some sizes: ``kind`` is the name of a method of `Planner`."""
+        planner = Planner(self.gemm.tile, self.itemsize, threads)
+        return getattr(planner, kind)(shape)
 
-    def run(self, plan: Plan, arrays: Sequence[np.ndarray], threads: int) -> None:
-        """Carry out a plan: on operands and result that it was made for."""
+    def run(self, plan: Plan, arrays: Sequence[ndarray], threads: int) -> None:
+        """Carry out a plan on the operands and the result that it was made for."""
         address = self.address(plan.function)
         workers = pool.default().threads if threads > 1 else 1
         memory = np.empty(workers * plan.workspace + _ALIGN, np.uint8)
         start = memory.ctypes.data
-        for job in plan.jobs:
-            job = job.copy()
+        for fields in plan.jobs:
+            job = fields.copy()
             for field, array in zip(plan.pointers, arrays, strict=True):
                 job[field] = array.ctypes.data
             job[-2:] = start + -start % _ALIGN, plan.workspace
@@ -74,7 +81,8 @@ def _key(dtype: str, target: Target) -> str:
     folder = pathlib.Path(__file__).parent
     folders = folder, folder.parent / "gemm", folder.parent
     files = [file for f in folders for file in sorted(f.glob("*.py"))]
-    recipe = [repr(tile_for(dtype, target)), dtype, *(f.read_text() for f in files)]
+    tile = compiled_gemm(dtype, target).tile
+    recipe = [repr(tile), dtype, *(f.read_text() for f in files)]
     return cache.key_of("\n".join(recipe), target.key, level=0)
 
 
@@ -85,60 +93,146 @@ def compiled(dtype: str, target: Target) -> Convolutions:
 
 
 def convolve(
-    x: Any,
-    w: Any,
-    bias: Any = None,
+    x: ndarray,
+    w: ndarray,
+    bias: ndarray | None = None,
     *,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sequence[int],
+    padding: Pairs,
+    dilation: Sequence[int],
     groups: int = 1,
-    target: Any = None,
+    target: Target | None = None,
     threads: int = 1,
-) -> Any:
-    conv = compiled(x.dtype.name, target or host_target())
-    shape = shape_of(x.shape, w.shape, stride, padding, dilation, groups)
-    out = np.empty((x.shape[0], w.shape[0], *shape.counts[3 - len(stride) :]), x.dtype)
-    plan = conv.planner(threads).forward(shape, bias=bias is not None)
-    conv.run(plan, [x, w, *([] if bias is None else [bias]), out], threads)
-    return out
+) -> ndarray:
+    """The convolution of x (N, C, *S) with w (O, C / groups, *K).
+
+    >>> from weft.compile.llvm.conv import convolve
+    >>> x = np.arange(5, dtype=np.float32).reshape(1, 1, 5)
+    >>> w = np.ones((1, 1, 3), np.float32)
+    >>> convolve(x, w, stride=(1,), padding=((1, 1),), dilation=(1,))
+    array([[[1., 3., 6., 9., 7.]]], dtype=float32)
+    """
+    shape = _checked("convolve", x.shape, w.shape, stride, padding, dilation, groups)
+    given = [x, w] if bias is None else [x, w, bias]
+    if bias is not None and bias.shape != (shape.filters,):
+        raise ShapeError(
+            f"convolve: expected a bias of shape {(shape.filters,)}, got {bias.shape}"
+        )
+    out = (shape.images, shape.filters, *shape.counts[3 - len(stride) :])
+    kind = "forward" if bias is None else "biased"
+    return _run("convolve", kind, shape, given, out, target, threads)
 
 
 def input_grad(
-    y: Any,
-    w: Any,
+    y: ndarray,
+    w: ndarray,
     *,
-    size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Pairs,
+    dilation: Sequence[int],
     groups: int = 1,
-    target: Any = None,
+    target: Target | None = None,
     threads: int = 1,
-) -> Any:
-    conv = compiled(y.dtype.name, target or host_target())
-    out = np.empty((y.shape[0], w.shape[1] * groups, *size), y.dtype)
-    shape = shape_of(out.shape, w.shape, stride, padding, dilation, groups)
-    plan = conv.planner(threads).input_grad(shape)
-    conv.run(plan, [y, w, out], threads)
-    return out
+) -> ndarray:
+    """The gradient with respect to x, of spatial ``size``, from y's gradient.
+
+    >>> from weft.compile.llvm.conv import input_grad
+    >>> y, w = np.ones((1, 1, 2), np.float32), np.ones((1, 1, 3), np.float32)
+    >>> options = dict(stride=(2,), padding=((0, 0),), dilation=(1,))
+    >>> input_grad(y, w, size=(5,), **options)
+    array([[[1., 1., 2., 1., 1.]]], dtype=float32)
+    """
+    out = (y.shape[0], w.shape[1] * groups, *size)
+    shape = _checked("input_grad", out, w.shape, stride, padding, dilation, groups)
+    _check_y("input_grad", shape, y)
+    return _run("input_grad", "input_grad", shape, [y, w], out, target, threads)
 
 
 def weight_grad(
-    x: Any,
-    y: Any,
+    x: ndarray,
+    y: ndarray,
     *,
-    size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Pairs,
+    dilation: Sequence[int],
     groups: int = 1,
-    target: Any = None,
+    target: Target | None = None,
     threads: int = 1,
-) -> Any:
-    conv = compiled(x.dtype.name, target or host_target())
-    out = np.empty((y.shape[1], x.shape[1] // groups, *size), y.dtype)
-    shape = shape_of(x.shape, out.shape, stride, padding, dilation, groups)
-    plan = conv.planner(threads).weight_grad(shape)
-    conv.run(plan, [x, y, out], threads)
+) -> ndarray:
+    """The gradient with respect to w, of spatial ``size``, from y's gradient.
+
+    >>> from weft.compile.llvm.conv import weight_grad
+    >>> x = np.arange(5, dtype=np.float32).reshape(1, 1, 5)
+    >>> y = np.ones((1, 1, 3), np.float32)
+    >>> options = dict(stride=(1,), padding=((0, 0),), dilation=(1,))
+    >>> weight_grad(x, y, size=(3,), **options)
+    array([[[3., 6., 9.]]], dtype=float32)
+    """
+    out = (y.shape[1], x.shape[1] // max(groups, 1), *size)
+    shape = _checked("weight_grad", x.shape, out, stride, padding, dilation, groups)
+    _check_y("weight_grad", shape, y)
+    return _run("weight_grad", "weight_grad", shape, [x, y], out, target, threads)
+
+
+def _run(
+    name: str,
+    kind: str,
+    shape: Shape,
+    given: list[ndarray],
+    size: Sequence[int],
+    target: Target | None,
+    threads: int,
+) -> ndarray:
+    dtype = given[0].dtype
+    if any(a.dtype != dtype or not a.dtype.isnative for a in given):
+        kinds = ", ".join(str(a.dtype) for a in given)
+        raise DTypeError(f"{name}: expected one native dtype, got {kinds}")
+    if dtype not in (np.float32, np.float64):
+        raise DTypeError(f"{name}: expected float32 or float64, got {dtype}")
+    out = np.empty(tuple(size), dtype)
+    if out.size:
+        code = compiled(dtype.name, target or host_target())
+        arrays = [np.ascontiguousarray(a) for a in given]
+        code.run(code.plan(kind, shape, threads), [*arrays, out], threads)
     return out
+
+
+def _checked(
+    name: str,
+    x: Sequence[int],
+    w: Sequence[int],
+    stride: Sequence[int],
+    padding: Pairs,
+    dilation: Sequence[int],
+    groups: int,
+) -> Shape:
+    """The convolution, if there is one of these sizes."""
+    rank = len(stride)
+    even = len(padding) == len(dilation) == rank
+    if not even or rank not in (1, 2, 3) or not len(x) == len(w) == rank + 2:
+        raise ShapeError(
+            f"{name}: expected 1 to 3 spatial dimensions throughout, got x {tuple(x)}, "
+            f"w {tuple(w)}, stride {tuple(stride)}"
+        )
+    if min(*stride, *dilation, groups) < 1:
+        raise ArgumentError(
+            f"{name}: expected stride, dilation and groups of at least 1, got "
+            f"{tuple(stride)}, {tuple(dilation)} and {groups}"
+        )
+    if x[1] != w[1] * groups or w[0] % groups:
+        raise ShapeError(
+            f"{name}: expected channels of {groups} groups, got x {tuple(x)} and "
+            f"w {tuple(w)}"
+        )
+    shape = shape_of(x, w, stride, padding, dilation, groups)
+    if min(shape.counts) < 1 or min(shape.kernel) < 1:
+        raise ShapeError(f"{name}: no window fits x {tuple(x)}, w {tuple(w)}")
+    return shape
+
+
+def _check_y(name: str, shape: Shape, y: Any) -> None:
+    want = (shape.images, shape.filters, *shape.counts[5 - y.ndim :])
+    if y.shape != want:
+        raise ShapeError(f"{name}: expected y of shape {want}, got {y.shape}")

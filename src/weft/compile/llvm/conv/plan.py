@@ -16,6 +16,8 @@ from weft.compile.llvm.conv.tables import (
     phase_spots,
     phase_view,
 )  # fmt: skip
+from weft.compile.llvm.gemm.tasks import JOB as PRODUCT
+from weft.compile.llvm.gemm.tasks import split
 from weft.compile.llvm.gemm.tiling import Tiling
 
 COLUMNS = 256  # of C that a task computes at a time
@@ -23,6 +25,8 @@ FEW_ROWS = 8  # of C for which windows are not packed
 FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
 DIRECT_WORK = 1 << 17  # multiplications that are worth a task
 DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
+MANY_PIXELS = 192  # of an image that are worth a product of its own
+GEMM = "gemm"  # the function of a plan that is a product of matrices
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
 
@@ -48,8 +52,17 @@ class Planner:
     def __init__(self, tile: Tiling, itemsize: int, threads: int) -> None:
         self.tile, self.itemsize, self.threads = tile, itemsize, threads
 
-    def forward(self, shape: Shape, *, bias: bool = False) -> Plan:
+    def forward(self, shape: Shape) -> Plan:
+        """y from x and weights."""
+        if self._is_product(shape, shape.pixels):
+            return self._product(shape)
+        return self._forward(shape, (IMAGE, OTHER, OUT))
+
+    def biased(self, shape: Shape) -> Plan:
         """y from x, weights and a bias."""
+        return self._forward(shape, (IMAGE, OTHER, BIAS, OUT))
+
+    def _forward(self, shape: Shape, pointers: Sequence[int]) -> Plan:
         view = forward_view(shape)
         job = _Job()
         k = shape.group_channels * shape.taps
@@ -61,16 +74,40 @@ class Planner:
             out_step=shape.filters * shape.pixels, out_row=shape.pixels,
             out_group=shape.group_filters * shape.pixels,
         )  # fmt: skip
-        pointers = IMAGE, OTHER, *((BIAS,) if bias else ()), OUT
         return self._images(shape, [(job, view)], shape.group_channels, pointers)
 
     def input_grad(self, shape: Shape) -> Plan:
         """x's gradient from y's and weights: a job for each phase of the stride."""
+        if self._is_product(shape, shape.pixels):
+            return self._product(shape, turned=True)
         phases = itertools.product(
             *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
         )
         jobs = [self._phase(shape, phase) for phase in phases]
         return self._images(shape, jobs, shape.group_filters, (IMAGE, OTHER, OUT))
+
+    def _is_product(self, shape: Shape, columns: int) -> bool:
+        """Whether a matrix product for each image is the best way."""
+        return shape.pointwise and shape.groups == 1 and columns >= MANY_PIXELS
+
+    def _product(self, shape: Shape, *, turned: bool = False) -> Plan:
+        """Weights, or their transpose, times each image."""
+        m, n, k = shape.filters, shape.pixels, shape.channels
+        strides = (k, 1)
+        if turned:
+            m, k, strides = k, m, (1, k)
+        cut = split(self.tile, m, n, k, batch=shape.images, threads=self.threads)
+        job = np.zeros(len(PRODUCT), np.int64)
+        given = {
+            "m": m, "n": n, "k": k, "a_row": strides[0], "a_col": strides[1],
+            "b_row": n, "b_col": 1, "c_row": n, "b_batch": n * k, "c_batch": n * m,
+            "task_rows": cut.rows, "task_columns": cut.columns,
+        }  # fmt: skip
+        for name, value in given.items():
+            job[PRODUCT.index(name)] = value
+        pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
+        room = self.tile.workspace * self.itemsize
+        return Plan(GEMM, [job], pointers, cut.tasks, room, ())
 
     def _images(
         self,
@@ -131,10 +168,10 @@ class Planner:
         """What direct tasks have in common; columns are those of one image."""
         tile, rows, k = self.tile, job["rows"], job["k"]
         across = min(COLUMNS, _up(view.pixels, tile.width))
-        vectors = across // tile.lanes
+        vectors, work = across // tile.lanes, max(rows * k, 1) * across
         job.set(
             columns=view.pixels, task_columns=across, sums_row=across + tile.lanes,
-            task_groups=min(shape.groups, _ceil(DIRECT_WORK, max(rows * k, 1) * across)),
+            task_groups=min(shape.groups, _ceil(DIRECT_WORK, work)),
         )  # fmt: skip
         if not job["order"]:
             job.table("order", np.arange(k))

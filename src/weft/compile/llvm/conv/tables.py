@@ -20,7 +20,7 @@ from weft.compile.llvm.conv.shape import Shape, Three
 class Axis(NamedTuple):
     """How a result's places along one axis read an image."""
 
-    count: int  # places
+    length: int  # places
     step: int  # between neighbours in the image
     start: int  # of the first
     taps: tuple[int, ...]  # where taps lie from there
@@ -36,13 +36,13 @@ class View(NamedTuple):
     @property
     def pixels(self) -> int:
         """Places of the result."""
-        return math.prod(axis.count for axis in self.axes)
+        return math.prod(axis.length for axis in self.axes)
 
     @property
     def step(self) -> int:
         """Elements from one place to the next in a row."""
         last = self.axes[-1]
-        return last.step if last.count > 1 else 1
+        return last.step if last.length > 1 else 1
 
     @property
     def taps(self) -> int:
@@ -70,7 +70,7 @@ class View(NamedTuple):
 
     def places(self, image_step: int, lanes: int) -> np.ndarray:
         """The table of the pixels, continued into further images."""
-        starts = [a.start + a.step * np.arange(a.count) for a in self.axes]
+        starts = [a.start + a.step * np.arange(a.length) for a in self.axes]
         pixels = _grid(starts)
         number = np.arange(len(pixels) + lanes)
         image, pixel = np.divmod(number, max(len(pixels), 1))

@@ -1,0 +1,83 @@
+"""Convolutions and their gradients as launches of the generated kernels.
+
+Operands lie in memory as they are: one that is a view of anything but a whole value is
+copied first. Sizes are known when the jobs are made, so symbolic ones cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from weft.compile.fuse import Operand
+from weft.compile.jobs import Job, Pointer, Routine, Work
+from weft.compile.llvm.conv.arrays import compiled
+from weft.compile.llvm.conv.plan import Plan
+from weft.compile.llvm.conv.shape import Shape, shape_of
+from weft.compile.llvm.target import Target
+from weft.graph.interpret import resolve
+from weft.graph.ir import Node
+from weft.ops.conv import (
+    conv_bias_op,
+    conv_input_grad_op,
+    conv_op,
+    conv_weight_grad_op,
+)  # fmt: skip
+from weft.ops.shaping import reshape_op
+from weft.runtime import pool
+
+_KINDS = {
+    conv_op: "forward",
+    conv_bias_op: "biased",
+    conv_input_grad_op: "input_grad",
+    conv_weight_grad_op: "weight_grad",
+}
+
+
+def is_convolution(node: Node) -> bool:
+    """Whether a node is a convolution that the generated kernels compute."""
+    if node.op not in _KINDS or node.dtype.name not in ("float32", "float64"):
+        return False
+    return len(node.shape) <= 5 and all(type(i) is Node for i in node.inputs)
+
+
+def is_moved(node: Node) -> bool:
+    """Whether an operand may lie otherwise than row by row in its base."""
+    return any(view.op is not reshape_op for view in Operand(node).views)
+
+
+class Convolution(Routine):
+    """A convolution, or one of its gradients."""
+
+    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+        """Jobs for a part of the result each."""
+        node = self.node
+        inputs = [resolve(i.shape, sizes) for i in node.inputs]
+        params = resolve(node.params, sizes)
+        shape = _shape(_KINDS[node.op], inputs, resolve(node.shape, sizes), params)
+        if 0 in resolve(node.shape, sizes):
+            return None
+        code = compiled(node.dtype.name, target)
+        threads = max(pool.get_num_threads(), 2)
+        self.plan = plan = code.plan(_KINDS[node.op], shape, threads)  # keeps tables
+        bases = [*[o.base for o in self.operands], node]
+        pointers = _pointers(plan, bases)
+        jobs = [Job(fields, pointers) for fields in plan.jobs]
+        return Work(code.address(plan.function), jobs, plan.tasks, plan.workspace)
+
+
+def _pointers(plan: Plan, bases: list[Node]) -> list[Pointer]:
+    return [Pointer(at, base) for at, base in zip(plan.pointers, bases, strict=True)]
+
+
+def _shape(kind: str, inputs: list[Any], out: Any, params: dict[str, Any]) -> Shape:
+    """The convolution that a node is, or is a gradient of."""
+    ends: dict[str, Callable[[], Any]] = {
+        "forward": lambda: (inputs[0], inputs[1]),
+        "biased": lambda: (inputs[0], inputs[1]),
+        "input_grad": lambda: (out, inputs[1]),
+        "weight_grad": lambda: (inputs[0], out),
+    }
+    x, w = ends[kind]()
+    names = "stride", "padding", "dilation", "groups"
+    return shape_of(x, w, *(params[name] for name in names))
