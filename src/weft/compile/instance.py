@@ -49,6 +49,12 @@ class Instance:
         self.known: dict[Node, Any] = {}  # what is there before the first step
         self.bound: tuple[ndarray, ...] = ()  # the variables of the last run
         self.contexts: list[ndarray] = []  # of followers
+        read = set(native.reads)
+        self.unread = [  # state that is only written, into memory that a run is given
+            (variable, node, resolve(node.shape, self.sizes))
+            for variable, node in self.state.items()
+            if variable not in read
+        ]
         self._name_slots()
         self.arrays = self._allocate()
         self._describe()
@@ -90,16 +96,20 @@ class Instance:
     def _name_slots(self) -> None:
         """A number for each place that launches know the address of."""
         places, ends = self.native.places, set(self.native.graph.outputs)
+        together = [set(step.made) for step in self.launches]
         joint = {
-            step.node: places.joint[step.node]
-            for step in self.launches
-            if isinstance(step, Routine) and step.follower and step.node in places.joint
+            node: places.joint[node]
+            for made in together
+            for node in made
+            if places.joint.get(node) in made
         }
         new = {node: variable for variable, node in self.state.items()}
         self.slot_of: dict[Any, int] = {}  # of nodes and variables
         self.places: dict[Node, int] = {}
         for node in (n for step in self.launches for n in step.owners):
-            at = joint.get(node, node)
+            at = node
+            while at in joint:
+                at = joint[at]
             key: Any = at.params["variable"] if at.op is READ else new.get(at, at)
             self.places[node] = self.slot_of.setdefault(key, len(self.slot_of))
         self.addresses = np.zeros(len(self.slot_of), np.int64)
@@ -262,10 +272,15 @@ class Instance:
 
     # -- running
 
-    def run(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> Any:
+    def run(
+        self,
+        feeds: Sequence[ndarray],
+        held: Sequence[ndarray],
+        room: Mapping[Variable, ndarray] | None = None,
+    ) -> Any:
         """Outputs, and new values of variables that were not written in place."""
         with self.lock:
-            env = self._given(feeds, held)
+            env = self._given(feeds, held, room or {})
             run, rows = driver().run, _address(self.gangs)
             fresh = True
             with np.errstate(all="ignore"):
@@ -303,8 +318,7 @@ class Instance:
         return {
             n.params["variable"]: self._value(n.inputs[0], env)
             for n in self.native.writes
-            if n.params["variable"] not in self.state
-            or n.params["variable"] in self.moved
+            if n.params["variable"] not in self.written
         }
 
     def _check(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
@@ -323,7 +337,7 @@ class Instance:
 
     def timed(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> list[float]:
         """A run one step at a time: the seconds that each of the steps took."""
-        env = self._given(feeds, held)
+        env = self._given(feeds, held, {})
         run, rows = driver().run, _address(self.rows)
         found, k = [], 0
         with np.errstate(all="ignore"):
@@ -346,7 +360,10 @@ class Instance:
     # -- what is there before the first step
 
     def _given(
-        self, feeds: Sequence[ndarray], held: Sequence[ndarray]
+        self,
+        feeds: Sequence[ndarray],
+        held: Sequence[ndarray],
+        room: Mapping[Variable, ndarray],
     ) -> dict[Node, Any]:
         """All values that no step makes, and places for outputs."""
         if not self.known or not _alike(held, self.bound):
@@ -354,11 +371,15 @@ class Instance:
         env = self.known.copy()
         for node, shape in self.fresh.items():
             self._give(env, node, np.empty(shape, node.dtype.np))
+        for variable, node, shape in self.unread:
+            array = room.get(variable)
+            if array is None:
+                array = np.empty(shape, node.dtype.np)
+            self.addresses[self.places[node]] = _address(array)
+            env[node] = array
         for node, array in zip(self.native.graph.inputs, feeds, strict=True):
             if array is not None:
                 self._give(env, node, self._apart(array))
-        for node, follower in self.joint.items():
-            env[node] = env[follower]
         return env
 
     def _bind(self, held: Sequence[ndarray]) -> None:
@@ -366,22 +387,24 @@ class Instance:
         arrays = dict(zip(self.native.reads, held, strict=True))
         spans = sorted(_span(a) for a in held)
         apart = all(x[1] <= y[0] for x, y in itertools.pairwise(spans))
-        self.moved: set[Variable] = set()  # state that is computed elsewhere
+        moved: set[Variable] = set()  # state that is computed elsewhere
         for variable, array in arrays.items():
             flags = array.flags
             whole = flags.c_contiguous and (flags.writeable or not self.state)
             if not whole or not (apart or not self.state):
                 arrays[variable] = array.copy(order="C")
-                self.moved.add(variable)
-        self.spans = sorted(_span(arrays[v]) for v in self.state)
+                moved.add(variable)
+        self.spans = sorted(_span(arrays[v]) for v in self.state if v in arrays)
         self.starts = [start for start, _ in self.spans]
         self.known = dict(self.arrays)
         for node in self.native.graph.nodes:
             if node.op is READ:
                 self._give(self.known, node, arrays[node.params["variable"]])
         for variable, node in self.state.items():
-            self.known[node] = arrays[variable]
-        self.bound = () if self.moved else tuple(held)
+            if variable in arrays:
+                self.known[node] = arrays[variable]
+        self.written = {v for v in self.state if v in arrays and v not in moved}
+        self.bound = () if moved else tuple(held)
 
     def _apart(self, array: ndarray) -> ndarray:
         """An array that no state is in, which would change in the run."""

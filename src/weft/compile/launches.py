@@ -11,8 +11,9 @@ from typing import Any
 
 from weft.compile.fuse import Group, Operand
 from weft.compile.jobs import Routine
-from weft.compile.loop.ir import Kernel
-from weft.graph.ir import ASSIGN, PICK, Graph, Node
+from weft.compile.loop.ir import Call, For, Kernel, Let, Load, statements
+from weft.core.size import Size, same
+from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
 
 WIDEST = 64  # launches of a wave
 
@@ -53,29 +54,81 @@ def made_by(step: Any) -> list[Node]:
     return step.made if isinstance(step, Launch) else [step]
 
 
-def may_fail(step: Any) -> bool:
-    """Whether a step can raise an error, or report one."""
-    if isinstance(step, Use):
-        return step.kernel.checks
-    return not isinstance(step, Routine) and step.op is not PICK
-
-
 def ordered(steps: Sequence[Any], graph: Graph) -> list[Any]:
-    """The steps, with those that only make new state behind all that can fail.
+    """The steps, with those that only make new state behind all that read the old.
 
-    So a run that fails has changed nothing.
+    So it can be written in the old one's place.
     """
-    failing = [k for k, step in enumerate(steps) if may_fail(step)]
-    end = failing[-1] + 1 if failing else 0
-    read = {base for step in steps for base in bases_of(step)}
-    assigned = {n.inputs[0] for n in graph.nodes if n.op is ASSIGN}
-    last: list[Any] = []
-    first: list[Any] = []
-    for step in steps[:end]:
-        made = made_by(step) if isinstance(step, Launch) else ()
-        only = any(n in assigned for n in made) and not any(n in read for n in made)
-        (last if only and not may_fail(step) else first).append(step)
-    return [*first, *last, *steps[end:]]
+    assigned = _overwritten(graph)
+    read: dict[Node, int] = {}
+    for at, step in enumerate(steps):
+        read.update(dict.fromkeys(bases_of(step), at))
+    after: dict[int, list[Any]] = {}
+    for at, step in enumerate(steps):
+        made = made_by(step)
+        late = [read.get(r, -1) for n in made for r in assigned.get(n, ())]
+        place = at
+        if isinstance(step, Launch) and not any(n in read for n in made):
+            place = max([at, *late])
+        after.setdefault(place, []).append(step)
+    # Of those that come after one step, it is the first itself.
+    return [
+        step
+        for at, own in enumerate(steps)
+        for step in sorted(after.get(at, ()), key=lambda s: s is not own)
+    ]
+
+
+def _overwritten(graph: Graph) -> dict[Node, list[Node]]:
+    """The reads of the variable that each new value is for."""
+    reads: dict[Any, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op is READ:
+            reads.setdefault(node.params["variable"], []).append(node)
+    return {
+        n.inputs[0]: reads.get(n.params["variable"], [])
+        for n in graph.nodes
+        if n.op is ASSIGN
+    }
+
+
+def _failing(steps: Sequence[Any]) -> list[int]:
+    """The steps that can raise an error, or be the first to report one."""
+    found, seen = [], set()
+    for at, step in enumerate(steps):
+        if isinstance(step, Use):
+            checks = _checks(step)
+            if any(key not in seen for key, _ in checks):
+                found.append(at)
+            seen.update(key for key, all_ in checks if all_)
+        elif not isinstance(step, Routine) and step.op is not PICK:
+            found.append(at)
+    return found
+
+
+def _checks(use: Use) -> list[tuple[Any, bool]]:
+    """The indices that a kernel checks: whose, how, and whether it checks all."""
+    owners = {b.name: n for b, n in zip(use.kernel.buffers, use.owners, strict=True)}
+    loops = dict(use.kernel.parallel)
+    found: list[tuple[Any, bool]] = []
+    for stmt in statements(use.kernel.body):
+        if isinstance(stmt, For):
+            loops[stmt.var] = stmt.extent
+        if isinstance(stmt, Let):
+            load = stmt.value
+            if isinstance(load, Call) and load.name == "cast":
+                (load,) = load.args
+            if not isinstance(load, Load) or load.buffer.scratch:
+                found.append((object(), False))
+                continue
+            whole = all(
+                isinstance(i, Size) and same(loops.get(i.symbol_name, -1), n)
+                for i, n in zip(load.at, load.buffer.shape, strict=True)
+            )
+            names = {i.symbol_name for i in load.at if isinstance(i, Size)}
+            key = owners[load.buffer.name], str(stmt.limit), stmt.wrap
+            found.append((key, whole and len(names) == len(load.at)))
+    return found
 
 
 class Order:
@@ -83,7 +136,7 @@ class Order:
 
     def __init__(self, steps: Sequence[Any], graph: Graph) -> None:
         self.steps = steps
-        self.waves = _waves(steps)
+        self.waves = _waves(steps, _overwritten(graph))
         self.end = self.waves[-1] + 1 if steps else 0
         self.readers: dict[Node, list[int]] = {}
         for at, step in enumerate(steps):
@@ -91,7 +144,7 @@ class Order:
                 self.readers.setdefault(base, []).append(at)
         writes = [n.inputs[0] for n in graph.nodes if n.op is ASSIGN]
         self.kept = {Operand(n).base for n in (*graph.outputs, *writes)}
-        failing = [k for k, step in enumerate(steps) if may_fail(step)]
+        failing = _failing(steps)
         self.safe = failing[-1] + 1 if failing else 0  # steps from here on never fail
 
     def last(self, node: Node, made: int) -> int:
@@ -106,16 +159,22 @@ class Order:
         return all(k == at or self.waves[k] < self.waves[at] for k in readers)
 
 
-def _waves(steps: Sequence[Any]) -> list[int]:
-    """The number of each step's wave; a call is alone in its own."""
+def _waves(steps: Sequence[Any], over: dict[Node, list[Node]]) -> list[int]:
+    """The number of each step's wave; a call is alone in its own.
+
+    A step that makes new state comes in a later wave than others that read the old.
+    """
     found: list[int] = []
     made: set[Node] = set()
+    read: set[Node] = set()
     size, number = WIDEST, -1
     for step in steps:
-        launch = isinstance(step, Launch)
-        if not launch or size == WIDEST or any(b in made for b in bases_of(step)):
-            number, size, made = number + 1, 0, set()
-        made.update(made_by(step))
+        launch, mine, bases = isinstance(step, Launch), made_by(step), bases_of(step)
+        late = any(r in read for n in mine for r in over.get(n, ()))
+        if not launch or size == WIDEST or late or any(b in made for b in bases):
+            number, size, made, read = number + 1, 0, set(), set()
+        made.update(mine)
+        read.update(bases)
         size = size + 1 if launch else WIDEST
         found.append(number)
     return found

@@ -182,11 +182,15 @@ class Native:
         return compile_module(module, self.target)
 
     def run(
-        self, feeds: Sequence[ndarray], store: Mapping[Variable, ndarray]
+        self,
+        feeds: Sequence[ndarray],
+        store: Mapping[Variable, ndarray],
+        room: Mapping[Variable, ndarray] | None = None,
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
         """The outputs, and new values of variables that were not written in place.
 
-        These hold until the next run only: they lie in memory that is used again.
+        Those that lie in an array of their own may be kept; the others hold until the
+        next run only. ``room`` gives arrays for variables that are only written.
         """
         sizes = bind_sizes(self.graph.inputs, feeds)
         if self.graph.sizes.assumptions:
@@ -197,7 +201,7 @@ class Native:
             if len(self._instances) >= INSTANCES:
                 self._instances.clear()
             instance = self._instances[key] = Instance(self, sizes)
-        return instance.run(feeds, [store[v] for v in self.reads])
+        return instance.run(feeds, [store[v] for v in self.reads], room)
 
     @property
     def latest(self) -> Instance | None:

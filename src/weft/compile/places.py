@@ -24,7 +24,7 @@ class Places(NamedTuple):
     """Which place each value takes, if not one of its own."""
 
     over: dict[Node, Node]  # that of a value which is read for the last time
-    joint: dict[Node, Node]  # that of what follows: a product's
+    joint: dict[Node, Node]  # that of what the same step makes of it
     state: dict[Variable, Node]  # of variables: their new values
 
 
@@ -110,7 +110,7 @@ class _Sharing:
             return None
         reads = reads_of(self.graph, variable)
         mine = [r for r in reads if r in names]
-        if not reads or len(mine) > 1 or any(r in _operands(step) for r in reads):
+        if len(mine) > 1 or any(r in _operands(step) for r in reads):
             return None
         if not in_time(self.order, at, reads):
             return None
@@ -123,14 +123,14 @@ class _Sharing:
         self, at: int, step: Any, names: Any, node: Node, kernel: Any
     ) -> Node | None:
         """A value whose place a result takes."""
-        followed = step.node if isinstance(step, Routine) else None
+        made = made_in(step)
         for given in names:
             if not may_share_nodes(given, node) or not self._free(at, given, step):
                 continue
-            if given is not followed and node in self.outputs:
+            if given not in made and node in self.outputs:
                 continue
             if may_share(kernel, names[given].name, names[node].name):
-                if followed is not None and given is followed:
+                if given in made:
                     self.places.joint[given] = node
                 else:
                     self.places.over[node] = given

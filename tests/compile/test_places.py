@@ -1,0 +1,276 @@
+"""What follows products, what runs side by side, and what takes another's place."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import graph as G
+from weft import nn, optim
+from weft.compile.jobs import Routine
+from weft.compile.native import Native
+from weft.compile.pipeline import run as run_passes
+from weft.graph.interpret import Program
+from weft.nn import functional as F
+from weft.runtime import pool
+
+RNG = np.random.default_rng(5)
+
+
+def floats(*shape, dtype=np.float32):
+    return weft.tensor(RNG.normal(size=shape).astype(dtype))
+
+
+def prepared(fn, *args, in_place=False):
+    """A function as a native program, with its variables' arrays and its feeds."""
+    captured = G.capture(fn, *args)
+    graph = run_passes(captured.graph)
+    native = Native(graph, in_place=in_place)
+    store = {v: captured.cells[v.name].get() for v in native.reads}
+    return native, [a.numpy() for a in args if isinstance(a, weft.Tensor)], store
+
+
+def kinds(native):
+    """What the steps are: products, those that are followed, kernels, calls."""
+    found = []
+    for step in native.steps:
+        if isinstance(step, Routine):
+            found.append("followed" if step.follower else "product")
+        else:
+            found.append("kernel" if hasattr(step, "kernel") else step.op.name)
+    return found
+
+
+def agrees(native, feeds, store, atol=2e-5):
+    want, _ = Program(native.graph, native.graph.outputs).run(feeds, store)
+    got, _ = native.run(feeds, store)
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-5, atol=atol)
+    return got
+
+
+# -- followers
+
+FOLLOWED = {
+    "bias": lambda x, w, b: x @ w + b,
+    "gelu": lambda x, w, b: F.gelu(x @ w + b, approximate="tanh"),
+    "residual": lambda x, w, b: (x @ w + b).relu() + x @ w * 0 + b,
+    "softmax": lambda x, w, b: F.softmax((x @ w) * 0.1, -1),
+    "norm": lambda x, w, b: F.layer_norm(x @ w + b, (w.shape[-1],)),
+    "both": lambda x, w, b: (x @ w, (x @ w).exp()),
+    "sums": lambda x, w, b: ((x @ w) ** 2).sum(-1),
+    "heads": lambda x, w, b: ((x @ w).reshape(*x.shape[:-1], -1, 2) * 3).sum(-1),
+}
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 5, 2), (33, 7, 34), (65, 300, 1026), (3, 600, 8)]
+)
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_kernels_follow_products(name, shape):
+    m, k, n = shape
+    args = floats(m, k), floats(k, n) * k**-0.5, floats(n)
+    native, feeds, store = prepared(FOLLOWED[name], *args)
+    assert "followed" in kinds(native)
+    first = agrees(native, feeds, store)
+    before = pool.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            pool.set_num_threads(threads)
+            native._instances.clear()
+            for a, b in zip(first, native.run(feeds, store)[0], strict=True):
+                np.testing.assert_array_equal(a, b)
+    finally:
+        pool.set_num_threads(before)
+
+
+def test_stacks_of_matrices_are_followed_in_their_rows():
+    mask = floats(6, 6) > 0
+
+    def attend(q, k, v):
+        scores = weft.where(mask, q @ k.transpose(-2, -1), -1e9)
+        return F.softmax(scores, -1) @ v
+
+    args = [floats(2, 3, 6, 4) for _ in range(3)]
+    native, feeds, store = prepared(attend, *args)
+    assert kinds(native)[:1] == ["followed"]
+    agrees(native, feeds, store)
+    turned = [a.permute(0, 2, 1, 3) for a in (floats(2, 6, 3, 4) for _ in range(3))]
+    native, feeds, store = prepared(attend, *turned)
+    agrees(native, [np.ascontiguousarray(f) for f in feeds], store)
+
+
+def test_what_needs_other_rows_does_not_follow():
+    for fn in (
+        lambda x, w: (x @ w).flip(0) + 1,
+        lambda x, w: (x @ w).cumsum(0),
+        lambda x, w: (x @ w)[:2] * 2,
+    ):
+        native, feeds, store = prepared(fn, floats(5, 4), floats(4, 5))
+        assert "followed" not in kinds(native)
+        agrees(native, feeds, store)
+
+
+def test_a_product_lies_where_its_follower_writes():
+    native, feeds, store = prepared(
+        lambda x, w: ((x @ w).exp() @ w).sum(), floats(64, 64), floats(64, 64)
+    )
+    agrees(native, feeds, store, atol=1.0)
+    (product, *_) = [s for s in native.steps if isinstance(s, Routine)]
+    assert native.places.joint[product.node] in product.follower.made
+    instance = native.latest
+    assert product.node not in instance.layout.offsets
+
+
+# -- side by side
+
+
+def test_independent_launches_are_one_wave():
+    w = [floats(16, 16) for _ in range(3)]
+    native, feeds, store = prepared(lambda x: tuple(x @ a for a in w), floats(8, 16))
+    agrees(native, feeds, store)
+    assert native.latest.order.waves == [0, 0, 0]
+    assert len(native.latest.gangs) == 1
+
+
+def test_many_updates_are_one_launch():
+    model = nn.Sequential(*[nn.Linear(9, 9) for _ in range(5)])
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    step(weft.ones(4, 9))  # moments exist
+    native, feeds, store = prepared(step, weft.ones(4, 9), in_place=True)
+    agrees(native, feeds, {v: a.copy() for v, a in store.items()})
+    waves = native.latest.order.waves
+    assert max(waves.count(w) for w in waves) >= 10
+
+
+# -- places
+
+
+def test_results_take_the_place_of_what_is_read_last():
+    def chain(x):
+        for _ in range(4):
+            x = F.softmax(x, 1)
+            x = x - x.sum(0, keepdim=True)
+        return x.sum()
+
+    native, feeds, store = prepared(chain, floats(32, 128))
+    agrees(native, feeds, store)
+    assert native.places.over
+    layout = native.latest.layout
+    assert layout.nbytes < 2.1 * 32 * 128 * 4
+    layout.verify()
+
+
+def train(in_place, steps=4, batch=8):
+    weft.manual_seed(0)
+    model = nn.Sequential(
+        nn.Embedding(7, 12), nn.Linear(12, 12), nn.Tanh(), nn.Linear(12, 3)
+    )
+    optimizer = optim.AdamW(model.parameters(), lr=0.05)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    x, y = weft.arange(batch) % 7, weft.arange(batch) % 3
+    for _ in range(2):  # gradients and moments exist
+        step(x, y)
+    return model, optimizer, prepared(step, x, y, in_place=in_place)
+
+
+def test_new_state_is_written_over_the_old():
+    _, _, (plain, feeds, store) = train(False)
+    _, _, (native, _, held) = train(True)
+    store = {v.name: a.copy() for v, a in store.items()}
+    held = {v: a.copy() for v, a in held.items()}
+    variables = {v: store[v.name] for v in plain.reads}
+    for _ in range(3):
+        want, changed = plain.run(feeds, variables)
+        for variable, array in changed.items():
+            variables[variable] = array.copy()
+        got, left = native.run(feeds, held)
+        np.testing.assert_array_equal(want[0], got[0])
+        for variable, array in left.items():
+            held[variable] = array.copy()
+        now = {variable.name: array for variable, array in held.items()}
+        for variable, array in variables.items():
+            np.testing.assert_array_equal(now[variable.name], array)
+    big = [v for v in native.places.state if v.type.shape]
+    assert len(big) >= 15  # five parameters, their gradients and two moments each
+
+
+def test_a_failed_run_leaves_state_as_it_was():
+    _, _, (native, (x, y), held) = train(True)
+    held = {v: a.copy() for v, a in held.items()}
+    before = {v: a.copy() for v, a in held.items()}
+    bad = x.copy()
+    bad[3] = 7
+    with pytest.raises(IndexError, match="7"):
+        native.run([bad, y], held)
+    for variable, array in before.items():
+        np.testing.assert_array_equal(held[variable], array)
+    native.run([x, y], held)  # and can go on
+
+
+def test_state_that_cannot_be_written_in_place_is_given_back():
+    w = floats(6, 6)
+    w.requires_grad_()
+    optimizer = optim.SGD([w], lr=0.5)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (x @ w).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(floats(2, 6))
+    native, (x,), held = prepared(step, floats(2, 6), in_place=True)
+    (name,) = [
+        v for v in native.reads if v.type.shape == (6, 6) and v in native.places.state
+    ][:1]
+    array = held[name].copy()
+    held = {v: a.copy() for v, a in held.items()}
+    native.run([x], held)
+    want = held[name].copy()
+    assert not np.array_equal(want, array)
+    turned = np.ascontiguousarray(array.T).T
+    _, left = native.run([x], {**held, name: turned})
+    np.testing.assert_array_equal(turned, array)
+    np.testing.assert_array_equal(left[name], want)
+    fixed = array.copy()
+    fixed.flags.writeable = False
+    _, left = native.run([x], {**held, name: fixed})
+    np.testing.assert_array_equal(left[name], want)
+
+
+def test_an_argument_may_be_the_state_itself():
+    w = floats(2, 6)
+
+    def step(x):
+        total = (x * w).sum()
+        w.sub_(x * 0.5)
+        return total, (x * 2).sum(0)
+
+    native, _, held = prepared(step, floats(2, 6), in_place=True)
+    assert native.places.state
+    ((variable, array),) = held.items()
+    array = array.copy()
+    other = array.copy()
+    got, _ = native.run([array], {variable: array})
+    want, _ = native.run([other.copy()], {variable: other})
+    np.testing.assert_array_equal(array, other)
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_array_equal(a, b)
