@@ -120,7 +120,7 @@ class Lists:
 
     def __init__(self, taps: Taps) -> None:
         rows, size = taps.size
-        order = np.lexsort((taps.cols, taps.rows))
+        order = np.argsort(taps.rows, kind="stable")  # added up in the order given
         at, cols = taps.rows[order], taps.cols[order]
         self.counts = np.bincount(at, minlength=rows).astype(np.int64)
         self.most = int(self.counts.max(initial=0))
@@ -130,15 +130,7 @@ class Lists:
         self.weights = np.zeros((self.most, rows))
         self.cols[number, at] = cols
         self.weights[number, at] = taps.weights[order]
-        self.row_weights = self._row_weights()
         self.windows = self._windows(size) if self.most else None
-
-    def _row_weights(self) -> Any:
-        """The weight of each row, if its taps all have the same one."""
-        first = self.weights[:1]
-        there = np.arange(self.most)[:, None] < self.counts
-        even = bool((np.where(there, self.weights, first) == first).all())
-        return first[0] if self.most and even else None
 
     def _windows(self, size: int) -> tuple[int, int, int] | None:
         full = np.flatnonzero(self.counts == self.most)
@@ -152,7 +144,13 @@ class Lists:
         there = np.arange(self.most)[:, None] < self.counts
         fits = (end - first == self.counts).all() and stride > 0
         same = (np.where(there, self.cols, want) == want).all()
-        return (stride, self.most, padding) if fits and same else None
+        if not fits or not same:
+            return None
+        tap, row = np.nonzero(there)
+        moved = np.zeros_like(self.weights)  # by the place in the window
+        moved[tap + (first - rows)[row], row] = self.weights[tap, row]
+        self.weights = moved
+        return stride, self.most, padding
 
 
 def lists_of(taps: Taps) -> Lists:
@@ -231,12 +229,10 @@ def _taps_in_windows(k: Any, out: Any, x: Any, *, taps: Taps, dim: int) -> Any:
     for tap in range(width):
         place = row * stride + (tap - padding)
         term = _read(k, x, out, dim, place)
-        if taps.scale is None and lists.row_weights is None:
+        if taps.scale is None:
             term = _weighted(k, lists, term, tap, row)
         term = k.choice(place, 0, zero, k.choice(place, size, term, zero))
         total = term if tap == 0 else k.call("add", total, term)
-    if taps.scale is None and lists.row_weights is not None:
-        total = _weighted(k, lists, total, 0, row)
     return cast_element(k, _scaled(k, total, taps), x.dtype)
 
 
