@@ -6,12 +6,13 @@ steps of a run as data. For each set of sizes an ``Instance`` holds the memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.compile.compose import composed
+from weft.compile.convolutions import Convolution, is_convolution, is_moved
 from weft.compile.elements import lowering_of
 from weft.compile.followers import Follower, followers
 from weft.compile.fuse import Call, Fusion, Group
@@ -116,6 +117,9 @@ class Native:
                 group = follow.get(unit)
                 if self._add_product(unit, group) and group is not None:
                     done.add(group)
+            elif is_convolution(unit.node):
+                inputs = self._operands(unit, is_moved)
+                self.steps.append(Convolution(unit.node, inputs))
             elif unit.node.op not in (ASSIGN, GROUP):
                 self.steps.append(unit.node)
 
@@ -140,16 +144,7 @@ class Native:
 
     def _add_product(self, unit: Call, group: Group | None) -> bool:
         """Add a product; whether a group that may follow it does."""
-        inputs = []
-        for node in unit.node.inputs:
-            if needs_copy(node):
-                copy = Group(unit.order, node.shape, self.graph.sizes)
-                made = copied(node)
-                copy.add(made, copy.vars, row=False)
-                copy.outputs = [made]
-                self._add_group(copy)
-                node = made
-            inputs.append(node)
+        inputs = self._operands(unit, needs_copy)
         follower = None
         if group is not None:
             follower = Follower(group, unit.node)
@@ -158,6 +153,20 @@ class Native:
                 follower = None
         self.steps.append(Product(unit.node, inputs, follower))
         return follower is not None
+
+    def _operands(self, unit: Call, copy: Callable[[Node], bool]) -> list[Node]:
+        """A routine's operands, those that are to be copied as their copies."""
+        inputs = []
+        for node in unit.node.inputs:
+            if copy(node):
+                group = Group(unit.order, node.shape, self.graph.sizes)
+                made = copied(node)
+                group.add(made, group.vars, row=False)
+                group.outputs = [made]
+                self._add_group(group)
+                node = made
+            inputs.append(node)
+        return inputs
 
     def _name_kernels(self) -> None:
         """One name for equal kernels."""
