@@ -39,11 +39,15 @@ def rng():
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print which check of which operator record passed."""
-    rows = {}
-    for kind in ("passed", "failed"):
-        for report in terminalreporter.getreports(kind):
-            rows.update(v for k, v in report.user_properties if k == "coverage")
-    if len(rows) > 1:
-        terminalreporter.section("operator coverage (- : does not apply)")
-        terminalreporter.write_line(table(dict(sorted(rows.items()))))
+    """Print which check of which operator record passed, and which are native code."""
+    for key, title in (
+        ("coverage", "operator coverage (- : does not apply)"),
+        ("compiled", "native code (call: NumPy's, -: no such dtype)"),
+    ):
+        rows = {}
+        for kind in ("passed", "failed"):
+            for report in terminalreporter.getreports(kind):
+                rows.update(v for k, v in report.user_properties if k == key)
+        if len(rows) > 1:
+            terminalreporter.section(title)
+            terminalreporter.write_line(table(dict(sorted(rows.items()))))

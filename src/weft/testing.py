@@ -477,7 +477,7 @@ def table(rows: dict[str, dict[str, str]]) -> str:
     lines = ["operator".ljust(width) + "  " + "  ".join(columns)]
     for name, row in rows.items():
         cells = [
-            (row[c] if row[c] in ("ok", "-") else "FAIL").center(len(c))
+            (row[c] if row[c] in ("ok", "-", "call") else "FAIL").center(len(c))
             for c in columns
         ]
         lines.append((name.ljust(width) + "  " + "  ".join(cells)).rstrip())

@@ -10,7 +10,7 @@ from typing import Any
 from weft import dtype as dtypes
 from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position
 from weft.compile.loop.ranges import index_range
-from weft.core.lowering import Varied
+from weft.core.lowering import Reduction, Varied
 from weft.core.size import Size
 from weft.dtype import DType
 from weft.graph.ir import GraphError, Node
@@ -21,8 +21,10 @@ _BOOLEAN = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "logical_and", "logical
 
 
 def lowering_of(node: Node) -> Any:
-    """What is known of a node's operator, for the node's own shapes."""
+    """What is known of a node's operator, for the node's own shapes and dtypes."""
     rule = node.op.lower
+    if isinstance(rule, Reduction) and node.inputs[0].dtype.is_complex:
+        return None  # not even whether any of them is true
     if isinstance(rule, Varied):
         shapes = [i.shape if type(i) is Node else () for i in node.inputs]
         return rule.choose(*shapes, **node.params)
