@@ -70,33 +70,60 @@ class Image:
             self.parts.patches.fill(b, s, s.image, s.p, rest)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
+        """Some rows of C over this block of k."""
         tile, element = self.lib.tile, self.lib.element
         start = at(b, s.weights, b.mul(row, s.other_row), element)
+        width = i64(tile.width)
+        c = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
+        common = [s.panels, width, b.mul(width, s.deep)]
+        common += [c, s.sums_row, s.across, s.deep, s.add]
+        by_columns = b.icmp_signed("==", s.order_run, i64(1))
+        with b.if_else(by_columns) as (columns, rows):
+            with columns:
+                self._columns(b, s, start, height, common)
+            with rows:
+                self._rows(b, s, start, height, common)
+
+    def _columns(
+        self, b: Any, s: Any, start: Any, height: int, common: list[Any]
+    ) -> None:
+        """Weights whose rows are neighbours: a column for each step of k."""
+        tile, element = self.lib.tile, self.lib.element
+        here = at(b, start, b.mul(s.p, s.order_step), element)
+        to = [s.workspace, i64(tile.height)]
+        size = [s.deep, i64(height)]
+        b.call(self.parts.packing.copy, [here, s.order_step, *to, *size])
+        ahead = at(b, here, i64(height), element)
+        strip = self.parts.strips[height, False]
+        b.call(strip, [*to, *common, ahead, s.order_step])
+
+    def _rows(self, b: Any, s: Any, start: Any, height: int, common: list[Any]) -> None:
+        """Weights by rows, in the order of windows."""
+        tile, element = self.lib.tile, self.lib.element
         here = at(b, start, s.p, element)
         straight = b.icmp_signed("==", s.order_run, i64(0))
         few = b.icmp_signed("<=", s.across, i64(tile.width))
         direct = b.and_(straight, few)  # read so seldom that a copy does not pay
-        with b.if_then(b.not_(direct)), b.if_else(straight) as (rows, ordered):
-            to = [s.workspace, i64(tile.depth)]
+        with b.if_then(b.not_(direct)):
+            self._pack(b, s, start, here, straight, height)
+        left = b.select(direct, here, s.workspace)
+        stride = b.select(direct, s.other_row, i64(tile.depth))
+        ahead = at(b, here, b.mul(s.other_row, i64(height)), element)
+        strip = self.parts.strips[height, True]
+        b.call(strip, [left, stride, *common, ahead, s.other_row])
+
+    def _pack(
+        self, b: Any, s: Any, start: Any, here: Any, straight: Any, height: int
+    ) -> None:
+        to = [s.workspace, i64(self.lib.tile.depth)]
+        with b.if_else(straight) as (rows, ordered):
             with rows:
                 size = [i64(height), s.deep]
                 b.call(self.parts.packing.copy, [here, s.other_row, *to, *size])
             with ordered:
                 order = at(b, s.order, s.p, I64)
-                run = [s.order_run, s.order_step]
-                rest = [order, *run, *to, i64(height), s.deep]
+                rest = [order, s.order_run, s.order_step, *to, i64(height), s.deep]
                 b.call(s.ordered, [start, s.other_row, *rest])
-        left = b.select(direct, here, s.workspace)
-        stride = b.select(direct, s.other_row, i64(tile.depth))
-        width = i64(tile.width)
-        c = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
-        panel = [s.panels, width, b.mul(width, s.deep)]
-        size = [c, s.sums_row, s.across, s.deep, s.add]
-        ahead = at(b, here, b.mul(s.other_row, i64(height)), element)
-        b.call(
-            self.parts.strips[height, True],
-            [left, stride, *panel, *size, ahead, s.other_row],
-        )
 
 
 def _put_bias(b: Any, lib: Library, s: Any) -> None:

@@ -21,6 +21,7 @@ from weft.compile.llvm.gemm.tasks import split
 from weft.compile.llvm.gemm.tiling import Tiling
 
 COLUMNS = 256  # of C that a task computes at a time
+HEAVY_BYTES = 1 << 21  # of weights that should be read for more columns at a time
 FEW_ROWS = 8  # of C for which windows are not packed
 FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
 DIRECT_WORK = 1 << 17  # multiplications that are worth a task
@@ -150,8 +151,8 @@ class Planner:
         """What image tasks have in common."""
         tile, rows = self.tile, job["rows"]
         columns = shape.images * view.pixels
-        across = min(COLUMNS, _up(columns, tile.width))
-        across = max(_up(across, tile.width), tile.width)
+        heavy = rows * job["k"] * self.itemsize > HEAVY_BYTES or job["order_run"] < 0
+        across = min((1 + heavy) * COLUMNS, _up(columns, tile.width))
         blocks = _ceil(columns, across) * shape.groups
         down = min(_ceil(2 * self.threads, blocks), _ceil(rows, tile.height))
         height = _up(_ceil(rows, down), tile.height)
