@@ -17,7 +17,6 @@ from weft.core.op import Op, Sample, all_ops
 from weft.core.tensor import Tensor
 
 OPS = {op.name: op for op in all_ops()}
-PLAIN = (Pointwise, Reduction)
 USUAL = (dtypes.float32, dtypes.int64)
 STATES = ("uniform", "normal", "random_integers")  # whose inputs are seeds
 # for the samples of records that work on elements or along axes, by dimensions
@@ -45,26 +44,30 @@ class Case(NamedTuple):
 
 
 def cases_of(op: Op) -> list[Case]:
-    """All samples in float32 (or what they are), and enough of them in the others."""
+    """All samples in the usual dtypes, and the first and the last one in the others."""
     found = []
     samples = _samples(op)
     for k, sample in enumerate(samples):
-        few = isinstance(op.lower, PLAIN) and 0 < k < len(samples) - 1
+        ends = k in (0, len(samples) - 1)
         for dtype in dtypes.ALL:
-            case = None if few and dtype not in USUAL else _case(op, sample, dtype)
-            if case is not None:
-                found.append(case)
-    return found
+            if ends or dtype in USUAL or (dtype.is_inexact and not _is_plain(op)):
+                found.append(_case(op, sample, dtype))
+    return [case for case in found if case is not None]
+
+
+def _is_plain(op: Op) -> bool:
+    """Whether all samples are computed alike."""
+    return isinstance(op.lower, (Pointwise, Reduction))
 
 
 def _samples(op: Op) -> list[Sample]:
     samples = list(op.samples(np.random.default_rng(0)))
-    if not isinstance(op.lower, PLAIN):
+    if not _is_plain(op):
         return samples
-    return samples + [_enlarged(s) for s in samples if _is_plain(s)]
+    return samples + [_enlarged(s) for s in samples if _is_regular(s)]
 
 
-def _is_plain(sample: Sample) -> bool:
+def _is_regular(sample: Sample) -> bool:
     shapes = {np.shape(a) for a in sample.args}
     return len(shapes) == 1 and 0 not in (shape := shapes.pop()) and len(shape) in ODD
 
@@ -78,7 +81,7 @@ def _case(op: Op, sample: Sample, dtype: Any) -> Case | None:
     params = dict(sample.params)
     if "dtype" in params:
         params["dtype"] = dtype
-    elif op.name in STATES and dtype is not dtypes.int64:
+    if op.name in STATES and not _is_drawn(params, dtype):
         return None
     kinds = "" if op.name in STATES else _value_kinds(sample)
     args = tuple(_in_dtype(a, kinds, dtype) for a in sample.args)
@@ -95,6 +98,11 @@ def _case(op: Op, sample: Sample, dtype: Any) -> Case | None:
     if [o.dtype for o in outs] != [t.dtype for t in told]:
         return None  # see BROKEN
     return Case(op, dtype, args, params, [o.numpy() for o in outs])
+
+
+def _is_drawn(params: dict[str, Any], dtype: Any) -> bool:
+    """Whether random numbers of a dtype are drawn with these parameters."""
+    return dtype.is_floating_point if "dtype" in params else dtype is dtypes.int64
 
 
 def _in_dtype(a: Any, kinds: str, dtype: Any) -> Any:
