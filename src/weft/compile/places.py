@@ -85,11 +85,14 @@ class _Sharing:
         self.assigned = assigned
         self.launched = {n for step in order.steps for n in made_in(step)}
         self.outputs = set(graph.outputs)
+        self.text = ""  # of the kernel that is looked at
+        self.known: dict[tuple[str, str, str], bool] = {}
 
     def settle(self, at: int, step: Any, launch: Any) -> None:
         """Places for all that one launch makes."""
         names = dict(zip(launch.owners, launch.kernel.buffers, strict=True))
         kernel, pairs = launch.kernel, []
+        self.text = str(kernel)
         for node in launch.owners:
             if node not in launch.group.home:
                 continue
@@ -114,7 +117,7 @@ class _Sharing:
             return None
         if not in_time(self.order, at, reads):
             return None
-        if mine and not may_share(kernel, names[mine[0]].name, names[node].name):
+        if mine and not self._may_share(kernel, names[mine[0]], names[node]):
             return None
         self.places.state[variable] = node
         return mine[0] if mine else None
@@ -129,13 +132,20 @@ class _Sharing:
                 continue
             if given not in made and node in self.outputs:
                 continue
-            if may_share(kernel, names[given].name, names[node].name):
+            if self._may_share(kernel, names[given], names[node]):
                 if given in made:
                     self.places.joint[given] = node
                 else:
                     self.places.over[node] = given
                 return given
         return None
+
+    def _may_share(self, kernel: Any, given: Any, made: Any) -> bool:
+        """Whether a kernel's loops allow it; found out once for equal kernels."""
+        key = self.text, given.name, made.name
+        if key not in self.known:
+            self.known[key] = may_share(kernel, given.name, made.name)
+        return self.known[key]
 
     def _free(self, at: int, given: Node, step: Any) -> bool:
         """Whether a step is the last to need a value that a launch made."""
