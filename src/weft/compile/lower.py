@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,14 +36,14 @@ from weft.compile.loop.ir import (
     Position,
     Set,
     Store,
-    When,
     parts,
     values_of,
 )
 from weft.compile.loop.pieces import Settling
+from weft.compile.loop.rewrite import replaced, replaced_value, substitute
 from weft.core.lowering import Element, Filled, Reduction
 from weft.core.op import TensorType
-from weft.core.size import Atom, Size, larger, same, same_shape, smaller
+from weft.core.size import Atom, Size, same, same_shape, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
 
@@ -662,71 +660,3 @@ def _at_position(value: Any, *, position: Any, flat: Any, memo: dict[int, Any]) 
         )
         found = memo[id(value)] = Call(value.name, args, value.dtype)
     return found
-
-
-def replaced(stmt: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
-    """A statement with a loop variable replaced by an expression."""
-    swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
-    if isinstance(stmt, (For, When)):
-        body = [replaced(s, name, index, memo) for s in stmt.body]
-        stmt = stmt._replace(body=body)
-    if isinstance(stmt, For):
-        return stmt._replace(extent=swap(stmt.extent))
-    if isinstance(stmt, When):
-        condition = replaced_value(stmt.condition, name, index, memo)
-        return stmt._replace(condition=condition)
-    if isinstance(stmt, Store):
-        stmt = stmt._replace(at=tuple(map(swap, stmt.at)))
-    return stmt._replace(value=replaced_value(stmt.value, name, index, memo))
-
-
-def replaced_value(value: Any, name: str, index: Any, memo: dict[int, Any]) -> Any:
-    """A value with a loop variable replaced by an expression."""
-    swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
-
-    def again(v: Any) -> Any:
-        return replaced_value(v, name, index, memo)
-
-    if isinstance(value, Load):
-        return Load(value.buffer, tuple(map(swap, value.at)))
-    if isinstance(value, Position):
-        return Position(swap(value.at), value.dtype)
-    if isinstance(value, Choice):
-        at, bound = swap(value.at), swap(value.bound)
-        return Choice(at, bound, again(value.low), again(value.high))
-    if isinstance(value, Call):
-        found = memo.get(id(value))
-        if found is None:
-            args = tuple(map(again, value.args))
-            found = memo[id(value)] = Call(value.name, args, value.dtype)
-        return found
-    return value
-
-
-_APPLIED: dict[str, Callable[[Any, Any], Any]] = {
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "/": operator.truediv,
-    "max": larger,
-    "min": smaller,
-}
-
-
-def substitute(size: Any, *, name: str, by: Any) -> Any:
-    """An index with a symbol replaced."""
-    if not isinstance(size, Size) or name not in size.symbols:
-        return size
-    total: Any = 0
-    for atoms, factor in size.terms:
-        term: Any = factor
-        for atom in atoms:
-            if atom.a is None:
-                one: Any = (
-                    by if atom.kind == name else Size(((atom,), 1), scope=size.scope)
-                )
-            else:
-                a, b = (substitute(p, name=name, by=by) for p in (atom.a, atom.b))
-                one = _APPLIED[atom.kind](a, b)
-            term = term * one
-        total = total + term
-    return total

@@ -11,7 +11,7 @@ selected; the indices of their loads are then clamped, so that they stay in boun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from weft import dtype as dtypes
@@ -25,6 +25,7 @@ from weft.compile.loop.ir import (
     parts,
     values_of,
 )
+from weft.compile.loop.rewrite import mapped, mapped_value, replaced
 from weft.core.size import Atom, Size, larger, same, smaller
 
 SPLITS = 8  # loops that one may become
@@ -158,8 +159,6 @@ def _split(loop: For, choice: Choice, bound: Any) -> tuple[For, For]:
         memo: dict[int, Any] = {}
         return [mapped(stmt, settle, memo) for stmt in loop.body]
 
-    from weft.compile.lower import replaced
-
     moved = _symbol(loop.var, choice.at) + bound
     memo: dict[int, Any] = {}
     late = [replaced(stmt, loop.var, moved, memo) for stmt in side(False)]
@@ -170,38 +169,3 @@ def _split(loop: For, choice: Choice, bound: Any) -> tuple[For, For]:
 
 def _alike(a: Choice, b: Choice) -> bool:
     return same(a.at, b.at) and same(a.bound, b.bound)
-
-
-# -- values inside statements
-
-
-def mapped(stmt: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
-    """A statement with every value changed, from the outside in."""
-    if isinstance(stmt, (For, When)):
-        body = [mapped(s, change, memo) for s in stmt.body]
-        stmt = stmt._replace(body=body)
-    if isinstance(stmt, When):
-        return stmt._replace(condition=mapped_value(stmt.condition, change, memo))
-    if isinstance(stmt, For):
-        return stmt
-    return stmt._replace(value=mapped_value(stmt.value, change, memo))
-
-
-def mapped_value(value: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
-    """A value changed, and then what it is made of; shared parts stay shared."""
-    given = value
-    found = memo.get(id(given))
-    if found is not None:
-        return found[1]
-    made = change(value)
-    while isinstance(made, Choice) and made is not value:
-        value, made = made, change(made)
-    if isinstance(made, Choice):
-        parts = [mapped_value(v, change, memo) for v in (made.low, made.high)]
-        made = made._replace(low=parts[0], high=parts[1])
-    elif isinstance(made, Call):
-        args = tuple(mapped_value(a, change, memo) for a in made.args)
-        if any(a is not b for a, b in zip(args, made.args, strict=True)):
-            made = Call(made.name, args, made.dtype)
-    memo[id(given)] = (given, made)  # what was given is held: its id stays its own
-    return made

@@ -10,36 +10,108 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from weft.core.size import Size, larger, same, smaller
+from weft.compile.loop.rewrite import substitute
+from weft.core.size import Size, larger, may_be_negative, same, smaller
 from weft.graph.ir import GraphError
 
 Range = tuple[Any, Any]
 
 
-def ranges_of(index: Any, limits: dict[str, Any]) -> list[Range]:
-    """Bounds of an index that all hold; which of them is the closest, sizes decide."""
-    plain = [index_range(index, one) for one in _either(index, limits)]
-    return [*_blocked(index, limits), *plain]
+def inside(index: Any, size: Any, limits: dict[str, Any]) -> bool:
+    """Whether an index is surely at least 0 and less than a size.
+
+    ``limits`` are the loops around it, from the outside in.
+    """
+    ranges = [index_range(index, limits), *_blocked(index, limits)]
+    if any(at_most(0, low) and at_most(high + 1, size) for low, high in ranges):
+        return True
+    low = at_most(0, ranges[0][0]) or below(-1 - index, 0, limits)
+    return low and below(index, size, limits)
 
 
-def _either(index: Any, limits: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The limits, and those with one bound for each loop that ends at the smaller of
-    two."""
-    yield limits
-    names = sorted(index.symbols & limits.keys()) if isinstance(index, Size) else []
-    ends = {name: _ends(limits[name]) for name in names}
-    several = {name: found for name, found in ends.items() if len(found) > 1}
-    if several:
-        for found in itertools.islice(itertools.product(*several.values()), 16):
-            yield {**limits, **dict(zip(several, found, strict=True))}
+def below(index: Any, size: Any, limits: dict[str, Any]) -> bool:
+    """Whether an index is surely less than a size, the loops ending where they do."""
+    return _none_above(index - size + 1, list(limits.items()), [200])
+
+
+def _none_above(gap: Any, loops: list[tuple[str, Any]], steps: list[int]) -> bool:
+    """Whether an expression is never more than 0.
+
+    Variables are put at their ends, the innermost loop's first; of the smaller of two
+    sizes, either is a bound.
+    """
+    steps[0] -= 1
+    if at_most(gap, 0):
+        return True
+    if not isinstance(gap, Size) or steps[0] < 0:
+        return False
+    while loops and loops[-1][0] not in gap.symbols:
+        loops = loops[:-1]
+    name, extent = loops[-1] if loops else ("", 1)
+    rising = coefficient(gap, name) if loops else None
+    if rising is not None and (at_most(0, rising) or at_most(rising, 0)):
+        end = extent - 1 if at_most(0, rising) else 0
+        if _none_above(substitute(gap, name=name, by=end), loops[:-1], steps):
+            return True
+    for term in gap.terms:
+        bounds, enough = _bounds(term)
+        rest = gap - Size(term, scope=gap.scope)
+        tried = (_none_above(rest + bound, loops, steps) for bound in bounds)
+        if bounds and enough(tried):
+            return True
+        if _takes_away(term, loops, steps) and _none_above(rest, loops, steps):
+            return True
+    return False
+
+
+def _takes_away(term: Any, loops: list[tuple[str, Any]], steps: list[int]) -> bool:
+    """Whether a term is surely not positive, for what its atom is made of."""
+    atoms, factor = term
+    if factor > 0 or len(atoms) != 1 or atoms[0].kind not in ("min", "max", "//"):
+        return False
+    sides = [atoms[0].a] if atoms[0].kind == "//" else [atoms[0].a, atoms[0].b]
+    enough = any if atoms[0].kind == "max" else all
+    return enough(_none_above(0 - side, loops, steps) for side in sides)
+
+
+def _bounds(term: Any) -> tuple[list[Any], Any]:
+    """What a term is at most, in simpler terms; and whether any or all must do."""
+    atoms, factor = term
+    if len(atoms) != 1:
+        return [], any
+    kind, a, b = atoms[0].kind, atoms[0].a, atoms[0].b
+    if kind in ("min", "max"):
+        return [a * factor, b * factor], any if (kind == "min") == (factor > 0) else all
+    if kind == "//" and not isinstance(b, Size) and factor % b == 0:
+        return [(a - (b - 1 if factor < 0 else 0)) * (factor // b)], any
+    return [], any
+
+
+def coefficient(index: Any, name: str) -> Any:
+    """What a variable is multiplied by, if it is used in no other way; else None.
+
+    >>> from weft.core.size import Scope
+    >>> i, n = map(Scope().symbol, "in")
+    >>> coefficient(n * i + i + 4, "i"), coefficient(i // 2, "i")
+    (n + 1, None)
+    """
+    total: Any = 0
+    for atoms, factor in index.terms if isinstance(index, Size) else ():
+        plain = [atom for atom in atoms if atom.kind == name]
+        rest = tuple(atom for atom in atoms if atom.kind != name)
+        inner = [p for a in rest for p in (a.a, a.b) if isinstance(p, Size)]
+        if len(plain) > 1 or any(name in part.symbols for part in inner):
+            return None
+        if plain:
+            total = total + (
+                Size((rest, factor), scope=index.scope) if rest else factor
+            )
+    return total
 
 
 def at_most(a: Any, b: Any) -> bool:
     """Whether a <= b for all sizes (which are at least 0)."""
-    gap = b - a
-    if not isinstance(gap, Size):
-        return gap >= 0
-    return all(factor >= 0 for _, factor in gap.terms)
+    return not may_be_negative(b - a)
 
 
 def index_range(index: Any, limits: dict[str, Any]) -> Range:
@@ -106,6 +178,8 @@ def _atom_range(atom: Any, limits: dict[str, Any], index: Size) -> Range:
         count = a_high + 1
         exact = same(count % b_low, 0)
         return 0, (count // b_low - 1 if exact else a_high // b_low)
+    if atom.kind == "//" and known:
+        return a_low // b_low, a_high // b_low
     if atom.kind == "%" and same(b_low, b_high):
         return 0, b_low - 1
     if atom.kind == "min":

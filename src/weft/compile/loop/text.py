@@ -42,7 +42,8 @@ def print_kernel(kernel: Kernel) -> str:
 def _body(body: list[Any], indent: str, lines: list[str]) -> None:
     for stmt in body:
         if isinstance(stmt, For):
-            lines.append(f"{indent}for {stmt.var} < {stmt.extent}:")
+            note = f", {stmt.vector} at once" if stmt.vector else ""
+            lines.append(f"{indent}for {stmt.var} < {stmt.extent}{note}:")
             _body(stmt.body, indent + "  ", lines)
         elif isinstance(stmt, Set):
             note = "  # in any order" if stmt.reorder else ""

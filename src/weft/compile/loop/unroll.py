@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft.compile.loop.ir import For
+from weft.compile.loop.rewrite import replaced
 from weft.core.size import Scope
 
 
 def unrolled(loop: For, scope: Scope) -> list[For]:
     """A loop as one over groups of iterations, and one over the rest."""
-    from weft.compile.lower import replaced
-
     count = loop.unroll
     group, rest = scope.symbol(f"{loop.var}q"), scope.symbol(f"{loop.var}t")
     whole = loop.extent // count

@@ -24,7 +24,7 @@ from weft.compile.loop.ir import (
     parts,
 )
 from weft.compile.loop.pieces import is_clamped
-from weft.compile.loop.ranges import at_most, ranges_of
+from weft.compile.loop.ranges import inside
 from weft.core.size import Size, same
 from weft.graph.ir import GraphError
 
@@ -94,8 +94,7 @@ def _check(place: Any, limits: dict[str, Any], kernel: Kernel) -> None:
         if is_clamped(i) is not None and same(is_clamped(i), n):
             _not_empty(n, i, kernel)
             continue
-        ranges = ranges_of(i, limits)
-        if not any(at_most(0, a) and at_most(b + 1, n) for a, b in ranges):
+        if not inside(i, n, limits):
             raise GraphError(
                 f"{kernel.name}: index {i} of {place.buffer} may be outside 0 to {n}"
             )

@@ -1,0 +1,307 @@
+"""Schedules that keep values near, in memory of a kernel's own.
+
+    cache    a part of a buffer is copied to scratch memory before loops that use it, or
+             from there afterwards
+    sink     a loop is moved inside the loops it contains, so that they run over memory
+             in order; locals become arrays
+
+As in ``schedule``, a kernel of the same meaning comes out, or a GraphError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compile.loop.depend import flat_position, independent, symbols_of
+from weft.compile.loop.ir import (
+    Buffer,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Set,
+    Store,
+    When,
+    statements,
+)
+from weft.compile.loop.ranges import coefficient
+from weft.compile.loop.rewrite import changed, mapped, replaced, uses, with_places
+from weft.core.size import Size, same, same_shape
+from weft.graph.ir import GraphError
+
+
+def sink(kernel: Kernel, var: str) -> Kernel:
+    """A loop, moved inside the loops that it contains.
+
+    >>> from weft.compile.loop.staging import example
+    >>> print(example())
+    kernel columns(x: float32[50, 8], y: float32[8])
+      for j < 8:
+        sum = 0
+        for i < 50:
+          sum = (sum + x[i, j])
+        y[j] = sum
+    >>> print(sink(example(), "j"))
+    kernel columns(x: float32[50, 8], y: float32[8])
+      scratch sum: float32[8]
+      for j < 8:
+        sum[j] = 0
+      for i < 50:
+        for j < 8:
+          sum[j] = (sum[j] + x[i, j])
+      for j < 8:
+        y[j] = sum[j]
+    """
+    rooms: dict[str, Buffer] = {}
+
+    def sunk(loop: For) -> list[Any]:
+        why = independent(var, loop.body, loop.extent) or _bound(loop)
+        if why:
+            raise GraphError(f"{kernel.name}: {var} stays outside, for {why}")
+        size = most(loop.extent)
+        for stmt in statements(loop.body):
+            if isinstance(stmt, Set):
+                name, dtype = stmt.local
+                rooms[name] = Buffer(name, (size,), dtype, scratch=True)
+        place = kernel.scope.symbol(var)
+        body = _with_arrays(loop.body, rooms, place)
+        return _distributed(body, loop)
+
+    body = changed(kernel.body, var, sunk)
+    if body is None:
+        raise GraphError(f"{kernel.name}: expected a loop over {var!r}")
+    return kernel._replace(body=body, scratch=(*kernel.scratch, *rooms.values()))
+
+
+def _bound(loop: For) -> str | None:
+    """Why a loop cannot be moved into others."""
+    if most(loop.extent) is None:
+        return f"how far it goes is not known: {loop.extent}"
+    for stmt in statements(loop.body):
+        if isinstance(stmt, For) and loop.var in symbols_of(stmt.extent):
+            return f"{stmt.var} ends at {stmt.extent}"
+    return None
+
+
+def most(extent: Any) -> int | None:
+    """The largest number of iterations, if that is known.
+
+    >>> from weft.core.size import Scope, smaller
+    >>> n = Scope().symbol("n")
+    >>> most(smaller(n, 8)), most(n)
+    (8, None)
+    """
+    if not isinstance(extent, Size):
+        return extent
+    if len(extent.terms) == 1:
+        ((atoms, factor),) = extent.terms
+        if factor == 1 and len(atoms) == 1 and atoms[0].kind == "min":
+            ends = [most(atoms[0].a), most(atoms[0].b)]
+            known = [end for end in ends if end is not None]
+            return min(known, default=None)
+    return None
+
+
+def _with_arrays(body: list[Any], rooms: dict[str, Buffer], place: Any) -> list[Any]:
+    """Statements with locals that are elements of arrays."""
+
+    def loaded(value: Any) -> Any:
+        room = rooms.get(value.name) if isinstance(value, Local) else None
+        return value if room is None else Load(room, (place,))
+
+    def stored(stmt: Any) -> Any:
+        if isinstance(stmt, (For, When)):
+            return stmt._replace(body=[stored(s) for s in stmt.body])
+        if isinstance(stmt, Set):
+            return Store(rooms[stmt.local.name], (place,), stmt.value)
+        return stmt
+
+    memo: dict[int, Any] = {}
+    return [stored(mapped(stmt, loaded, memo)) for stmt in body]
+
+
+def _distributed(body: list[Any], loop: For) -> list[Any]:
+    """A loop around each stretch of statements, and inside the other loops."""
+    found: list[Any] = []
+    for stmt in body:
+        if isinstance(stmt, For):
+            found.append(stmt._replace(body=_distributed(stmt.body, loop)))
+        elif found and isinstance(found[-1], For) and found[-1].var == loop.var:
+            found[-1].body.append(stmt)
+        else:
+            found.append(loop._replace(body=[stmt]))
+    return found
+
+
+# -- parts of buffers
+
+
+def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
+    """A part of a buffer in scratch memory, for what is inside a loop.
+
+    ``at`` names the loop; without, it is all that one parallel iteration does.
+
+    >>> from weft.compile.loop.schedule import parallelise, tile
+    >>> from weft.compile.loop.staging import example
+    >>> print(cache(example(), "x", "j"))
+    kernel columns(x: float32[50, 8], y: float32[8])
+      scratch x_: float32[50]
+      for j < 8:
+        for ic < 50:
+          x_[ic] = x[ic, j]
+        sum = 0
+        for i < 50:
+          sum = (sum + x_[i])
+        y[j] = sum
+    """
+    made: list[Buffer] = []
+
+    def staged(body: list[Any]) -> list[Any]:
+        found = [(b, index) for b, index in uses(body) if b.name == buffer]
+        if not found:
+            raise GraphError(f"{kernel.name}: expected {buffer} to be used there")
+        (whole, index), *others = found
+        if not all(same_shape(index, other) for _, other in others):
+            raise GraphError(f"{kernel.name}: {buffer} is used at several indices")
+        writes = [s for s in statements(body) if isinstance(s, Store)
+                  and s.buffer.name == buffer]  # fmt: skip
+        if writes and len(found) > 1:
+            raise GraphError(f"{kernel.name}: {buffer} is written and used otherwise")
+        inner = _inner(kernel, buffer, _around(body, buffer, {}), _symbols(index))
+        _check(kernel, inner, _symbols(index) & _lets(body))
+        room = Buffer(
+            _new_name(kernel, buffer), tuple(most(n) for n in inner.values()),
+                      whole.dtype, scratch=True)  # fmt: skip
+        made.append(room)
+        copy = _copied(kernel, whole, index, inner, room, out=bool(writes))
+
+        def change(b: Buffer, place: tuple[Any, ...]) -> Any:
+            if b.name != buffer:
+                return b, place
+            return room, tuple(kernel.scope.symbol(v) for v in inner)
+
+        body = with_places(body, change)
+        return [*body, copy] if writes else [copy, *body]
+
+    if at is None:
+        body: Any = staged(kernel.body)
+    else:
+        body = changed(kernel.body, at, lambda f: [f._replace(body=staged(f.body))])
+    if body is None:
+        raise GraphError(f"{kernel.name}: expected a loop over {at!r}")
+    rooms = {room.name: room for room in made}
+    if any(not same_shape(room.shape, rooms[room.name].shape) for room in made):
+        raise GraphError(f"{kernel.name}: parts of {buffer} have several shapes")
+    return kernel._replace(body=body, scratch=(*kernel.scratch, *rooms.values()))
+
+
+def _new_name(kernel: Kernel, buffer: str) -> str:
+    taken = {b.name for b in kernel.scratch}
+    name = f"{buffer}_"
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _symbols(index: tuple[Any, ...]) -> set[str]:
+    return {name for one in index for name in symbols_of(one)}
+
+
+def _lets(body: list[Any]) -> set[str]:
+    return {stmt.var for stmt in statements(body) if isinstance(stmt, Let)}
+
+
+def _around(body: list[Any], buffer: str, loops: dict[str, Any]) -> list[Any]:
+    """The loops around each use of a buffer, from the outside in."""
+    found: list[Any] = []
+    for stmt in body:
+        if isinstance(stmt, For):
+            found += _around(stmt.body, buffer, {**loops, stmt.var: stmt.extent})
+        elif isinstance(stmt, When) and _writes(stmt.body, buffer):
+            raise GraphError(f"{buffer} is written under a condition")
+        elif isinstance(stmt, When):
+            found += _around(stmt.body, buffer, loops)
+            found += [loops] * _uses([stmt._replace(body=[])], buffer)
+        elif _uses([stmt], buffer):
+            found.append(loops)
+    return found
+
+
+def _writes(body: list[Any], buffer: str) -> bool:
+    stores = (s for s in statements(body) if isinstance(s, Store))
+    return any(s.buffer.name == buffer for s in stores)
+
+
+def _inner(kernel: Kernel, buffer: str, around: list[Any], names: set[str]) -> Any:
+    """The loops that an index depends on, alike around all uses."""
+    first, *others = [{v: n for v, n in a.items() if v in names} for a in around]
+    for other in others:
+        alike = list(other) == list(first)
+        if not alike or not all(same(other[v], first[v]) for v in first):
+            raise GraphError(
+                f"{kernel.name}: {buffer} is used in loops of several kinds"
+            )
+    return first
+
+
+def _uses(body: list[Any], buffer: str) -> bool:
+    return any(b.name == buffer for b, _ in uses(body))
+
+
+def _check(kernel: Kernel, inner: dict[str, Any], picked: set[str]) -> None:
+    """That the part is a block of a size known in advance."""
+    for name, extent in inner.items():
+        if most(extent) is None:
+            raise GraphError(f"{kernel.name}: how far {name} goes is not known")
+        if symbols_of(extent) & inner.keys():
+            raise GraphError(f"{kernel.name}: {name} ends at {extent}")
+    if picked:
+        raise GraphError(f"{kernel.name}: {min(picked)} depends on values")
+
+
+def _copied(
+    kernel: Kernel, whole: Buffer, index: Any, inner: dict[str, Any], room: Buffer, *,
+    out: bool,
+) -> For:  # fmt: skip
+    """The loops between a buffer and scratch memory, in the buffer's own order."""
+    places = tuple(kernel.scope.symbol(f"{v}c") for v in inner)
+    for v, place in zip(inner, places, strict=True):
+        kernel.scope.bounds[f"{v}c"] = most(inner[v])
+        index = replaced(Store(whole, index, None), v, place, {}).at
+    one = (
+        Store(whole, index, Load(room, places))
+        if out
+        else Store(room, places, Load(whole, index))
+    )
+    flat = flat_position(index, whole.shape)
+    body: list[Any] = [one]
+    for v in sorted(inner, key=lambda v: _stride(flat, f"{v}c")):
+        body = [For(f"{v}c", inner[v], body)]
+    (made,) = body
+    return made
+
+
+def _stride(flat: Any, name: str) -> tuple[int, Any]:
+    """To sort by: small strides first."""
+    found = coefficient(flat, name)
+    if isinstance(found, Size):
+        return 1, len(found.terms[0][0])
+    return 0, found or 0
+
+
+def example() -> Kernel:
+    """A small kernel to show schedules on."""
+    from weft import dtype as dtypes
+    from weft.compile.loop.ir import Call, Const
+    from weft.core.size import Scope
+
+    scope = Scope()
+    i, j = scope.symbol("i"), scope.symbol("j")
+    x = Buffer("x", (50, 8), dtypes.float32)
+    y = Buffer("y", (8,), dtypes.float32)
+    total = Local("sum", dtypes.float32)
+    step = Set(total, Call("add", (total, Load(x, (i, j))), dtypes.float32))
+    body = [Set(total, Const(0, dtypes.float32)), For("i", 50, [step]),
+            Store(y, (j,), total)]  # fmt: skip
+    return Kernel("columns", (x, y), (), (), [For("j", 8, body)], scope)
