@@ -15,7 +15,7 @@ from typing import Any
 
 from weft.compile.fuse import Call, Fusion, Group, Operand, indices_of
 from weft.compile.launches import Use
-from weft.compile.loop.alias import flat_position
+from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import For, Kernel, Store
 from weft.compile.lower import Lowering, lower, replaced
 from weft.compile.products import is_product

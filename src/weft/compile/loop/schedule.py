@@ -232,7 +232,7 @@ def join(kernel: Kernel, var: str) -> Kernel:
         for stmt in body:
             if isinstance(stmt, (For, When)):
                 stmt = stmt._replace(body=joined(stmt.body))
-            last = found[-1] if found else None
+            last: Any = found[-1] if found else None
             if _alike(last, stmt, var):
                 why = following(var, stmt.extent, last.body, stmt.body)
                 _expect(not why, kernel, f"loops that may run at once, but {why}")
