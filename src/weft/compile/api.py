@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.compile.function import GraphFunction, closed
+from weft.compile.guards import Reads
+from weft.compile.guards.state import Tensors
 from weft.compile.native import Native
 from weft.compile.phases import phase, recording
 from weft.compile.pipeline import run as run_passes
-from weft.compile.watch import watches
-from weft.compile.why import reason
+from weft.compile.why import advice, reason
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
@@ -59,9 +60,11 @@ class Entry:
     number = 0  # of its compilation
 
     def __init__(self, fn: Any, args: Any, kwargs: Any, dynamic: Any) -> None:
-        with phase("capture"):
+        reads = Reads(fn, _objects(fn, args, kwargs))
+        with phase("capture"), reads.watching():
             self.captured: Captured = capture(fn, *args, dynamic=dynamic, **kwargs)
-        self.watches = watches(fn)
+        self.reads = reads.guards()
+        self.tensors = Tensors(self.captured.cells)
         into = [one.recorded for one in self.captured.rewritten]
         self.differentiable = any((*self.captured.wanting, *into))
         self.cells = self.captured.cells
@@ -82,15 +85,21 @@ class Entry:
         found = self.captured.graph.sizes.assumptions.values()
         return all(assumption.holds(sizes) for assumption in found)
 
+    def holds(self) -> bool:
+        """Whether Python is still as the program found it."""
+        if not self.reads.holds() or not self.tensors.holds():
+            return False
+        return all(guard.read() == guard.value for guard in self.captured.guards)
+
     def stale(self) -> str | None:
         """Which Python value has changed since the capture, if any."""
-        for watch in self.watches:
-            found = watch.changed()
-            if found is not None:
-                return found
+        found = self.reads.changed() or self.tensors.changed()
+        if found is not None:
+            return found
         for guard in self.captured.guards:
-            if guard.read() != guard.value:
-                return f"{guard.what} changed from {guard.value!r}"
+            now = guard.read()
+            if now != guard.value:
+                return f"{guard.what} changed from {guard.value!r} to {now!r}"
         return None
 
     def run(self, leaves: list[Any], arrays: list[Any]) -> Any:
@@ -156,15 +165,15 @@ class CompiledFunction:
             return self.fn(*args, **kwargs)  # inside another program: be part of it
         arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
         key = (structure, tuple(map(_kind, leaves)), _settings())
+        entries = self._entries.get(key, [])
         why = ""
-        for entry in self._entries.get(key, ()):
+        for k, entry in enumerate(entries):
             if entry.fits(arrays):
-                changed = entry.stale()
-                if changed is None:
+                if entry.holds():
+                    if k:  # the next call is likely to be like this one
+                        entries.insert(0, entries.pop(k))
                     return self._run(entry, leaves, arrays, args, kwargs)
-                why = changed
-                self._entries[key].remove(entry)
-                break
+                why = why or entry.stale() or ""
         entry = self._compile(key, args, kwargs, arrays, why)
         return self._run(entry, leaves, arrays, args, kwargs)
 
@@ -184,11 +193,11 @@ class CompiledFunction:
         why = why or reason(self._seen, key, shapes, labels, tensors)
         if len(self.compiles) >= self.max_compiles:
             past = "\n".join(f"  {c}" for c in self.compiles[-5:])
+            hint = advice([*[c.why for c in self.compiles], why])
             raise ArgumentError(
                 f"compile: {self!r} would be compiled for the "
                 f"{len(self.compiles) + 1}th time ({why}); the last ones were\n{past}\n"
-                "Keep what changes out of the function (pass it as a tensor), or raise "
-                "max_compiles"
+                f"{hint}, or raise max_compiles"
             )
         start = time.perf_counter()
         with recording() as record:
@@ -296,6 +305,13 @@ def _compare(name: str, want: Any, got: Any) -> None:
             f"compile(verify=True): {name!r} differs from the interpreted program by "
             f"up to {gap:.3g}; please report this as a bug"
         )
+
+
+def _objects(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments that are Python objects, by name."""
+    leaves, _ = tree_flatten((args, kwargs))
+    names = labels_of(fn, args, kwargs)
+    return dict(zip(names, leaves, strict=True))
 
 
 def _settings() -> tuple[Any, ...]:

@@ -38,6 +38,24 @@ def reason(
     )
 
 
+def advice(whys: Sequence[str]) -> str:
+    """What keeps changing, judged by the reasons of the latest compilations."""
+    last = whys[-1]
+    if last.startswith("other sizes"):
+        return "Sizes keep changing; dynamic=True makes all of them symbolic at once"
+    if last.startswith("other arguments: "):
+        name = last.removeprefix("other arguments: ").partition(" is ")[0]
+        return (
+            f"The argument {name} keeps changing; pass it as a tensor, whose values "
+            "need no compilation"
+        )
+    name = last.split(" ")[0]
+    return (
+        f"{name} keeps changing; make it an argument of the function, as a tensor "
+        "(weft.tensor(...)), whose values need no compilation"
+    )
+
+
 def _sizes(before: Shapes, shapes: Shapes, names: Sequence[str]) -> str:
     rows = zip(names, shapes, before, strict=True)
     changed = [f"{name} is {now}, was {was}" for name, now, was in rows if now != was]

@@ -11,6 +11,7 @@ whole training step can be captured, and no symbol stays behind anywhere.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import inspect
 import threading
@@ -31,7 +32,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype, float64
 from weft.errors import ArgumentError, module_stack
 from weft.graph.captured import TENSOR, Captured, Rewritten
-from weft.graph.cells import Cell, GradCell, Guard, NumberCell, SlotCell
+from weft.graph.cells import Cell, GradCell, Guard, NumberCell, SlotCell, SumCell
 from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
@@ -59,7 +60,7 @@ class Borrowed:
         self.kind = type(tensor)
         self.cell = cell
         self.read = read
-        self.grad = tensor.grad
+        self.grad = tensor.__dict__.get("grad")
         self.node = tensor._node
 
     def give_back(self) -> None:
@@ -89,6 +90,8 @@ class Capture(Building):
         self.origins: dict[Any, Node] = {}  # tape node → graph node
         self.numbers: dict[Any, tuple[NumberCell, Node, Symbol]] = {}
         self.guards: list[Guard] = []
+        self.cleared: set[int] = set()  # tensors whose gradient was set or read
+        self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
 
     def __enter__(self) -> Capture:
         super().__enter__()
@@ -186,12 +189,18 @@ class Capture(Building):
                 TensorType(tensor.shape, tensor.dtype),
                 trainable=tensor._node is not None,
             )
-            owner = self.slots.get(id(tensor))
-            cell = SlotCell(variable, *owner) if owner else Cell(variable, tensor)
+            cell = self._cell(variable, tensor)
             read = self.builder.read(variable)
         held = self._hold(tensor, cell, read, whole=True)
         self.places.setdefault(place, held)
         return held.tensor  # type: ignore[return-value]
+
+    def _cell(self, variable: Variable, tensor: Tensor) -> Cell:
+        if id(tensor) in self.slots:
+            return SlotCell(variable, *self.slots[id(tensor)])
+        if id(tensor) in self.accumulated:
+            return SumCell(variable, self.accumulated[id(tensor)])
+        return Cell(variable, tensor)
 
     def _borrow_view(self, tensor: Tensor, base: Tensor) -> Symbol:
         from weft.core.inplace import replay
@@ -209,12 +218,30 @@ class Capture(Building):
         self.embody(tensor, node)
         return held
 
+    def look(self, tensor: Tensor) -> None:
+        """The gradient that a tensor has from before is read: is there one?"""
+        if id(tensor) in self.cleared or tensor._capture is not None:
+            return
+        if isinstance(tensor.__dict__.get("grad"), Symbol):
+            return  # not from before
+        self.touch(tensor)
+        held = self.borrowed.get(id(tensor))
+        if held is not None:
+            self.cleared.add(id(tensor))  # it is known from here on
+            name = held.cell.variable.name
+            self.guard(f"{name}.grad is None", functools.partial(_no_grad, tensor))
+            if held.grad is not None:
+                self.accumulated[id(held.grad)] = tensor
+
     def touch(self, tensor: Tensor) -> None:
         """Borrow a tensor whose attributes are about to change."""
         if type(tensor) is Tensor:
             self.concrete(tensor)
 
     def _name(self, tensor: Tensor) -> str:
+        owner = self.borrowed.get(id(self.accumulated.get(id(tensor))))
+        if owner is not None:
+            return self._free(f"{owner.cell.variable.name}.grad")
         stack = module_stack()
         if id(tensor) not in self.names and stack and id(stack[0]) not in self.roots:
             self.roots.add(id(stack[0]))
@@ -272,10 +299,11 @@ class Capture(Building):
             cells[variable.name] = held.cell
             if held.whole and tensor.node is not held.read:  # type: ignore[attr-defined]
                 self.builder.assign(variable, tensor.node)  # type: ignore[attr-defined]
-            if isinstance(tensor.grad, Symbol) and tensor.grad is not held.grad:
+            grad = tensor.__dict__.get("grad")
+            if isinstance(grad, Symbol) and grad is not held.grad:
                 cell = self._grad_cell(held)
                 cells[cell.variable.name] = cell
-                self.builder.assign(cell.variable, self.lift(tensor.grad))
+                self.builder.assign(cell.variable, self.lift(grad))
         for number, read, symbol in self.numbers.values():
             cells[number.variable.name] = number
             if symbol.node is not read:
@@ -312,9 +340,10 @@ class Capture(Building):
 
 
 # While a capture runs, plain tensors say who made them, and one from outside that
-# is aliased or read becomes a symbol first: its present value must not be kept.
+# is aliased or read (or whose gradient is) becomes a symbol first: its present value
+# must not be kept.
 _PLAIN: dict[str, Any] = {
-    name: vars(Tensor)[name] for name in ("__init__", "alias", "array")
+    name: vars(Tensor)[name] for name in ("__init__", "alias", "array", "grad")
 }
 
 
@@ -338,12 +367,33 @@ def _array_of(self: Tensor) -> np.ndarray:
     return _PLAIN["array"](self)
 
 
-_WATCHING: dict[str, Any] = {"__init__": _init, "alias": _alias, "array": _array_of}
+def _grad_of(self: Tensor) -> Tensor | None:
+    if isinstance(mode.capture, Capture):
+        mode.capture.look(self)
+    return self.__dict__.get("grad")
+
+
+def _set_grad(self: Tensor, value: Tensor | None) -> None:
+    if isinstance(mode.capture, Capture):
+        mode.capture.cleared.add(id(self))
+    self.__dict__["grad"] = value
+
+
+_WATCHING: dict[str, Any] = {
+    "__init__": _init,
+    "alias": _alias,
+    "array": _array_of,
+    "grad": property(_grad_of, _set_grad),
+}
 
 
 def _place(tensor: Any) -> Any:
     array = tensor.__dict__["_data"]
     return (array.ctypes.data, array.shape, array.strides, array.dtype.char)
+
+
+def _no_grad(tensor: Any) -> bool:
+    return tensor.__dict__.get("grad") is None
 
 
 def _holder(symbol: Symbol) -> str:
@@ -411,7 +461,7 @@ def capture(
         for leaf in (*out_leaves, *symbols):
             if isinstance(leaf, Symbol):
                 leaf._node = None
-    del leaf
+    leaf = None
     out_leaves.clear()
     symbols.clear()
     run.origins.clear()
@@ -449,14 +499,13 @@ def _known_names(fn: Any) -> dict[int, str]:
     owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
     if isinstance(owner, Module):
         return state_names(owner)
+    known = outer_values(fn)
     modules = {
-        name: value
-        for name, value in outer_values(fn).items()
-        if isinstance(value, Module)
+        name: value for name, value in known.items() if isinstance(value, Module)
     }
+    found = {id(v): name for name, v in known.items() if isinstance(v, Tensor)}
     if len(modules) == 1:
-        return state_names(*modules.values())
-    found: dict[int, str] = {}
+        return found | state_names(*modules.values())
     for name, module in modules.items():
         found |= {i: f"{name}.{path}" for i, path in state_names(module).items()}
     return found

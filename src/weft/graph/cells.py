@@ -59,6 +59,18 @@ class GradCell(Cell):
         return self.tensor.grad
 
 
+class SumCell(Cell):
+    """A variable that is a gradient to which a program adds, in place."""
+
+    def __init__(self, variable: Variable, owner: Tensor) -> None:
+        self.variable = variable
+        self.owner = owner
+
+    @property
+    def tensor(self) -> Any:  # type: ignore[override]
+        return self.owner.grad
+
+
 class NumberCell(Cell):
     """A variable that is a Python number: a learning rate, a count of steps."""
 

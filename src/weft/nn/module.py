@@ -25,7 +25,7 @@ Hook = Callable[..., Any]
 class RemovableHandle:
     """Takes a hook off again with ``remove()``."""
 
-    _next = 0
+    _next = 0  # counts all changes, so that compiled programs notice them
 
     def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
         RemovableHandle._next += 1
@@ -34,6 +34,7 @@ class RemovableHandle:
         hooks[self.id] = hook
 
     def remove(self) -> None:
+        RemovableHandle._next += 1
         self.hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:

@@ -21,6 +21,10 @@ from weft.optim.flat import State, checked_gradient
 def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
     """Update a group's parameters that have gradients, as nodes of the graph."""
     run = mode.capture
+    who = type(optimizer).__name__
+    run.guard(f"{who}.state's identity", lambda: id(optimizer.state))
+    run.guard(f"{who}: the numbers of parameters in its groups", lambda: tuple(
+        [len(held["params"]) for held in optimizer.param_groups]))  # fmt: skip
     active = [
         (name, p)
         for name, p in zip(group["param_names"], group["params"], strict=True)

@@ -1,0 +1,123 @@
+"""What a code object reads and writes by name, from its instructions."""
+
+from __future__ import annotations
+
+import bisect
+import dis
+import functools
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+_SUBSCRIPTS = ("BINARY_SUBSCR", "BINARY_OP")
+_LOADS = ("LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF",
+          "LOAD_SMALL_INT")  # fmt: skip
+CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "update", "add",
+            "setdefault", "popitem", "discard", "sort", "reverse")  # fmt: skip
+
+
+class Load(NamedTuple):
+    """A name that is read, and the constant keys by which it is at once indexed."""
+
+    name: str
+    keys: tuple[Any, ...]
+    indexed: bool  # by anything
+
+
+@functools.lru_cache(maxsize=4096)
+def instructions(code: CodeType) -> list[dis.Instruction]:
+    """The instructions that do something."""
+    idle = ("CACHE", "EXTENDED_ARG", "PRECALL", "NOP", "RESUME")
+    return [one for one in dis.get_instructions(code) if one.opname not in idle]
+
+
+@functools.lru_cache(maxsize=4096)
+def _offsets(code: CodeType) -> list[int]:
+    return [one.offset for one in instructions(code)]
+
+
+@functools.lru_cache(maxsize=4096)
+def loads(code: CodeType, kind: str = "LOAD_GLOBAL") -> tuple[Load, ...]:
+    """The globals (or with LOAD_DEREF the closure's variables) that are read."""
+    kinds = (kind, "LOAD_NAME") if kind == "LOAD_GLOBAL" else (kind, "LOAD_CLASSDEREF")
+    found = instructions(code)
+    rows = [
+        Load(one.argval, *_keys(found, k + 1))
+        for k, one in enumerate(found)
+        if one.opname in kinds
+    ]
+    return tuple(dict.fromkeys(rows))
+
+
+def keys_after(code: CodeType, lasti: int, name: str) -> tuple[tuple[Any, ...], bool]:
+    """The constant keys by which the attribute that is being read is indexed."""
+    at = bisect.bisect_right(_offsets(code), lasti) - 1
+    found = instructions(code)
+    if at < 0 or found[at].opname != "LOAD_ATTR" or found[at].argval != name:
+        return (), False
+    return _keys(found, at + 1)
+
+
+def _keys(found: list[dis.Instruction], at: int) -> tuple[tuple[Any, ...], bool]:
+    keys: list[Any] = []
+    indexed = False
+    while at + 1 < len(found) and _subscripts(found[at + 1]):
+        if found[at].opname not in _LOADS:
+            break
+        indexed = True
+        if found[at].opname not in ("LOAD_CONST", "LOAD_SMALL_INT"):
+            break
+        key = found[at].argval
+        if not isinstance(key, (str, int)):
+            break
+        keys.append(key)
+        at += 2
+    return tuple(keys), indexed
+
+
+def _subscripts(one: dis.Instruction) -> bool:
+    if one.opname == "BINARY_OP":
+        return one.argrepr == "[]"
+    return one.opname in _SUBSCRIPTS
+
+
+def inner(code: CodeType) -> Iterator[CodeType]:
+    """The code objects of functions that this code makes."""
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield value
+            yield from inner(value)
+
+
+def line_of_change(codes: Any, name: str) -> tuple[CodeType, int] | None:
+    """Where something of this name is changed, as far as one can tell."""
+    second = None
+    for code in codes:
+        found = instructions(code)
+        for k, one in enumerate(found):
+            if one.argval != name:
+                continue
+            if one.opname.startswith(("STORE_", "DELETE_")):
+                return code, one.offset
+            if any(_changes(later) for later in found[k + 1 : k + 8]):
+                second = second or (code, one.offset)
+    return second
+
+
+def _changes(one: dis.Instruction) -> bool:
+    if one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR"):
+        return True
+    return one.opname in ("LOAD_METHOD", "LOAD_ATTR") and one.argval in CHANGING
+
+
+def chains(code: CodeType) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Globals with the attributes that follow at once, and where: ``time.time``."""
+    found = instructions(code)
+    for k, one in enumerate(found):
+        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            path = []
+            for later in found[k + 1 :]:
+                if later.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                    break
+                path.append(later.argval)
+            yield one.argval, tuple(path), one.offset

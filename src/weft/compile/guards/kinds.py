@@ -1,0 +1,95 @@
+"""Which Python objects are watched, and how values are compared and shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections import deque
+from enum import Enum
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from weft.errors import INTERNAL
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
+CONTAINERS = (list, dict, set, deque)
+_FIXED = 1 << 8  # a type that cannot be changed
+_HEAP = 1 << 9  # a class that Python code made
+_LIBRARY = tuple(
+    os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "platstdlib")
+)
+_OTHERS = {"weft", "numpy", *sys.stdlib_module_names}
+_NUMPY = os.path.join(os.path.dirname(np.__file__), "")
+
+
+def plain(value: Any) -> bool:
+    """Whether a value can be compared cheaply and safely."""
+    if isinstance(value, tuple):
+        return all(map(plain, value))
+    return isinstance(value, PLAIN)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether a program that read the one would do the same with the other."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or not plain(a):
+        return False
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b) or bool(a != a and b != b)
+
+
+def shown(value: Any) -> str:
+    """A value in a message."""
+    if plain(value) or type(value) in CONTAINERS:
+        return f"{value!r:.60}"
+    name = getattr(value, "__name__", None)
+    return f"{type(value).__name__} {name!r}" if name else f"a {type(value).__name__}"
+
+
+class _Users(dict[str, bool]):
+    """Remembers, file by file, whether code is the user's."""
+
+    def __missing__(self, filename: str) -> bool:
+        library = filename.startswith(_LIBRARY) and "site-packages" not in filename
+        own = library or filename.startswith(("<frozen", _NUMPY)) or INTERNAL[filename]
+        self[filename] = not own
+        return not own
+
+
+USERS = _Users()
+
+
+def of_user(owner: Any) -> bool:
+    """Whether a class, function or module was written by the user."""
+    if isinstance(owner, ModuleType):
+        file = getattr(owner, "__file__", None)
+        return owner.__name__ == "__main__" if file is None else USERS[file]
+    if type(owner) is FunctionType:
+        return USERS[owner.__code__.co_filename]
+    root = str(getattr(owner, "__module__", "")).partition(".")[0]
+    return root == "__main__" or root not in _OTHERS
+
+
+def changeable(kind: type) -> bool:
+    """Whether a class takes methods of ours for a while."""
+    flags = kind.__flags__
+    return bool(flags & _HEAP) and not flags & _FIXED
+
+
+def fields(value: Any) -> Any:
+    """An object's own dictionary, or None."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def is_namespace(value: Any) -> bool:
+    """Whether an object is no more than its attributes, and of a fixed class."""
+    return type(value) is SimpleNamespace

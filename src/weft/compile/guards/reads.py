@@ -1,0 +1,587 @@
+"""Noting what a captured function reads of Python, and refusing what it writes.
+
+The globals and closure variables of each function of the user's that is entered
+are noted then. Objects that are reached from these are watched: for the time of the
+capture, their classes tell which attributes are read. Lists and dictionaries are
+noted item by item, or where the code indexes them by a constant, that item alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+from weft.compile.guards.checks import (
+    MISSING,
+    ArrayWatch,
+    CellWatch,
+    Guards,
+    ItemsWatch,
+    Sized,
+    SlotWatch,
+    Watch,
+    WholeWatch,
+)
+from weft.compile.guards.code import (
+    chains,
+    inner,
+    keys_after,
+    line_of_change,
+    loads,
+)
+from weft.compile.guards.frames import entering
+from weft.compile.guards.kinds import (
+    CONTAINERS,
+    USERS,
+    changeable,
+    fields,
+    is_namespace,
+    of_user,
+    plain,
+    same,
+    shown,
+)
+from weft.core.mode import mode
+from weft.core.tensor import Tensor
+from weft.errors import describe_line
+from weft.graph.symbol import CaptureError
+
+LARGEST = 4096  # elements of an array whose values are compared
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
+_BOOKKEEPING = ("_buffers", "_transient", *_HOOKS)
+_CHANGING = {"time": "the time", "random": "random numbers of Python",
+             "secrets": "random numbers of Python",
+             "numpy.random": "random numbers of NumPy"}  # fmt: skip
+
+
+class _Group:
+    """What was read of one dictionary or container."""
+
+    def __init__(self, source: Any, sized: bool, owner: type | None = None) -> None:
+        self.source = source
+        self.owner = owner  # the class whose dictionary it is
+        self.sized = sized  # whether a name that is new would matter
+        self.paths: dict[Any, str] = {}
+        self.values: dict[Any, Any] = {}
+        self.absent: dict[Any, str] = {}
+
+
+class Reads:
+    """What a function reads while this runs (``with reads: …``)."""
+
+    def __init__(self, fn: Any, arguments: dict[str, Any]) -> None:
+        from weft.nn.module import Module
+
+        self.module = Module
+        self.fn, self.arguments = fn, arguments
+        self.thread = threading.get_ident()
+        self.outside: dict[int, tuple[Any, str]] = {}
+        self.groups: dict[int, _Group] = {}
+        self.of_classes: dict[type, _Group] = {}
+        self.wholes: dict[int, WholeWatch] = {}
+        self.cells: dict[int, CellWatch] = {}
+        self.slots: dict[tuple[int, str], SlotWatch] = {}
+        self.arrays: dict[int, ArrayWatch] = {}
+        self.classes: dict[type, dict[str, Any]] = {}
+        self.functions: dict[CodeType, list[FunctionType]] = {}
+        self.entered: dict[CodeType, dict[str, Any]] = {}
+        self.hooks: list[WholeWatch] = []
+        self.local: set[CodeType] = set()
+        self.seen: set[tuple[int, str]] = set()
+        self.patched = ExitStack()
+        self.known: set[type] = set()
+        self.busy = False
+
+    # -- the time of a capture
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note reads and refuse writes until the block ends."""
+        with self.patched, entering(self.enter):
+            self.watch_class(self.module)
+            self.discover(self.fn, _label(self.fn, self.module))
+            for name, value in self.arguments.items():
+                self.discover(value, name)
+            yield
+        self.refuse_changes()
+        self.warn()
+
+    def active(self) -> bool:
+        """Whether it is the captured function that reads, and not this object."""
+        return (
+            not self.busy
+            and mode.capture is not None
+            and threading.get_ident() == self.thread
+        )
+
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        before, self.busy = self.busy, True
+        try:
+            yield
+        finally:
+            self.busy = before
+
+    def enter(self, frame: FrameType) -> None:
+        """A function of the user's begins."""
+        code = frame.f_code
+        if threading.get_ident() != self.thread or code in self.entered:
+            return
+        with self.pausing():
+            self.enter_code(code, frame)
+
+    def enter_code(self, code: CodeType, frame: FrameType) -> None:
+        self.entered[code] = frame.f_globals
+        for load in loads(code):
+            if load.name in frame.f_globals:
+                value = frame.f_globals[load.name]
+                if not _library(value):
+                    self.note(frame.f_globals, load.name, load.name)
+                    self.discover(value, load.name, load.keys, load.indexed)
+        if code.co_freevars and code.co_freevars != ("__class__",):
+            for function in self.functions_of(code):
+                self.note_cells(function)
+        self.local.update(inner(code))
+
+    def functions_of(self, code: CodeType) -> list[FunctionType]:
+        """The functions from outside with this code."""
+        if code not in self.functions and code not in self.local:
+            found = gc.get_referrers(code)
+            self.functions[code] = [f for f in found if type(f) is FunctionType]
+        return self.functions.get(code, [])
+
+    def note_cells(self, function: FunctionType) -> None:
+        code = function.__code__
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        for load in loads(code, "LOAD_DEREF"):
+            cell = cells.get(load.name)
+            if cell is None:
+                continue
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue  # empty: reading it fails
+            if not _library(value):
+                self.cells.setdefault(id(cell), CellWatch(cell, load.name, value))
+                self.discover(value, load.name, load.keys, load.indexed)
+
+    # -- what is reached
+
+    def discover(
+        self, value: Any, path: str, keys: tuple[Any, ...] = (), indexed: bool = False
+    ) -> None:
+        """Watch what can be read of a value that comes from outside."""
+        if isinstance(value, Tensor) or plain(value) or id(value) in self.outside:
+            return
+        if type(value) in (*CONTAINERS, tuple):
+            self.contents(value, path, keys)
+        elif isinstance(value, np.ndarray):
+            if indexed and value.size <= LARGEST:
+                self.arrays.setdefault(id(value), ArrayWatch(value, path))
+        elif isinstance(value, type):
+            self.namespace(value)
+        elif type(value) is FunctionType:
+            self.function(value, path)
+        elif type(value) is MethodType:
+            self.discover(value.__func__, path)
+            self.discover(value.__self__, path.rpartition(".")[0] or "self")
+        elif isinstance(value, functools.partial):
+            self.discover(value.func, path)
+            self.discover((value.args, value.keywords), path)
+        else:
+            self.instance(value, path)
+
+    def instance(self, value: Any, path: str) -> None:
+        kind = type(value)
+        if is_namespace(value):
+            self.outside[id(value)] = value, path
+            self.contents(vars(value), path)
+        elif isinstance(value, ModuleType):
+            if of_user(value) and kind is ModuleType:
+                self.outside[id(value)] = value, path
+                self.watch_module(value)
+        elif changeable(kind):
+            self.outside[id(value)] = value, path
+            self.watch_class(kind)
+            if isinstance(value, (*CONTAINERS, tuple)):
+                self.contents(value, path)
+
+    def function(self, value: FunctionType, path: str) -> None:
+        held = self.functions.setdefault(value.__code__, [])
+        if any(known is value for known in held):
+            return
+        held.append(value)
+        if value.__code__ in self.entered:
+            self.note_cells(value)
+        for cell in value.__closure__ or ():  # a decorator's function
+            try:
+                below = cell.cell_contents
+            except ValueError:
+                continue
+            if type(below) is FunctionType:
+                self.function(below, path)
+        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        for default in defaults:
+            self.discover(default, path)
+
+    def contents(self, value: Any, path: str, keys: tuple[Any, ...] = ()) -> None:
+        """Items of a container: the one at the keys, or all of them."""
+        if keys and _has(value, keys[0]):
+            name = f"{path}[{keys[0]!r}]"
+            if type(value) is not tuple:
+                self.note(value, keys[0], name, sized=False)
+            self.discover(value[keys[0]], name, keys[1:])
+            return
+        if id(value) in self.wholes:
+            return
+        if isinstance(value, CONTAINERS):
+            self.wholes[id(value)] = WholeWatch(value, path)
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in list(items):
+            self.discover(item, f"{path}[{key!r}]")
+
+    def namespace(self, kind: type) -> None:
+        """A class whose attributes may be read; which ones is known at the end."""
+        for one in kind.__mro__:
+            if one not in self.classes and of_user(one) and one is not object:
+                self.classes[one] = dict(vars(one))
+
+    # -- attributes
+
+    def watch_class(self, kind: type) -> None:
+        """Let a class tell what is read and written of its objects."""
+        if kind in self.known:
+            return
+        below = any(base in self.known for base in kind.__mro__[1:])
+        self.known.add(kind)
+        whole: Any = kind
+        get, put, drop = whole.__getattribute__, whole.__setattr__, whole.__delattr__
+
+        def __getattribute__(held: Any, name: str) -> Any:
+            try:
+                value = get(held, name)
+            except AttributeError:
+                if self.active():
+                    self.read(held, name, MISSING, sys._getframe(1))
+                raise
+            if self.active():
+                self.read(held, name, value, sys._getframe(1))
+            return value
+
+        def __setattr__(held: Any, name: str, value: Any) -> None:
+            if self.active():
+                self.write(held, name, value, sys._getframe(1))
+            put(held, name, value)
+
+        def __delattr__(held: Any, name: str) -> None:
+            if self.active():
+                self.write(held, name, MISSING, sys._getframe(1))
+            drop(held, name)
+
+        for method in (__getattribute__, __setattr__, __delattr__):
+            if not below or method.__name__ in vars(kind):
+                self.replace(kind, method.__name__, method)
+
+    def replace(self, kind: type, name: str, method: Any) -> None:
+        before = vars(kind).get(name, MISSING)
+        type.__setattr__(kind, name, method)
+
+        def back() -> None:
+            if before is MISSING:
+                type.__delattr__(kind, name)
+            else:
+                type.__setattr__(kind, name, before)
+
+        self.patched.callback(back)
+
+    def watch_module(self, module: ModuleType) -> None:
+        """Let a module of the user's tell what is read and written."""
+        kind = type("WatchedModule", (ModuleType,), {})
+        self.watch_class(kind)
+        module.__class__ = kind
+        self.patched.callback(setattr, module, "__class__", ModuleType)
+
+    def read(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        """An attribute of some object was read."""
+        if name[:2] == "__" and name != "__dict__":
+            return
+        with self.pausing():
+            self.read_plain(held, name, value, frame)
+
+    def read_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(held))
+        if known is None or known[0] is not held or (id(held), name) in self.seen:
+            return
+        kind = type(held)
+        users = USERS[frame.f_code.co_filename]
+        if not users and not isinstance(held, self.module) and not of_user(kind):
+            return
+        if name in _HOOKS and isinstance(held, self.module):
+            self.seen.add((id(held), name))
+            self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
+            return
+        keys, indexed = keys_after(frame.f_code, frame.f_lasti, name)
+        if not keys:
+            self.seen.add((id(held), name))
+        self.locate(held, name, value, f"{known[1]}.{name}", users)
+        if value is not MISSING and name != "__dict__" and not _library(value):
+            self.discover(value, f"{known[1]}.{name}", keys, indexed)
+
+    def locate(self, held: Any, name: str, value: Any, path: str, users: bool) -> None:
+        """Note an attribute where it lies: in the object, a slot or a class."""
+        own = fields(held)
+        if name == "__dict__":
+            self.everything(held, own, path, users)
+        elif own is not None and name in own:
+            self.note(own, name, path)
+        elif own is not None and name in own.get("_buffers", ()):
+            self.note(own["_buffers"], name, path)
+        else:
+            if own is not None:
+                self.group(own).absent[name] = path
+            self.in_class(held, name, value, path)
+
+    def in_class(self, held: Any, name: str, value: Any, path: str) -> None:
+        for kind in type(held).__mro__:
+            if name in vars(kind):
+                raw = vars(kind)[name]
+                if type(raw) is MemberDescriptorType:
+                    watch = SlotWatch(held, name, path, value)
+                    self.slots.setdefault((id(held), name), watch)
+                elif of_user(kind):
+                    self.note_class(kind, name)
+                return
+
+    def note_class(self, kind: type, name: str) -> None:
+        group = self.of_classes.setdefault(kind, _Group(vars(kind), False, kind))
+        group.values.setdefault(name, vars(kind)[name])
+        group.paths[name] = f"{kind.__name__}.{name}"
+
+    def everything(self, held: Any, own: Any, path: str, users: bool) -> None:
+        """A whole dictionary of attributes; a model's parts if Weft asks."""
+        whole = users or not isinstance(held, self.module)
+        lead = path.removesuffix(".__dict__")
+        for key, value in list((own or {}).items()):
+            if whole or (key not in _BOOKKEEPING and self.is_part(value)):
+                self.note(own, key, f"{lead}.{key}")
+                self.discover(value, f"{lead}.{key}")
+        if own is not None:
+            self.group(own).absent["*" if whole else "parts"] = lead
+
+    def is_part(self, value: Any) -> bool:
+        if isinstance(value, tuple):
+            return any(map(self.is_part, value))
+        return isinstance(value, (self.module, Tensor, list, dict))
+
+    # -- notes
+
+    def group(self, source: Any, sized: bool = True) -> _Group:
+        return self.groups.setdefault(id(source), _Group(source, sized))
+
+    def note(self, source: Any, key: Any, path: str, sized: bool = True) -> None:
+        group = self.group(source, sized and type(source) is dict)
+        if key not in group.values:
+            group.values[key] = source[key]
+            group.paths[key] = path
+
+    def write(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        """An attribute is about to be set."""
+        with self.pausing():
+            self.write_plain(held, name, value, frame)
+
+    def write_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(held))
+        if known is None or known[0] is not held or isinstance(value, Tensor):
+            return
+        if not USERS[frame.f_code.co_filename]:
+            return
+        before = (fields(held) or {}).get(name, MISSING)
+        if before is MISSING:
+            before = getattr(type(held), name, MISSING)
+        if isinstance(getattr(type(held), name, None), property):
+            return  # what its function sets is seen by itself
+        if not same(before, value):
+            raise _refused(f"{known[1]}.{name}", before, value)
+
+    # -- the end
+
+    def refuse_changes(self) -> None:
+        """Refuse a function that changed what it read; it would not do so again."""
+        for watch in (*self.watches(), *self.wholes.values()):
+            text = watch.changed()
+            if text is not None:
+                name = text.split(" ")[0].partition("[")[0].rpartition(".")[2]
+                self.restore()
+                raise self.changed(text, name)
+
+    def restore(self) -> None:
+        """Undo what the function did."""
+        _restore(self.wholes, self.groups, self.cells)
+        held = {kind: g.values for kind, g in self.of_classes.items()}
+        for kind, values in (*self.classes.items(), *held.items()):
+            for name, value in values.items():
+                if vars(kind).get(name) is not value and name[:2] != "__":
+                    type.__setattr__(kind, name, value)
+
+    def changed(self, text: str, name: str) -> CaptureError:
+        where = line_of_change(self.entered, name)
+        line = f"\n  at {describe_line(*where)}" if where else ""
+        return CaptureError(
+            f"compile: the function changes what is outside it: {text}. Later calls "
+            "would not do that again; return the value, or keep it in a tensor that "
+            f"is changed in place{line}"
+        )
+
+    def watches(self) -> list[Watch]:
+        groups: list[Watch] = [
+            ItemsWatch(g.source, g.paths, g.values)
+            for g in (*self.groups.values(), *self.of_classes.values())
+            if g.values
+        ]
+        return [*groups, *self.cells.values(), *self.slots.values(), *self._named()]
+
+    def _named(self) -> list[Watch]:
+        """Attributes of classes that some function entered names."""
+        names = {name for code in self.entered for name in code.co_names}
+        found: list[Watch] = []
+        for kind, held in self.classes.items():
+            keys = [k for k in held if k in names and k[:2] != "__"]
+            if keys:
+                paths = {k: f"{kind.__name__}.{k}" for k in keys}
+                values = {k: held[k] for k in keys}
+                found.append(ItemsWatch(vars(kind), paths, values))
+        return found
+
+    def guards(self) -> Guards:
+        """What to check before each run."""
+        sized = [
+            Sized(g.source, functools.partial(self.present, g))
+            for g in self.groups.values()
+            if g.sized and g.absent
+        ]
+        watches = [*self.watches(), *self.wholes.values(), *self.arrays.values()]
+        return Guards(watches, sized, self.hooks)
+
+    def present(self, group: _Group) -> dict[str, str]:
+        """Of the names that were not there, those that are."""
+        found = {k: p for k, p in group.absent.items() if k in group.source}
+        if "*" in group.absent:
+            found.update((k, f"{group.absent['*']}.{k}") for k in group.source)
+        if "parts" in group.absent:
+            lead = group.absent["parts"]
+            parts = [k for k, v in group.source.items() if self.is_part(v)]
+            found.update((k, f"{lead}.{k}") for k in parts if k not in _BOOKKEEPING)
+        return found
+
+    def warn(self) -> None:
+        """Say which lines read something that every call would find changed."""
+        for code, names in self.entered.items():
+            for name, path, offset in chains(code):
+                kind = _moving(names.get(name, MISSING), path)
+                if kind is not None:
+                    line = describe_line(code, offset)
+                    text = ".".join((name, *path))
+                    warnings.warn(
+                        f"compile: {text} reads {kind} once, when the function is "
+                        "captured; every call uses that value. Pass it as an argument"
+                        f"{_instead(kind)}\n  at {line}",
+                        stacklevel=2,
+                    )
+                    return
+
+
+def _instead(kind: str) -> str:
+    return ", or use weft's own random numbers" if kind.startswith("random") else ""
+
+
+def _moving(value: Any, path: tuple[str, ...]) -> str | None:
+    """What kind of thing a chain of attributes calls that is never the same."""
+    for name in path:
+        if not isinstance(value, ModuleType):
+            return None
+        value = getattr(value, name, None)
+    owner = getattr(value, "__self__", None)
+    home = getattr(value, "__module__", None) if type(value) is not ModuleType else None
+    if type(value) not in (FunctionType, MethodType, BuiltinFunctionType):
+        return None
+    if home is None or home == "builtins":
+        home = type(owner).__module__
+    if home is not None and home.startswith("numpy.random"):
+        home = "numpy.random"
+    if home == "time" and getattr(value, "__name__", "") == "sleep":
+        return None
+    return _CHANGING.get(str(home))
+
+
+def _refused(path: str, before: Any, value: Any) -> CaptureError:
+    now = "deletes it" if value is MISSING else f"sets it to {shown(value)}"
+    was = "not there" if before is MISSING else shown(before)
+    return CaptureError(
+        f"compile: {path} is outside the function ({was}), which {now}. Later calls "
+        "would not do that again; return the value and set it outside, or keep it in "
+        "a tensor that is changed in place (register_buffer)"
+    )
+
+
+def _restore(wholes: Any, groups: Any, cells: Any) -> None:
+    """Undo what the function did to containers, globals and closures."""
+    for watch in wholes.values():
+        _refill(watch.source, watch.values)
+    for group in groups.values():
+        if isinstance(group.source, (dict, list)):
+            for key, value in group.values.items():
+                group.source[key] = value
+    for watch in cells.values():
+        watch.source.cell_contents = watch.values[0]
+
+
+def _refill(source: Any, values: list[Any]) -> None:
+    if isinstance(source, dict):
+        half = len(values) // 2
+        source.clear()
+        source.update(zip(values[:half], values[half:], strict=True))
+    elif isinstance(source, list):
+        source[:] = values
+    else:
+        source.clear()
+        source.update(values) if isinstance(source, set) else source.extend(values)
+
+
+def _library(value: Any) -> bool:
+    """Functions, classes and modules that are not the user's stay as they are."""
+    if isinstance(value, (ModuleType, type, FunctionType)):
+        return not of_user(value)
+    return isinstance(value, BuiltinFunctionType)
+
+
+def _has(value: Any, key: Any) -> bool:
+    if isinstance(value, dict):
+        return key in value
+    return (
+        isinstance(value, (list, tuple))
+        and type(key) is int
+        and -len(value) <= key < len(value)
+    )
+
+
+def _label(fn: Any, module: type) -> str:
+    if isinstance(fn, module):
+        return "model"
+    return getattr(fn, "__name__", type(fn).__name__)
