@@ -164,6 +164,9 @@ def test_taps_that_are_not_there_count_for_nothing():
 
 LINES = {
     "topk": (lambda x: tuple(x.topk(min(3, x.shape[1]))), False),
+    "topk many": (lambda x: tuple(x.topk(min(20, x.shape[1]), sorted=True)), False),
+    "topk most": (lambda x: tuple(x.topk(x.shape[1])), False),
+    "logcumsumexp": (lambda x: x.logcumsumexp(1), True),
     "smallest": (lambda x: tuple(x.topk(1, 0, largest=False)), False),
     "kthvalue": (lambda x: tuple(x.kthvalue(1 + x.shape[1] // 2)), False),
     "median": (lambda x: (x.median(), *x.nanmedian(1)), False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.compile.elements import lowering_of
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.lowering import Composed
 from weft.core.op import find_op
@@ -12,7 +13,7 @@ from weft.graph.ir import Graph, Node
 
 class _Compose(Walk):
     def visit(self, node: Node) -> Found:
-        rule = node.op.lower
+        rule = lowering_of(node)
         if not isinstance(rule, Composed):
             return None
         return rule.calls(_call, *node.inputs, **node.params)

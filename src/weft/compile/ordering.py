@@ -4,6 +4,8 @@
     others         by one digit of the keys after the other, from the lowest: how often
                    each digit occurs says where the first element with it goes
 
+The first few of a line alone are found in one pass, in which they are kept in order.
+
 Keys are whole numbers in the order of the elements (see ``llvm.keys``), NaN last; equal
 ones stay in the order they came in.
 """
@@ -29,6 +31,7 @@ from weft.compile.loop.ir import (
     When,
 )
 from weft.compile.lower import Lowering
+from weft.core.lowering import key_dtype
 from weft.core.op import TensorType
 from weft.dtype import DType
 from weft.graph.ir import Node
@@ -37,45 +40,41 @@ SHORT = 128  # elements, up to which all pairs are compared
 LONG = 4096  # elements, from which on digits are larger
 
 
-class SortLoops(Lowering):
-    """One ``argsort``; a row of the kernel is one line along its axis."""
+class _LineLoops(Lowering):
+    """One node; a row of the kernel is one line along its axis."""
 
     def loops(self) -> Kernel:
         (self.node,) = self.group.nodes
         self.dim = self.node.params["dim"]
-        sizes = self._sizes(self.group.shape)
+        sizes = self._sizes(self.node.inputs[0].shape)
         self.size = sizes[self.dim]
         kept = [d for d in range(len(sizes)) if d != self.dim]
         self.lead = tuple(self.group.vars[d] for d in kept)
         self.lines = tuple(sizes[d] for d in kept)
         self.out = self.buffer(self.node)
-        body = self._by_pairs() if self._is_short() else self._by_digits()
-        return self._made(tuple((f"i{d}", sizes[d]) for d in kept), body)
+        self.along = self._variable(f"i{self.dim}", self.size)
+        return self._made(tuple((f"i{d}", sizes[d]) for d in kept), self.line())
 
-    def _is_short(self) -> bool:
-        return isinstance(self.size, int) and self.size <= SHORT
+    def line(self) -> list[Any]:
+        """The statements for one line."""
+        raise NotImplementedError
 
-    # -- parts of both
-
-    @property
-    def along(self) -> Any:
-        return self.group.vars[self.dim]
+    def _variable(self, name: str, size: Any) -> Any:
+        self.group.scope.bounds[name] = size
+        return self.group.scope.symbol(name)
 
     def _each(self, body: list[Any]) -> For:
         """A loop over the line."""
         return For(f"i{self.dim}", self.size, body)
 
-    def _key(self) -> Any:
+    def _key(self, *, descending: bool) -> Any:
         """The key of the element that a loop over the line is at."""
         build = Builder(self, self.node, 0, {})
-        value = build.inputs[0][self.group.vars]
-        found = Call("sort_key", (value,), self._key_dtype(value.dtype))
-        if self.node.params["descending"]:
-            return Call("bitwise_not", (found,), found.dtype)
-        return found
-
-    def _key_dtype(self, dtype: DType) -> DType:
-        return dtypes.int64 if dtype.itemsize == 8 else dtypes.int32
+        at = list(self.group.vars)
+        at[self.dim] = self.along
+        value = build.inputs[0][tuple(at)]
+        found = Call("sort_key", (value,), key_dtype(value.dtype))
+        return Call("bitwise_not", (found,), found.dtype) if descending else found
 
     def _placed(self, place: Any, value: Any) -> Store:
         """A result at a place of the line."""
@@ -83,10 +82,75 @@ class SortLoops(Lowering):
         at[self.dim] = place
         return Store(self.out, tuple(at), value)
 
+
+class TopLoops(_LineLoops):
+    """The first few of each line, those kept so far always being in order."""
+
+    def line(self) -> list[Any]:
+        key = self._key(descending=self.node.params["largest"])
+        count = self.node.params["k"]
+        keys, places = (
+            Buffer(name, (count,), kind, scratch=True)
+            for name, kind in (("keys", key.dtype), ("places", dtypes.int64))
+        )
+        self.scratch += [keys, places]
+        mine, last = Local("mine", key.dtype), Local("last", key.dtype)
+        early = _compared("lt", self.along, count)
+        enters = Call("lt", (mine, last), dtypes.bool_)
+        t = self._variable("t", count)
+        return [
+            Set(last, Const(0, key.dtype)),
+            self._each(
+                [
+                    Set(mine, key),
+                    When(
+                        _either(enters, early), self._entered(keys, places, mine, last)
+                    ),
+                ]
+            ),
+            For("t", count, [self._placed(t, Load(places, (t,)))]),
+        ]
+
+    def _entered(
+        self, keys: Buffer, places: Buffer, mine: Local, last: Local
+    ) -> list[Any]:
+        """An element put in its place; the one there moves on, and so forth."""
+        (count,) = keys.shape
+        t = self.group.scope.symbol("t")
+        from_ = Local("from", dtypes.int64)
+        here, place = Local("here", keys.dtype), Local("place", dtypes.int64)
+        lower = Local("lower", dtypes.bool_)
+        less = Call("lt", (mine, here), dtypes.bool_)
+        empty = _compared("ge", t, self.along)
+        moves = [
+            Set(here, Load(keys, (t,))),
+            Set(place, Load(places, (t,))),
+            Set(lower, _either(lower, _either(less, empty))),
+            Store(keys, (t,), _chosen(lower, mine, here)),
+            Store(places, (t,), _chosen(lower, from_, place)),
+            Set(last, _chosen(lower, mine, here)),
+            Set(mine, _chosen(lower, here, mine)),
+            Set(from_, _chosen(lower, place, from_)),
+        ]
+        return [
+            Set(from_, Position(self.along, dtypes.int64)),
+            Set(lower, Const(False, dtypes.bool_)),
+            For("t", count, moves),
+        ]
+
+
+class SortLoops(_LineLoops):
+    """All of each line."""
+
+    def line(self) -> list[Any]:
+        key = self._key(descending=self.node.params["descending"])
+        short = isinstance(self.size, int) and self.size <= SHORT
+        return self._by_pairs(key) if short else self._by_digits(key)
+
     # -- comparing all
 
-    def _by_pairs(self) -> list[Any]:
-        key, i = self._key(), self.along
+    def _by_pairs(self, key: Any) -> list[Any]:
+        i = self.along
         keys = Buffer("keys", (self.size,), key.dtype, scratch=True)
         self.scratch.append(keys)
         mine, rank = Local("mine", key.dtype), Local("rank", dtypes.int32)
@@ -109,14 +173,9 @@ class SortLoops(Lowering):
             ),
         ]
 
-    def _variable(self, name: str, size: Any) -> Any:
-        self.group.scope.bounds[name] = size
-        return self.group.scope.symbol(name)
-
     # -- digit by digit
 
-    def _by_digits(self) -> list[Any]:
-        key = self._key()
+    def _by_digits(self, key: Any) -> list[Any]:
         known = isinstance(self.size, int)
         self.bits = 11 if known and self.size >= LONG else 8
         self.kinds = 1 << self.bits  # digits there are
@@ -241,3 +300,23 @@ def _plus_one(value: Any) -> Call:
 
 def _as(value: Any, dtype: DType) -> Any:
     return value if value.dtype is dtype else Call("cast", (value,), dtype)
+
+
+def _compared(name: str, a: Any, b: Any) -> Call:
+    """How two indices stand to each other."""
+    pair = (_position(a), _position(b))
+    return Call(name, pair, dtypes.bool_)
+
+
+def _position(index: Any) -> Any:
+    if isinstance(index, int):
+        return Const(index, dtypes.int64)
+    return Position(index, dtypes.int64)
+
+
+def _either(a: Any, b: Any) -> Call:
+    return Call("logical_or", (a, b), dtypes.bool_)
+
+
+def _chosen(condition: Any, a: Any, b: Any) -> Call:
+    return Call("where", (condition, a, b), a.dtype)

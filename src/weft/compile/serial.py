@@ -252,10 +252,10 @@ class FoldLoops(Lowering):
 
 def serial_loops(rule: Any) -> type[Lowering]:
     """What makes the loops of a rule that nothing joins."""
-    from weft.compile.ordering import SortLoops
+    from weft.compile.ordering import SortLoops, TopLoops
 
     if isinstance(rule, Rowwise):
-        return {"sort": SortLoops}[rule.routine]
+        return {"sort": SortLoops, "top": TopLoops}[rule.routine]
     kinds = {Scatter: ScatterLoops, Running: RunningLoops, Fold: FoldLoops}
     return kinds[type(rule)]
 

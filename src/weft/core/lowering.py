@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from weft import dtype as dtypes
 from weft.dtype import DType
 
 Index = tuple[Any, ...]  # numbers or symbolic sizes, one a dimension
@@ -137,6 +138,11 @@ class Composed(NamedTuple):
 def cast_element(k: Any, value: Any, dtype: DType) -> Any:
     """A value of a rule's expression in a dtype."""
     return value if value.dtype is dtype else k.call("cast", value, dtype=dtype)
+
+
+def key_dtype(dtype: DType) -> DType:
+    """The dtype of ``sort_key``: whole numbers in the order of those of a dtype."""
+    return dtypes.int64 if dtype.itemsize == 8 else dtypes.int32
 
 
 SAME = View(lambda out, x_shape: out)  # a copy, where memory does not show

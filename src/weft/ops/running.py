@@ -1,11 +1,12 @@
 """Running sums and products, differences, and the product of all elements.
 
-The primitives are ``cumsum cumprod linear_scan prod``; ``prod`` is here because
-its derivative is made of running products.
+The primitives are ``cumsum cumprod logcumsumexp linear_scan prod``; ``prod`` is here
+because its derivative is made of running products.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +15,15 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
-from weft.core.elementwise import conj
+from weft.core.elementwise import check_accepts, conj
 from weft.core.lowering import Reduction, Running, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.broadcasting import expand
+from weft.ops.choosing import where
 from weft.ops.creation import full_like
-from weft.ops.joining import cat, cat_op, stack
+from weft.ops.joining import cat, cat_op
 from weft.ops.padding import flip_op
 from weft.ops.reduce import (
     HALF,
@@ -34,7 +36,7 @@ from weft.ops.reduce import (
 )
 from weft.ops.shaping import reshape
 from weft.ops.slicing import along
-from weft.ops.transcendental import logaddexp
+from weft.ops.transcendental import exp
 
 # -- running sums and products
 
@@ -60,7 +62,7 @@ def _running(start: int, step: Callable[..., Any]) -> Running:
     )
 
 
-def _total(start: int, name: str) -> Running:
+def _total(start: float, name: str) -> Running:
     """As ``_running``, with the state in the dtype that totals are made in."""
 
     def step(k: Any, at: Any, states: Any, x: Any) -> Any:
@@ -200,19 +202,47 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return _cumulated(cumprod_op, input, dim, dtype)
 
 
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    """``exp(a - b)``, where equal infinities have the ratio 1."""
+    return exp(where(a == b, 0, a - b))
+
+
+def _decay(out: Tensor, dim: int) -> Tensor:
+    """By what each sum of exponentials has become smaller in the next."""
+    return _ratio(_shift(out, dim, -math.inf), out)
+
+
+logcumsumexp_op: Op = define(
+    "logcumsumexp",
+    inputs="x",
+    lower=_total(-math.inf, "logaddexp"),
+    eval=_running_eval(np.logaddexp),
+    type=_cumulative_type,
+    vjp={
+        "x": lambda g, x, out, dim: (
+            _ratio(x, out) * _scan_back(g, _decay(out, dim), dim)
+        )
+    },
+    jvp={
+        "x": lambda t, x, out, dim: linear_scan(
+            _decay(out, dim), t * _ratio(x, out), dim=dim
+        )
+    },
+    batch=reduce_batch,
+    samples=along_samples(),
+    reference=lambda x, *, dim: np.log(np.cumsum(np.exp(x), dim)),
+)
+
+
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension.
 
     >>> weft.logcumsumexp(weft.tensor([0.0, 0.0]), 0)
     tensor([0.0000, 0.6931], shape=(2,), dtype=float32)
     """
+    check_accepts("logcumsumexp", "floating", input.dtype)
     d = normalize_dim("logcumsumexp", dim, input.ndim)
-    if input.ndim == 0 or input.shape[d] == 0:
-        return input + 0.0
-    parts = [along(input, d, 0)]
-    for k in range(1, input.shape[d]):
-        parts.append(logaddexp(parts[-1], along(input, d, k)))
-    return stack(parts, d)
+    return bind(logcumsumexp_op, (input,), {"dim": d}) if input.ndim else input + 0.0
 
 
 # -- product

@@ -1,7 +1,7 @@
 """Sorting, selecting and counting.
 
-Sorted values are gathered by a differentiable index, so only ``argsort`` is a
-primitive.
+Sorted values are gathered by a differentiable index, so only ``argsort``,
+``topk_index`` and the places of running extremes are primitives.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
-from weft.core.lowering import Rowwise, Running
+from weft.core.lowering import Composed, Rowwise, Running, Varied, key_dtype
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -121,6 +121,61 @@ def msort(input: Tensor) -> Tensor:
     return sort(input, 0).values
 
 
+def _topk_eval(x: Any, *, k: int, dim: int, largest: bool) -> Any:
+    order = _argsort_eval(x, dim=dim, descending=largest)
+    return order[(*(slice(None),) * dim, slice(0, k))]
+
+
+def _topk_type(x: TensorType, *, k: int, dim: int, largest: bool) -> TensorType:
+    check_accepts("topk", "ordered", x.dtype)
+    return TensorType((*x.shape[:dim], k, *x.shape[dim + 1 :]), dtypes.int64)
+
+
+FEW = 32  # elements that are kept in order while all others pass
+
+
+def _topk_loops(x: Any, *, k: int, dim: int, largest: bool) -> Any:
+    if isinstance(k, int) and 0 < k <= FEW:
+        return Rowwise("top")
+
+    def calls(call: Any, x: Any, *, k: int, dim: int, largest: bool) -> Any:
+        order = call("argsort", x, dim=dim, descending=largest)
+        window = [slice(0, n) for n in x.shape]
+        window[dim] = slice(0, k)
+        return call("slice", order, index=tuple(window))
+
+    return Composed(calls)
+
+
+def _topk_samples(rng: np.random.Generator) -> Any:
+    for shape, dim, k, largest in (
+        ((3, 4), 1, 2, True),
+        ((5, 2), 0, 3, False),
+        ((6,), 0, 6, True),
+        ((2, 40), 1, 33, True),
+        ((2, 3), 1, 0, True),
+        ((0, 3), 1, 2, True),
+    ):
+        params = {"k": k, "dim": dim, "largest": largest}
+        yield Sample((rng.uniform(-2, 2, shape),), params)
+
+
+topk_index_op: Op = define(
+    "topk_index",
+    inputs="x",
+    lower=Varied(_topk_loops),
+    eval=_topk_eval,
+    type=_topk_type,
+    batch=lambda op, size, args, batched, params: bind(
+        op, tuple(args), dict(params, dim=params["dim"] + 1)
+    ),
+    samples=_topk_samples,
+    reference=lambda x, *, k, dim, largest: np.take(
+        _argsort_reference(x, dim=dim, descending=largest), range(k), dim
+    ),
+)
+
+
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> Sorted:
@@ -135,7 +190,9 @@ def topk(
         raise ShapeError(f"topk: k is {k}, but dim {d} has size {size}")
     if input.ndim == 0:
         return Sorted(input, Tensor(np.zeros((), np.int64)))
-    indices = along(argsort(input, d, descending=largest), d, slice(0, k))
+    check_accepts("topk", "ordered", input.dtype)
+    params = {"k": k, "dim": d, "largest": bool(largest)}
+    indices = bind(topk_index_op, (input,), params)
     return Sorted(gather(input, d, indices), indices)
 
 
@@ -350,16 +407,6 @@ def _running_extreme(name: str, op: Op, x: Tensor, dim: int) -> Extreme:
     return Extreme(gather(x, d, indices), indices)
 
 
-def _worst(dtype: dtypes.DType, *, largest: bool) -> Any:
-    """What any element takes the lead from."""
-    if dtype.is_inexact:
-        return -math.inf if largest else math.inf
-    if dtype is dtypes.bool_:
-        return not largest
-    limits = np.iinfo(dtype.np)
-    return int(limits.min if largest else limits.max)
-
-
 def _running_index(name: str, ufunc: Any, better: Any) -> Op:
     def eval(x: Any, *, dim: int) -> Any:
         best = ufunc.accumulate(x, dim)
@@ -377,17 +424,24 @@ def _running_index(name: str, ufunc: Any, better: Any) -> Op:
             out[k] = np.where(better(rows[k], held), k, out[k - 1])
         return np.moveaxis(out, 0, dim)
 
+    def key(k: Any, value: Any) -> Any:
+        """A whole number, above all others for a NaN: quick to compare."""
+        kind = key_dtype(value.dtype)
+        if ufunc is np.maximum:
+            return k.call("sort_key", value, dtype=kind)
+        if value.dtype.is_inexact:
+            return k.call("sort_key", k.call("neg", value), dtype=kind)
+        return k.call("bitwise_not", k.call("sort_key", value, dtype=kind))
+
     def start(k: Any, x: Any) -> Any:
-        held = k.number(_worst(x.dtype, largest=ufunc is np.maximum), x.dtype)
-        return held, k.number(0, dtypes.int64)
+        kind = key_dtype(x.dtype)
+        least = int(np.iinfo(kind.np).min)
+        return k.number(least, kind), k.number(0, dtypes.int64)
 
     def step(k: Any, at: Any, states: Any, value: Any) -> Any:
-        held, index = states
-        new = k.call("ge" if better is np.greater_equal else "le", value, held)
-        if value.dtype.is_inexact:  # a NaN takes the lead and keeps it
-            new = k.call("logical_or", new, k.call("isnan", value))
-        index = k.call("where", new, k.at(at), index)
-        return k.call(ufunc.__name__, held, value), index
+        (held, index), mine = states, key(k, value)
+        leads = k.call("ge", mine, held)
+        return k.call("maximum", held, mine), k.call("where", leads, k.at(at), index)
 
     return define(
         name,
