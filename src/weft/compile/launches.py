@@ -11,7 +11,17 @@ from typing import Any
 
 from weft.compile.fuse import Group, Operand
 from weft.compile.jobs import Routine
-from weft.compile.loop.ir import Call, For, Kernel, Let, Load, statements
+from weft.compile.loop.ir import (
+    Call,
+    For,
+    Kernel,
+    Let,
+    Load,
+    divides,
+    parts,
+    statements,
+    values_of,
+)
 from weft.core.size import Size, same
 from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
 
@@ -107,13 +117,15 @@ def _failing(steps: Sequence[Any]) -> list[int]:
 
 
 def _checks(use: Use) -> list[tuple[Any, bool]]:
-    """The indices that a kernel checks: whose, how, and whether it checks all."""
+    """What a kernel checks: whose indices, how, and whether all; and divisors."""
     owners = {b.name: n for b, n in zip(use.kernel.buffers, use.owners, strict=True)}
     loops = dict(use.kernel.parallel)
     found: list[tuple[Any, bool]] = []
     for stmt in statements(use.kernel.body):
         if isinstance(stmt, For):
             loops[stmt.var] = stmt.extent
+        if any(map(divides, parts(values_of(stmt)))):
+            found.append((object(), False))
         if isinstance(stmt, Let):
             load = stmt.value
             if isinstance(load, Call) and load.name == "cast":
