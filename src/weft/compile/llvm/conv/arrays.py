@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.ahead import ahead
 from weft.compile.llvm.conv.generate import emit_conv
 from weft.compile.llvm.conv.plan import GEMM, Plan, Planner
 from weft.compile.llvm.conv.shape import Shape, shape_of
@@ -86,7 +87,7 @@ def _key(dtype: str, target: Target) -> str:
     return cache.key_of("\n".join(recipe), target.key, level=0)
 
 
-@functools.cache
+@ahead
 def compiled(dtype: str, target: Target) -> Convolutions:
     """The convolutions of an element type, compiled once."""
     return Convolutions(dtype, target)

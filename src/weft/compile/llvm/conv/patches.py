@@ -20,6 +20,7 @@ from weft.compile.llvm.gemm.vectors import (
     intrinsic,
     itemsize,
     load,
+    mask_of,
     splat,
     store,
     suffix,
@@ -154,14 +155,14 @@ def _read(lib: Library, kind: str, step: Any, b: Any, pointer: Any, bits: Any) -
     """The lanes whose bits are set, from where lane 0 would be; the others are 0."""
     lanes = lib.tile.lanes
     if kind == "unit":
-        return load(b, pointer, lib.vector, _mask(b, bits, lanes))
+        return load(b, pointer, lib.vector, mask_of(b, bits, lanes))
     if kind == "second":
-        low = load(b, pointer, lib.vector, _mask(b, bits, lanes))
+        low = load(b, pointer, lib.vector, mask_of(b, bits, lanes))
         far = at(b, pointer, i64(lanes), lib.element)
-        high = load(b, far, lib.vector, _mask(b, b.lshr(bits, I32(lanes)), lanes))
+        high = load(b, far, lib.vector, mask_of(b, b.lshr(bits, I32(lanes)), lanes))
         even = ir.Constant(ir.VectorType(I32, lanes), [2 * i for i in range(lanes)])
         return b.shuffle_vector(low, high, even)
-    return _gather(b, lib, step, pointer, _mask(b, bits, lanes))
+    return _gather(b, lib, step, pointer, mask_of(b, bits, lanes))
 
 
 def _gather(b: Any, lib: Library, step: Any, pointer: Any, mask: Any) -> Any:
@@ -180,7 +181,3 @@ def _gather(b: Any, lib: Library, step: Any, pointer: Any, mask: Any) -> Any:
     name = f"llvm.masked.gather.{suffix(lib.vector)}.v{lanes}p0"
     zero = ir.Constant(lib.vector, None)
     return b.call(intrinsic(b, name, kind), [pointers, I32(size), mask, zero])
-
-
-def _mask(b: Any, bits: Any, lanes: int) -> Any:
-    return b.bitcast(b.trunc(bits, ir.IntType(lanes)), ir.VectorType(I1, lanes))

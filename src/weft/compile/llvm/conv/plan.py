@@ -11,6 +11,7 @@ import numpy as np
 from weft.compile.llvm.conv.record import JOB
 from weft.compile.llvm.conv.shape import Shape
 from weft.compile.llvm.conv.tables import (
+    Axis,
     View,
     forward_view,
     phase_spots,
@@ -26,6 +27,9 @@ FEW_ROWS = 8  # of C for which windows are not packed
 FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
 DIRECT_WORK = 1 << 17  # multiplications that are worth a task
 DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
+WINOGRAD_CHANNELS = 16  # fewer are not worth the transforms
+WINOGRAD_TILES = 128  # that a task computes at a time
+WINOGRAD_BLOCK = 64  # channels that are summed at a time
 MANY_PIXELS = 192  # of an image that are worth a product of its own
 GEMM = "gemm"  # the function of a plan that is a product of matrices
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
@@ -64,6 +68,8 @@ class Planner:
         return self._forward(shape, (IMAGE, OTHER, BIAS, OUT))
 
     def _forward(self, shape: Shape, pointers: Sequence[int]) -> Plan:
+        if self._is_winograd(shape, shape.group_filters, shape.group_channels):
+            return self._winograd(_winograd_job(shape), shape, pointers)
         view = forward_view(shape)
         job = _Job()
         k = shape.group_channels * shape.taps
@@ -81,6 +87,9 @@ class Planner:
         """x's gradient from y's and weights: a job for each phase of the stride."""
         if self._is_product(shape, shape.pixels):
             return self._product(shape, turned=True)
+        if self._is_winograd(shape, shape.group_channels, shape.group_filters):
+            job = _winograd_grad_job(shape)
+            return self._winograd(job, _turned(shape), (IMAGE, OTHER, OUT))
         phases = itertools.product(
             *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
         )
@@ -109,6 +118,52 @@ class Planner:
         pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
         room = self.tile.workspace * self.itemsize
         return Plan(GEMM, [job], pointers, cut.tasks, room, ())
+
+    def _is_winograd(self, shape: Shape, rows: int, k: int) -> bool:
+        """Whether tiles are worth it: 3x3 kernels and enough channels."""
+        unit = shape.stride == shape.dilation == (1, 1, 1)
+        square = unit and shape.kernel == (1, 3, 3) and shape.size[0] == 1
+        enough = min(rows, k) >= WINOGRAD_CHANNELS and shape.low[0] == 0
+        return has_winograd(self.tile) and square and enough and shape.counts[0] == 1
+
+    def _winograd(self, job: _Job, shape: Shape, pointers: Sequence[int]) -> Plan:
+        """Tiles of y from x, in the sizes of ``shape``."""
+        tile, rows = self.tile, job["rows"]
+        (_, low1, low2), (_, n1, n2) = shape.low, shape.counts
+        here, four, two = (0,), (0, 1, 2, 3), (0, 1)
+        flat = Axis(1, 1, 0, here, here)
+        t1, t2 = _ceil(n1, 2), _ceil(n2, 2)
+        first, second = Axis(t1, 2, -low1, four, four), Axis(t2, 2, -low2, four, four)
+        view = View((flat, first, second), shape.size)
+        tiles = View((flat, Axis(t1, 2, 0, two, two), Axis(t2, 2, 0, two, two)),
+                     shape.counts)  # fmt: skip
+        columns = shape.images * view.pixels
+        across = min(WINOGRAD_TILES, _up(columns, tile.width))
+        blocks = _ceil(columns, across) * shape.groups
+        down = min(_ceil(2 * self.threads, blocks), _ceil(rows, tile.height))
+        vectors = across // tile.lanes
+        block = min(WINOGRAD_BLOCK, _up(job["k"], tile.lanes))
+        places = tiles.places(job["out_step"], tile.lanes)
+        job.set(
+            columns=columns, block=block, task_columns=across,
+            task_rows=_up(_ceil(rows, down), tile.height),
+            sums_row=across + tile.lanes, y_places_row=places.shape[1],
+            y_size1=n1, y_size2=n2,
+        )  # fmt: skip
+        job.table("y_places", places)
+        job.table("y_taps", np.ascontiguousarray(tiles.tap_offsets, np.int32))
+        self._view(job, shape, view, job["k"], vectors)
+        job.set(step=2)
+        parts = {
+            "rows": 16 * block * tile.height * self.itemsize,
+            "panels": 16 * block * across * self.itemsize,
+            "sums": 16 * rows * job["sums_row"] * self.itemsize,
+            **self._table_room("", vectors, view.taps),
+            **self._table_room("y_", vectors, tiles.taps),
+        }
+        _lay_out(job, parts)
+        job.count_rectangles()
+        return self._plan("winograd_tasks", [job], pointers)
 
     def _images(
         self,
@@ -254,16 +309,15 @@ class Planner:
             "rows": tile.row_panel * self.itemsize,
             "panels": (tile.depth * across + slack) * self.itemsize,
             "sums": (sums + tile.lanes) * self.itemsize,
-            "masks": 4 * vectors * taps,
-            "runs": 16 * vectors * tile.lanes,
-            "counts": 8 * vectors,
+            **self._table_room("", vectors, taps),
         }
-        at = 0
-        for name, size in parts.items():
-            if name != "rows":
-                job.set(**{f"{name}_at": at})
-            at += _up(size, 64)
-        job.set(workspace_bytes=at)
+        _lay_out(job, parts)
+
+    def _table_room(self, prefix: str, vectors: int, taps: int) -> dict[str, int]:
+        """Bytes of what is known about a block's windows."""
+        runs = 16 * vectors * self.tile.lanes
+        sizes = {"masks": 4 * vectors * taps, "runs": runs, "counts": 8 * vectors}
+        return {prefix + name: size for name, size in sizes.items()}
 
     def _plan(self, function: str, jobs: list[_Job], pointers: Sequence[int]) -> Plan:
         tasks = max(job.tasks for job in jobs)
@@ -296,6 +350,53 @@ class _Job:
         down = _ceil(self["rows"], self["task_rows"])
         across = _ceil(self["columns"], self["task_columns"])
         self.tasks = down * across * self["groups"]
+
+
+def _lay_out(job: _Job, parts: dict[str, int]) -> None:
+    """Put the parts of a workspace one after the other; packed rows come first."""
+    at = 0
+    for name, size in parts.items():
+        if name != "rows":
+            job.set(**{f"{name}_at": at})
+        at += _up(size, 64)
+    job.set(workspace_bytes=at)
+
+
+def has_winograd(tile: Tiling) -> bool:
+    """Whether there is code for tiles: a 3x3 kernel must fit a vector of float32."""
+    return tile.lanes >= 16
+
+
+def _winograd_job(shape: Shape) -> _Job:
+    job, each, row = _Job(), shape.group_channels, 9 * shape.group_channels
+    job.set(
+        rows=shape.group_filters, k=each,
+        image_step=shape.channels * shape.plane, image_group=each * shape.plane,
+        other_row=row, order_step=9, other_group=shape.group_filters * row,
+        out_step=shape.filters * shape.pixels, out_row=shape.pixels,
+        out_group=shape.group_filters * shape.pixels,
+    )  # fmt: skip
+    return job
+
+
+def _winograd_grad_job(shape: Shape) -> _Job:
+    job, each, row = _Job(), shape.group_filters, 9 * shape.group_channels
+    job.set(
+        rows=shape.group_channels, k=each,
+        image_step=shape.filters * shape.pixels, image_group=each * shape.pixels,
+        other_row=9, order_step=row, order_run=1, other_group=each * row,
+        out_step=shape.channels * shape.plane, out_row=shape.plane,
+        out_group=shape.group_channels * shape.plane,
+    )  # fmt: skip
+    return job
+
+
+def _turned(shape: Shape) -> Shape:
+    """The convolution with turned kernels that leads from y's gradient to x's."""
+    _, low1, low2 = shape.low
+    return shape._replace(
+        size=shape.counts, counts=shape.size, low=(0, 2 - low1, 2 - low2)
+    )
 
 
 def _ceil(x: int, y: int) -> int:

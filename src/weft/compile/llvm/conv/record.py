@@ -4,7 +4,8 @@ Three kinds of tasks read it. *Image* tasks compute an image from an image and w
 (forward, or a gradient's phase): C[rows, columns] where a column is a pixel of the
 result, counted through all images. *Weight* tasks compute the weights' gradient:
 C[rows, columns] where a row is an element of a window and a column an output channel,
-summed over pixels. *Direct* ones do the same without packing, for few rows.
+summed over pixels. *Direct* ones do the same without packing, for few rows. *Winograd*
+ones are image tasks whose columns are tiles; ``y_`` fields describe where tiles go.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ JOB = [
     "*spots", "out_step", "out_row", "out_group",
     "task_rows", "task_columns", "task_groups", "sums_row",
     "panels_at", "sums_at", "masks_at", "masks_row", "runs_at", "counts_at",
+    "*y_places", "y_places_row", "*y_taps", "y_size1", "y_size2",
+    "y_masks_at", "y_runs_at", "y_counts_at",
     "*workspace", "workspace_bytes",
 ]  # fmt: skip
 
@@ -36,6 +39,7 @@ def read_job(b: Any, job: Any, worker: Any) -> Any:
     """The fields of a job; ``workspace`` is this worker's, the parts are addresses."""
     s = SimpleNamespace(**fields(b, job, JOB))
     s.workspace = at(b, s.workspace, b.mul(worker, s.workspace_bytes), I8)
-    for part in ("panels", "sums", "masks", "runs", "counts"):
+    parts = "panels", "sums", "masks", "runs", "counts", "y_masks", "y_runs", "y_counts"
+    for part in parts:
         setattr(s, part, at(b, s.workspace, getattr(s, f"{part}_at"), I8))
     return s

@@ -39,7 +39,11 @@ def first_lanes(b: Any, count: Any, lanes: int) -> Any:
     of the registers that sums need.
     """
     most = minimum(b, count, i64(lanes))
-    bits = b.sub(b.shl(i64(1), most), i64(1))
+    return mask_of(b, b.sub(b.shl(i64(1), most), i64(1)), lanes)
+
+
+def mask_of(b: Any, bits: Any, lanes: int) -> Any:
+    """A mask from the lowest bits of an integer."""
     return b.bitcast(b.trunc(bits, ir.IntType(lanes)), ir.VectorType(I1, lanes))
 
 

@@ -1,0 +1,111 @@
+"""Images by Winograd's method: 16 smaller products stand for one.
+
+For 3x3 kernels with a stride of 1. Tiles of the result are columns, numbered through
+all images. The products are summed in the workspace over blocks of channels in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.llvm.conv.parts import Parts
+from weft.compile.llvm.conv.record import read_job
+from weft.compile.llvm.conv.rectangles import RECTANGLE
+from weft.compile.llvm.conv.transforms import POINTS, Transforms
+from weft.compile.llvm.conv.windows import call_windows
+from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.strip import by_heights
+from weft.compile.llvm.gemm.vectors import at, minimum
+
+
+class Winograd:
+    """Emits the function that computes a rectangle of tiles."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts, self.lib = parts, parts.lib
+        self.transforms = Transforms(parts.lib)
+
+    def emit(self) -> ir.Function:
+        """The rectangle's function."""
+        lib = self.lib
+        with lib.routine("winograd", RECTANGLE) as (b, t, made):
+            s = read_job(b, t.job, t.worker)
+            vars(s).update(vars(t))
+            self._begin(b, s)
+            with loop(b, i64(0), s.k, s.block, name="p") as p:
+                s.p, s.deep = p, minimum(b, s.block, b.sub(s.k, p))
+                s.add = b.zext(b.icmp_signed(">", p, i64(0)), I64)
+                self._panels(b, s)
+                by_heights(
+                    b,
+                    lib.tile.heights,
+                    s.row_begin,
+                    s.row_end,
+                    lambda row, height: self._strip(b, s, row, height),
+                )
+            self._finish(b, s)
+        return made
+
+    def _begin(self, b: Any, s: Any) -> None:
+        """Where this rectangle's operands are, and its windows."""
+        element = self.lib.element
+        s.across = b.sub(s.column_end, s.column_begin)
+        s.image = at(b, s.image, b.mul(s.group, s.image_group), element)
+        s.weights = at(b, s.other, b.mul(s.group, s.other_group), element)
+        s.sums_point = b.mul(b.sub(s.row_end, s.row_begin), s.sums_row)
+        s.panel_point = b.mul(s.block, s.task_columns)
+        s.strip_point = b.mul(s.block, i64(self.lib.tile.height))
+        call_windows(b, self.parts.windows, s, s.column_begin, s.column_end)
+
+    def _panels(self, b: Any, s: Any) -> None:
+        """Transformed tiles as panels, for each of the points."""
+        tile, element = self.lib.tile, self.lib.element
+        vectors = b.sdiv(b.add(s.across, i64(tile.lanes - 1)), i64(tile.lanes))
+        windows = at(b, s.windows, b.mul(s.p, i64(2 * POINTS)), I64)
+        with loop(b, i64(0), s.across, i64(tile.width), name="j") as j:
+            first = b.sdiv(j, i64(tile.lanes))
+            last = minimum(b, vectors, b.add(first, i64(tile.vectors)))
+            to = at(b, s.panels, b.mul(j, s.deep), element)
+            where = [s.image, windows, s.masks, s.runs, s.counts, first, last, s.deep]
+            what = [to, i64(tile.width), s.panel_point, s.step]
+            b.call(self.transforms.pixels, where + what)
+
+    def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
+        tile, element = self.lib.tile, self.lib.element
+        offset = b.add(b.mul(row, s.other_row), b.mul(s.p, s.order_step))
+        kernels = [at(b, s.weights, offset, element), s.other_row, s.order_step]
+        size = [i64(height), s.deep, s.workspace, s.block, s.strip_point]
+        turned = b.icmp_signed("!=", s.order_run, i64(0))
+        with b.if_else(turned) as (yes, no):
+            with yes:
+                b.call(self.transforms.weights(True), kernels + size)
+            with no:
+                b.call(self.transforms.weights(False), kernels + size)
+        width = i64(tile.width)
+        first = b.mul(b.sub(row, s.row_begin), s.sums_row)
+        with loop(b, i64(0), i64(POINTS), name="point") as point:
+            left = at(b, s.workspace, b.mul(point, s.strip_point), element)
+            right = at(b, s.panels, b.mul(point, s.panel_point), element)
+            place = b.add(first, b.mul(point, s.sums_point))
+            c = [at(b, s.sums, place, element), s.sums_row]
+            panel = [right, width, b.mul(width, s.deep)]
+            rest = [s.across, s.deep, s.add, left, s.block]
+            b.call(self.parts.strips[height, True], [left, s.block, *panel, *c, *rest])
+
+    def _finish(self, b: Any, s: Any) -> None:
+        """The results of the tiles, from the sums of their points."""
+        element = self.lib.element
+        y = [s.y_places, s.y_places_row, s.pixels, s.out_step, i64(1), s.y_size1]
+        y += [s.y_size2, i64(2), s.y_taps, i64(4), s.y_masks, s.masks_row, s.y_runs]
+        b.call(self.parts.windows, [*y, s.y_counts, s.column_begin, s.column_end])
+        out = at(b, s.out, b.mul(s.group, s.out_group), element)
+        out = at(b, out, b.mul(s.row_begin, s.out_row), element)
+        channel = b.add(b.mul(s.group, s.rows), s.row_begin)
+        biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
+        bias = at(b, s.bias, b.select(biased, channel, i64(0)), element)
+        rows = b.sub(s.row_end, s.row_begin)
+        sums = [s.sums, s.sums_row, s.sums_point, rows, s.across, bias]
+        place = [out, s.out_row, s.y_size2, s.y_masks, s.masks_row]
+        b.call(self.transforms.results, [*sums, *place, s.y_runs, s.y_counts])
