@@ -295,10 +295,10 @@ from weft.ops.products import (
     tensordot,
     vdot,
 )
+from weft.ops.searching import bucketize, searchsorted
 from weft.ops.sorting import (
     argsort,
     bincount,
-    bucketize,
     cummax,
     cummin,
     histc,
@@ -310,7 +310,6 @@ from weft.ops.sorting import (
     nanmedian,
     nanquantile,
     quantile,
-    searchsorted,
     sort,
     topk,
     unique,

@@ -246,3 +246,37 @@ def test_listed_indices_need_a_limit():
     verify_kernel(kernel)
     assert not kernel.checks
     assert "w = t[i] below n" in str(kernel)
+
+
+# -- searching
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 1000, 4096, 9999])
+def test_searching(size, right):
+    for dtype in ("float32", "int16"):
+        edges = Tensor(np.sort(rough(size, dtype=dtype).numpy()))
+        values = rough(3, 40, dtype=dtype)
+        fn = lambda e, v, r=right: weft.searchsorted(e, v, right=r)
+        native = compiled(fn, edges, values)
+        assert whole(native)
+        got = same_for_threads(native, edges, values)[0]
+        side = "right" if right else "left"
+        want = np.searchsorted(edges.numpy(), values.numpy(), side)
+        np.testing.assert_array_equal(got, want)
+        if size < 10:
+            np.testing.assert_array_equal(by_loops(native, edges, values)[0], want)
+
+
+def test_searching_rows_of_open_sizes():
+    function = weft.compile(lambda e, v: weft.searchsorted(e, v), dynamic=True)
+    for n in (3, 9, 64):
+        edges, values = floats(4, n).sort(1)[0], floats(4, 2 * n)
+        want = weft.searchsorted(edges, values).numpy()
+        np.testing.assert_array_equal(function(edges, values).numpy(), want)
+
+
+def test_buckets_keep_whole_numbers_apart():
+    edges = Tensor(np.array([2**24, 2**24 + 1, 2**24 + 3]))
+    values = Tensor(np.array([2.0**24 + 1, 2.0**24 + 2], np.float64))
+    assert weft.bucketize(values, edges).tolist() == [1, 2]

@@ -9,7 +9,15 @@ import numpy as np
 from weft.array_api._common import Array, check_array, operands
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
-from weft.ops import choosing, extremes, gathering, shaping, sorting, taking
+from weft.ops import (
+    choosing,
+    extremes,
+    gathering,
+    searching,
+    shaping,
+    sorting,
+    taking,
+)
 from weft.ops.operands import concrete
 from weft.ops.operands import nonzero as _nonzero
 
@@ -54,7 +62,7 @@ def searchsorted(
     ordered, wanted = operands("searchsorted", x1, x2)
     if sorter is not None:
         ordered = taking.index_select(ordered, 0, sorter)
-    return sorting.searchsorted(ordered, wanted, side=side)
+    return searching.searchsorted(ordered, wanted, side=side)
 
 
 def where(condition: Array, x1: Any, x2: Any, /) -> Array:

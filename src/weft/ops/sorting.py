@@ -517,62 +517,6 @@ def bincount(
     return Tensor(counts.astype(np.float32 if kept else np.float64))
 
 
-def searchsorted(
-    sorted_sequence: Tensor,
-    input: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-) -> Tensor:
-    """Where elements would be put into a sorted last dimension.
-
-    The sequence has one dimension, or all but the last in common with ``input``.
-
-    >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
-    tensor([1, 3], shape=(2,), dtype=int64)
-    """
-    chosen: Any = side or ("right" if right else "left")
-    if chosen not in ("left", "right") or (right and side == "left"):
-        raise ArgumentError(
-            f"searchsorted: side must be 'left' or 'right' (as right=), got {side!r}"
-        )
-    edges = concrete("searchsorted", sorted_sequence)
-    values = np.asarray(
-        concrete("searchsorted", input) if isinstance(input, Tensor) else input
-    )
-    if edges.ndim != 1 and edges.shape[:-1] != values.shape[:-1]:
-        raise ShapeError(
-            "searchsorted: expected a 1-d sequence, or one that matches the values in "
-            f"all dimensions but the last; got shapes {edges.shape} and {values.shape}"
-        )
-    if edges.ndim == 1:
-        found = np.asarray(np.searchsorted(edges, values, chosen))
-    else:
-        found = np.empty(values.shape, np.int64)
-        for place in np.ndindex(edges.shape[:-1]):
-            found[place] = np.searchsorted(edges[place], values[place], chosen)
-    return Tensor(found.astype(np.int32 if out_int32 else np.int64))
-
-
-def bucketize(
-    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    """The number of the bucket between boundaries that each element falls into.
-
-    >>> weft.bucketize(weft.tensor([0.5, 2.0]), weft.tensor([1.0, 2.0]))
-    tensor([0, 1], shape=(2,), dtype=int64)
-    """
-    if not isinstance(boundaries, Tensor):
-        kind = type(boundaries).__name__
-        raise DTypeError(f"bucketize: expected boundaries to be a tensor, got {kind}")
-    if boundaries.ndim != 1:
-        raise ShapeError(
-            f"bucketize: expected 1-d boundaries, got shape {boundaries.shape}"
-        )
-    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
-
-
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall into each of some equal bins from ``min`` to ``max``.
 

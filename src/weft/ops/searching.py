@@ -1,0 +1,203 @@
+"""Where values belong in a sorted sequence: the primitive ``search_sorted``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.dispatch import bind
+from weft.core.elementwise import check_accepts
+from weft.core.lowering import Element, Fold, Varied
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.dtype import promote_types
+from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.broadcasting import expand
+from weft.ops.copies import cast
+from weft.ops.operands import as_tensorlike
+
+
+def _search_eval(edges: Any, values: Any, *, right: bool) -> Any:
+    side: Any = "right" if right else "left"
+    if edges.ndim == 1:
+        return np.asarray(np.searchsorted(edges, values, side))
+    found = np.empty(values.shape, np.int64)
+    for place in np.ndindex(edges.shape[:-1]):
+        found[place] = np.searchsorted(edges[place], values[place], side)
+    return found
+
+
+def _search_type(edges: TensorType, values: TensorType, *, right: bool) -> TensorType:
+    check_accepts("searchsorted", "ordered", edges.dtype)
+    if len(edges.shape) != 1 and edges.shape[:-1] != values.shape[:-1]:
+        raise ShapeError(
+            "searchsorted: expected a 1-d sequence, or one that matches the values in "
+            f"all dimensions but the last; got shapes {edges.shape} and {values.shape}"
+        )
+    return TensorType(values.shape, dtypes.int64)
+
+
+def _search_reference(edges: Any, values: Any, *, right: bool) -> Any:
+    """By counting the elements in front."""
+    below = np.less_equal if right else np.less
+    return below(edges[..., None, :], values[..., None]).sum(-1).reshape(values.shape)
+
+
+def _search_batch(
+    op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]
+) -> Tensor:
+    """One sequence for all stays one; else each has its own."""
+    edges, values = args
+    if not batched[0] and edges.ndim == 1:
+        return op(edges, values, **params)
+    full = [
+        a if b else expand(a, (size, *a.shape))
+        for a, b in zip(args, batched, strict=True)
+    ]
+    edges, values = full
+    if edges.ndim < values.ndim:  # (B, n) for values (B, ..., m)
+        lead = (size, *(1,) * (values.ndim - 2))
+        edges = edges.reshape(*lead, edges.shape[-1])
+        edges = expand(edges, (*values.shape[:-1], edges.shape[-1]))
+    elif edges.ndim > values.ndim:  # single values
+        return op(edges, values.unsqueeze(-1), **params).squeeze(-1)
+    return op(edges, values, **params)
+
+
+# -- as loops: halving, from the largest power of two on
+
+WRITTEN = 1 << 12  # elements, up to which the steps are written out one by one
+
+
+def _in_front(k: Any, edge: Any, value: Any, right: bool) -> Any:
+    """Whether an element of the sequence comes before a value; NaN comes last."""
+    found = k.call("le" if right else "lt", edge, value)
+    if not edge.dtype.is_inexact:
+        return found
+    last = k.call("isnan", value)
+    if not right:
+        known = k.call("eq", edge, edge)
+        last = k.call("logical_and", last, known)
+    return k.call("logical_or", found, last)
+
+
+def _halved(
+    k: Any, out: Any, count: Any, step: Any, edges: Any, value: Any, right: bool
+) -> Any:
+    """How many are in front, after asking about the one ``step`` further on."""
+    size = edges.shape[-1]
+    more, top = k.call("add", count, step), k.at(size)
+    there = k.call("minimum", more, top)
+    place = k.within(k.call("sub", there, k.number(1, dtypes.int64)), size)
+    lead = out[:-1] if len(edges.shape) > 1 else ()
+    front = _in_front(k, edges[*lead, place], value, right)
+    inside = k.call("logical_and", k.call("le", more, top), front)
+    return k.call("where", inside, more, count)
+
+
+def _search_element(k: Any, out: Any, edges: Any, values: Any, *, right: bool) -> Any:
+    count, value = k.number(0, dtypes.int64), values[out]
+    for power in reversed(range(edges.shape[-1].bit_length())):
+        step = k.number(1 << power, dtypes.int64)
+        count = _halved(k, out, count, step, edges, value, right)
+    return count
+
+
+_POWERS = 1 << np.arange(62)
+
+
+def _search_step(
+    k: Any, out: Any, at: Any, states: Any, edges: Any, values: Any, *, right: bool
+) -> Any:
+    step = k.table(_POWERS[_rounds(edges.shape[-1]) - 1 :: -1].copy())[at]
+    return (_halved(k, out, *states, step, edges, values[out], right),)
+
+
+def _rounds(size: Any) -> int:
+    return size.bit_length() if isinstance(size, int) else len(_POWERS)
+
+
+def _search_loops(edges: Any, values: Any, *, right: bool) -> Any:
+    if isinstance(edges[-1], int) and edges[-1] < WRITTEN:
+        return Element(_search_element)
+    return Fold(
+        domain=lambda edges, values, right: (_rounds(edges.shape[-1]),),
+        start=lambda k, out, edges, values, right: (k.number(0, dtypes.int64),),
+        step=_search_step,
+        end=lambda k, out, states, edges, values, right: states[0],
+    )
+
+
+def _search_samples(rng: np.random.Generator) -> Any:
+    for lead, n, shape, right in (
+        ((), 5, (3, 4), False),
+        ((), 8, (), True),
+        ((2, 3), 4, (2, 3, 5), True),
+        ((), 1, (4,), False),
+        ((), 0, (2,), False),
+        ((), 5000, (3,), False),
+        ((), 3, (0, 2), True),
+    ):
+        edges = np.sort(rng.uniform(-2, 2, (*lead, n)), -1)
+        yield Sample((edges, rng.uniform(-2, 2, shape)), {"right": right})
+
+
+search_sorted_op: Op = define(
+    "search_sorted",
+    inputs="edges values",
+    lower=Varied(_search_loops),
+    eval=_search_eval,
+    type=_search_type,
+    batch=_search_batch,
+    samples=_search_samples,
+    reference=_search_reference,
+)
+
+
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+) -> Tensor:
+    """Where elements would be put into a sorted last dimension.
+
+    The sequence has one dimension, or all but the last in common with ``input``.
+
+    >>> weft.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
+    tensor([1, 3], shape=(2,), dtype=int64)
+    """
+    chosen: Any = side or ("right" if right else "left")
+    if chosen not in ("left", "right") or (right and side == "left"):
+        raise ArgumentError(
+            f"searchsorted: side must be 'left' or 'right' (as right=), got {side!r}"
+        )
+    edges, values = as_tensorlike(sorted_sequence), as_tensorlike(input)
+    kind = promote_types(edges.dtype, values.dtype)
+    if edges.dtype.is_inexact != values.dtype.is_inexact:
+        kind = dtypes.float64  # which has most whole numbers
+    pair = (cast(edges.detach(), kind), cast(values.detach(), kind))
+    found = bind(search_sorted_op, pair, {"right": chosen == "right"})
+    return cast(found, dtypes.int32) if out_int32 else found
+
+
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The number of the bucket between boundaries that each element falls into.
+
+    >>> weft.bucketize(weft.tensor([0.5, 2.0]), weft.tensor([1.0, 2.0]))
+    tensor([0, 1], shape=(2,), dtype=int64)
+    """
+    if not isinstance(boundaries, Tensor):
+        kind = type(boundaries).__name__
+        raise DTypeError(f"bucketize: expected boundaries to be a tensor, got {kind}")
+    if boundaries.ndim != 1:
+        raise ShapeError(
+            f"bucketize: expected 1-d boundaries, got shape {boundaries.shape}"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
