@@ -5,6 +5,9 @@ run with inputs that lie in memory in several ways and with one to three threads
 must give the same bits. The end of a test run shows what is native.
 """
 
+import itertools
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -352,3 +355,50 @@ def test_special_values(dtype):
     with np.errstate(all="ignore"):
         for a, b in zip(got, program(x), strict=True):
             np.testing.assert_array_equal(wide(a), wide(b.numpy()))
+
+
+# -- indices out of range
+
+
+def indexed_cases():
+    """Cases with an array of indices, of records that take elements by them."""
+    for name, op in OPS.items():
+        for case in cases_of(op):
+            kinds = [a.dtype.kind for a in case.arrays]
+            places = [k for k, kind in enumerate(kinds) if kind == "i"]
+            if case.dtype is dtypes.float32 and places and "f" in kinds:
+                yield name, case, places
+
+
+def error_of(fn, tensors):
+    """The text of an IndexError, and the line that it names."""
+    try:
+        fn(*tensors)
+    except IndexError as error:
+        text = str(error)
+        return text.split("\n")[0], re.search(r"records\.py:\d+", text)[0]
+    return None
+
+
+def test_indices_out_of_range_are_errors_with_the_same_text():
+    """The value, the axis and the user's line, as eagerly; and the next run is fine."""
+    checked = set()
+    for name, case, places in indexed_cases():
+        compiled = weft.compile(case)
+        good = [Tensor(a) for a in case.arrays]
+        for place, value in itertools.product(places, (1000, -1000)):
+            arrays = [a.copy() for a in case.arrays]
+            if not arrays[place].size:
+                continue
+            arrays[place].reshape(-1)[-1] = value
+            bad = [Tensor(a) for a in arrays]
+            want = error_of(case, bad)
+            if want is None:
+                continue  # not an index
+            assert error_of(compiled, bad) == want, name
+            assert str(value) in want[0]
+            checked.add(name)
+        near(case, [out.numpy() for out in compiled(*good)])
+    assert checked >= {
+        "take", "put", "add_at", "gather", "scatter", "scatter_add", "scatter_combine"
+    }  # fmt: skip
