@@ -147,6 +147,7 @@ def test_a_second_run_allocates_its_outputs_only(monkeypatch):
         "__init__",
         lambda self, *args: made.append(args) or right(self, *args),
     )
+    native.run(feeds, store)
     kept, peak = array_bytes(lambda: native.run(feeds, store))
     assert made == []  # and the instance is the same one
     assert native.latest is instance

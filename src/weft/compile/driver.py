@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from weft.compile.ahead import ahead
 from weft.compile.llvm.emit import I64, POINTER, VOID, i64, loop
 from weft.compile.llvm.gemm.follow import FOLLOWER
 from weft.compile.llvm.kernel import SIGNATURE
@@ -35,7 +35,7 @@ class Driver(NamedTuple):
     library: Library
 
 
-@functools.cache
+@ahead
 def driver() -> Driver:
     """The loop over launches.
 

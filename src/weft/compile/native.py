@@ -13,12 +13,15 @@ import numpy as np
 
 from weft.compile.compose import composed
 from weft.compile.convolutions import Convolution, is_convolution, is_moved
+from weft.compile.driver import driver
 from weft.compile.elements import lowering_of
 from weft.compile.followers import Follower, followers
 from weft.compile.fuse import Call, Fusion, Group
 from weft.compile.instance import Instance
 from weft.compile.launches import Order, Use, ordered
 from weft.compile.llvm import scalar
+from weft.compile.llvm.conv.arrays import compiled as convolution_code
+from weft.compile.llvm.gemm.arrays import compiled as product_code
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import (
     Library,
@@ -76,6 +79,16 @@ def supported(node: Node) -> bool:
     return scalar.has_function(rule.scalar, kinds, node.dtype)
 
 
+def _begin_routines(graph: Graph, target: Target) -> None:
+    """Have the code that is not the graph's own made while kernels are lowered."""
+    driver.start()
+    for node in graph.nodes:
+        if is_product(node):
+            product_code.start(node.dtype.name, target)
+        elif is_convolution(node):
+            convolution_code.start(node.dtype.name, target)
+
+
 class Native:
     """A graph prepared for native execution.
 
@@ -89,6 +102,7 @@ class Native:
     ) -> None:
         self.graph = graph = composed(graph)
         self.target = target or host_target()
+        _begin_routines(graph, self.target)
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # launches, and nodes that are called
         self.refused: dict[Group, str] = {}

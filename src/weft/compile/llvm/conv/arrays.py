@@ -49,9 +49,9 @@ class Convolutions:
             return self.gemm.address
         return self.library.address(f"conv_{function}")
 
-    def _plan(self, kind: str, shape: Shape, threads: int) -> Plan:
+    def _plan(self, kind: str, shape: Shape, threads: int, exact: bool = False) -> Plan:
         """What to do for some sizes: ``kind`` is the name of a method of `Planner`."""
-        planner = Planner(self.gemm.tile, self.itemsize, threads)
+        planner = Planner(self.gemm.tile, self.itemsize, threads, exact=exact)
         return getattr(planner, kind)(shape)
 
     def run(self, plan: Plan, arrays: Sequence[ndarray], threads: int) -> None:
@@ -102,10 +102,13 @@ def convolve(
     padding: Pairs,
     dilation: Sequence[int],
     groups: int = 1,
+    exact: bool = False,
     target: Target | None = None,
     threads: int = 1,
 ) -> ndarray:
     """The convolution of x (N, C, *S) with w (O, C / groups, *K).
+
+    ``exact`` keeps to sums of products of elements (see `Planner`).
 
     >>> from weft.compile.llvm.conv import convolve
     >>> x = np.arange(5, dtype=np.float32).reshape(1, 1, 5)
@@ -121,7 +124,7 @@ def convolve(
         )
     out = (shape.images, shape.filters, *shape.counts[3 - len(stride) :])
     kind = "forward" if bias is None else "biased"
-    return _run("convolve", kind, shape, given, out, target, threads)
+    return _run("convolve", kind, shape, exact, given, out, target, threads)
 
 
 def input_grad(
@@ -133,6 +136,7 @@ def input_grad(
     padding: Pairs,
     dilation: Sequence[int],
     groups: int = 1,
+    exact: bool = False,
     target: Target | None = None,
     threads: int = 1,
 ) -> ndarray:
@@ -147,7 +151,7 @@ def input_grad(
     out = (y.shape[0], w.shape[1] * groups, *size)
     shape = _checked("input_grad", out, w.shape, stride, padding, dilation, groups)
     _check_y("input_grad", shape, y)
-    return _run("input_grad", "input_grad", shape, [y, w], out, target, threads)
+    return _run("input_grad", "input_grad", shape, exact, [y, w], out, target, threads)
 
 
 def weight_grad(
@@ -159,6 +163,7 @@ def weight_grad(
     padding: Pairs,
     dilation: Sequence[int],
     groups: int = 1,
+    exact: bool = False,
     target: Target | None = None,
     threads: int = 1,
 ) -> ndarray:
@@ -174,13 +179,16 @@ def weight_grad(
     out = (y.shape[1], x.shape[1] // max(groups, 1), *size)
     shape = _checked("weight_grad", x.shape, out, stride, padding, dilation, groups)
     _check_y("weight_grad", shape, y)
-    return _run("weight_grad", "weight_grad", shape, [x, y], out, target, threads)
+    return _run(
+        "weight_grad", "weight_grad", shape, exact, [x, y], out, target, threads
+    )
 
 
 def _run(
     name: str,
     kind: str,
     shape: Shape,
+    exact: bool,
     given: list[ndarray],
     size: Sequence[int],
     target: Target | None,
@@ -196,7 +204,7 @@ def _run(
     if out.size:
         code = compiled(dtype.name, target or host_target())
         arrays = [np.ascontiguousarray(a) for a in given]
-        code.run(code.plan(kind, shape, threads), [*arrays, out], threads)
+        code.run(code.plan(kind, shape, threads, exact), [*arrays, out], threads)
     return out
 
 

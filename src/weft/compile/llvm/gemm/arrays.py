@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.ahead import ahead
 from weft.compile.llvm.gemm.generate import emit_gemm, tile_for, workspace_bytes
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
 from weft.compile.llvm.target import (
@@ -74,7 +75,7 @@ def _key(dtype: str, target: Target) -> str:
     return cache.key_of("\n".join(recipe), target.key, level=0)
 
 
-@functools.cache
+@ahead
 def compiled(dtype: str, target: Target) -> Gemm:
     """The products of an element type, compiled once."""
     return Gemm(dtype, target)
