@@ -73,6 +73,11 @@ CASES = [
     Case((2, 3, 5, 6, 7), (11, 3, 2, 3, 3), (1, 2, 1), ((1, 1), (0, 1), (1, 0)),
          (1, 1, 2)),
     flat((2, 10, 4, 5, 3), (12, 10, 3, 3, 3), padding=1),
+    flat((2, 20, 14, 14), (37, 20, 3, 3), padding=1),  # tiles
+    flat((3, 150, 9, 7), (16, 150, 3, 3), padding=1),  # parts of tiles, blocks of k
+    flat((2, 48, 13, 11), (34, 24, 3, 3), padding=1, groups=2),
+    Case((2, 17, 8, 21), (33, 17, 3, 3), (1, 1), ((0, 2), (3, -1)), (1, 1)),
+    flat((9, 16, 2, 3), (16, 16, 3, 3), padding=1),
     flat((1, 1, 40, 40), (1, 1, 3, 3), padding=1),
     flat((1, 300, 3, 3), (12, 300, 3, 3), padding=1),
     flat((4, 12, 17, 17), (20, 12, 1, 1)),
@@ -116,18 +121,32 @@ def terms(case):
     return max(k, shape.images * shape.pixels) + 1
 
 
-def check(case, got, arrays):
-    """Within the error bound of sums of products in any order."""
+def check(case, got, arrays, target=None):
+    """Within the error bound of sums of products in any order.
+
+    With tiles, an error depends on all results of the tile, so that the bound is that
+    of the largest result.
+    """
     wide = [a.astype(np.float64) for a in arrays]
     unit = np.finfo(arrays[0].dtype).eps / 2
     count = terms(case)
     assert count * unit < 0.01
     bound = count * unit / (1 - count * unit)
     sizes = evaluate(case, [np.abs(a) for a in wide])
-    for result, want, size in zip(got, evaluate(case, wide), sizes, strict=True):
+    wants, ways = evaluate(case, wide), functions(case, arrays[0].dtype, target)
+    for result, want, size, way in zip(got, wants, sizes, ways, strict=True):
         assert result.shape == want.shape
         assert result.dtype == arrays[0].dtype
+        size = size.max() if way == "winograd_tasks" else size
         assert (np.abs(result - want) <= bound * size + unit * np.abs(want)).all()
+
+
+def functions(case, dtype="float32", target=None):
+    """What the plans for a case call."""
+    code = compiled(np.dtype(dtype).name, target or host_target())
+    shape = shape_of(case.x, case.w, *case[2:])
+    kinds = "forward", "biased", "input_grad", "weight_grad"
+    return [code.plan(kind, shape, 1).function for kind in kinds]
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -136,18 +155,35 @@ def test_all_ways(rng, limit, dtype):
     target = host_target(limit)
     for case in CASES:
         arrays = operands(rng, case, dtype)
-        check(case, run_all(case, arrays, target=target), arrays)
+        check(case, run_all(case, arrays, target=target), arrays, target)
 
 
 def test_the_cases_take_all_ways():
-    code = compiled("float32", host_target())
-    taken = set()
-    for case in CASES:
-        shape = shape_of(case.x, case.w, *case[2:])
-        for kind in ("forward", "input_grad", "weight_grad"):
-            taken.add(code.plan(kind, shape, 1).function)
     ways = {"gemm", "image_tasks", "weight_tasks", "direct_tasks", "dots_tasks"}
-    assert taken == ways
+    for limit in LIMITS:
+        target = host_target(limit)
+        taken = {way for case in CASES for way in functions(case, "float32", target)}
+        assert taken - {"winograd_tasks"} == ways
+        assert ("winograd_tasks" in taken) == (target.bits == 512)
+
+
+def test_tiles_are_as_exact_as_sums(rng):
+    case = flat((2, 256, 14, 14), (64, 256, 3, 3), padding=1)
+    arrays = operands(rng, case, "float32")
+    wants = evaluate(case, [a.astype(np.float64) for a in arrays])
+    errors = [
+        [np.abs(got - want).std() for got, want in zip(results, wants, strict=True)]
+        for results in (run_all(case, arrays), run_all(case, arrays, exact=True))
+    ]
+    assert (np.array(errors[0]) <= 1.5 * np.array(errors[1])).all()
+
+
+def test_exact_ones_keep_infinities_in_place(rng):
+    x, w = rng.normal(size=(1, 16, 12, 12)), rng.normal(size=(16, 16, 3, 3))
+    x[0, 3, 4, 4] = np.inf
+    options = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
+    got = convolve(x.astype("f4"), w.astype("f4"), exact=True, **options)
+    assert np.isfinite(got).sum() == got.size - 16 * 9
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -191,7 +227,8 @@ def cases(draw):
 @given(case=cases(), dtype=st.sampled_from(DTYPES), limit=st.sampled_from(LIMITS))
 def test_any_shape(case, dtype, limit):
     arrays = operands(np.random.default_rng(0), case, dtype)
-    check(case, run_all(case, arrays, target=host_target(limit)), arrays)
+    target = host_target(limit)
+    check(case, run_all(case, arrays, target=target), arrays, target)
 
 
 def test_no_images(rng):
@@ -302,6 +339,20 @@ def test_sizes_may_be_symbolic():
         x = weft.randn(*size)
         want = conv(x).relu().detach().numpy()
         np.testing.assert_allclose(step(x).detach().numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_strict_programs_use_no_tiles():
+    def run(x, w):
+        return weft.nn.functional.conv2d(x, w, padding=1)
+
+    x, w = weft.randn(2, 16, 12, 12), weft.randn(16, 16, 3, 3)
+    x[0, 3, 4, 4] = float("inf")
+    weft.config.strict_ieee = True
+    try:
+        got = weft.compile(run)(x, w).numpy()
+    finally:
+        weft.config.strict_ieee = False
+    assert np.isfinite(got).sum() == got.size - 16 * 9
 
 
 def test_operands_that_are_views():

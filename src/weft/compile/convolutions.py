@@ -15,6 +15,7 @@ from weft.compile.llvm.conv.arrays import compiled
 from weft.compile.llvm.conv.plan import Plan
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.target import Target
+from weft.config import config
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.conv import (
@@ -59,7 +60,9 @@ class Convolution(Routine):
             return None
         code = compiled(node.dtype.name, target)
         threads = max(pool.get_num_threads(), 2)
-        self.plan = plan = code.plan(_KINDS[node.op], shape, threads)  # keeps tables
+        exact = config.strict_ieee
+        plan = code.plan(_KINDS[node.op], shape, threads, exact)
+        self.plan = plan  # whose tables must live as long as the jobs
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)
         jobs = [Job(fields, pointers) for fields in plan.jobs]

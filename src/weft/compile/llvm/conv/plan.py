@@ -28,8 +28,9 @@ FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
 DIRECT_WORK = 1 << 17  # multiplications that are worth a task
 DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
 WINOGRAD_CHANNELS = 16  # fewer are not worth the transforms
+FEW_TILES = 12  # fewer fill no vector
 WINOGRAD_TILES = 128  # that a task computes at a time
-WINOGRAD_BLOCK = 64  # channels that are summed at a time
+WINOGRAD_BLOCK = 128  # channels that are summed at a time
 MANY_PIXELS = 192  # of an image that are worth a product of its own
 GEMM = "gemm"  # the function of a plan that is a product of matrices
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
@@ -52,10 +53,18 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    """Plans for one element type and target."""
+    """Plans for one element type and target.
 
-    def __init__(self, tile: Tiling, itemsize: int, threads: int) -> None:
-        self.tile, self.itemsize, self.threads = tile, itemsize, threads
+    ``exact`` ones sum products of the operands' elements alone. Others may sum
+    products of sums; then an infinity or NaN also reaches the results beside those
+    that it has part in.
+    """
+
+    def __init__(
+        self, tile: Tiling, itemsize: int, threads: int, *, exact: bool = False
+    ) -> None:
+        self.tile, self.itemsize = tile, itemsize
+        self.threads, self.exact = threads, exact
 
     def forward(self, shape: Shape) -> Plan:
         """y from x and weights."""
@@ -87,9 +96,10 @@ class Planner:
         """x's gradient from y's and weights: a job for each phase of the stride."""
         if self._is_product(shape, shape.pixels):
             return self._product(shape, turned=True)
-        if self._is_winograd(shape, shape.group_channels, shape.group_filters):
+        turned = _turned(shape)
+        if self._is_winograd(turned, shape.group_channels, shape.group_filters):
             job = _winograd_grad_job(shape)
-            return self._winograd(job, _turned(shape), (IMAGE, OTHER, OUT))
+            return self._winograd(job, turned, (IMAGE, OTHER, OUT))
         phases = itertools.product(
             *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
         )
@@ -120,11 +130,12 @@ class Planner:
         return Plan(GEMM, [job], pointers, cut.tasks, room, ())
 
     def _is_winograd(self, shape: Shape, rows: int, k: int) -> bool:
-        """Whether tiles are worth it: 3x3 kernels and enough channels."""
-        unit = shape.stride == shape.dilation == (1, 1, 1)
-        square = unit and shape.kernel == (1, 3, 3) and shape.size[0] == 1
-        enough = min(rows, k) >= WINOGRAD_CHANNELS and shape.low[0] == 0
-        return has_winograd(self.tile) and square and enough and shape.counts[0] == 1
+        """Whether tiles are possible, and worth it for so many channels."""
+        _, n1, n2 = shape.counts
+        tiles = shape.images * _ceil(n1, 2) * _ceil(n2, 2)
+        full = shape.images * shape.pixels >= 2 * tiles >= 2 * FEW_TILES
+        worth = full and min(rows, k) >= WINOGRAD_CHANNELS and not self.exact
+        return worth and has_winograd(self.tile) and shape.is_3x3
 
     def _winograd(self, job: _Job, shape: Shape, pointers: Sequence[int]) -> Plan:
         """Tiles of y from x, in the sizes of ``shape``."""

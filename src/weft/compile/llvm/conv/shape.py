@@ -60,6 +60,13 @@ class Shape(NamedTuple):
         one = self.stride == (1, 1, 1) and self.low == (0, 0, 0)
         return one and self.taps == 1 and self.size == self.counts
 
+    @property
+    def is_3x3(self) -> bool:
+        """Whether it slides a 3x3 kernel over planes, one element at a time."""
+        unit = self.stride == self.dilation == (1, 1, 1)
+        flat = self.size[0] == self.counts[0] == 1
+        return unit and flat and self.low[0] == 0 and self.kernel == (1, 3, 3)
+
 
 def shape_of(
     x: Sequence[int],
