@@ -280,3 +280,18 @@ def test_buckets_keep_whole_numbers_apart():
     edges = Tensor(np.array([2**24, 2**24 + 1, 2**24 + 3]))
     values = Tensor(np.array([2.0**24 + 1, 2.0**24 + 2], np.float64))
     assert weft.bucketize(values, edges).tolist() == [1, 2]
+
+
+# -- series
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_derivatives_of_digamma(order):
+    ends = [0.0, -0.0, -1.0, np.inf, np.nan, 1e-3, 300.0]
+    x = Tensor(np.r_[RNG.uniform(-4, 9, 50), ends])
+    fn = lambda x: weft.polygamma(order, x)
+    native = compiled(fn, x)
+    assert whole(native)
+    with np.errstate(all="ignore"):
+        want = fn(x).numpy()
+    np.testing.assert_allclose(same_for_threads(native, x)[0], want, rtol=2e-13)

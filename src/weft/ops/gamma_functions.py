@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.elementwise import (
     check_accepts,
@@ -20,6 +22,7 @@ from weft.core.elementwise import (
     times,
     unary,
 )
+from weft.core.lowering import Fold, cast_element
 from weft.core.op import Op, Sample, define
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
@@ -185,6 +188,78 @@ def polygamma_array(x: Array, *, n: int) -> Array:
     )
 
 
+# -- polygamma as a loop: the same sum, with the builder's functions
+
+
+class _Numbers:
+    """Arithmetic of a kernel's values in float64, by their names."""
+
+    def __init__(self, k: Any) -> None:
+        self.k = k
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self.k.call(name, *map(self.value, args))
+
+    def value(self, given: Any) -> Any:
+        plain = isinstance(given, (int, float))
+        return self.k.number(float(given), dtypes.float64) if plain else given
+
+    def polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
+        total = self.value(coefficients[0])
+        for c in coefficients[1:]:
+            total = self.add(self.mul(total, x), c)
+        return total
+
+
+def _mirrored(k: Any, out: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Arithmetic, an element in float64, and its mirror image where not positive."""
+    f, value = _Numbers(k), cast_element(k, x[out], dtypes.float64)
+    return f, value, f.where(f.gt(value, 0.0), value, f.sub(1.0, value))
+
+
+def _polygamma_step(
+    k: Any, out: Any, at: Any, states: Any, x: Any, *, n: int
+) -> tuple[Any, ...]:
+    """One more term, the small ones first."""
+    f, _, y = _mirrored(k, out, x)
+    term = k.call("cast", k.at(10 + n - at[0]), dtype=dtypes.float64)
+    return (f.add(states[0], f.pow(f.add(y, term), -(n + 1.0))),)
+
+
+def _polygamma_end(k: Any, out: Any, states: Any, x: Any, *, n: int) -> Any:
+    f, value, y = _mirrored(k, out, x)
+    sum_ = f.add(states[0], _tail(f, f.add(y, 11.0 + n), n + 1))
+    right = f.where(f.eq(y, math.inf), 0.0, sum_)
+    right = f.mul(right, (-1.0) ** (n + 1) * math.gamma(n + 1))
+    r = f.sub(value, f.round(value))
+    cot = f.polynomial(f.div(1.0, f.tan(f.mul(r, math.pi))), _cotangent_derivative(n))
+    left = f.sub(f.mul(right, (-1.0) ** n), f.mul(cot, math.pi ** (n + 1)))
+    left = f.where(f.eq(r, 0.0), (-1.0) ** (n + 1) * math.inf, left)
+    found = f.where(f.le(value, 0.0), left, right)
+    return cast_element(k, found, k.dtype)
+
+
+def _tail(f: _Numbers, y: Any, s: int) -> Any:
+    """What ``hurwitz`` adds for all terms from y on."""
+    term = f.pow(y, -float(s))
+    rest = f.mul(term, f.add(f.div(y, s - 1.0), 0.5))
+    term = f.div(f.mul(term, float(s)), y)
+    square = f.mul(y, y)
+    for j, b in enumerate(_BERNOULLI, 1):
+        rest = f.add(rest, f.mul(b / math.factorial(2 * j), term))
+        factor = float((s + 2 * j - 1) * (s + 2 * j))
+        term = f.mul(term, f.div(factor, square))
+    return rest
+
+
+_POLYGAMMA = Fold(
+    domain=lambda x, n: (11 + n,),
+    start=lambda k, out, x, n: (k.number(0, dtypes.float64),),
+    step=_polygamma_step,
+    end=_polygamma_end,
+)
+
+
 def _digamma_sum(x: float) -> float:
     """digamma by its defining series, the tail beyond 4000 terms integrated."""
     terms = [1 / (k + 1) - 1 / (k + x) for k in range(4000)]
@@ -244,6 +319,7 @@ def _polygamma_samples(rng: np.random.Generator) -> Any:
 polygamma_op: Op = define(
     "polygamma",
     inputs="x",
+    lower=_POLYGAMMA,
     eval=in_double(polygamma_array),
     type=elementwise_type("polygamma", "floating", "same"),
     vjp={"x": lambda g, x, n: times(g, polygamma_op(x, n=n + 1))},

@@ -112,7 +112,7 @@ def _search_step(
     k: Any, out: Any, at: Any, states: Any, edges: Any, values: Any, *, right: bool
 ) -> Any:
     step = k.table(_POWERS[_rounds(edges.shape[-1]) - 1 :: -1].copy())[at]
-    return (_halved(k, out, *states, step, edges, values[out], right),)
+    return (_halved(k, out, states[0], step, edges, values[out], right),)
 
 
 def _rounds(size: Any) -> int:
