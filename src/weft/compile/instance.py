@@ -180,10 +180,12 @@ class Instance:
         flags: list[int] = []
         starts: dict[Use, tuple[int, int]] = {}  # of each one's addresses and sizes
         at = 0
+        names = {use.name: use.kernel for use in self.uses}  # equal ones have one name
+        needed = {name: kernel.sizes for name, kernel in names.items()}
         for use in self.uses:
             starts[use] = at, len(numbers)
             known = self._known(use)
-            numbers += [known[name] for name in use.kernel.sizes]
+            numbers += [known[name] for name in needed[use.name]]
             if use.kernel.checks:
                 flags.append(len(numbers))
                 numbers.append(0)

@@ -146,10 +146,11 @@ class Walk:
     # -- the old graph's nodes over the new one's
 
     def renewed(self, node: Node) -> Node:
-        new = self.new
+        new, params = self.new, self.params(node)
+        if not self.changed:  # then every node before it is as it was
+            return node
         inputs = tuple([new[i] if type(i) is Node else i for i in node.inputs])
         after = tuple([new[i] for i in node.after]) if node.after else ()
-        params = self.params(node)
         if inputs == node.inputs and after == node.after and params is node.params:
             return node
         return Node(
