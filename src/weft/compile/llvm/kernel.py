@@ -104,8 +104,8 @@ class _Emitter:
             self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
         self._declare_locals(kernel.body)
         if kernel.checks:
-            self.failed = self.b.alloca(I1, name="failed")
-            self.b.store(ir.Constant(I1, 0), self.failed)
+            self.failed = self.b.alloca(I64, name="failed")
+            self.b.store(i64(0), self.failed)
         with loop(self.b, rest[-2], rest[-1], name="p") as p:
             self._decode(p)
             with self._scope():
@@ -123,7 +123,8 @@ class _Emitter:
 
     def _report(self, flag: Any) -> None:
         """Threads only ever write the same number here."""
-        with self.b.if_then(self.b.load(self.failed), likely=False):
+        some = self.b.icmp_signed("!=", self.b.load(self.failed), i64(0))
+        with self.b.if_then(some, likely=False):
             self.b.store_atomic(i64(1), flag, "monotonic", 8)
 
     def _declare_locals(self, body: list[Any]) -> None:
@@ -168,25 +169,38 @@ class _Emitter:
             elif isinstance(stmt, Set):
                 self._set(stmt)
             elif isinstance(stmt, Let):
-                self._let(stmt)
+                self._let(stmt, _branches(body))
             elif isinstance(stmt, When):
                 self._when(stmt)
             else:
                 self._store(stmt)
 
-    def _let(self, stmt: Let) -> None:
+    def _let(self, stmt: Let, branch: bool) -> None:
         kinds = [stmt.value.dtype]
         given = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
-        if stmt.sure:
-            self.symbols[stmt.var] = given
-            return
-        limit, zero = self.index(stmt.limit), i64(0)
-        if stmt.wrap:
-            turned = self.b.add(given, limit)
-            given = self.b.select(self.b.icmp_signed("<", given, zero), turned, given)
-        bad = self.b.icmp_unsigned(">=", given, limit)
-        self._check(bad)
-        self.symbols[stmt.var] = self.b.select(bad, zero, given)
+        limit = self.index(stmt.limit)
+        if stmt.wrap:  # a negative number is large without its sign
+            given = scalar.smaller(self.b, given, self.b.add(given, limit))
+        if not stmt.sure:
+            given = (self._branched if branch else self._clamped)(given, limit)
+        self.symbols[stmt.var] = given
+
+    def _clamped(self, given: Any, limit: Any) -> Any:
+        """An index made to lie inside, in a loop that may become one of vectors."""
+        inside = scalar.smaller(self.b, given, self.b.sub(limit, i64(1)))
+        self._note(self.b.xor(inside, given))
+        return inside
+
+    def _branched(self, given: Any, limit: Any) -> Any:
+        """An index made to lie inside, in a loop of scalars."""
+        b, before = self.b, self.b.block
+        with b.if_then(b.icmp_unsigned(">=", given, limit), likely=False):
+            b.store(i64(1), self.failed)
+            outside = b.block
+        inside = b.phi(I64)
+        inside.add_incoming(given, before)
+        inside.add_incoming(i64(0), outside)
+        return inside
 
     def _when(self, stmt: When) -> None:
         condition = self.value(stmt.condition)
@@ -242,14 +256,14 @@ class _Emitter:
             args[1] = _hidden(self.b, args[1])
         kinds = [a.dtype for a in value.args]
         if divides(value):
-            self._check(scalar.is_zero(self.b, args[1]))
+            self._note(self.b.zext(scalar.is_zero(self.b, args[1]), I64))
         name, dtype, fused = value.name, value.dtype, self.target.fused
         found = scalar.emit(self.b, name, args, kinds, dtype, fused=fused)
         return self._rounded(found, dtype) if scalar.rounds(name, dtype) else found
 
-    def _check(self, bad: Any) -> None:
-        """Note an error, without a branch: the loop can still be one of vectors."""
-        self.b.store(self.b.or_(self.b.load(self.failed), bad), self.failed)
+    def _note(self, error: Any) -> None:
+        """Note an error where a number is not 0; no branch, for vectors' sake."""
+        self.b.store(self.b.or_(self.b.load(self.failed), error), self.failed)
 
     # -- memory
 
@@ -348,6 +362,14 @@ class _Emitter:
 
 
 _EXTREMES = ("maximum", "minimum")
+
+
+def _branches(body: list[Any]) -> bool:
+    """Whether a body's indices may be checked by branches: it becomes no vectors."""
+    lets = {stmt.var for stmt in body if isinstance(stmt, Let)}
+    places = [i for stmt in body if isinstance(stmt, Store) for i in stmt.at]
+    scatters = any(isinstance(i, Size) and lets & set(i.symbols) for i in places)
+    return scatters or any(isinstance(stmt, (For, When)) for stmt in body)
 
 
 def _hidden(b: Any, value: Any) -> Any:

@@ -277,6 +277,11 @@ def is_zero(b: Any, x: Any) -> Any:
     return b.not_(integers.true(b, x))
 
 
+def smaller(b: Any, x: Any, y: Any) -> Any:
+    """The smaller of two whole numbers without sign."""
+    return _intrinsic("umin")(b, x, y)
+
+
 def freeze(b: Any, value: Any) -> Any:
     """The value behind a wall, which LLVM does not look through."""
     if isinstance(value, ir.Constant):
