@@ -297,7 +297,8 @@ def refused(raw, match):
 
 def test_other_versions_are_named():
     refused(
-        edited(lambda m: {**m, "version": "2"}), "version '2' of .*reads version '1'"
+        edited(lambda m: {**m, "version": "3"}),
+        "version '3' of .*reads version '1' and '2'",
     )
 
 
@@ -473,7 +474,25 @@ def golden_program(name):
     """What made the file of this name."""
     weft.manual_seed(7)
     return {"mlp": lambda: mlp()[0], "train": train_step, "control": control_flow,
-            "cnn": lambda: cnn()[0]}[name]()  # fmt: skip
+            "cnn": lambda: cnn()[0], "compiled": compiled_step}[name]()  # fmt: skip
+
+
+def compiled_step():
+    """A compiled training step that counts in one of its arguments."""
+    model = nn.Linear(3, 2)
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x, seen):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        seen += x.shape[0]
+        return loss
+
+    compiled = weft.compile(step)
+    compiled(weft.ones(4, 3), weft.zeros(1))
+    return compiled
 
 
 GOLDEN_FILES = sorted(GOLDEN.glob("v*_*.safetensors"))
@@ -492,10 +511,9 @@ def test_files_of_every_version_run(path):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_there_is_a_file_of_this_version():
-    from weft.serialization.program import VERSION
+def test_there_are_files_of_these_versions():
+    from weft.serialization.program import LATER, VERSION
 
-    kinds = {
-        p.stem.split("_")[1] for p in GOLDEN_FILES if p.stem.startswith(f"v{VERSION}_")
-    }
-    assert kinds == {"mlp", "cnn", "train", "control"}
+    kinds = {tuple(p.stem[1:].split("_")) for p in GOLDEN_FILES}
+    known = {(VERSION, kind) for kind in ("mlp", "cnn", "train", "control")}
+    assert kinds == {*known, (LATER, "compiled")}

@@ -337,12 +337,6 @@ def test_buffers_change_in_evaluation_of_gradients_once():
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-7)
 
 
-def test_verify_compares_with_the_interpreter():
-    f = weft.compile(lambda x: x.softmax(-1), verify=True)
-    x = weft.randn(3, 5)
-    np.testing.assert_allclose(f(x).numpy(), x.softmax(-1).numpy(), rtol=1e-6)
-
-
 def test_trees_and_keywords():
     @weft.compile
     def f(batch, *, scale):

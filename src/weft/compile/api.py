@@ -14,23 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.function import GraphFunction, closed
-from weft.compile.guards import Reads
-from weft.compile.guards.state import Tensors
-from weft.compile.native import Native
-from weft.compile.phases import phase, recording
-from weft.compile.pipeline import run as run_passes
+from weft.compile.entry import Entry, entry_of
+from weft.compile.phases import recording
 from weft.compile.why import advice, reason
 from weft.config import config
 from weft.core.mode import mode
-from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
-from weft.errors import ArgumentError, ShapeError, WeftError
-from weft.graph.capture import capture, labels_of
-from weft.graph.captured import Captured, check_apart, rewrite
-from weft.graph.interpret import Program, bind_sizes
-from weft.graph.ir import Node
+from weft.errors import ArgumentError
+from weft.graph.capture import labels_of
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation
@@ -54,92 +47,6 @@ class Compilation(NamedTuple):
         )
 
 
-class Entry:
-    """One compiled form of a function."""
-
-    number = 0  # of its compilation
-
-    def __init__(self, fn: Any, args: Any, kwargs: Any, dynamic: Any) -> None:
-        reads = Reads(fn, _objects(fn, args, kwargs))
-        with phase("capture"), reads.watching():
-            self.captured: Captured = capture(fn, *args, dynamic=dynamic, **kwargs)
-        self.reads = reads.guards()
-        self.tensors = Tensors(self.captured.cells)
-        into = [one.recorded for one in self.captured.rewritten]
-        self.differentiable = any((*self.captured.wanting, *into))
-        self.cells = self.captured.cells
-        if self.differentiable:
-            self.graph, variables = closed(self.captured.graph)
-            self.variables = [self.cells[v.name] for v in variables]
-            self.function = GraphFunction(self.graph, self._write)
-            self.native = self.function.native
-        else:
-            self.native = Native(run_passes(self.captured.graph))
-
-    def fits(self, arrays: list[Any]) -> bool:
-        """Whether this form is for arguments of these shapes."""
-        try:
-            sizes = bind_sizes(self.captured.graph.inputs, arrays)
-        except ShapeError:
-            return False
-        found = self.captured.graph.sizes.assumptions.values()
-        return all(assumption.holds(sizes) for assumption in found)
-
-    def holds(self) -> bool:
-        """Whether Python is still as the program found it."""
-        if not self.reads.holds() or not self.tensors.holds():
-            return False
-        return all(guard.read() == guard.value for guard in self.captured.guards)
-
-    def stale(self) -> str | None:
-        """Which Python value has changed since the capture, if any."""
-        found = self.reads.changed() or self.tensors.changed()
-        if found is not None:
-            return found
-        for guard in self.captured.guards:
-            now = guard.read()
-            if now != guard.value:
-                return f"{guard.what} changed from {guard.value!r} to {now!r}"
-        return None
-
-    def run(self, leaves: list[Any], arrays: list[Any]) -> Any:
-        if self.captured.rewritten:
-            known = {k: cell.get() for k, cell in self.cells.items() if _has(cell)}
-            check_apart(self.captured, arrays, known)
-        if self.differentiable and mode.recording:
-            return self._recorded(leaves)
-        if self.differentiable:
-            held = [cell.get() for cell in self.variables]
-            results, changed = self.native.run([*arrays, *held], {})
-        else:
-            store = {v: self.cells[v.name].get() for v in self.native.reads}
-            results, changed = self.native.run(arrays, store)
-        found = [Tensor(array) for array in results]
-        self._write(changed)
-        rewrite(self.captured, leaves, found)
-        return self._tree(found)
-
-    def _write(self, changed: dict[Any, Any]) -> None:
-        for variable, array in changed.items():
-            self.cells[variable.name].set(array)
-
-    def _recorded(self, leaves: list[Any]) -> Any:
-        tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
-        given = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
-        for place, _ in self.captured.rewritten:
-            given[place] = given[place].clone()  # a derivative may need the old value
-        held = [_as_tensor(cell) for cell in self.variables]
-        found = self.function([*given, *held])
-        rewrite(self.captured, leaves, found)
-        return self._tree(found)
-
-    def _tree(self, found: Any) -> Any:
-        some = iter(found)
-        values = self.captured.values
-        out = [next(some) if type(v) is Node else v for v in values]
-        return tree_unflatten(out, self.captured.outs)
-
-
 class CompiledFunction:
     """A function that runs as native code; see ``weft.compile``."""
 
@@ -152,6 +59,7 @@ class CompiledFunction:
         self.verify = verify
         self.max_compiles = max_compiles
         self.compiles: list[Compilation] = []
+        self.latest: Entry | None = None  # the form that ran last
         self._entries: dict[Any, list[Entry]] = {}
         self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
         if not isinstance(fn, type) and callable(fn):
@@ -180,8 +88,11 @@ class CompiledFunction:
     def _run(
         self, entry: Entry, leaves: Any, arrays: Any, args: Any, kwargs: Any
     ) -> Any:
+        self.latest = entry
         if self.verify:
-            self._verify(entry, arrays)
+            from weft.compile.verified import verified
+
+            return verified(self.fn, entry, leaves, arrays, args, kwargs)
         return entry.run(leaves, arrays)
 
     def _compile(
@@ -216,11 +127,11 @@ class CompiledFunction:
     def _entry(self, args: Any, kwargs: Any, names: Any) -> Entry:
         """Compile with symbolic sizes; for these sizes alone if that cannot be."""
         try:
-            return Entry(self.fn, args, kwargs, names)
+            return entry_of(self.fn, args, kwargs, names)
         except Exception:
             if names is None or self.dynamic:
                 raise
-        return Entry(self.fn, args, kwargs, None)
+        return entry_of(self.fn, args, kwargs, None)
 
     def _open(self, key: Any, shapes: list[Any], args: Any, kwargs: Any) -> Any:
         """Names for the sizes that have differed between calls."""
@@ -245,22 +156,6 @@ class CompiledFunction:
         pairs = zip(leaves, labels, strict=True)
         return [n for x, n in pairs if isinstance(x, (Tensor, np.ndarray))]
 
-    def _verify(self, entry: Entry, arrays: list[Any]) -> None:
-        """Run the captured graph by the interpreter too, and compare."""
-        graph = entry.captured.graph
-        store = {c.variable: c.get() for c in entry.cells.values() if _has(c)}
-        want, changed = Program(graph, graph.outputs).run(arrays, store)
-        if entry.differentiable:
-            held = [cell.get() for cell in entry.variables]
-            got, writes = entry.native.run([*arrays, *held], {})
-        else:
-            got, writes = entry.native.run(arrays, store)
-        names = [o.name for o in graph.outputs]
-        pairs = list(zip(names, want, got, strict=True))
-        pairs += [(v.name, a, writes[v]) for v, a in changed.items() if v in writes]
-        for name, a, b in pairs:
-            _compare(name, a, b)
-
     def explain(self, *, measure: bool = False) -> Explanation:
         """What was compiled, why and how; ``measure`` also times every kernel.
 
@@ -279,39 +174,6 @@ class CompiledFunction:
     def __repr__(self) -> str:
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
         return f"<compiled {name}, {len(self.compiles)} compilations>"
-
-
-def _as_tensor(cell: Any) -> Tensor:
-    shown = cell.show()
-    return shown if isinstance(shown, Tensor) else Tensor(cell.get())
-
-
-def _has(cell: Any) -> bool:
-    try:
-        cell.get()
-    except WeftError:
-        return False
-    return True
-
-
-def _compare(name: str, want: Any, got: Any) -> None:
-    exact = not np.issubdtype(want.dtype, np.inexact)
-    close = np.array_equal(want, got) if exact else np.allclose(
-        want, got, rtol=1e-3, atol=1e-5, equal_nan=True
-    )  # fmt: skip
-    if not close:
-        gap = np.max(np.abs(np.asarray(want, float) - np.asarray(got, float)))
-        raise ArgumentError(
-            f"compile(verify=True): {name!r} differs from the interpreted program by "
-            f"up to {gap:.3g}; please report this as a bug"
-        )
-
-
-def _objects(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments that are Python objects, by name."""
-    leaves, _ = tree_flatten((args, kwargs))
-    names = labels_of(fn, args, kwargs)
-    return dict(zip(names, leaves, strict=True))
 
 
 def _settings() -> tuple[Any, ...]:
@@ -348,7 +210,8 @@ def compile(
     It may hold a whole training step: forward, ``backward()``, clipping and
     ``optimizer.step()`` become one program. ``dynamic`` makes sizes symbolic from the
     first call on (True) or never (False); otherwise those that differ are.
-    ``verify`` runs the interpreter too and compares.
+    ``verify`` runs the function eagerly too and compares results, gradients and
+    state.
 
     >>> @weft.compile
     ... def f(x):

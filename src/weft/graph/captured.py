@@ -13,7 +13,7 @@ from weft.core.inplace import assign
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
-from weft.graph.cells import Cell, Guard
+from weft.graph.cells import Cell, Guard, commit
 from weft.graph.ir import Graph, Node, Variable
 
 
@@ -57,11 +57,7 @@ class Captured:
         from weft.graph.interpret import Program
 
         leaves, structure = tree_flatten((args, kwargs))
-        if structure != self.ins:
-            raise ArgumentError(
-                f"{self.graph.name}: expected arguments of the structure that was "
-                f"captured ({self.ins.num_leaves} leaves), got {len(leaves)} leaves"
-            )
+        self._check(structure)
         if self._program is None:
             self._program = Program(self.graph, (*self.graph.outputs,))
         for guard in self.guards:
@@ -79,12 +75,19 @@ class Captured:
         out = [Tensor(next(found)) if type(v) is Node else v for v in self.values]
         return tree_unflatten(out, self.outs)
 
+    def _check(self, structure: Structure) -> None:
+        if structure != self.ins:
+            raise ArgumentError(
+                f"{self.graph.name}: expected arguments of the structure that was "
+                f"captured ({self.ins.num_leaves} leaves), got {structure.num_leaves} "
+                "leaves"
+            )
+
     def _read(self) -> list[Cell]:
         return [self.cells[v.name] for v in self._program.reads]
 
     def _write(self, changed: dict[Variable, np.ndarray]) -> None:
-        for variable, array in changed.items():
-            self.cells[variable.name].set(array)
+        commit([(self.cells[v.name], array) for v, array in changed.items()])
 
     def _arrays(self, leaves: list[Any]) -> list[np.ndarray]:
         arrays = []

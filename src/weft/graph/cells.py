@@ -26,9 +26,28 @@ class Cell:
         np.copyto(self.tensor._data, value)
         self.tensor.storage.touch("a captured program")
 
+    def own(self, value: np.ndarray) -> np.ndarray:
+        """A value that may be kept; whatever needs memory is done here."""
+        return value
+
     def show(self) -> Any:
         """The value as the user knows it."""
         return self.tensor
+
+
+def commit(values: list[tuple[Cell, np.ndarray]]) -> None:
+    """Write all variables or, where memory is lacking, none.
+
+    An interrupt waits until they are written.
+    """
+    ready = [(cell, cell.own(value)) for cell, value in values]
+    try:
+        for cell, value in ready:
+            cell.set(value)
+    except KeyboardInterrupt:
+        for cell, value in ready:
+            cell.set(value)
+        raise
 
 
 class SlotCell(Cell):
@@ -51,9 +70,12 @@ class GradCell(Cell):
             raise ArgumentError(f"{self.variable.name}: there is no gradient yet")
         return self.tensor.grad._data
 
+    def own(self, value: np.ndarray) -> np.ndarray:
+        # a view lies in memory that the next run uses
+        return value if value.base is None else value.copy()
+
     def set(self, value: np.ndarray) -> None:
-        own = value.base is None  # else it lies in memory that the next run uses
-        self.tensor.grad = Tensor(value if own else value.copy())
+        self.tensor.grad = Tensor(self.own(value))
 
     def show(self) -> Any:
         return self.tensor.grad

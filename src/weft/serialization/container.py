@@ -142,12 +142,13 @@ class FileReader:
     def bad(self, reason: str) -> FileFormatError:
         return FileFormatError(f"load: {self.label}: {reason}")
 
-    def check_version(self, known: str) -> None:
+    def check_version(self, *known: str) -> None:
         found = self.metadata.get("version")
-        if found != known:
+        if found not in known:
+            versions = " and ".join(map(repr, known))
             raise self.bad(
                 f"written in version {found!r} of the format "
-                f"{self.metadata.get('format')!r}; this Weft reads version {known!r}"
+                f"{self.metadata.get('format')!r}; this Weft reads version {versions}"
             )
 
     def items(self, key: str) -> Iterator[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections import OrderedDict
 from typing import Any
 
@@ -21,8 +22,9 @@ def save(obj: Any, path: Any) -> None:
 
     ``obj`` is a tensor, ``None``, a bool, number or string, or lists, tuples and
     dictionaries (with string or int keys) of these, nested as deep as you like. Or
-    it is a graph or a captured program: the file then holds the program and its
-    parameters, and ``load`` runs it where your code is not installed.
+    it is a graph, a captured program or a compiled function that has been called: the
+    file then holds the program (the form that ran last) and its parameters, and
+    ``load`` runs it where your code is not installed.
 
     ``path`` is a path, or a file opened for writing in binary. A path is written
     beside the old file first and then renamed, so a failure leaves the old file
@@ -58,6 +60,15 @@ def _encode(obj: Any) -> Contents:
 
     if isinstance(obj, (Graph, Captured)):
         return program.encode_program(obj)
+    api = sys.modules.get("weft.compile.api")
+    if api is not None and isinstance(obj, api.CompiledFunction):
+        latest = obj.latest
+        if latest is None:
+            raise ArgumentError(
+                f"save: {obj!r} has not been called yet, so there is no program; call "
+                "it once with arguments like those it is for"
+            )
+        return program.encode_program(latest.captured, latest.fixed(), native=True)
     if isinstance(obj, Module):
         raise DTypeError(
             f"save: a {type(obj).__name__} alone is not a program; save its "

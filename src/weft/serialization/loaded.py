@@ -30,9 +30,13 @@ class HeldCell(Cell):
             raise ArgumentError(f"{self.variable.name}: this variable has no value yet")
         return self.tensor._data
 
+    def own(self, value: np.ndarray) -> np.ndarray:
+        kept = self.tensor is None and value.base is not None
+        return value.copy() if kept else value
+
     def set(self, value: np.ndarray) -> None:
         if self.tensor is None:
-            self.tensor = Tensor(value)
+            self.tensor = Tensor(self.own(value))
         else:
             super().set(value)
 
@@ -48,10 +52,28 @@ class Loaded(Captured):
     (['weight', 'bias'], (1, 2))
     """
 
+    native = False  # whether it runs as machine code, as what was saved did
+    _entry: Any = None
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.fixed: dict[str, str] = {}  # Python values it was captured with, as text
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree_flatten((args, kwargs))
-        plain_args, plain_kwargs = tree_unflatten(leaves, plain(structure))
+        structure = plain(structure)
+        if self.native:
+            self._check(structure)
+            return self._compiled().run(leaves, self._arrays(leaves))
+        plain_args, plain_kwargs = tree_unflatten(leaves, structure)
         return super().__call__(*plain_args, **plain_kwargs)
+
+    def _compiled(self) -> Any:
+        if self._entry is None:
+            from weft.compile.entry import Entry
+
+            self._entry = Entry(self)
+        return self._entry
 
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors that the program reads or changes, by name."""

@@ -12,6 +12,12 @@ Graphs stand before the nodes that hold them, nodes before their users.
     graphs     [name, first node, end, [input, …], [output, …], scope]
     arguments, results                  structures, as in structure.py
     given, returned                     a value for each leaf, or null for a tensor
+
+and in version 2, for compiled functions and programs that change their arguments,
+
+    changed    [argument, recorded]     the last outputs are new values for these
+    fixed      [name, text]             Python values the program was captured with
+    native     [with a gradient, …]     runs as machine code; for each result
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,7 +35,7 @@ from weft.core.pytree import LEAF, Structure
 from weft.core.size import Assumption, Scope, Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, FileFormatError, WeftError
-from weft.graph.captured import TENSOR, Captured
+from weft.graph.captured import TENSOR, Captured, Rewritten
 from weft.graph.cells import Cell
 from weft.graph.ir import STRUCTURAL, Graph, Node, Variable, subgraphs
 from weft.graph.tokens import Tokens
@@ -41,6 +47,7 @@ from weft.serialization.structure import decode_structure, encode_structure
 
 FORMAT = "weft graph"
 VERSION = "1"
+LATER = "2"  # for programs of which version 1 cannot tell everything
 NODE_COST = 800  # bytes of objects for one node, with those of its checking
 VALUE_COST = 1000  # for a value, a set of parameters, a variable, a graph
 TEXT_COST = 300
@@ -199,7 +206,7 @@ class _Encoder:
         ]
 
     def contents(self, lists: dict[str, Any]) -> Contents:
-        metadata = {"format": FORMAT, "version": VERSION}
+        metadata = {"format": FORMAT, "version": LATER if "fixed" in lists else VERSION}
         for key, items in lists.items():
             metadata[key] = json.dumps(items, separators=(",", ":"), allow_nan=False)
         params = ",".join(self.params.numbers)
@@ -208,10 +215,14 @@ class _Encoder:
         kept = [self.values.numbers, self.params.numbers, self.held, self.rows]
         cost = NODE_COST * len(self.nodes) + VALUE_COST * sum(map(len, kept))
         cost += TEXT_COST * len(self.texts.numbers) + 2 * lengths + 2 * len(params)
+        for name, text in lists.get("fixed", ()):
+            cost += 2 * TEXT_COST + len(name) + len(text)
         return Contents(metadata, self.tensors, cost)
 
 
-def encode_program(obj: Graph | Captured) -> Contents:
+def encode_program(
+    obj: Graph | Captured, fixed: Mapping[str, str] | None = None, native: bool = False
+) -> Contents:
     """What to write for a graph, or for a captured program and its state."""
     encoder = _Encoder()
     if isinstance(obj, Graph):
@@ -220,7 +231,6 @@ def encode_program(obj: Graph | Captured) -> Contents:
         outs = _leaves(len(graph.outputs)) if len(graph.outputs) != 1 else LEAF
         given, returned = [TENSOR] * len(graph.inputs), list(graph.outputs)
     else:
-        _check_arguments_stay(obj)
         graph, cells = obj.graph, obj.cells
         ins, outs, given, returned = obj.ins, obj.outs, obj.given, obj.values
     encoder.graph(graph)
@@ -236,16 +246,29 @@ def encode_program(obj: Graph | Captured) -> Contents:
         "texts": list(encoder.texts.numbers),
     }
     lists["values"] = [list(key) for key in encoder.values.numbers]
+    if isinstance(obj, Captured):
+        lists |= _later(obj, {**_plain_guards(obj), **(fixed or {})}, native)
     return encoder.contents(lists)
 
 
-def _check_arguments_stay(program: Captured) -> None:
-    if program.rewritten:
-        name = program.graph.inputs[program.rewritten[0].place].name
-        raise ArgumentError(
-            f"save: {program.graph.name} changes its argument {name!r} in place, which "
-            "a file cannot say; change a .clone() of it, and return that"
-        )
+def _later(program: Captured, fixed: Mapping[str, str], native: bool) -> dict[str, Any]:
+    """The lists of version 2, where they are needed."""
+    if not (program.rewritten or fixed or native):
+        return {}
+    return {
+        "changed": [[place, recorded] for place, recorded in program.rewritten],
+        "fixed": [[name[:LONGEST], text[:LONGEST]] for name, text in fixed.items()],
+        "native": [bool(one) for one in program.wanting] if native else [],
+    }
+
+
+def _plain_guards(program: Captured) -> dict[str, str]:
+    kinds = (bool, int, float, str, tuple, type(None))
+    return {
+        guard.what: repr(guard.value)
+        for guard in program.guards
+        if isinstance(guard.value, kinds) and "identity" not in guard.what
+    }
 
 
 _NO_NAMES = Structure(dict, (), ())
@@ -277,6 +300,7 @@ class _Decoder:
 
     def __init__(self, reader: FileReader) -> None:
         self.reader = reader
+        self.later = reader.metadata.get("version") == LATER
         self.tensors = reader.tensors()
         self.ops = _operators()
         self.texts: list[str] = []
@@ -325,13 +349,59 @@ class _Decoder:
         nodes = iter(graph.outputs)
         self.need(given.count(TENSOR) == len(graph.inputs), "an input for each tensor",
                   given)  # fmt: skip
-        self.need(returned.count(TENSOR) == len(graph.outputs),
+        changed = self.changed(graph)
+        self.need(returned.count(TENSOR) + len(changed) == len(graph.outputs),
                   "an output for each tensor", returned)  # fmt: skip
         values = [next(nodes) if v is TENSOR else v for v in returned]
         pair = ins.kind is tuple and [c.kind for c in ins.children] == [tuple, dict]
         self.need(pair, "arguments by place and by name", ins)
         cells: dict[str, Any] = dict(self.cells)
-        return Loaded(graph, cells, ins, outs, values, given, [])
+        found = Loaded(graph, cells, ins, outs, values, given, [])
+        found.rewritten = changed
+        if self.later:
+            found.fixed = dict(self.fixed())
+            self.native(found)
+        return found
+
+    # -- what version 2 tells
+
+    def changed(self, graph: Graph) -> list[Rewritten]:
+        """The arguments that the program changes."""
+        found: list[Rewritten] = []
+        for item in self.charged("changed") if self.later else ():
+            match item:
+                case [int(place), bool(recorded)] if 0 <= place < len(graph.inputs):
+                    self.need(place not in [f.place for f in found], "each once", item)
+                    found.append(Rewritten(place, recorded))
+                case _:
+                    raise self.bad(f"expected a changed argument, got {_short(item)}")
+        self.need(len(found) <= len(graph.outputs), "an output for each", found)
+        outs = graph.outputs[len(graph.outputs) - len(found) :]
+        for one, out in zip(found, outs, strict=True):
+            want = graph.inputs[one.place].type
+            self.need(str(out.type) == str(want), f"a new value as {want}", out.type)
+        return found
+
+    def fixed(self) -> Iterator[tuple[str, str]]:
+        for item in self.charged("fixed"):
+            match item:
+                case [str(name), str(text)] if max(len(name), len(text)) <= LONGEST:
+                    self.reader.budget.spend(TEXT_COST + len(name) + len(text))
+                    yield name, text
+                case _:
+                    raise self.bad(f"expected a name and a text, got {_short(item)}")
+
+    def native(self, program: Loaded) -> None:
+        wanting = list(self.charged("native"))
+        self.need(all(type(one) is bool for one in wanting), "true or false", wanting)
+        self.need(len(wanting) in (0, len(program.values)), "one a result", wanting)
+        if not wanting and program.values:
+            return
+        program.native, program.wanting = True, wanting
+        for variable in self.variables:
+            held = self.cells[variable.name].tensor
+            if any(wanting) and variable.trainable and held is not None:
+                held.requires_grad_()
 
     def check(self, graph: Graph) -> None:
         """Whatever is wrong with the program, and wherever: say so, run nothing."""
@@ -582,5 +652,5 @@ def _operators() -> dict[str, Op]:
 
 def decode_program(reader: FileReader) -> Loaded:
     """The program in a file, checked."""
-    reader.check_version(VERSION)
+    reader.check_version(VERSION, LATER)
     return _Decoder(reader).run()

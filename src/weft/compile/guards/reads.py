@@ -251,11 +251,13 @@ class Reads:
             return
         if id(value) in self.wholes:
             return
+        path = path.removesuffix("._items")  # of nn's containers
         if isinstance(value, CONTAINERS):
             self.wholes[id(value)] = WholeWatch(value, path)
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in list(items):
-            self.discover(item, f"{path}[{key!r}]")
+            number = isinstance(key, str) and key.isdigit()
+            self.discover(item, f"{path}[{key if number else repr(key)}]")
 
     def namespace(self, kind: type) -> None:
         """A class whose attributes may be read; which ones is known at the end."""

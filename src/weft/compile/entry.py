@@ -1,0 +1,136 @@
+"""One compiled form of a function: a captured program, its machine code, its guards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.compile.function import GraphFunction, closed
+from weft.compile.guards import Guards, Reads
+from weft.compile.guards.state import Tensors
+from weft.compile.native import Native
+from weft.compile.phases import phase
+from weft.compile.pipeline import run as run_passes
+from weft.core.mode import mode
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.tensor import Tensor
+from weft.errors import ShapeError, WeftError
+from weft.graph.capture import capture, labels_of
+from weft.graph.captured import Captured, check_apart, rewrite
+from weft.graph.cells import commit
+from weft.graph.interpret import bind_sizes
+from weft.graph.ir import Node
+
+
+class Entry:
+    """One compiled form of a function."""
+
+    number = 0  # of its compilation
+
+    def __init__(self, captured: Captured, reads: Guards | None = None) -> None:
+        self.captured = captured
+        self.reads = reads
+        self.tensors = Tensors(captured.cells)
+        into = [one.recorded for one in self.captured.rewritten]
+        self.differentiable = any((*self.captured.wanting, *into))
+        self.cells = self.captured.cells
+        if self.differentiable:
+            self.graph, variables = closed(self.captured.graph)
+            self.variables = [self.cells[v.name] for v in variables]
+            self.function = GraphFunction(self.graph, self._write)
+            self.native = self.function.native
+        else:
+            self.native = Native(run_passes(self.captured.graph))
+
+    def fits(self, arrays: list[Any]) -> bool:
+        """Whether this form is for arguments of these shapes."""
+        try:
+            sizes = bind_sizes(self.captured.graph.inputs, arrays)
+        except ShapeError:
+            return False
+        found = self.captured.graph.sizes.assumptions.values()
+        return all(assumption.holds(sizes) for assumption in found)
+
+    def holds(self) -> bool:
+        """Whether Python is still as the program found it."""
+        if self.reads is not None and not self.reads.holds():
+            return False
+        if not self.tensors.holds():
+            return False
+        return all(guard.read() == guard.value for guard in self.captured.guards)
+
+    def stale(self) -> str | None:
+        """Which Python value has changed since the capture, if any."""
+        found = self.reads.changed() if self.reads is not None else None
+        found = found or self.tensors.changed()
+        if found is not None:
+            return found
+        for guard in self.captured.guards:
+            now = guard.read()
+            if now != guard.value:
+                return f"{guard.what} changed from {guard.value!r} to {now!r}"
+        return None
+
+    def fixed(self) -> dict[str, str]:
+        """The plain Python values that the program was captured with, as text."""
+        return {} if self.reads is None else self.reads.plain()
+
+    def run(self, leaves: list[Any], arrays: list[Any]) -> Any:
+        if self.captured.rewritten:
+            known = {k: cell.get() for k, cell in self.cells.items() if _has(cell)}
+            check_apart(self.captured, arrays, known)
+        if self.differentiable and mode.recording:
+            return self._recorded(leaves)
+        if self.differentiable:
+            held = [cell.get() for cell in self.variables]
+            results, changed = self.native.run([*arrays, *held], {})
+        else:
+            store = {v: self.cells[v.name].get() for v in self.native.reads}
+            results, changed = self.native.run(arrays, store)
+        found = [Tensor(array) for array in results]
+        self._write(changed)
+        rewrite(self.captured, leaves, found)
+        return self._tree(found)
+
+    def _write(self, changed: dict[Any, Any]) -> None:
+        commit([(self.cells[v.name], array) for v, array in changed.items()])
+
+    def _recorded(self, leaves: list[Any]) -> Any:
+        tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
+        given = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
+        for place, _ in self.captured.rewritten:
+            given[place] = given[place].clone()  # a derivative may need the old value
+        held = [_as_tensor(cell) for cell in self.variables]
+        found = self.function([*given, *held])
+        rewrite(self.captured, leaves, found)
+        return self._tree(found)
+
+    def _tree(self, found: Any) -> Any:
+        some = iter(found)
+        values = self.captured.values
+        out = [next(some) if type(v) is Node else v for v in values]
+        return tree_unflatten(out, self.captured.outs)
+
+
+def entry_of(fn: Any, args: Any, kwargs: Any, dynamic: Any) -> Entry:
+    """Capture a function for some arguments, noting what it reads, and compile it."""
+    leaves, _ = tree_flatten((args, kwargs))
+    names = labels_of(fn, args, kwargs)
+    reads = Reads(fn, dict(zip(names, leaves, strict=True)))
+    with phase("capture"), reads.watching():
+        captured = capture(fn, *args, dynamic=dynamic, **kwargs)
+    return Entry(captured, reads.guards())
+
+
+def _as_tensor(cell: Any) -> Tensor:
+    shown = cell.show()
+    return shown if isinstance(shown, Tensor) else Tensor(cell.get())
+
+
+def _has(cell: Any) -> bool:
+    try:
+        cell.get()
+    except WeftError:
+        return False
+    return True
