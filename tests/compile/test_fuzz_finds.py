@@ -253,3 +253,24 @@ def test_a_call_that_returns_its_argument_is_copied():
     kept = first.copy()
     native.run([np.zeros((4, 4), np.float32)], {})
     np.testing.assert_allclose(kept, np.sort(2 * x.numpy(), 0))
+
+
+def test_single_elements_in_flat_loops():
+    """Whether an index is a position is not asked of sizes."""
+    same(lambda x: x.min(0)[0].flatten(0).norm(), weft.randn(187, 1))
+
+
+def test_a_result_in_the_place_of_one_that_took_anothers():
+    """y over x, then z in the place of y: x is not where z is."""
+
+    def f(x):
+        w = (weft.arange(x.shape[0], dtype=x.dtype) * 0.7).sin()
+        total = (x * 2).sum()
+        y = (x * w) / ((x + total).abs() + 0.5)
+        return weft.autograd.grad((y * w).sum(), [x])[0]
+
+    compiled = weft.compile(f)
+    for n in (16, 3, 131):
+        x = weft.linspace(-2, 2, n).double().requires_grad_()
+        want = f(x).detach().numpy()
+        np.testing.assert_allclose(compiled(x).detach().numpy(), want, rtol=1e-12)

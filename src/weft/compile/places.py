@@ -132,6 +132,8 @@ class _Sharing:
                 continue
             if given not in made and node in self.outputs:
                 continue
+            if given in made and given in self.places.over:
+                continue  # it lies where another one was, and cannot lie here too
             if self._may_share(kernel, names[given], names[node]):
                 if given in made:
                     self.places.joint[given] = node
