@@ -295,3 +295,26 @@ def test_derivatives_of_digamma(order):
     with np.errstate(all="ignore"):
         want = fn(x).numpy()
     np.testing.assert_allclose(same_for_threads(native, x)[0], want, rtol=2e-13)
+
+
+# -- open sizes
+
+OPEN = {
+    **{k: IMAGES[k] for k in ("avg", "avg padded", "adaptive", "global", "area")},
+    **{k: IMAGES[k] for k in ("nearest exact", "bilinear", "largest", "largest wide")},
+    "largest shared": IMAGES["largest shared"],
+    "grid": lambda x: F.grid_sample(x, weft.full((x.shape[0], 2, 3, 2), 0.3)),
+    "topk": lambda x: x.flatten(1).topk(4)[0],
+    "logcumsumexp": lambda x: x.flatten(1).logcumsumexp(1),
+    "cummax": lambda x: x.flatten(1).cummax(1)[1],
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_open_sizes(name):
+    """Images of several sizes, one after the other and back again."""
+    fn = OPEN[name]
+    function = weft.compile(fn, dynamic=True)
+    for shape in ((2, 3, 9, 20), (3, 3, 9, 20), (2, 3, 12, 17), (3, 3, 9, 20)):
+        x = floats(*shape)
+        np.testing.assert_allclose(function(x).numpy(), fn(x).numpy(), 1e-5, 1e-5)

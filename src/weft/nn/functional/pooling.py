@@ -282,9 +282,10 @@ def _avg_pool(
     if divisor_override is not None:
         divide = "none"
         x = x / divisor_override
+    sizes = map(int, x.shape[2:])  # taps are for one size: an open one is settled
     taps = [
-        _window_taps(n, k, s, p, m, divide)
-        for n, k, s, p, m in zip(x.shape[2:], kernel, steps, pads, counts, strict=True)
+        _window_taps(n, k, s, p, int(m), divide)
+        for n, k, s, p, m in zip(sizes, kernel, steps, pads, counts, strict=True)
     ]
     return without_batch(resampled(x, [*taps]), had)
 
@@ -358,7 +359,7 @@ def adaptive_mean(x: Tensor, counts: Sizes) -> Tensor:
     if single:
         wide = wide.mean(tuple(single), keepdim=True)
     taps = [
-        None if n == m else adaptive_taps(n, m)
+        None if n == m else adaptive_taps(int(n), int(m))
         for n, m in zip(wide.shape[2:], counts, strict=True)
     ]
     return cast(resampled(wide, taps), x.dtype)

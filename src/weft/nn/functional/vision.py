@@ -20,6 +20,7 @@ from weft.ops.broadcasting import expand
 from weft.ops.choosing import where
 from weft.ops.conv import Sizes, col2im_op, im2col_op, window_counts
 from weft.ops.copies import cast
+from weft.ops.creation import arange
 from weft.ops.products import matmul
 from weft.ops.resample import Taps
 from weft.ops.shaping import movedim, permute, reshape
@@ -333,7 +334,8 @@ def interpolate(
         return adaptive_mean(input, counts)
     build = _taps_of(mode, input.dtype is not dtypes.float64, bool(align_corners))
     taps = [
-        build(n, m, s) for n, m, s in zip(input.shape[2:], counts, scales, strict=True)
+        build(int(n), int(m), s)  # taps are for one size: an open one is settled
+        for n, m, s in zip(input.shape[2:], counts, scales, strict=True)
     ]
     return resampled(input, [*taps])
 
@@ -468,7 +470,7 @@ class _Image:
         self.area = math.prod(self.size)
         moved = movedim(x, 1, -1)
         self.rows = reshape(moved, (x.shape[0] * self.area, self.channels))
-        self.start = np.arange(x.shape[0]) * self.area
+        self.start = arange(x.shape[0]) * self.area
 
     def at(self, places: list[Tensor]) -> Tensor:
         """Values (N, ..., C) at places (N, ...) a dimension; 0 outside."""
@@ -478,8 +480,8 @@ class _Image:
             inside = ((place >= 0) & (place <= n - 1)) & inside
             whole = cast(place.clamp(0, n - 1), dtypes.int64)
             flat = flat * n + whole
-        start = self.start.reshape(-1, *(1,) * (flat.ndim - 1))
-        values = take_op(self.rows, flat + Tensor(start))
+        start = reshape(self.start, (flat.shape[0], *(1,) * (flat.ndim - 1)))
+        values = take_op(self.rows, flat + start)
         return where(inside.unsqueeze(-1), values, 0.0)
 
 
