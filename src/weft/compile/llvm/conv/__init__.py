@@ -9,7 +9,8 @@ of a job's tasks (`record.JOB` lists a job's fields, `plan.Planner` makes jobs):
     weight   the weights' gradient
     direct   as image, for few channels in a group
     dots     as weight, for few channels in a group
-    winograd as image, for 3x3 kernels, with fewer multiplications
+    winograd as image, for 3x3 kernels, with fewer multiplications (`transforms`)
+    kernels  as weight, in the same way
 
 All are products whose large operand, the windows, is never stored: windows are copied
 from the image into the panels that a product packs (`patches`), with masks where they

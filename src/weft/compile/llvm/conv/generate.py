@@ -7,9 +7,11 @@ from llvmlite import ir
 from weft.compile.llvm.conv.direct import Direct
 from weft.compile.llvm.conv.dots import Dots
 from weft.compile.llvm.conv.image import Image
+from weft.compile.llvm.conv.kernels import Kernels
 from weft.compile.llvm.conv.parts import Parts
 from weft.compile.llvm.conv.plan import has_winograd
 from weft.compile.llvm.conv.rectangles import emit_rectangles
+from weft.compile.llvm.conv.transforms import Transforms
 from weft.compile.llvm.conv.weight import Weight
 from weft.compile.llvm.conv.winograd import Winograd
 from weft.compile.llvm.gemm.generate import ELEMENTS, tile_for
@@ -18,12 +20,14 @@ from weft.compile.llvm.target import Target
 
 
 def emit_conv(module: ir.Module, dtype: str, target: Target) -> None:
-    """Add ``conv_X_tasks`` where X is image, weight, direct, dots and winograd."""
+    """Add ``conv_X_tasks`` for each kind of tasks."""
     lib = Library(module, "conv", ELEMENTS[dtype], target, tile_for(dtype, target))
     parts = Parts(lib)
     emit_rectangles(lib, "image_tasks", Image(parts).emit())
     emit_rectangles(lib, "weight_tasks", Weight(parts).emit())
     if has_winograd(lib.tile):
-        emit_rectangles(lib, "winograd_tasks", Winograd(parts).emit())
+        tiles = Transforms(lib)
+        emit_rectangles(lib, "winograd_tasks", Winograd(parts, tiles).emit())
+        emit_rectangles(lib, "kernels_tasks", Kernels(parts, tiles).emit())
     Direct(parts).emit()
     Dots(parts).emit()

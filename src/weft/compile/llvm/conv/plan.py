@@ -11,11 +11,11 @@ import numpy as np
 from weft.compile.llvm.conv.record import JOB
 from weft.compile.llvm.conv.shape import Shape
 from weft.compile.llvm.conv.tables import (
-    Axis,
     View,
     forward_view,
     phase_spots,
     phase_view,
+    tile_views,
 )  # fmt: skip
 from weft.compile.llvm.gemm.tasks import JOB as PRODUCT
 from weft.compile.llvm.gemm.tasks import split
@@ -31,6 +31,8 @@ WINOGRAD_CHANNELS = 16  # fewer are not worth the transforms
 FEW_TILES = 12  # fewer fill no vector
 WINOGRAD_TILES = 128  # that a task computes at a time
 WINOGRAD_BLOCK = 128  # channels that are summed at a time
+KERNEL_ROWS, KERNEL_COLUMNS = 126, 256  # channels of x and of y in a task
+KERNEL_BLOCK = 128  # tiles that are summed at a time
 MANY_PIXELS = 192  # of an image that are worth a product of its own
 GEMM = "gemm"  # the function of a plan that is a product of matrices
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
@@ -140,41 +142,78 @@ class Planner:
     def _winograd(self, job: _Job, shape: Shape, pointers: Sequence[int]) -> Plan:
         """Tiles of y from x, in the sizes of ``shape``."""
         tile, rows = self.tile, job["rows"]
-        (_, low1, low2), (_, n1, n2) = shape.low, shape.counts
-        here, four, two = (0,), (0, 1, 2, 3), (0, 1)
-        flat = Axis(1, 1, 0, here, here)
-        t1, t2 = _ceil(n1, 2), _ceil(n2, 2)
-        first, second = Axis(t1, 2, -low1, four, four), Axis(t2, 2, -low2, four, four)
-        view = View((flat, first, second), shape.size)
-        tiles = View((flat, Axis(t1, 2, 0, two, two), Axis(t2, 2, 0, two, two)),
-                     shape.counts)  # fmt: skip
+        view, tiles = tile_views(shape)
         columns = shape.images * view.pixels
         across = min(WINOGRAD_TILES, _up(columns, tile.width))
         blocks = _ceil(columns, across) * shape.groups
         down = min(_ceil(2 * self.threads, blocks), _ceil(rows, tile.height))
-        vectors = across // tile.lanes
         block = min(WINOGRAD_BLOCK, _up(job["k"], tile.lanes))
-        places = tiles.places(job["out_step"], tile.lanes)
         job.set(
             columns=columns, block=block, task_columns=across,
             task_rows=_up(_ceil(rows, down), tile.height),
-            sums_row=across + tile.lanes, y_places_row=places.shape[1],
-            y_size1=n1, y_size2=n2,
+            sums_row=across + tile.lanes,
         )  # fmt: skip
-        job.table("y_places", places)
-        job.table("y_taps", np.ascontiguousarray(tiles.tap_offsets, np.int32))
-        self._view(job, shape, view, job["k"], vectors)
-        job.set(step=2)
+        self._tiles(job, shape, view, tiles, job["k"], across)
         parts = {
-            "rows": 16 * block * tile.height * self.itemsize,
-            "panels": 16 * block * across * self.itemsize,
-            "sums": 16 * rows * job["sums_row"] * self.itemsize,
-            **self._table_room("", vectors, view.taps),
-            **self._table_room("y_", vectors, tiles.taps),
+            "rows": 16 * block * tile.height,
+            "panels": 16 * block * across,
+            "sums": 16 * rows * job["sums_row"],
         }
-        _lay_out(job, parts)
+        self._tile_room(job, parts, across)
         job.count_rectangles()
         return self._plan("winograd_tasks", [job], pointers)
+
+    def _kernels(self, shape: Shape) -> Plan:
+        """The weights' gradient by tiles."""
+        tile, job = self.tile, self._weight_job(shape)
+        view, tiles = tile_views(shape)
+        rows, columns = shape.group_channels, shape.group_filters
+        across = min(KERNEL_COLUMNS, _up(columns, tile.width))
+        blocks = _ceil(columns, across) * shape.groups
+        down = max(_ceil(rows, KERNEL_ROWS), _ceil(self.threads, blocks))
+        height = _up(_ceil(rows, min(down, _ceil(rows, tile.height))), tile.height)
+        k = shape.images * view.pixels
+        block = min(KERNEL_BLOCK, _up(k, tile.lanes))
+        job.set(
+            rows=rows, k=k, block=block, task_rows=height, task_columns=across,
+            sums_row=across + tile.lanes,
+        )  # fmt: skip
+        self._tiles(job, shape, view, tiles, shape.group_channels, block)
+        job.table("y_windows", tiles.windows(columns, job["masks_row"]))
+        parts = {
+            "rows": 16 * block * tile.height,
+            "panels": 16 * (block * across + tile.width * tile.lanes),
+            "turns": 16 * block * tile.width,
+            "sums": 16 * rows * job["sums_row"],
+        }
+        self._tile_room(job, parts, block)
+        job.count_rectangles()
+        return self._plan("kernels_tasks", [job], (IMAGE, OTHER, OUT))
+
+    def _tiles(
+        self,
+        job: _Job,
+        shape: Shape,
+        view: View,
+        tiles: View,
+        channels: int,
+        columns: int,
+    ) -> None:
+        """How tiles are read, and where their results lie."""
+        step = job["out_step"] or job["other_step"]
+        places = tiles.places(step, self.tile.lanes)
+        _, n1, n2 = tiles.size
+        job.set(y_places_row=places.shape[1], y_size1=n1, y_size2=n2)
+        job.table("y_places", places)
+        job.table("y_taps", np.ascontiguousarray(tiles.tap_offsets, np.int32))
+        self._view(job, shape, view, channels, columns // self.tile.lanes)
+        job.set(step=2)
+
+    def _tile_room(self, job: _Job, parts: dict[str, int], columns: int) -> None:
+        vectors = columns // self.tile.lanes
+        sizes = {name: size * self.itemsize for name, size in parts.items()}
+        sizes |= self._table_room("", vectors, 16)
+        _lay_out(job, sizes | self._table_room("y_", vectors, 4))
 
     def _images(
         self,
@@ -249,8 +288,11 @@ class Planner:
 
     def weight_grad(self, shape: Shape) -> Plan:
         """The weights' gradient from x and y's gradient."""
-        few = shape.group_filters <= FEW_COLUMNS
-        return self._dots(shape) if few else self._weight(shape)
+        if shape.group_filters <= FEW_COLUMNS:
+            return self._dots(shape)
+        if self._is_winograd(shape, shape.group_filters, shape.group_channels):
+            return self._kernels(shape)
+        return self._weight(shape)
 
     def _dots(self, shape: Shape) -> Plan:
         view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)

@@ -29,8 +29,8 @@ JOB = [
     "*spots", "out_step", "out_row", "out_group",
     "task_rows", "task_columns", "task_groups", "sums_row",
     "panels_at", "sums_at", "masks_at", "masks_row", "runs_at", "counts_at",
-    "*y_places", "y_places_row", "*y_taps", "y_size1", "y_size2",
-    "y_masks_at", "y_runs_at", "y_counts_at",
+    "*y_places", "y_places_row", "*y_taps", "*y_windows", "y_size1",
+    "y_size2", "turns_at", "y_masks_at", "y_runs_at", "y_counts_at",
     "*workspace", "workspace_bytes",
 ]  # fmt: skip
 
@@ -39,7 +39,7 @@ def read_job(b: Any, job: Any, worker: Any) -> Any:
     """The fields of a job; ``workspace`` is this worker's, the parts are addresses."""
     s = SimpleNamespace(**fields(b, job, JOB))
     s.workspace = at(b, s.workspace, b.mul(worker, s.workspace_bytes), I8)
-    parts = "panels", "sums", "masks", "runs", "counts", "y_masks", "y_runs", "y_counts"
-    for part in parts:
-        setattr(s, part, at(b, s.workspace, getattr(s, f"{part}_at"), I8))
+    for name in [word for word in JOB if word.endswith("_at")]:
+        part = name.removesuffix("_at")
+        setattr(s, part, at(b, s.workspace, getattr(s, name), I8))
     return s

@@ -120,6 +120,17 @@ def phase_spots(shape: Shape, phase: Three) -> np.ndarray:
     return _grid(starts) @ _strides(shape.size)
 
 
+def tile_views(shape: Shape) -> tuple[View, View]:
+    """How tiles of 2x2 results read 4x4 pixels of x, and where they lie in y."""
+    here, two, four = (0,), (0, 1), (0, 1, 2, 3)
+    read, lie = [Axis(1, 1, 0, here, here)], [Axis(1, 1, 0, here, here)]
+    for count, low in zip(shape.counts[1:], shape.low[1:], strict=True):
+        tiles = (count + 1) // 2
+        read.append(Axis(tiles, 2, -low, four, four))
+        lie.append(Axis(tiles, 2, 0, two, two))
+    return View(tuple(read), shape.size), View(tuple(lie), shape.counts)
+
+
 def _grid(axes: list[np.ndarray]) -> np.ndarray:
     """All combinations of three axes' numbers, the last the fastest."""
     parts = np.meshgrid(*axes, indexing="ij")

@@ -9,8 +9,12 @@ A tile of 2x2 results needs 4x4 pixels d and the kernel g:
         0 -1  1  0         1/2 -1/2  1/2
         0  1  0 -1          0    0    1
 
-16 multiplications stand for 36. Lanes are tiles, or for weights the channels that are
-summed. Each transform is its one-dimensional form on columns, then on rows.
+16 multiplications stand for 36. The weights' gradient is the transpose of that:
+
+    g's gradient = G' [(A Y A') * (B' d B)] G       Y here: the gradient of Y
+
+Lanes are tiles, or for weights the channels that are summed, and for their gradient
+y's channels. Each transform is its one-dimensional form on columns, then on rows.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ from weft.compile.llvm.gemm.vectors import (
 )  # fmt: skip
 
 POINTS = 16  # products that stand for a tile
-PIXELS = "*image *windows *masks *runs *counts begin end rows *to to_row to_point step"
+TILES = "*image *windows *masks *runs *counts begin end rows *to to_row to_point step"
+KERNELS = "*sums sums_row sums_point rows count *out out_row"
 WEIGHTS = "*weights row_step k_step rows k *to to_row to_point"
 RESULTS = (
     "*sums sums_row sums_point rows count *bias *out out_row width *masks masks_row"
@@ -55,7 +60,17 @@ class Transforms:
     @functools.cached_property
     def pixels(self) -> ir.Function:
         """Tiles of an image to 16 panels."""
-        return _emit_pixels(self.lib)
+        return _emit_tiles(self.lib, "pixels", 4, _pixel_line)
+
+    @functools.cached_property
+    def gradients(self) -> ir.Function:
+        """Tiles of the result's gradient to 16 matrices."""
+        return _emit_tiles(self.lib, "gradients", 2, _gradient_line)
+
+    @functools.cached_property
+    def kernels(self) -> ir.Function:
+        """16 sums to kernels' gradients."""
+        return _emit_kernels(self.lib)
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
     def weights(self, turned: bool) -> ir.Function:
@@ -94,22 +109,40 @@ def _result_line(b: Any, m: list[Any]) -> list[Any]:
     return [first, b.fsub(b.fsub(m[1], m[2]), m[3])]
 
 
-def _emit_pixels(lib: Library) -> ir.Function:
+def _gradient_line(b: Any, y: list[Any]) -> list[Any]:
+    """A y."""
+    return [y[0], b.fadd(y[0], y[1]), b.fsub(y[0], y[1]), b.fneg(y[1])]
+
+
+def _kernel_line(b: Any, m: list[Any]) -> list[Any]:
+    """G' m."""
+    half = ir.Constant(m[0].type, [0.5] * m[0].type.count)
+    middle = b.fmul(half, b.fadd(m[1], m[2]))
+    other = b.fmul(half, b.fsub(m[1], m[2]))
+    return [b.fadd(m[0], middle), other, b.fadd(middle, m[3])]
+
+
+def _square(values: list[Any], size: int) -> list[list[Any]]:
+    """A list as rows."""
+    return [values[i : i + size] for i in range(0, size * size, size)]
+
+
+def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
     """``to[point, row, lane]`` for some vectors of tiles; a row is a channel."""
     lanes, element = lib.tile.lanes, lib.element
+    taps = size * size
     with (
-        lib.routine("pixels", PIXELS) as (b, s, made),
+        lib.routine(name, TILES) as (b, s, made),
         loop(b, s.begin, s.end, name="v") as v,
     ):
         start = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), element)
 
         def rows(b: Any, get: Loader) -> None:
             with loop(b, i64(0), s.rows, name="r") as r:
-                first = b.mul(r, i64(POINTS))
-                values = [get(b, b.add(first, i64(t))) for t in range(POINTS)]
-                grid = [values[i : i + 4] for i in range(0, POINTS, 4)]
+                first = b.mul(r, i64(taps))
+                values = [get(b, b.add(first, i64(t))) for t in range(taps)]
                 to = at(b, start, b.mul(r, s.to_row), element)
-                points = _both_ways(b, _pixel_line, grid)
+                points = _both_ways(b, line, _square(values, size))
                 _store_points(b, lib, points, to, s.to_point)
 
         with_loader(b, lib, "second", s, v, rows)
@@ -142,9 +175,8 @@ def _emit_weights(lib: Library, turned: bool) -> ir.Function:
         taps = transpose(b, kernels)[:9]
         if turned:
             taps.reverse()
-        grid = [taps[i : i + 3] for i in (0, 3, 6)]
         to = at(b, s.to, b.add(b.mul(i, s.to_row), k), element)
-        points = _both_ways(b, _weight_line, grid)
+        points = _both_ways(b, _weight_line, _square(taps, 3))
         _store_points(b, lib, points, to, s.to_point)
     return made
 
@@ -161,18 +193,40 @@ def _emit_results(lib: Library) -> ir.Function:
             shift = splat(b, bias, lanes)
             out = at(b, s.out, b.mul(row, s.out_row), element)
             with loop(b, i64(0), vectors, name="v") as v:
-                offset = b.add(b.mul(row, s.sums_row), b.mul(v, i64(lanes)))
-                first = at(b, s.sums, offset, element)
-                places = [
-                    at(b, first, b.mul(s.sums_point, i64(p)), element)
-                    for p in range(POINTS)
-                ]
-                values = [load(b, place, lib.vector) for place in places]
-                grid = [values[i : i + 4] for i in range(0, POINTS, 4)]
+                grid = _load_points(b, lib, s, row, b.mul(v, i64(lanes)))
                 for line, pair in enumerate(_both_ways(b, _result_line, grid)):
                     pair = [b.fadd(value, shift) for value in pair]
                     _put(b, lib, s, v, at(b, out, b.mul(s.width, i64(line)), element),
                          line, pair)  # fmt: skip
+    return made
+
+
+def _load_points(b: Any, lib: Library, s: Any, row: Any, j: Any) -> list[list[Any]]:
+    """The 16 sums of a vector of columns."""
+    offset = b.add(b.mul(row, s.sums_row), j)
+    first = at(b, s.sums, offset, lib.element)
+    steps = [b.mul(s.sums_point, i64(point)) for point in range(POINTS)]
+    places = [at(b, first, step, lib.element) for step in steps]
+    return _square([load(b, place, lib.vector) for place in places], 4)
+
+
+def _emit_kernels(lib: Library) -> ir.Function:
+    """``out[j, row]``, kernels of 9 elements, from sums of columns j."""
+    lanes, element = lib.tile.lanes, lib.element
+    with (
+        lib.routine("kernels", KERNELS) as (b, s, made),
+        loop(b, i64(0), s.rows) as row,
+        loop(b, i64(0), s.count, i64(lanes), name="j") as j,
+    ):
+        grid = _load_points(b, lib, s, row, j)
+        taps = list(itertools.chain(*_both_ways(b, _kernel_line, grid)))
+        taps += [ir.Constant(lib.vector, None)] * (lanes - len(taps))
+        start = at(b, s.out, b.mul(row, i64(9)), element)
+        for lane, kernel in enumerate(transpose(b, taps)):
+            column = b.add(j, i64(lane))
+            there = b.icmp_signed("<", column, s.count)
+            nine = first_lanes(b, b.select(there, i64(9), i64(0)), lanes)
+            store(b, kernel, at(b, start, b.mul(column, s.out_row), element), nine)
     return made
 
 

@@ -23,9 +23,8 @@ from weft.compile.llvm.gemm.vectors import at, minimum
 class Winograd:
     """Emits the function that computes a rectangle of tiles."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.lib = parts, parts.lib
-        self.transforms = Transforms(parts.lib)
+    def __init__(self, parts: Parts, transforms: Transforms) -> None:
+        self.parts, self.lib, self.transforms = parts, parts.lib, transforms
 
     def emit(self) -> ir.Function:
         """The rectangle's function."""
@@ -97,9 +96,8 @@ class Winograd:
     def _finish(self, b: Any, s: Any) -> None:
         """The results of the tiles, from the sums of their points."""
         element = self.lib.element
-        y = [s.y_places, s.y_places_row, s.pixels, s.out_step, i64(1), s.y_size1]
-        y += [s.y_size2, i64(2), s.y_taps, i64(4), s.y_masks, s.masks_row, s.y_runs]
-        b.call(self.parts.windows, [*y, s.y_counts, s.column_begin, s.column_end])
+        columns = s.column_begin, s.column_end
+        tile_windows(b, self.parts.windows, s, s.out_step, *columns)
         out = at(b, s.out, b.mul(s.group, s.out_group), element)
         out = at(b, out, b.mul(s.row_begin, s.out_row), element)
         channel = b.add(b.mul(s.group, s.rows), s.row_begin)
@@ -109,3 +107,13 @@ class Winograd:
         sums = [s.sums, s.sums_row, s.sums_point, rows, s.across, bias]
         place = [out, s.out_row, s.y_size2, s.y_masks, s.masks_row]
         b.call(self.transforms.results, [*sums, *place, s.y_runs, s.y_counts])
+
+
+def tile_windows(
+    b: Any, made: ir.Function, s: Any, image_step: Any, begin: Any, end: Any
+) -> None:
+    """Where the four results of some tiles lie."""
+    where = [s.y_places, s.y_places_row, s.pixels, image_step, i64(1)]
+    size = [s.y_size1, s.y_size2, i64(2), s.y_taps, i64(4)]
+    to = [s.y_masks, s.masks_row, s.y_runs, s.y_counts]
+    b.call(made, [*where, *size, *to, begin, end])
