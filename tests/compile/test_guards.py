@@ -6,8 +6,11 @@ import functools
 import gc
 import random
 import sys
+import threading
 import time
 import types
+from collections import ChainMap, UserDict
+from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -56,7 +59,72 @@ class Shared:
         return x * self.scale
 
 
+class Computed:
+    """Its attributes come from a table."""
+
+    def __init__(self):
+        self.table = {"scale": 2.0}
+
+    def __getattribute__(self, name):
+        table = object.__getattribute__(self, "table")
+        return table[name] if name in table else object.__getattribute__(self, name)
+
+
+class Open(dict):
+    __getattr__ = dict.__getitem__
+
+
+class Tree:
+    def __init__(self, value, *children):
+        self.value, self.children = value, children
+
+    def total(self):
+        return self.value + sum(child.total() for child in self.children)
+
+
+class Opening:
+    scale = 2.0
+
+    def __enter__(self):
+        return self.scale
+
+    def __exit__(self, *error):
+        pass
+
+
+def opened(x):
+    with opening as scale:
+        return x * scale
+
+
+def decorated(fn):
+    table = {"scale": 2.0}
+
+    @functools.wraps(fn)
+    def inner(x):
+        return fn(x) * table["scale"]
+
+    inner.table = table
+    return inner
+
+
+@decorated
+def scaled(x):
+    return x * 1.5
+
+
+def with_default(x, table={"scale": 2.0}):  # noqa: B006
+    return x * table["scale"]
+
+
 config, slotted, shared = Config(), Slotted(), Shared()
+computed, open_table, opening = Computed(), Open(scale=2.0), Opening()
+tree = Tree(1.0, Tree(2.0), Tree(3.0, Tree(4.0)))
+layered = ChainMap({}, {"scale": 2.0})
+users = UserDict(scale=2.0)
+current = ContextVar("current", default=2.0)
+local = threading.local()
+local.scale = 2.0
 namespace = types.SimpleNamespace(scale=2.0)
 options = argparse.Namespace(scale=2.0)
 
@@ -152,6 +220,46 @@ CASES = {
     "parsed arguments": (
         lambda x: x * options.scale, lambda: setattr(options, "scale", 5.0),
         "options.scale changed",
+    ),
+    "computed attributes": (
+        lambda x: x * computed.scale, lambda: computed.table.update(scale=3.0),
+        "computed.table['scale'] changed",
+    ),
+    "a dictionary's attributes": (
+        lambda x: x * open_table.scale, lambda: open_table.update(scale=3.0),
+        "open_table['scale'] changed",
+    ),
+    "a tree of objects": (
+        lambda x: x * tree.total(),
+        lambda: setattr(tree.children[1].children[0], "value", 9.0),
+        "tree.children[1].children[0].value changed from 4.0 to 9.0",
+    ),
+    "layers of dictionaries": (
+        lambda x: x * layered["scale"], lambda: layered.update(scale=3.0),
+        "layered.maps[0] has 1 items, had 0",
+    ),
+    "a user's dictionary": (
+        lambda x: x * users["scale"], lambda: users.update(scale=3.0),
+        "users.data['scale'] changed",
+    ),
+    "a context variable": (
+        lambda x: x * current.get(), lambda: current.set(3.0), "current is now 3.0",
+    ),
+    "a thread's own": (
+        lambda x: x * local.scale, lambda: setattr(local, "scale", 3.0),
+        "local['scale'] changed",
+    ),
+    "a with statement": (
+        opened, lambda: setattr(opening, "scale", 5.0), "opening.scale is new",
+    ),
+    "a decorator": (
+        lambda x: scaled(x), lambda: scaled.table.update(scale=3.0),
+        "table['scale'] changed",
+    ),
+    "a default": (
+        lambda x: with_default(x),
+        lambda: with_default.__defaults__[0].update(scale=3.0),
+        "with_default['scale'] changed",
     ),
     "a function": (
         lambda x: helper(x), lambda: globals().update(helper=lambda x: x * 100),
@@ -521,6 +629,25 @@ def test_writes_are_refused_at_their_line(fn):
     assert state == (
         counter, len(log), len(stats), config.scale, Shared.scale, settings.scale,
     )  # fmt: skip
+
+
+def test_a_scheduler_steps_outside():
+    p = nn.Parameter(weft.ones(2))
+    optimizer = optim.SGD([p], lr=0.1)
+    scheduler = optim.lr_scheduler.StepLR(optimizer, 1, 0.1)
+
+    @weft.compile
+    def step():
+        optimizer.zero_grad()
+        p.sum().backward()
+        optimizer.step()
+        scheduler.step()
+
+    with pytest.raises(
+        CaptureError, match=r"scheduler\..* is outside .*\n.*\n.*step\(\)"
+    ):
+        step()
+    assert optimizer.param_groups[0]["lr"] == 0.1
 
 
 def test_own_objects_may_change():

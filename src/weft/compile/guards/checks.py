@@ -129,6 +129,14 @@ class SlotWatch(Watch):
         super().__init__(source, lambda held: (get(held),), [name], [value])
 
 
+class CallWatch(Watch):
+    """What a context variable is."""
+
+    def __init__(self, source: Any, name: str) -> None:
+        value = source.get(MISSING)
+        super().__init__(source, lambda held: (held.get(MISSING),), [name], [value])
+
+
 class ArrayWatch(Watch):
     """The values of a NumPy array of which elements were read."""
 

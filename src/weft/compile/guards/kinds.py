@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+import threading
 from collections import deque
 from enum import Enum
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -92,4 +93,4 @@ def fields(value: Any) -> Any:
 
 def is_namespace(value: Any) -> bool:
     """Whether an object is no more than its attributes, and of a fixed class."""
-    return type(value) is SimpleNamespace
+    return type(value) in (SimpleNamespace, threading.local)

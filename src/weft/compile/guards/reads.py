@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -31,6 +32,7 @@ import numpy as np
 from weft.compile.guards.checks import (
     MISSING,
     ArrayWatch,
+    CallWatch,
     CellWatch,
     Guards,
     ItemsWatch,
@@ -88,8 +90,9 @@ class Reads:
 
     def __init__(self, fn: Any, arguments: dict[str, Any]) -> None:
         from weft.nn.module import Module
+        from weft.optim.optimizer import Optimizer
 
-        self.module = Module
+        self.module, self.optimizer = Module, Optimizer
         self.fn, self.arguments = fn, arguments
         self.thread = threading.get_ident()
         self.outside: dict[int, tuple[Any, str]] = {}
@@ -98,6 +101,7 @@ class Reads:
         self.wholes: dict[int, WholeWatch] = {}
         self.cells: dict[int, CellWatch] = {}
         self.slots: dict[tuple[int, str], SlotWatch] = {}
+        self.others: dict[int, Watch] = {}
         self.arrays: dict[int, ArrayWatch] = {}
         self.classes: dict[type, dict[str, Any]] = {}
         self.functions: dict[CodeType, list[FunctionType]] = {}
@@ -197,6 +201,8 @@ class Reads:
                 self.arrays.setdefault(id(value), ArrayWatch(value, path))
         elif isinstance(value, type):
             self.namespace(value)
+        elif type(value) is ContextVar:
+            self.others.setdefault(id(value), CallWatch(value, path))
         elif type(value) is FunctionType:
             self.function(value, path)
         elif type(value) is MethodType:
@@ -333,7 +339,8 @@ class Reads:
             return
         kind = type(held)
         users = USERS[frame.f_code.co_filename]
-        if not users and not isinstance(held, self.module) and not of_user(kind):
+        told = isinstance(held, self.module) or of_user(kind)
+        if not users and not told and kind.__module__ != "collections":
             return
         if name in _HOOKS and isinstance(held, self.module):
             self.seen.add((id(held), name))
@@ -358,9 +365,10 @@ class Reads:
         else:
             if own is not None:
                 self.group(own).absent[name] = path
-            self.in_class(held, name, value, path)
+            if not self.in_class(held, name, value, path) and value is not MISSING:
+                self.everything(held, own, path.rpartition(".")[0], True)  # computed
 
-    def in_class(self, held: Any, name: str, value: Any, path: str) -> None:
+    def in_class(self, held: Any, name: str, value: Any, path: str) -> bool:
         for kind in type(held).__mro__:
             if name in vars(kind):
                 raw = vars(kind)[name]
@@ -369,7 +377,8 @@ class Reads:
                     self.slots.setdefault((id(held), name), watch)
                 elif of_user(kind):
                     self.note_class(kind, name)
-                return
+                return True
+        return False
 
     def note_class(self, kind: type, name: str) -> None:
         group = self.of_classes.setdefault(kind, _Group(vars(kind), False, kind))
@@ -412,15 +421,21 @@ class Reads:
         known = self.outside.get(id(held))
         if known is None or known[0] is not held or isinstance(value, Tensor):
             return
-        if not USERS[frame.f_code.co_filename]:
+        if not USERS[frame.f_code.co_filename] and not self.weft_state(held):
             return
-        before = (fields(held) or {}).get(name, MISSING)
-        if before is MISSING:
-            before = getattr(type(held), name, MISSING)
         if isinstance(getattr(type(held), name, None), property):
             return  # what its function sets is seen by itself
+        try:
+            before = object.__getattribute__(held, name)
+        except AttributeError:
+            before = MISSING
         if not same(before, value):
             raise _refused(f"{known[1]}.{name}", before, value)
+
+    def weft_state(self, held: Any) -> bool:
+        """Whether an object of Weft's own counts in Python, as a scheduler does."""
+        graph_state = isinstance(held, (self.module, self.optimizer))
+        return not graph_state and type(held).__module__.startswith("weft.")
 
     # -- the end
 
@@ -457,7 +472,13 @@ class Reads:
             for g in (*self.groups.values(), *self.of_classes.values())
             if g.values
         ]
-        return [*groups, *self.cells.values(), *self.slots.values(), *self._named()]
+        return [
+            *groups,
+            *self.cells.values(),
+            *self.slots.values(),
+            *self.others.values(),
+            *self._named(),
+        ]
 
     def _named(self) -> list[Watch]:
         """Attributes of classes that some function entered names."""
@@ -519,12 +540,11 @@ def _moving(value: Any, path: tuple[str, ...]) -> str | None:
         if not isinstance(value, ModuleType):
             return None
         value = getattr(value, name, None)
-    owner = getattr(value, "__self__", None)
-    home = getattr(value, "__module__", None) if type(value) is not ModuleType else None
     if type(value) not in (FunctionType, MethodType, BuiltinFunctionType):
         return None
+    home = value.__module__
     if home is None or home == "builtins":
-        home = type(owner).__module__
+        home = type(getattr(value, "__self__", None)).__module__
     if home is not None and home.startswith("numpy.random"):
         home = "numpy.random"
     if home == "time" and getattr(value, "__name__", "") == "sleep":
