@@ -274,3 +274,15 @@ def test_a_result_in_the_place_of_one_that_took_anothers():
         x = weft.linspace(-2, 2, n).double().requires_grad_()
         want = f(x).detach().numpy()
         np.testing.assert_allclose(compiled(x).detach().numpy(), want, rtol=1e-12)
+
+
+def test_what_follows_a_product_apart_from_it():
+    """Where the product is a call, or rows are too few for all threads."""
+    softmax = lambda a, b: (a @ b).softmax(-1)
+    same(softmax, weft.randn(300, 2, 3, 4), weft.randn(300, 2, 4, 5))
+    same(softmax, weft.randn(3, 8), weft.randn(8, 5000))
+    compiled = weft.compile(softmax)
+    for n in (64, 2, 300):
+        a, b = weft.randn(n, 2, 3, 4), weft.randn(n, 2, 4, 5)
+        want = softmax(a, b).numpy()
+        np.testing.assert_allclose(compiled(a, b).numpy(), want, rtol=1e-5)

@@ -204,8 +204,7 @@ class Instance:
         count = math.prod(evaluate(n, known) for _, n in use.kernel.parallel)
         work = sum(self._count(n) for n in use.made)
         share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
-        library: Any = self.native.library
-        function, body = library.address(use.name), driver().iterations
+        function, body = self._function(use), driver().iterations
         grain = max(GRAIN // share, 1)
         return [0, function, *self.found[use], count, grain, body, 0, 0]
 
@@ -218,12 +217,27 @@ class Instance:
         """Tell a routine's jobs what follows."""
         names = use.kernel.sizes
         first, width = (names.index(n) if n in names else -1 for n in (FIRST, WIDTH))
-        library: Any = self.native.library
         each = evaluate(use.each, self.sizes)
-        fields = library.address(use.name), *self.found[use], len(names)
+        fields = self._function(use), *self.found[use], len(names)
         context = np.array([*fields, first, width, each], np.int64)
         self.contexts.append(context)
         self.jobs.lead_to(routine, CONTEXT, _address(context))
+
+    def _function(self, use: Use) -> int:
+        """The address of a use's code, for those values that do share a place here.
+
+        A product may be a call for these sizes, or apart from what follows it.
+        """
+        names = [buffer.name for buffer in use.kernel.buffers]
+        slots = {n: self.places[o] for n, o in zip(names, use.owners, strict=True)}
+        return self.native.function(
+            use.kernel,
+            tuple(p for p in use.kernel.shared if self._is_one(*map(slots.get, p))),
+        )
+
+    def _is_one(self, a: Any, b: Any) -> bool:
+        """Whether two slots are the same memory, in every run."""
+        return a == b or 0 != self.addresses[a] == self.addresses[b]
 
     def _count(self, node: Node) -> int:
         return math.prod(resolve(node.shape, self.sizes))

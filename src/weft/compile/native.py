@@ -6,7 +6,7 @@ steps of a run as data. For each set of sizes an ``Instance`` holds the memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,6 +118,7 @@ class Native:
         self.kernels: dict[str, Kernel] = {}
         self._name_kernels()
         self.library = self._compile()
+        self._others: dict[Any, Library] = {}  # kernels for other places than planned
         self._instances: dict[Any, Instance] = {}
 
     def _add_all(self) -> None:
@@ -197,12 +198,25 @@ class Native:
         return [one for one in found if isinstance(one, (Use, Follower))]
 
     def _compile(self) -> Library | None:
-        if not self.kernels:
-            return None
+        kernels = self.kernels.values()
+        return self._library(kernels) if kernels else None
+
+    def _library(self, kernels: Iterable[Kernel]) -> Library:
         module = new_module(self.graph.name, self.target)
-        for kernel in self.kernels.values():
+        for kernel in kernels:
             emit_kernel(module, kernel, self.target)
         return compile_module(module, self.target)
+
+    def function(self, kernel: Kernel, shared: tuple[tuple[str, str], ...]) -> int:
+        """The address of a kernel's code for arguments of which these share places."""
+        library = self.library
+        if shared != kernel.shared:
+            key = kernel.name, shared
+            if key not in self._others:
+                self._others[key] = self._library([kernel._replace(shared=shared)])
+            library = self._others[key]
+        assert library is not None
+        return library.address(kernel.name)
 
     def run(
         self,
