@@ -122,7 +122,7 @@ class Image:
                 b.call(self.parts.packing.copy, [here, s.other_row, *to, *size])
             with ordered:
                 order = at(b, s.order, s.p, I64)
-                rest = [order, s.order_run, s.order_step, *to, i64(height), s.deep]
+                rest = [order, s.order_run, *to, i64(height), s.deep]
                 b.call(s.ordered, [start, s.other_row, *rest])
 
 
@@ -140,28 +140,26 @@ def _put_bias(b: Any, lib: Library, s: Any) -> None:
 def _emit_order(lib: Library, packing: Packing) -> ir.Function:
     """``to[i, k] = source[i, order[k]]``: rows of weights in the order of windows.
 
-    ``run`` above 0 says that the order is made of runs of that length, each ``step``
-    elements behind the one before.
+    ``run`` above 0 says that the order is made of runs of that length. Rows are the
+    inner loop: they lie side by side, and steps of k far from each other.
     """
-    arguments = "*source source_row *order run step *to to_row rows k"
+    arguments = "*source source_row *order run *to to_row rows k"
     with (
         lib.routine("order", arguments) as (b, s, made),
         b.if_else(b.icmp_signed(">", s.run, i64(0))) as (runs, any_),
     ):
-        with runs, b.if_then(b.icmp_signed(">", s.k, i64(0))):
-            first = b.load(s.order, typ=I64)
-            count = b.sdiv(s.k, s.run)
-            with loop(b, i64(0), s.rows) as i:
-                offset = b.add(first, b.mul(i, s.source_row))
-                source = at(b, s.source, offset, lib.element)
-                to = at(b, s.to, b.mul(i, s.to_row), lib.element)
-                rest = [s.step, to, s.run, count, s.run]
-                b.call(packing.copy, [source, *rest])
-        with any_, loop(b, i64(0), s.rows) as i:
-            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
-            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
-            with loop(b, i64(0), s.k, name="k") as k:
-                place = b.load(at(b, s.order, k, I64), typ=I64)
-                item = b.load(at(b, source, place, lib.element), typ=lib.element)
-                b.store(item, at(b, to, k, lib.element))
+        with runs, loop(b, i64(0), s.k, s.run, name="k") as k:
+            place = b.load(at(b, s.order, k, I64), typ=I64)
+            source = at(b, s.source, place, lib.element)
+            rest = [at(b, s.to, k, lib.element), s.to_row, s.rows, s.run]
+            b.call(packing.copy, [source, s.source_row, *rest])
+        with (
+            any_,
+            loop(b, i64(0), s.k, name="k") as k,
+            loop(b, i64(0), s.rows) as i,
+        ):
+            place = b.load(at(b, s.order, k, I64), typ=I64)
+            place = b.add(place, b.mul(i, s.source_row))
+            item = b.load(at(b, s.source, place, lib.element), typ=lib.element)
+            b.store(item, at(b, s.to, b.add(b.mul(i, s.to_row), k), lib.element))
     return made

@@ -22,6 +22,7 @@ from weft.compile.llvm.gemm.tasks import split
 from weft.compile.llvm.gemm.tiling import Tiling
 
 COLUMNS = 256  # of C that a task computes at a time
+TALL = 18  # strips of the weights' gradient that a task has at most
 HEAVY_BYTES = 1 << 21  # of weights that should be read for more columns at a time
 FEW_ROWS = 8  # of C for which windows are not packed
 FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
@@ -324,9 +325,13 @@ class Planner:
     def _weight(self, shape: Shape) -> Plan:
         view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
         rows, columns = job["rows"], job["columns"]
-        across = min(COLUMNS, _up(columns, tile.width))
-        blocks = _ceil(columns, across) * shape.groups
-        down = max(_ceil(rows, 18 * tile.height), _ceil(2 * self.threads, blocks))
+        # Threads share columns before rows: gradients, which each block of rows needs,
+        # cost more to pack than windows, which each block of columns needs.
+        pieces = _ceil(self.threads, shape.groups)
+        apart = min(pieces, _ceil(columns, 2 * tile.width))
+        across = min(COLUMNS, _up(_ceil(columns, apart), tile.width))
+        blocks = _ceil(columns, across)
+        down = max(_ceil(rows, TALL * tile.height), _ceil(pieces, blocks))
         height = _up(_ceil(rows, min(down, _ceil(rows, tile.height))), tile.height)
         vectors = tile.depth // tile.lanes
         job.set(
