@@ -40,19 +40,22 @@ DTYPES = ["float32", "float64", "float16", "int64", "int32", "int16", "int8", "u
           "bool"]  # fmt: skip
 
 
-@pytest.mark.parametrize("descending", [False, True])
+def orders(x):
+    """Both ways, along the middle and along an outer axis."""
+    return x.argsort(1), x.argsort(1, True), x.argsort(0), x.argsort(0, True)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [1, 2, 7, 128, 129, 1000, 4099])
-def test_order_is_numpys(size, dtype, descending):
+@pytest.mark.parametrize("size", [1, 7, 128, 129, 4099])
+def test_order_is_numpys(size, dtype):
     x = rough(2, size, 3, dtype=dtype)
-    for dim in (0, 1):
-        native = compiled(lambda x, d=dim: x.argsort(d, descending), x)
-        assert whole(native)
-        want = x.argsort(dim, descending).numpy()
-        np.testing.assert_array_equal(same_for_threads(native, x)[0], want)
+    native = compiled(orders, x)
+    assert whole(native)
+    for a, b in zip(same_for_threads(native, x), outputs(orders, x), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("size", [5, 128, 129, 200])
+@pytest.mark.parametrize("size", [5, 129])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64"])
 def test_order_by_loops(dtype, size):
     x = rough(2, size, dtype=dtype)
@@ -129,7 +132,7 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("width", [20, 23, 67])
+@pytest.mark.parametrize("width", [20, 67])
 @pytest.mark.parametrize("name", IMAGES)
 def test_images(name, width):
     x = floats(2, 3, 7, width)
@@ -178,7 +181,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 3, 65, 300])
+@pytest.mark.parametrize("size", [1, 65, 300])
 @pytest.mark.parametrize("name", LINES)
 def test_lines(name, size):
     fn, differentiable = LINES[name]
@@ -195,7 +198,7 @@ def test_lines(name, size):
 
 
 @pytest.mark.parametrize("reduce", ["prod", "amax", "amin", "mean", "sum"])
-@pytest.mark.parametrize("size", [1, 3, 70])
+@pytest.mark.parametrize("size", [1, 70])
 def test_combined(reduce, size):
     def fn(x, index, src):
         return x.scatter_reduce(1, index, src, reduce), x.scatter_reduce(
@@ -252,7 +255,7 @@ def test_listed_indices_need_a_limit():
 
 
 @pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("size", [1, 2, 7, 8, 1000, 4096, 9999])
+@pytest.mark.parametrize("size", [1, 7, 8, 4095, 4096])
 def test_searching(size, right):
     for dtype in ("float32", "int16"):
         edges = Tensor(np.sort(rough(size, dtype=dtype).numpy()))
