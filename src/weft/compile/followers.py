@@ -31,17 +31,11 @@ def followers(fusion: Fusion) -> dict[Call, Group]:
     found: dict[Call, Group] = {}
     for group in fusion.units:
         if isinstance(group, Group) and not group.alone:
-            units = [fusion.unit[b] for b in _outside(group) if b in fusion.unit]
+            units = [fusion.unit[b] for b in group.reads() if b in fusion.unit]
             last = max(units, key=lambda u: u.order, default=None)
             if isinstance(last, Call) and last not in found and follows(group, last):
                 found[last] = group
     return found
-
-
-def _outside(group: Group) -> set[Node]:
-    operands = [o for n in group.nodes for o in group.operands[n]]
-    bases = {o.base for o in operands if isinstance(o, Operand)}
-    return bases - group.home.keys()
 
 
 def follows(group: Group, unit: Call) -> bool:

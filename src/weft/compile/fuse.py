@@ -40,6 +40,7 @@ from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
 Index = tuple[Any, ...]
 Slot = tuple[Index, bool]
 Slots = dict[Node, Slot]
+NEAR = 8  # units back to look for one that reads the same
 OUTSIDE = -1  # the order of inputs, variables and constants
 
 
@@ -149,6 +150,12 @@ class Group:
         if row:
             self.rows.add(node)
         self.operands[node] = operands_of(node)
+
+    def reads(self) -> set[Node]:
+        """The values that it reads from others."""
+        operands = [o for n in self.nodes for o in self.operands[n]]
+        bases = {o.base for o in operands if isinstance(o, Operand)}
+        return bases - self.home.keys()
 
     def __repr__(self) -> str:
         return f"<group {[n.name for n in self.nodes]}>"
@@ -334,6 +341,8 @@ class Fusion:
                     return
         elif group is not None:
             self.why[node] = f"{group.node.op.name} is computed as a whole"
+        if self._beside(node, operands, group):
+            return
         group = Group(len(self.units), node.shape, self.graph.sizes)
         if self._join(group, node, group.vars, False):
             self.units.append(group)
@@ -341,6 +350,24 @@ class Fusion:
         for operand in self._loose(operands):
             self._settle(operand.base)
         self._point(node)
+
+    def _beside(self, node: Node, operands: list[Any], after: Unit | None) -> bool:
+        """Join a group nearby that reads the same, so that it is read once."""
+        if after is None:
+            return False
+        bases = {o.base for o in operands if isinstance(o, Operand)}
+        for unit in reversed(
+            self.units[max(after.order + 1, len(self.units) - NEAR) :]
+        ):
+            if not isinstance(unit, Group) or unit.alone or unit.reduced is not None:
+                continue
+            if not same_shape(unit.shape, node.shape) or not bases & unit.reads():
+                continue
+            fits = self._role(unit, node, operands) is False
+            if fits and self._join(unit, node, unit.full_index(node), False):
+                self.why.pop(node, None)
+                return True
+        return False
 
     def _role(self, group: Group, node: Node, operands: list[Any]) -> bool | None:
         """Whether a node is a row node (True) or a full one of a group; else None."""

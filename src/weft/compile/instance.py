@@ -11,7 +11,6 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +46,15 @@ class Instance:
         self.launches = [s for s in self.steps if isinstance(s, Launch)]
         self.state = kept_in_place(native.places, native.graph, self.order)
         self.known: dict[Node, Any] = {}  # what is there before the first step
-        self.bound: tuple[ndarray, ...] = ()  # the variables of the last run
+        self.bound: list[Any] = []  # the variables of the last run
+        self.readers: list[list[Node]] = [
+            [
+                n
+                for n in native.graph.nodes
+                if n.op is READ and n.params["variable"] is v
+            ]
+            for v in native.reads
+        ]
         self.contexts: list[ndarray] = []  # of followers
         read = set(native.reads)
         self.unread = [  # state that is only written, into memory that a run is given
@@ -292,7 +299,7 @@ class Instance:
         self,
         feeds: Sequence[ndarray],
         held: Sequence[ndarray],
-        room: Mapping[Variable, ndarray] | None = None,
+        room: Mapping[Variable, ndarray | None] | None = None,
     ) -> Any:
         """Outputs, and new values of variables that were not written in place."""
         with self.lock:
@@ -379,20 +386,23 @@ class Instance:
         self,
         feeds: Sequence[ndarray],
         held: Sequence[ndarray],
-        room: Mapping[Variable, ndarray],
+        room: Mapping[Variable, ndarray | None],
     ) -> dict[Node, Any]:
         """All values that no step makes, and places for outputs."""
-        if not self.known or not _alike(held, self.bound):
+        if len(held) != len(self.bound) or not self.known:
             self._bind(held)
+        for k, (array, before) in enumerate(zip(held, self.bound, strict=True)):
+            if array is not before and not self._rebind(k, array):
+                self._bind(held)
+                break
         env = self.known.copy()
         for node, shape in self.fresh.items():
             self._give(env, node, np.empty(shape, node.dtype.np))
         for variable, node, shape in self.unread:
-            array = room.get(variable)
-            if array is None:
-                array = np.empty(shape, node.dtype.np)
-            self.addresses[self.places[node]] = _address(array)
-            env[node] = array
+            given = room.get(variable)
+            fits = given if given is not None else np.empty(shape, node.dtype.np)
+            self.addresses[self.places[node]] = _address(fits)
+            env[node] = fits
         for node, array in zip(self.native.graph.inputs, feeds, strict=True):
             if array is not None:
                 self._give(env, node, self._apart(array))
@@ -413,14 +423,30 @@ class Instance:
         self.spans = sorted(_span(arrays[v]) for v in self.state if v in arrays)
         self.starts = [start for start, _ in self.spans]
         self.known = dict(self.arrays)
-        for node in self.native.graph.nodes:
-            if node.op is READ:
-                self._give(self.known, node, arrays[node.params["variable"]])
+        for variable, nodes in zip(self.native.reads, self.readers, strict=True):
+            self._take(variable, nodes, arrays[variable])
         for variable, node in self.state.items():
             if variable in arrays:
                 self.known[node] = arrays[variable]
         self.written = {v for v in self.state if v in arrays and v not in moved}
-        self.bound = () if moved else tuple(held)
+        self.bound = [None] * len(held) if moved else list(held)
+
+    def _take(self, variable: Variable, nodes: list[Node], array: ndarray) -> None:
+        """An array for a variable, and for the nodes that read it."""
+        slot = self.slot_of.get(variable)
+        if slot is not None:
+            self.addresses[slot] = _address(array)
+        for node in nodes:
+            self.known[node] = array
+
+    def _rebind(self, k: int, array: ndarray) -> bool:
+        """Take another array for one variable, if that is all there is to do."""
+        variable = self.native.reads[k]
+        if variable in self.state or not array.flags.c_contiguous:
+            return False
+        self._take(variable, self.readers[k], array)
+        self.bound[k] = array
+        return not self.starts or self._apart(array) is array
 
     def _apart(self, array: ndarray) -> ndarray:
         """An array that no state is in, which would change in the run."""
@@ -481,11 +507,6 @@ def _own(found: ndarray, args: list[Any]) -> ndarray:
 def _in_order(array: ndarray) -> ndarray:
     """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
     return array if array.flags.c_contiguous else array.copy(order="C")
-
-
-def _alike(held: Sequence[ndarray], bound: Sequence[ndarray]) -> bool:
-    """Whether variables' arrays are the very same as before."""
-    return len(held) == len(bound) and all(map(is_, held, bound))
 
 
 def _span(array: ndarray) -> tuple[int, int]:

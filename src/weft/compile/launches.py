@@ -17,6 +17,7 @@ from weft.compile.loop.ir import (
     Kernel,
     Let,
     Load,
+    Position,
     divides,
     parts,
     statements,
@@ -104,7 +105,8 @@ def _overwritten(graph: Graph) -> dict[Node, list[Node]]:
 
 def _failing(steps: Sequence[Any]) -> list[int]:
     """The steps that can raise an error, or be the first to report one."""
-    found, seen = [], set()
+    found: list[int] = []
+    seen: set[Any] = set()
     for at, step in enumerate(steps):
         if isinstance(step, Use):
             checks = _checks(step)
@@ -126,7 +128,7 @@ def _checks(use: Use) -> list[tuple[Any, bool]]:
             loops[stmt.var] = stmt.extent
         if any(map(divides, parts(values_of(stmt)))):
             found.append((object(), False))
-        if isinstance(stmt, Let):
+        if isinstance(stmt, Let) and not _counted(stmt, loops):
             load = stmt.value
             if isinstance(load, Call) and load.name == "cast":
                 (load,) = load.args
@@ -141,6 +143,12 @@ def _checks(use: Use) -> list[tuple[Any, bool]]:
             key = owners[load.buffer.name], str(stmt.limit), stmt.wrap
             found.append((key, whole and len(names) == len(load.at)))
     return found
+
+
+def _counted(let: Let, loops: dict[str, Any]) -> bool:
+    """Whether an index is a loop's own number, below its end."""
+    at = let.value.at if isinstance(let.value, Position) else None
+    return isinstance(at, Size) and same(loops.get(at.symbol_name, -1), let.limit)
 
 
 class Order:

@@ -115,6 +115,7 @@ class Native:
         self.writes = [n for n in graph.nodes if n.op is ASSIGN]
         may = assigned_once(self.writes) if in_place else {}
         self.places = share(graph, Order(self.steps, graph), may)
+        self.unread = [v for v in self.places.state if v not in self.reads]
         self.kernels: dict[str, Kernel] = {}
         self._name_kernels()
         self.library = self._compile()
@@ -222,7 +223,7 @@ class Native:
         self,
         feeds: Sequence[ndarray],
         store: Mapping[Variable, ndarray],
-        room: Mapping[Variable, ndarray] | None = None,
+        room: Mapping[Variable, ndarray | None] | None = None,
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
         """The outputs, and new values of variables that were not written in place.
 

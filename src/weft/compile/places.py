@@ -34,8 +34,10 @@ def share(graph: Graph, order: Order, assigned: dict[Node, Variable]) -> Places:
     sharing = _Sharing(graph, order, assigned, places)
     for at, step in enumerate(order.steps):
         launch = step.follower if isinstance(step, Routine) else step
-        if hasattr(launch, "kernel"):
+        if isinstance(launch, Use):
             sharing.settle(at, step, launch)
+        if isinstance(step, Routine) and step.node not in places.joint:
+            sharing.keep(at, step, step.node)
     return places
 
 
@@ -104,23 +106,30 @@ class _Sharing:
                 names.pop(given)
         launch.kernel = kernel._replace(shared=tuple(pairs))
 
-    def _state(
-        self, at: int, step: Any, names: Any, node: Node, kernel: Any
-    ) -> Node | None:
-        """Put new state over the old, if it may; the old, if the kernel reads it."""
+    def keep(self, at: int, step: Any, node: Node) -> list[Node] | None:
+        """The reads of what new state takes the place of; None if it does not."""
         variable = self.assigned.get(node)
         if variable is None or node in self.outputs:
             return None
         reads = reads_of(self.graph, variable)
-        mine = [r for r in reads if r in names]
-        if len(mine) > 1 or any(r in _operands(step) for r in reads):
+        if any(r in _operands(step) for r in reads):
             return None
         if not in_time(self.order, at, reads):
             return None
-        if mine and not self._may_share(kernel, names[mine[0]], names[node]):
-            return None
         self.places.state[variable] = node
-        return mine[0] if mine else None
+        return reads
+
+    def _state(
+        self, at: int, step: Any, names: Any, node: Node, kernel: Any
+    ) -> Node | None:
+        """Put new state over the old, if it may; the old, if the kernel reads it."""
+        mine = [r for r in self.keep(at, step, node) or () if r in names]
+        if not mine:
+            return None
+        if len(mine) == 1 and self._may_share(kernel, names[mine[0]], names[node]):
+            return mine[0]
+        del self.places.state[self.assigned[node]]
+        return None
 
     def _choose(
         self, at: int, step: Any, names: Any, node: Node, kernel: Any

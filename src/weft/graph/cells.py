@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,6 +31,14 @@ class Cell:
     def own(self, value: np.ndarray) -> np.ndarray:
         """A value that may be kept; whatever needs memory is done here."""
         return value
+
+    def touch(self) -> None:
+        """Say that the value has been changed where it lies."""
+        self.tensor.storage.touch("a captured program")
+
+    def room(self) -> np.ndarray | None:
+        """Memory that a new value may be written to, which nobody else sees."""
+        return None
 
     def show(self) -> Any:
         """The value as the user knows it."""
@@ -77,8 +87,32 @@ class GradCell(Cell):
     def set(self, value: np.ndarray) -> None:
         self.tensor.grad = Tensor(self.own(value))
 
+    def touch(self) -> None:
+        """A gradient is always replaced."""
+
+    def room(self) -> np.ndarray | None:
+        if self.tensor.grad is None or self.tensor.grad._data.base is not None:
+            return None
+        alone = _holders(self.tensor) == _alone()
+        return self.tensor.grad._data if alone else None
+
     def show(self) -> Any:
         return self.tensor.grad
+
+
+def _holders(tensor: Tensor) -> tuple[int, int]:
+    """How many references there are to a gradient, and to its memory."""
+    grad = tensor.grad
+    assert grad is not None
+    return sys.getrefcount(grad), sys.getrefcount(grad._data)
+
+
+@functools.cache
+def _alone() -> tuple[int, int]:
+    """Those of a gradient that nobody holds besides its tensor."""
+    sample = Tensor(np.zeros(1, np.float32))
+    sample.grad = Tensor(np.zeros(1, np.float32))
+    return _holders(sample)
 
 
 class SumCell(Cell):

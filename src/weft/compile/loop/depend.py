@@ -54,9 +54,10 @@ def places(body: list[Any], loops: dict[str, Any]) -> list[tuple[str, Place, boo
 def _places(
     body: list[Any], loops: dict[str, Any], order: Iterator[int]
 ) -> Iterator[tuple[str, Place, bool]]:
+    known: set[int] = set()  # values that were computed before, and are not again
     for stmt in body:
         at = next(order)
-        for value in parts(values_of(stmt)):
+        for value in parts(values_of(stmt), known):
             if isinstance(value, Load):
                 flat = flat_position(value.at, value.buffer.shape)
                 yield value.buffer.name, Place(flat, loops, at), False
@@ -67,6 +68,8 @@ def _places(
             yield from _places(stmt.body, {**loops, stmt.var: stmt.extent}, order)
         elif isinstance(stmt, When):
             yield from _places(stmt.body, loops, order)
+        if isinstance(stmt, (For, When)):
+            known.clear()
 
 
 def chosen(body: list[Any]) -> set[str]:

@@ -224,14 +224,19 @@ def values_of(stmt: Any) -> list[Any]:
     return [stmt.condition] if isinstance(stmt, When) else []
 
 
-def parts(values: Iterable[Any]) -> Iterator[Any]:
-    """Values and all that they are made of, each once."""
+def parts(values: Iterable[Any], known: set[int] | None = None) -> Iterator[Any]:
+    """Values and all that they are made of, each once.
+
+    Calls in ``known`` are left out, and those that are met are added to it.
+    """
     stack, seen = list(values), set()
     while stack:
         value = stack.pop()
-        if id(value) in seen:
+        if id(value) in seen or (known is not None and id(value) in known):
             continue
         seen.add(id(value))
+        if known is not None and isinstance(value, Call):
+            known.add(id(value))
         yield value
         if isinstance(value, Call):
             stack.extend(value.args)
