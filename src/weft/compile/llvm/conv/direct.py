@@ -12,10 +12,16 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.conv.parts import Parts
-from weft.compile.llvm.conv.patches import Loader, by_kind, with_loader
+from weft.compile.llvm.conv.patches import (
+    Loader,
+    by_kind,
+    read_whole,
+    window,
+    with_loader,
+)
 from weft.compile.llvm.conv.record import read_job
-from weft.compile.llvm.conv.windows import call_windows
-from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.conv.windows import all_whole, call_windows
+from weft.compile.llvm.emit import I1, I64, i64, loop
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.strip import by_heights
 from weft.compile.llvm.gemm.tasks import blocks, divide
@@ -31,9 +37,10 @@ from weft.compile.llvm.gemm.vectors import (
 )  # fmt: skip
 
 HEIGHTS = (8, 4, 2, 1)
+SUMS = 16  # vectors of sums that are held at a time
 STRIP = (
-    "*image *windows *masks *runs *counts step *weights weights_row *order k *bias "
-    "*to to_row count"
+    "*image *windows *masks *runs *counts step whole *weights weights_row *order k "
+    "*bias *to to_row count"
 )
 
 
@@ -64,6 +71,7 @@ class Direct:
                     end = b.add(s.begin, s.task_columns)
                     s.end = minimum(b, s.columns, end)
                     call_windows(b, self.parts.windows, s, s.begin, s.end)
+                    s.whole = all_whole(b, s, s.begin, s.end, lib.tile.lanes)
                     first = b.mul(part, s.task_groups)
                     last = minimum(b, s.groups, b.add(first, s.task_groups))
                     with loop(b, first, last, name="g") as g:
@@ -84,7 +92,7 @@ class Direct:
         count = b.sub(s.end, s.begin)
         to = b.select(plain, at(b, out, s.begin, element), s.sums)
         to_row = b.select(plain, s.out_row, s.sums_row)
-        where = [image, s.windows, s.masks, s.runs, s.counts, s.step]
+        where = [image, s.windows, s.masks, s.runs, s.counts, s.step, s.whole]
 
         def strip(row: Any, height: int) -> None:
             start = at(b, weights, b.mul(row, s.other_row), element)
@@ -110,7 +118,10 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
                   for i in range(height)]  # fmt: skip
         bias = _biases(b, lib, s, height)
         vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
-        with loop(b, i64(0), vectors, name="v") as v:
+        done = i64(0)
+        if kind == "unit":
+            done = _several(b, lib, s, vectors, starts, bias)
+        with loop(b, done, vectors, name="v") as v:
             j = b.mul(v, i64(lanes))
             mask = first_lanes(b, b.sub(s.count, j), lanes)
             to = at(b, s.to, j, element)
@@ -130,6 +141,39 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
 
             with_loader(b, lib, kind, s, v, sums)
     return made
+
+
+def _several(
+    b: Any, lib: Library, s: Any, vectors: Any, starts: list[Any], bias: list[Any]
+) -> Any:
+    """Whole vectors, some at a time for each element of the windows; how many."""
+    lanes, element = lib.tile.lanes, lib.element
+    wide = min(4, SUMS // len(starts))
+    some = b.mul(b.sdiv(vectors, i64(wide)), i64(wide))
+    stop = b.select(b.trunc(s.whole, I1), some, i64(0))
+    with loop(b, i64(0), stop, i64(wide), name="v") as v:
+        numbers = [b.add(v, i64(u)) for u in range(wide)]
+
+        def step(k: Any, held: list[Any]) -> list[Any]:
+            element_ = window(b, s, k)
+            values = [read_whole(b, lib, s, u, element_) for u in numbers]
+            place = b.load(at(b, s.order, k, I64), typ=I64)
+            made: list[Any] = []
+            for start in starts:
+                item = b.load(at(b, start, place, element), typ=element)
+                scale = splat(b, item, lanes)
+                made += [fma(b, scale, x, held[len(made) + u])
+                         for u, x in enumerate(values)]  # fmt: skip
+            return made
+
+        first = [value for value in bias for _ in range(wide)]
+        for at_, total in enumerate(carry(b, i64(0), s.k, 1, first, step)):
+            row, u = divmod(at_, wide)
+            j = b.mul(numbers[u], i64(lanes))
+            place = b.add(b.mul(s.to_row, i64(row)), j)
+            mask = first_lanes(b, b.sub(s.count, j), lanes)
+            store(b, total, at(b, s.to, place, element), mask)
+    return stop
 
 
 def _biases(b: Any, lib: Library, s: Any, height: int) -> list[Any]:

@@ -12,14 +12,21 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.conv.parts import Parts
-from weft.compile.llvm.conv.patches import Loader, by_kind, with_loader
+from weft.compile.llvm.conv.patches import (
+    Loader,
+    by_kind,
+    read_whole,
+    window,
+    with_loader,
+)
 from weft.compile.llvm.conv.record import read_job
-from weft.compile.llvm.conv.windows import call_windows
-from weft.compile.llvm.emit import I32, I64, i64, loop
+from weft.compile.llvm.conv.windows import all_whole, call_windows
+from weft.compile.llvm.emit import I1, I32, I64, i64, loop
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.strip import by_heights
 from weft.compile.llvm.gemm.vectors import (
     at,
+    carry,
     first_lanes,
     fma,
     load,
@@ -29,7 +36,7 @@ from weft.compile.llvm.gemm.vectors import (
 )  # fmt: skip
 
 HEIGHTS = (8, 4, 2, 1)
-STRIP = "*image *windows *masks *runs *counts step *gradient count *sums"
+STRIP = "*image *windows *masks *runs *counts step whole *gradient count *sums"
 
 
 class Dots:
@@ -58,6 +65,7 @@ class Dots:
                 with loop(b, i64(0), s.pixels, s.block, name="p") as p:
                     s.p, s.end = p, minimum(b, s.pixels, b.add(p, s.block))
                     call_windows(b, self.parts.windows, s, s.p, s.end)
+                    s.whole = all_whole(b, s, s.p, s.end, lib.tile.lanes)
                     with (
                         loop(b, i64(0), s.images, name="n") as n,
                         loop(b, s.first, s.last, name="g") as g,
@@ -87,7 +95,7 @@ class Dots:
         def strip(row: Any, height: int) -> None:
             windows = at(b, s.windows, b.mul(row, i64(2)), I64)
             place = b.add(start, b.mul(row, i64(lib.tile.lanes)))
-            where = [image, windows, s.masks, s.runs, s.counts, s.step]
+            where = [image, windows, s.masks, s.runs, s.counts, s.step, s.whole]
             what = [gradient, b.sub(s.end, s.p), at(b, s.sums, place, lib.element)]
             by_kind(
                 b, s.step, lambda kind: b.call(self.strip(kind, height), where + what)
@@ -112,10 +120,13 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
     with lib.routine(f"dots_{kind}{height}", STRIP) as (b, s, made):
         places = [at(b, s.sums, i64(i * lanes), element) for i in range(height)]
         vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
-        with loop(b, i64(0), vectors, name="v") as v:
-            j = b.mul(v, i64(lanes))
-            mask = first_lanes(b, b.sub(s.count, j), lanes)
-            scale = load(b, at(b, s.gradient, j, element), lib.vector, mask)
+        done = i64(0)
+        if kind == "unit":
+            done = b.select(b.trunc(s.whole, I1), vectors, i64(0))
+            with b.if_then(b.icmp_signed(">", done, i64(0))):
+                _add_whole(b, lib, s, places, done)
+        with loop(b, done, vectors, name="v") as v:
+            scale = _scale(b, lib, s, v)
 
             def add(b: Any, get: Loader, scale: Any = scale) -> None:
                 values = [get(b, i64(i)) for i in range(height)]
@@ -125,3 +136,25 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
 
             with_loader(b, lib, kind, s, v, add)
     return made
+
+
+def _scale(b: Any, lib: Library, s: Any, v: Any) -> Any:
+    """The gradient of a vector of columns; 0 beyond the last."""
+    j = b.mul(v, i64(lib.tile.lanes))
+    mask = first_lanes(b, b.sub(s.count, j), lib.tile.lanes)
+    return load(b, at(b, s.gradient, j, lib.element), lib.vector, mask)
+
+
+def _add_whole(b: Any, lib: Library, s: Any, places: list[Any], stop: Any) -> None:
+    """Vectors that are one run each, with sums held in registers."""
+    rows = [window(b, s, i64(i)) for i in range(len(places))]
+
+    def step(v: Any, held: list[Any]) -> list[Any]:
+        scale = _scale(b, lib, s, v)
+        values = [read_whole(b, lib, s, v, row) for row in rows]
+        pairs = zip(values, held, strict=True)
+        return [fma(b, value, scale, x) for value, x in pairs]
+
+    sums = [load(b, place, lib.vector) for place in places]
+    for total, place in zip(carry(b, i64(0), stop, 1, sums, step), places, strict=True):
+        store(b, total, place)

@@ -87,6 +87,22 @@ def _emit_fill(lib: Library, kind: str) -> ir.Function:
     return made
 
 
+def window(b: Any, s: Any, row: Any) -> tuple[Any, Any]:
+    """An element of a window: its offset, and where its row of masks begins."""
+    place = at(b, s.windows, b.mul(row, i64(2)), I64)
+    offset = b.load(place, typ=I64)
+    return offset, b.load(at(b, place, i64(1), I64), typ=I64)
+
+
+def read_whole(b: Any, lib: Library, s: Any, v: Any, window: tuple[Any, Any]) -> Any:
+    """An element of a window for a vector of columns that is one run, step 1."""
+    offset, mask = window
+    first = b.load(at(b, s.runs, b.mul(v, i64(2 * lib.tile.lanes)), I64), typ=I64)
+    place = at(b, s.image, b.add(first, offset), lib.element)
+    word = at(b, s.masks, b.add(mask, b.mul(v, i64(4))), I8)
+    return _read(lib, "unit", None, b, place, b.load(word, typ=I32))
+
+
 def with_loader(
     b: Any, lib: Library, kind: str, s: Any, v: Any, use: Callable[[Any, Loader], None]
 ) -> None:
@@ -97,10 +113,7 @@ def with_loader(
     read = functools.partial(_read, lib, kind, s.step)
 
     def entry(b: Any, row: Any) -> tuple[Any, Any]:
-        """Where a row's elements are, from a run's offset on, and its mask."""
-        place = at(b, s.windows, b.mul(row, i64(2)), I64)
-        offset = b.load(place, typ=I64)
-        mask = b.load(at(b, place, i64(1), I64), typ=I64)
+        offset, mask = window(b, s, row)
         return offset, b.load(at(b, masks, mask, I8), typ=I32)
 
     with b.if_else(b.icmp_signed("==", count, i64(1))) as (one, several):

@@ -21,6 +21,7 @@ from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tasks import divide
 from weft.compile.llvm.gemm.vectors import (
     at,
+    carry,
     first_lanes,
     minimum,
     splat,
@@ -55,6 +56,18 @@ def call_windows(b: Any, made: ir.Function, s: Any, begin: Any, end: Any) -> Non
     """Windows of some of a job's columns."""
     names = [word.lstrip("*") for word in ARGUMENTS.split()[:-2]]
     b.call(made, [*[getattr(s, name) for name in names], begin, end])
+
+
+def all_whole(b: Any, s: Any, begin: Any, end: Any, lanes: int) -> Any:
+    """Whether each vector of some columns is one run, as an integer."""
+    rest = b.add(b.sub(end, begin), i64(lanes - 1))
+
+    def step(v: Any, held: list[Any]) -> list[Any]:
+        count = b.load(at(b, s.counts, v, I64), typ=I64)
+        return [b.and_(held[0], b.zext(b.icmp_signed("==", count, i64(1)), I64))]
+
+    (whole,) = carry(b, i64(0), b.sdiv(rest, i64(lanes)), 1, [i64(1)], step)
+    return whole
 
 
 def _place(b: Any, s: Any, what: str, q: Any) -> Any:
