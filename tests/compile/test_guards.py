@@ -552,6 +552,15 @@ def test_modes():
     assert "the default dtype" in f.compiles[2].why
 
 
+def test_what_is_asked_of_a_tensor_alone():
+    w = nn.Parameter(weft.ones(2))
+    f = weft.compile(lambda x: x * (2 if w.requires_grad else 3) * w.shape[0])
+    assert f(ONE).item() == 4
+    w.requires_grad_(False)
+    assert f(ONE).item() == 6
+    assert f.compiles[1].why == "w is float32[2], was float32[2] with a gradient"
+
+
 def test_random_state_is_read_in_every_call():
     f = weft.compile(lambda x: x + weft.randn(3))
     weft.manual_seed(0)

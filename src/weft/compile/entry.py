@@ -31,7 +31,7 @@ class Entry:
     def __init__(self, captured: Captured, reads: Guards | None = None) -> None:
         self.captured = captured
         self.reads = reads
-        self.tensors = Tensors(captured.cells)
+        self.tensors = Tensors(captured.cells, {} if reads is None else reads.seen)
         into = [one.recorded for one in self.captured.rewritten]
         self.differentiable = any((*self.captured.wanting, *into))
         self.cells = self.captured.cells

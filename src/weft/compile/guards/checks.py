@@ -182,12 +182,14 @@ class Guards:
     """All that a program read, ready to be checked before each run."""
 
     def __init__(
-        self, watches: list[Watch], sized: list[Sized], hooks: list[WholeWatch]
-    ) -> None:
+        self, watches: list[Watch], sized: list[Sized], hooks: list[WholeWatch],
+        seen: dict[str, Any],
+    ) -> None:  # fmt: skip
         from weft.nn.module import RemovableHandle
 
         self.handles = RemovableHandle  # it counts the changes of all hooks
         self.hooks = hooks
+        self.seen = seen  # tensors, by the paths that led to them
         self.watches = [w for w in watches if w.values]
         self.arrays = [w for w in self.watches if isinstance(w, ArrayWatch)]
         self.watches = [w for w in self.watches if not isinstance(w, ArrayWatch)]

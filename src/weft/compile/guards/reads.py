@@ -102,6 +102,7 @@ class Reads:
         self.cells: dict[int, CellWatch] = {}
         self.slots: dict[tuple[int, str], SlotWatch] = {}
         self.others: dict[int, Watch] = {}
+        self.tensors: dict[str, Tensor] = {}
         self.arrays: dict[int, ArrayWatch] = {}
         self.classes: dict[type, dict[str, Any]] = {}
         self.functions: dict[CodeType, list[FunctionType]] = {}
@@ -192,7 +193,10 @@ class Reads:
         self, value: Any, path: str, keys: tuple[Any, ...] = (), indexed: bool = False
     ) -> None:
         """Watch what can be read of a value that comes from outside."""
-        if isinstance(value, Tensor) or plain(value) or id(value) in self.outside:
+        if isinstance(value, Tensor):
+            self.tensors.setdefault(path, value)
+            return
+        if plain(value) or id(value) in self.outside:
             return
         if type(value) in (*CONTAINERS, tuple):
             self.contents(value, path, keys)
@@ -500,7 +504,8 @@ class Reads:
             if g.sized and g.absent
         ]
         watches = [*self.watches(), *self.wholes.values(), *self.arrays.values()]
-        return Guards(watches, sized, self.hooks)
+        seen = {path: t for path, t in self.tensors.items() if type(t) is Tensor}
+        return Guards(watches, sized, self.hooks, seen)
 
     def present(self, group: _Group) -> dict[str, str]:
         """Of the names that were not there, those that are."""

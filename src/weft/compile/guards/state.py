@@ -1,4 +1,4 @@
-"""The tensors in which a program's variables live: still of the same kind?"""
+"""Tensors outside: the program's variables live there. Still of the same kind?"""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _data, _node = attrgetter("_data"), attrgetter("_node")
 
 
 class Tensors:
-    """Shapes, dtypes and ``requires_grad`` of the tensors that a program reads."""
+    """Shapes, dtypes and ``requires_grad`` of tensors that a function has seen."""
 
-    def __init__(self, cells: dict[str, Cell]) -> None:
-        held = [c for c in cells.values() if type(c) is Cell]
-        self.names = [c.variable.name for c in held]
-        self.tensors = [c.tensor for c in held]
+    def __init__(self, cells: dict[str, Cell], seen: dict[str, Any]) -> None:
+        held = {id(c.tensor): c for c in cells.values() if type(c) is Cell}
+        more = {name: t for name, t in seen.items() if id(t) not in held}
+        self.names = [c.variable.name for c in held.values()] + list(more)
+        self.tensors = [c.tensor for c in held.values()] + list(more.values())
         self.kinds = [_kind(t) for t in self.tensors]
         self._prepare()
 
