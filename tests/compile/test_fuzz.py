@@ -9,6 +9,7 @@ import pytest
 from programs import draw
 from three_ways import accepts, fit, judged
 
+import weft.compile.entry
 import weft.compile.lower
 from weft.compile.llvm import kernel
 from weft.compile.loop.ir import Const
@@ -96,7 +97,7 @@ def stale_constant(patch):
 
 def lost_write(patch):
     """Arguments changed in place stay as they were."""
-    patch.setattr(weft.compile.api, "rewrite", lambda *args: None)
+    patch.setattr(weft.compile.entry, "rewrite", lambda *args: None)
 
 
 def wrong_start(patch):
@@ -111,7 +112,7 @@ def wrong_start(patch):
 
 def same_size_for_all(patch):
     """A compiled form is used for arguments of other sizes than its own."""
-    patch.setattr(weft.compile.api.Entry, "fits", lambda self, arrays: True)
+    patch.setattr(weft.compile.entry.Entry, "fits", lambda self, arrays: True)
 
 
 def capture_module():
