@@ -197,7 +197,8 @@ def _leading(k: Any, states: Any, value: Any, index: Any) -> Any:
     better = k.call("gt", value, best)
     if value.dtype.is_inexact:
         better = k.call("logical_or", better, k.call("isnan", value))
-    return k.call("where", better, value, best), k.call("where", better, index, found)
+    found = k.call("where", better, index, found)
+    return k.call("maximum", best, value), found
 
 
 def _max_index_element(

@@ -11,6 +11,7 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import same
 from weft.core.tensor import Tensor
 from weft.dtype import promote_types
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -68,8 +69,6 @@ def _search_batch(
 
 # -- as loops: halving, from the largest power of two on
 
-WRITTEN = 1 << 12  # elements, up to which the steps are written out one by one
-
 
 def _in_front(k: Any, edge: Any, value: Any, right: bool) -> Any:
     """Whether an element of the sequence comes before a value; NaN comes last."""
@@ -97,14 +96,6 @@ def _halved(
     return k.call("where", inside, more, count)
 
 
-def _search_element(k: Any, out: Any, edges: Any, values: Any, *, right: bool) -> Any:
-    count, value = k.number(0, dtypes.int64), values[out]
-    for power in reversed(range(edges.shape[-1].bit_length())):
-        step = k.number(1 << power, dtypes.int64)
-        count = _halved(k, out, count, step, edges, value, right)
-    return count
-
-
 _POWERS = 1 << np.arange(62)
 
 
@@ -120,8 +111,8 @@ def _rounds(size: Any) -> int:
 
 
 def _search_loops(edges: Any, values: Any, *, right: bool) -> Any:
-    if isinstance(edges[-1], int) and edges[-1] < WRITTEN:
-        return Element(_search_element)
+    if same(edges[-1], 0):
+        return Element(lambda k, out, edges, values, right: k.number(0))
     return Fold(
         domain=lambda edges, values, right: (_rounds(edges.shape[-1]),),
         start=lambda k, out, edges, values, right: (k.number(0, dtypes.int64),),
