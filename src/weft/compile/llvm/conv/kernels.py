@@ -16,7 +16,7 @@ from weft.compile.llvm.conv.record import read_job
 from weft.compile.llvm.conv.rectangles import RECTANGLE
 from weft.compile.llvm.conv.transforms import POINTS, Transforms
 from weft.compile.llvm.conv.windows import call_windows
-from weft.compile.llvm.conv.winograd import tile_windows
+from weft.compile.llvm.conv.winograd import multiply_points, tile_windows
 from weft.compile.llvm.emit import I64, i64, loop
 from weft.compile.llvm.gemm.strip import by_heights
 from weft.compile.llvm.gemm.vectors import at, minimum
@@ -84,21 +84,11 @@ class Kernels:
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         """Transformed tiles of some channels of the image, times all panels."""
-        tile, element = self.lib.tile, self.lib.element
         windows = at(b, s.windows, b.mul(row, i64(2 * POINTS)), I64)
         where = [s.image, windows, s.masks, s.runs, s.counts]
         what = [i64(0), s.vectors, i64(height), s.workspace, s.block, s.strip_point]
         b.call(self.transforms.pixels, [*where, *what, s.step])
-        width = i64(tile.width)
-        first = b.mul(b.sub(row, s.row_begin), s.sums_row)
-        with loop(b, i64(0), i64(POINTS), name="point") as point:
-            left = at(b, s.workspace, b.mul(point, s.strip_point), element)
-            right = at(b, s.panels, b.mul(point, s.panel_point), element)
-            place = b.add(first, b.mul(point, s.sums_point))
-            c = [at(b, s.sums, place, element), s.sums_row]
-            panel = [right, width, b.mul(width, s.deep)]
-            rest = [s.across, s.deep, s.add, left, s.block]
-            b.call(self.parts.strips[height, True], [left, s.block, *panel, *c, *rest])
+        multiply_points(b, self.parts, s, row, height)
 
     def _finish(self, b: Any, s: Any) -> None:
         """The kernels of each pair of channels, from the sums of their points."""

@@ -72,7 +72,8 @@ class Winograd:
             b.call(self.transforms.pixels, where + what)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
-        tile, element = self.lib.tile, self.lib.element
+        """Transformed weights of some channels, times all panels."""
+        element = self.lib.element
         offset = b.add(b.mul(row, s.other_row), b.mul(s.p, s.order_step))
         kernels = [at(b, s.weights, offset, element), s.other_row, s.order_step]
         size = [i64(height), s.deep, s.workspace, s.block, s.strip_point]
@@ -82,16 +83,7 @@ class Winograd:
                 b.call(self.transforms.weights(True), kernels + size)
             with no:
                 b.call(self.transforms.weights(False), kernels + size)
-        width = i64(tile.width)
-        first = b.mul(b.sub(row, s.row_begin), s.sums_row)
-        with loop(b, i64(0), i64(POINTS), name="point") as point:
-            left = at(b, s.workspace, b.mul(point, s.strip_point), element)
-            right = at(b, s.panels, b.mul(point, s.panel_point), element)
-            place = b.add(first, b.mul(point, s.sums_point))
-            c = [at(b, s.sums, place, element), s.sums_row]
-            panel = [right, width, b.mul(width, s.deep)]
-            rest = [s.across, s.deep, s.add, left, s.block]
-            b.call(self.parts.strips[height, True], [left, s.block, *panel, *c, *rest])
+        multiply_points(b, self.parts, s, row, height)
 
     def _finish(self, b: Any, s: Any) -> None:
         """The results of the tiles, from the sums of their points."""
@@ -117,3 +109,17 @@ def tile_windows(
     size = [s.y_size1, s.y_size2, i64(2), s.y_taps, i64(4)]
     to = [s.y_masks, s.masks_row, s.y_runs, s.y_counts]
     b.call(made, [*where, *size, *to, begin, end])
+
+
+def multiply_points(b: Any, parts: Parts, s: Any, row: Any, height: int) -> None:
+    """A strip of C for each point: packed rows in the workspace times panels."""
+    lib, width = parts.lib, i64(parts.lib.tile.width)
+    first = b.mul(b.sub(row, s.row_begin), s.sums_row)
+    with loop(b, i64(0), i64(POINTS), name="point") as point:
+        left = at(b, s.workspace, b.mul(point, s.strip_point), lib.element)
+        right = at(b, s.panels, b.mul(point, s.panel_point), lib.element)
+        place = b.add(first, b.mul(point, s.sums_point))
+        c = [at(b, s.sums, place, lib.element), s.sums_row]
+        panel = [right, width, b.mul(width, s.deep)]
+        rest = [s.across, s.deep, s.add, left, s.block]
+        b.call(parts.strips[height, True], [left, s.block, *panel, *c, *rest])
