@@ -95,21 +95,34 @@ def test_lack_of_memory_changes_nothing(monkeypatch):
     step(weft.cat([IDS, IDS]), weft.cat([LABELS, LABELS]))  # and it goes on
 
 
-def test_an_interrupted_run_changes_nothing(monkeypatch):
+@pytest.mark.parametrize("late", [False, True])
+def test_an_interrupted_run_changes_all_or_nothing(monkeypatch, late):
+    """Python learns of an interrupt when native code has ended."""
     model, optimizer, step = training()
     step(IDS, LABELS)
+    weft.manual_seed(3)
     before = everything(model, optimizer)
-    run = Native.run
+    kinds = weft.compile.instance.driver()
 
-    def interrupted(self, *args):
-        run(self, *args)
-        raise KeyboardInterrupt
+    def interrupted(*args):
+        kinds.run(*args)
+        if (args[1] > 0) == late:  # launches before those that write state are first
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Native, "run", interrupted)
+        cut = kinds._replace(run=interrupted)
+        patch.setattr(weft.compile.instance, "driver", lambda: cut)
         with pytest.raises(KeyboardInterrupt):
             step(IDS, LABELS)
-    assert everything(model, optimizer) == before
+    after = everything(model, optimizer)
+    assert (after == before) != late
+    if late:
+        weft.manual_seed(0)
+        twin, other, again = training()
+        again(IDS, LABELS)
+        weft.manual_seed(3)
+        again(IDS, LABELS)
+        assert everything(twin, other) == after
 
 
 def test_an_interrupt_while_state_is_written_waits(monkeypatch):
@@ -214,9 +227,15 @@ def spoil(monkeypatch, change):
     """Let the native program give something else."""
     run = Native.run
 
-    def wrong(self, feeds, store):
-        outs, writes = run(self, feeds, store)
-        return change(self, list(outs), dict(writes))
+    def wrong(self, feeds, store, room=None, write=None):
+        outs, writes = run(self, feeds, store, room)
+        there = {v: store[v].copy() for v in self.places.state if v in store}
+        outs, writes = change(self, list(outs), {**there, **writes})
+        for variable in there:
+            np.copyto(store[variable], writes.pop(variable))
+        if write is not None:
+            write(writes)
+        return outs, writes
 
     monkeypatch.setattr(Native, "run", wrong)
 

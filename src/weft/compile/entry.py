@@ -41,7 +41,7 @@ class Entry:
             self.function = GraphFunction(self.graph, self._write)
             self.native = self.function.native
         else:
-            self.native = Native(run_passes(self.captured.graph))
+            self.native = Native(run_passes(self.captured.graph), in_place=True)
 
     def fits(self, arrays: list[Any]) -> bool:
         """Whether this form is for arguments of these shapes."""
@@ -84,17 +84,21 @@ class Entry:
             return self._recorded(leaves)
         if self.differentiable:
             held = [cell.get() for cell in self.variables]
-            results, changed = self.native.run([*arrays, *held], {})
+            results, _ = self.native.run([*arrays, *held], {}, write=self._write)
         else:
             store = {v: self.cells[v.name].get() for v in self.native.reads}
-            results, changed = self.native.run(arrays, store)
+            room = {v: self.cells[v.name].room() for v in self.native.unread}
+            results, _ = self.native.run(arrays, store, room, self._write)
         found = [Tensor(array) for array in results]
-        self._write(changed)
         rewrite(self.captured, leaves, found)
         return self._tree(found)
 
     def _write(self, changed: dict[Any, Any]) -> None:
+        """Take the new values; those of other state are in their places already."""
         commit([(self.cells[v.name], array) for v, array in changed.items()])
+        for variable in self.native.places.state:
+            if variable not in changed:
+                self.cells[variable.name].touch()
 
     def _recorded(self, leaves: list[Any]) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]

@@ -10,7 +10,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -276,6 +276,7 @@ class Instance:
         if self.stop < 0:
             self.stop = len(self.plan)
         self.gangs = np.array(gangs, np.int64).reshape(-1, FIELDS)
+        self.rows_at = _address(self.gangs)
 
     def _gang(self, first: int, last: int) -> list[int]:
         """The row of a wave's launches together."""
@@ -300,31 +301,49 @@ class Instance:
         feeds: Sequence[ndarray],
         held: Sequence[ndarray],
         room: Mapping[Variable, ndarray | None] | None = None,
+        write: Callable[[dict[Variable, ndarray]], None] | None = None,
     ) -> Any:
-        """Outputs, and new values of variables that were not written in place."""
+        """Outputs, and new values of variables that were not written in place.
+
+        These are given to ``write``, if that is there. Once state is being written,
+        an interrupt waits until all of it is.
+        """
         with self.lock:
             env = self._given(feeds, held, room or {})
-            run, rows = driver().run, _address(self.gangs)
-            fresh = True
-            with np.errstate(all="ignore"):
-                for at, step in enumerate(self.plan):
-                    if at == self.stop:
-                        self._check(feeds, held)
-                    if isinstance(step, tuple):
-                        if fresh:
-                            self._fill()
-                            fresh = False
-                        run(rows, *step)
-                    else:
-                        try:
-                            self._call(step, env)
-                        except Exception:
-                            self._check(feeds, held)  # the error that came first
-                            raise
-                        fresh = True
-            if self.stop == len(self.plan):
+            late = self._go(feeds, held, env)
+            outputs, changed = self._outputs(env), self._changed(env)
+            if write is not None:
+                write(changed)
+        if late is not None:
+            raise late
+        return outputs, changed
+
+    def _go(self, feeds: Any, held: Any, env: dict[Node, Any]) -> Any:
+        """Run all steps; an interrupt that came when state was being written."""
+        native, rows, late, fresh = driver().run, self.rows_at, None, True
+        for at, step in enumerate(self.plan):
+            if at == self.stop:
                 self._check(feeds, held)
-            return self._outputs(env), self._changed(env)
+            if isinstance(step, tuple):
+                if fresh:
+                    self._fill()
+                    fresh = False
+                try:
+                    native(rows, *step)
+                except KeyboardInterrupt as interrupt:  # it came before: all was run
+                    if at < self.stop or not self.state:
+                        raise
+                    late = interrupt
+            else:
+                try:
+                    self._call(step, env)
+                except Exception:
+                    self._check(feeds, held)  # the error that came first
+                    raise
+                fresh = True
+        if self.stop == len(self.plan):
+            self._check(feeds, held)
+        return late
 
     def _outputs(self, env: dict[Node, Any]) -> list[ndarray]:
         """The outputs, each in memory that no other value and no later run uses."""
@@ -363,16 +382,15 @@ class Instance:
         env = self._given(feeds, held, {})
         run, rows = driver().run, _address(self.rows)
         found, k = [], 0
-        with np.errstate(all="ignore"):
-            for step in self.steps:
-                self._fill()
-                start = time.perf_counter()
-                if isinstance(step, Launch):
-                    run(rows, k, k + 1)
-                    k += 1
-                else:
-                    self._call(step, env)
-                found.append(time.perf_counter() - start)
+        for step in self.steps:
+            self._fill()
+            start = time.perf_counter()
+            if isinstance(step, Launch):
+                run(rows, k, k + 1)
+                k += 1
+            else:
+                self._call(step, env)
+            found.append(time.perf_counter() - start)
         return found
 
     def _fill(self) -> None:
@@ -471,7 +489,8 @@ class Instance:
             return
         params = resolve(node.params, self.sizes)
         try:
-            found = node.op.kernel(*args, **params)
+            with np.errstate(all="ignore"):
+                found = node.op.kernel(*args, **params)
         except Exception as error:
             raise failed(node, args, params, error) from None
         if type(found) is tuple:

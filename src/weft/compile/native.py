@@ -224,11 +224,13 @@ class Native:
         feeds: Sequence[ndarray],
         store: Mapping[Variable, ndarray],
         room: Mapping[Variable, ndarray | None] | None = None,
+        write: Callable[[dict[Variable, ndarray]], None] | None = None,
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
         """The outputs, and new values of variables that were not written in place.
 
         Those that lie in an array of their own may be kept; the others hold until the
-        next run only. ``room`` gives arrays for variables that are only written.
+        next run only. ``room`` gives arrays for variables that are only written;
+        ``write`` gets the new values before anything can interrupt.
         """
         sizes = bind_sizes(self.graph.inputs, feeds)
         if self.graph.sizes.assumptions:
@@ -239,7 +241,8 @@ class Native:
             if len(self._instances) >= INSTANCES:
                 self._instances.clear()
             instance = self._instances[key] = Instance(self, sizes)
-        return instance.run(feeds, [store[v] for v in self.reads], room)
+        held = [store[v] for v in self.reads]
+        return instance.run(feeds, held, room, write)
 
     @property
     def latest(self) -> Instance | None:
