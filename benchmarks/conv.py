@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from weft.compile.llvm.conv.arrays import compiled
-from weft.compile.llvm.conv.plan import Plan
+from weft.compile.llvm.conv.draft import Plan
 from weft.compile.llvm.conv.shape import shape_of
 from weft.compile.llvm.target import host_target
 from weft.runtime import pool

@@ -12,7 +12,7 @@ from typing import Any
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work
 from weft.compile.llvm.conv.arrays import compiled
-from weft.compile.llvm.conv.plan import Plan
+from weft.compile.llvm.conv.draft import Plan
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.target import Target
 from weft.config import config

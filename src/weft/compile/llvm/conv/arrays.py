@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from weft.compile.ahead import ahead
+from weft.compile.llvm.conv.draft import Plan
 from weft.compile.llvm.conv.generate import emit_conv
-from weft.compile.llvm.conv.plan import GEMM, Plan, Planner
+from weft.compile.llvm.conv.plan import GEMM, Planner
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.gemm.arrays import compiled as compiled_gemm
 from weft.compile.llvm.target import (

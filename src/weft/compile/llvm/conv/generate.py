@@ -9,8 +9,8 @@ from weft.compile.llvm.conv.dots import Dots
 from weft.compile.llvm.conv.image import Image
 from weft.compile.llvm.conv.kernels import Kernels
 from weft.compile.llvm.conv.parts import Parts
-from weft.compile.llvm.conv.plan import has_winograd
 from weft.compile.llvm.conv.rectangles import emit_rectangles
+from weft.compile.llvm.conv.tile_plans import has_winograd
 from weft.compile.llvm.conv.transforms import Transforms
 from weft.compile.llvm.conv.weight import Weight
 from weft.compile.llvm.conv.winograd import Winograd
