@@ -3,14 +3,12 @@ random numbers. Against NumPy's evaluation, for any number of threads."""
 
 import numpy as np
 import pytest
+from by_loops import by_loops, compiled, run
 
 import weft
-from weft import graph as G
-from weft.compile.fuse import Operand
-from weft.compile.loop.interpret import run_kernel
+from weft.compile.launches import Use
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Position, Store
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.native import Native, Use
 from weft.core.size import Scope, smaller
 from weft.core.tensor import Tensor
 from weft.errors import OutOfRangeError
@@ -23,41 +21,6 @@ from weft.ops.slicing import place_op
 from weft.ops.taking import add_at, put_op, take_op
 
 RNG = np.random.default_rng(5)
-
-
-def compiled(fn, *args, dynamic=None):
-    return Native(G.capture(fn, *args, dynamic=dynamic).graph)
-
-
-def run(native, *args):
-    feeds = [a.numpy() for a in args if isinstance(a, Tensor)]
-    return [r.copy() for r in native.run(feeds, {})[0]]
-
-
-def by_loops(native, *args):
-    """The kernels of a program, run one element at a time."""
-    feeds = [a.numpy() for a in args if isinstance(a, Tensor)]
-    memory = dict(zip(native.graph.inputs, feeds, strict=True))
-    for step in native.steps:
-        assert isinstance(step, Use)
-        for node in step.made:
-            memory[node] = np.zeros(node.shape, node.dtype.np)
-        for node in step.owners:
-            if node not in memory:
-                memory[node] = node.params["value"]
-        buffers = [memory[n].copy(order="C") for n in step.owners]
-        run_kernel(step.kernel, buffers, {})
-        memory |= dict(zip(step.owners, buffers, strict=True))
-    return [seen(o, memory) for o in native.graph.outputs]
-
-
-def seen(node, memory):
-    """A value through the views it may be."""
-    operand = Operand(node)
-    found = memory[operand.base]
-    for view in reversed(operand.views):
-        found = view.op.kernel(found, **view.params)
-    return found
 
 
 def floats(*shape, dtype=np.float32):
