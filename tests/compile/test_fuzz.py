@@ -10,7 +10,7 @@ from programs import draw
 from three_ways import accepts, fit, judged
 
 import weft.compile.entry
-import weft.compile.lower
+import weft.compile.lower.values
 from weft.compile.llvm import kernel
 from weft.compile.loop.ir import Const
 from weft.core.lowering import View
@@ -102,12 +102,12 @@ def lost_write(patch):
 
 def wrong_start(patch):
     """Sums begin at one."""
-    right = weft.compile.lower.identity
+    right = weft.compile.lower.values.identity
 
     def identity(combine, dtype):
         return Const(1, dtype) if combine == "add" else right(combine, dtype)
 
-    patch.setattr(weft.compile.lower, "identity", identity)
+    patch.setattr(weft.compile.lower.values, "identity", identity)
 
 
 def same_size_for_all(patch):

@@ -26,9 +26,12 @@ def i64(value: int) -> Any:
 
 @contextmanager
 def loop(
-    b: Any, start: Any, stop: Any, step: Any = None, name: str = "i"
+    b: Any, start: Any, stop: Any, step: Any = None, name: str = "i", hint: Any = None
 ) -> Iterator[Any]:
-    """The body of ``for i in range(start, stop, step)``; gives ``i`` (64 bits)."""
+    """The body of ``for i in range(start, stop, step)``; gives ``i`` (64 bits).
+
+    ``hint`` is what LLVM is told about the loop.
+    """
     step = i64(1) if step is None else step
     before = b.block
     head = b.append_basic_block(f"{name}.head")
@@ -42,7 +45,9 @@ def loop(
     b.position_at_end(body)
     yield i
     i.add_incoming(b.add(i, step, flags=["nsw"]), b.block)
-    b.branch(head)
+    again = b.branch(head)
+    if hint is not None:
+        again.set_metadata("llvm.loop", hint)
     b.position_at_end(done)
 
 

@@ -10,6 +10,7 @@ vectors of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,9 @@ from llvmlite import ir
 from weft import dtype as dtypes
 from weft.compile.llvm import scalar
 from weft.compile.llvm.emit import F64, I1, I8, I64, POINTER, VOID, i64, loop
+from weft.compile.llvm.hints import vector_hint
 from weft.compile.llvm.target import Target, prepare_function
+from weft.compile.llvm.turn import SIDE, Turn, emit_turn, turning
 from weft.compile.loop.ir import (
     Buffer,
     Const,
@@ -35,7 +38,6 @@ from weft.compile.loop.ir import (
     divides,
     statements,
 )
-from weft.compile.loop.unroll import unrolled
 from weft.core.size import Size, may_be_negative
 
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
@@ -97,7 +99,7 @@ class _Emitter:
         rest = made.args[len(kernel.buffers) :]
         self.symbols = dict(zip(kernel.sizes, rest, strict=False))
         for buffer in kernel.scratch:
-            (size,) = buffer.shape
+            size = math.prod(buffer.shape)
             kind = ir.ArrayType(scalar.memory_type(buffer.dtype), size)
             room = self.b.alloca(kind, name=buffer.name)
             room.align = 64
@@ -157,14 +159,9 @@ class _Emitter:
 
     def _body(self, body: list[Any]) -> None:
         for stmt in body:
-            if isinstance(stmt, For) and stmt.unroll > 1:
-                self._body(unrolled(stmt, self.kernel.scope))
-            elif isinstance(stmt, For):
+            if isinstance(stmt, For):
                 self.cache.clear()
-                with loop(self.b, i64(0), self.index(stmt.extent), name=stmt.var) as i:
-                    self.symbols[stmt.var] = i
-                    with self._scope():
-                        self._body(stmt.body)
+                self._for(stmt)
                 self.cache.clear()
             elif isinstance(stmt, Set):
                 self._set(stmt)
@@ -174,6 +171,37 @@ class _Emitter:
                 self._when(stmt)
             else:
                 self._store(stmt)
+
+    def _for(self, stmt: For) -> None:
+        turn = turning(stmt)
+        if turn is None:
+            self._loop(stmt)
+            return
+        whole = [
+            self.b.icmp_signed("==", self.index(n), i64(SIDE)) for n in turn.extents
+        ]
+        with self.b.if_else(self.b.and_(*whole)) as (square, rest):
+            with square:
+                self._turn(turn)
+            with rest:
+                self._loop(stmt)
+
+    def _loop(self, stmt: For) -> None:
+        hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
+        extent = self.index(stmt.extent)
+        with loop(self.b, i64(0), extent, name=stmt.var, hint=hint) as i:
+            self.symbols[stmt.var] = i
+            with self._scope():
+                self._body(stmt.body)
+
+    def _turn(self, turn: Turn) -> None:
+        buffers = turn.source.buffer, turn.target.buffer
+        source, target = (
+            self.b.gep(self.pointers[b.name], [self.index(at)], inbounds=True)
+            for b, at in zip(buffers, (turn.start, turn.first), strict=True)
+        )
+        element = scalar.memory_type(turn.source.dtype)
+        emit_turn(self.b, source, self.index(turn.step), target, element)
 
     def _let(self, stmt: Let, branch: bool) -> None:
         kinds = [stmt.value.dtype]

@@ -143,6 +143,8 @@ def conflict(
         later = symbols_of(extents.get(name)) & set(want[at + 1 :])
         if later:
             return f"{name} ends at {extents[name]}"
+    have, want = ([v for v in order if not same(extents.get(v), 1)]
+                  for order in (have, want))  # fmt: skip
     picked = chosen(body)
     found = places(body, extents)
     for name in {name: None for name, _, writes in found if writes}:

@@ -89,14 +89,12 @@ class Call:
 class For(NamedTuple):
     """A loop from 0 to an extent.
 
-    ``unroll`` iterations have work in common, and are written out next to one another;
-    ``vector`` of them are one vector (0: as LLVM likes).
+    ``vector`` iterations are to be one vector (0: as LLVM likes).
     """
 
     var: str
     extent: Any
     body: list[Any]
-    unroll: int = 1
     vector: int = 0
 
 

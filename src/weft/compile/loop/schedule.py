@@ -56,15 +56,14 @@ def tile(
     def inside(extent: Any, body: list[Any]) -> For:
         memo: dict[int, Any] = {}
         moved = [replaced(stmt, var, index, memo) for stmt in body]
-        exact = same(extent % size, 0)
-        return For(inner, size if exact else smaller(extent - first, size), moved)
+        count = smaller(extent - first, size)
+        if not isinstance(extent, Size):  # every block is whole, or there is but one
+            count = size if extent % size == 0 else extent if extent < size else count
+        return For(inner, count, moved)
 
     def tiled(loop: For) -> list[Any]:
-        return [
-            For(outer, blocks(loop.extent), [inside(loop.extent, loop.body)._replace(
-                unroll=loop.unroll, vector=loop.vector
-            )])
-        ]  # fmt: skip
+        below = inside(loop.extent, loop.body)._replace(vector=loop.vector)
+        return [For(outer, blocks(loop.extent), [below])]
 
     _expect(size > 0, kernel, f"a tile of at least 1, got {size}")
     extents = dict(kernel.parallel)
@@ -381,7 +380,7 @@ def _alike(a: Any, b: Any, var: str) -> bool:
         and isinstance(b, For)
         and a.var == b.var == var
         and same(a.extent, b.extent)
-        and (a.unroll, a.vector) == (b.unroll, b.vector)
+        and a.vector == b.vector
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from weft.compile.loop.depend import flat_position, independent, symbols_of
 from weft.compile.loop.ir import (
     Buffer,
+    Choice,
     For,
     Kernel,
     Let,
@@ -23,9 +24,11 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    parts,
     statements,
+    values_of,
 )
-from weft.compile.loop.ranges import coefficient
+from weft.compile.loop.ranges import at_most, coefficient
 from weft.compile.loop.rewrite import changed, mapped, replaced, uses, with_places
 from weft.core.size import Size, same, same_shape
 from weft.graph.ir import GraphError
@@ -100,7 +103,8 @@ def most(extent: Any) -> int | None:
             ends = [most(atoms[0].a), most(atoms[0].b)]
             known = [end for end in ends if end is not None]
             return min(known, default=None)
-    return None
+    constant = sum(factor for atoms, factor in extent.terms if not atoms)
+    return constant if at_most(extent, constant) else None
 
 
 def _with_arrays(body: list[Any], rooms: dict[str, Buffer], place: Any) -> list[Any]:
@@ -161,6 +165,8 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
         found = [(b, index) for b, index in uses(body) if b.name == buffer]
         if not found:
             raise GraphError(f"{kernel.name}: expected {buffer} to be used there")
+        if any(_uses_value(v, buffer) for v in _choices(body)):
+            raise GraphError(f"{kernel.name}: not all of {buffer} may be there")
         (whole, index), *others = found
         if not all(same_shape(index, other) for _, other in others):
             raise GraphError(f"{kernel.name}: {buffer} is used at several indices")
@@ -194,6 +200,17 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
     if any(not same_shape(room.shape, rooms[room.name].shape) for room in made):
         raise GraphError(f"{kernel.name}: parts of {buffer} have several shapes")
     return kernel._replace(body=body, scratch=(*kernel.scratch, *rooms.values()))
+
+
+def _choices(body: list[Any]) -> list[Any]:
+    """The values that are one or the other, as indices decide."""
+    found = parts(v for stmt in statements(body) for v in values_of(stmt))
+    return [v for v in found if isinstance(v, Choice)]
+
+
+def _uses_value(value: Any, buffer: str) -> bool:
+    loads = (v for v in parts([value]) if isinstance(v, Load))
+    return any(load.buffer.name == buffer for load in loads)
 
 
 def _new_name(kernel: Kernel, buffer: str) -> str:

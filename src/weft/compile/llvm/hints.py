@@ -1,0 +1,37 @@
+"""What LLVM is told about a loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir.values import MDValue
+
+from weft.compile.llvm.emit import I1, I32
+
+
+class LoopHint(MDValue):
+    """A loop's own node: distinct, and its own first operand."""
+
+    def descr(self, buf: list[str]) -> None:
+        operands = ", ".join(op.get_reference() for op in (self, *self.operands))
+        buf += (f"distinct !{{ {operands} }}", "\n")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def vector_hint(module: ir.Module, width: int) -> LoopHint:
+    """That so many iterations of a loop are to be one vector."""
+    wanted: dict[str, Any] = {
+        "llvm.loop.vectorize.enable": ir.Constant(I1, 1),
+        "llvm.loop.vectorize.width": ir.Constant(I32, width),
+    }
+    nodes = [
+        module.add_metadata([ir.MetaDataString(module, name), value])
+        for name, value in wanted.items()
+    ]
+    return LoopHint(module, nodes, name=str(len(module.metadata)))

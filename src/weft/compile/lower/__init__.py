@@ -1,0 +1,40 @@
+"""From a group of nodes to the loops of one kernel.
+
+    flat      nothing is reduced
+    rows      reductions, and what is computed from them
+    base      the values of both; scatters, scans and sorting (``serial``,
+              ``ordering``) use it too
+    choose    the schedule: which form the plain loops get
+
+The plain loops are those of the group's shape; a short schedule
+(``compile.loop.schedule``) says what becomes of them.
+"""
+
+from __future__ import annotations
+
+from weft.compile.elements import lowering_of
+from weft.compile.fuse import Group
+from weft.compile.loop.ir import Kernel
+from weft.compile.loop.rewrite import replaced
+from weft.compile.lower.base import Lowering
+from weft.compile.lower.choose import BLOCK
+from weft.compile.lower.flat import FlatLoops
+from weft.compile.lower.rows import RowLoops
+from weft.compile.lower.values import as_dtype
+from weft.graph.ir import Node
+
+__all__ = ["BLOCK", "Lowering", "as_dtype", "lower", "replaced"]
+
+
+def lower(group: Group, name: str) -> tuple[Kernel, list[Node]]:
+    """The kernel of a group, and the node that each of its buffers belongs to."""
+    lowering = _kind(group)(group, name)
+    return lowering.loops(), lowering.owners
+
+
+def _kind(group: Group) -> type[Lowering]:
+    if group.alone:
+        from weft.compile.serial import serial_loops
+
+        return serial_loops(lowering_of(group.nodes[0]))
+    return FlatLoops if group.reduced is None else RowLoops

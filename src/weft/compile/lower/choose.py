@@ -1,0 +1,212 @@
+"""Which form the loops of a kernel get.
+
+flat     axes that lie behind one another in memory become one loop, cut into
+         pieces; else parallel over the outer axes
+         what is read by columns: small squares, turned on the way
+rows     parallel over the kept axes; reduced axes become one loop where they can
+columns  where the last axis is kept: parallel over blocks of it, inside the loops
+         over the reduced axes, so that memory is read in order
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from weft.compile.fuse import Group
+from weft.compile.loop.depend import flat_position, symbols_of
+from weft.compile.loop.ir import (
+    Call,
+    Choice,
+    For,
+    Kernel,
+    Load,
+    parts,
+    statements,
+    values_of,
+)
+from weft.compile.loop.ranges import coefficient
+from weft.compile.loop.rewrite import uses, with_places
+from weft.compile.loop.schedule import fuse, parallelise, reorder, tile, unroll
+from weft.compile.loop.staging import cache, most, sink
+from weft.core.size import Size, same, same_shape
+from weft.graph.ir import GraphError
+
+BLOCK = 64  # elements of the last axis that one iteration of a column kernel takes
+TILE = 16  # along each side of a square that is read by columns
+CHUNK = 4096  # elements that one iteration of a flat kernel takes
+
+
+# -- nothing is reduced
+
+
+def flat_schedule(kernel: Kernel) -> Kernel:
+    """Loops over all elements of a shape."""
+    if _empty(kernel):
+        return kernel
+    kernel = _fused(kernel)
+    loops = _nest(kernel)
+    if not loops:
+        return kernel
+    if len(loops) == 1 and _linear(kernel):
+        return _in_chunks(kernel, *loops)
+    turned = _turned(kernel, [loop.var for loop in loops])
+    if turned:
+        return _in_squares(kernel, [loop.var for loop in loops], turned)
+    return _parallel(kernel, [loop.var for loop in loops[:-1]])
+
+
+def _nest(kernel: Kernel) -> list[For]:
+    """The loops directly inside one another that a body begins with."""
+    found: list[For] = []
+    body = kernel.body
+    while len(body) == 1 and isinstance(body[0], For):
+        found.append(body[0])
+        body = body[0].body
+    return found
+
+
+def _empty(kernel: Kernel) -> bool:
+    """Whether nothing is done at all."""
+    return any(same(loop.extent, 0) for loop in _nest(kernel))
+
+
+def _fused(kernel: Kernel) -> Kernel:
+    """As few loops as there can be."""
+    names = [loop.var for loop in _nest(kernel)]
+    while len(names) > 1:
+        inner = names.pop()
+        try:
+            kernel = fuse(kernel, names[-1], inner, name=names[-1])
+        except GraphError:
+            continue
+    return kernel
+
+
+def _parallel(kernel: Kernel, names: list[str]) -> Kernel:
+    for name in names:
+        kernel = parallelise(kernel, name)
+    return kernel
+
+
+def _in_chunks(kernel: Kernel, loop: For) -> Kernel:
+    """The only loop, cut into pieces.
+
+    If all memory is read and written in order, how much there is becomes an argument
+    of the kernel, so that the updates of all parameters share one.
+    """
+    kernel = _counted(kernel, loop)
+    kernel = tile(kernel, loop.var, CHUNK, names=("chunk", "i"))
+    kernel = parallelise(kernel, "chunk")
+    return unroll(kernel, "i", 4) if _uses(kernel, "random") else kernel
+
+
+def _counted(kernel: Kernel, loop: For) -> Kernel:
+    """A loop whose extent each launch gives, where only its own positions are used."""
+    place, count = kernel.scope.symbol(loop.var), kernel.scope.symbol("count")
+    here = {b.name for b, at in uses(loop.body) if _mentions(at, loop.var)}
+    for buffer, at in uses(loop.body):
+        own = same_shape(at, (place,)) and same_shape(buffer.shape, (loop.extent,))
+        if buffer.name in here and not own:
+            return kernel
+    if any(isinstance(v, Choice) for v in _values(kernel)):
+        return kernel
+
+    def counted(buffer: Any) -> Any:
+        return buffer._replace(shape=(count,)) if buffer.name in here else buffer
+
+    body = with_places(loop.body, lambda buffer, at: (counted(buffer), at))
+    return kernel._replace(
+        buffers=tuple(map(counted, kernel.buffers)),
+        body=[loop._replace(extent=count, body=body)],
+        given=(("count", loop.extent),),
+    )
+
+
+def _mentions(index: tuple[Any, ...], name: str) -> bool:
+    return any(name in symbols_of(i) for i in index)
+
+
+def _values(kernel: Kernel) -> Iterator[Any]:
+    return parts(v for stmt in statements(kernel.body) for v in values_of(stmt))
+
+
+def _uses(kernel: Kernel, prefix: str) -> bool:
+    """Whether values are made with functions of some name."""
+    return any(isinstance(v, Call) and v.name.startswith(prefix)
+               for v in _values(kernel))  # fmt: skip
+
+
+def _linear(kernel: Kernel) -> bool:
+    """Whether no index is a quotient or a rest."""
+    return not any(
+        atom.a is not None
+        for _, at in uses(kernel.body)
+        for index in at
+        if isinstance(index, Size)
+        for atoms, _ in index.terms
+        for atom in atoms
+    )
+
+
+# -- what is read by columns
+
+
+def _turned(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
+    """A loop along which buffers lie in memory that is not the last one, and which."""
+    found: dict[str, list[str]] = {}
+    for value in _values(kernel):
+        if not isinstance(value, Load):
+            continue
+        flat = flat_position(value.at, value.buffer.shape)
+        last = coefficient(flat, names[-1])
+        if last is None or same(last, 0) or same(last, 1):
+            continue
+        for name in names[:-1]:
+            if same(coefficient(flat, name), 1):
+                found.setdefault(name, []).append(value.buffer.name)
+    first = next(iter(found), None)
+    return None if first is None else (first, list(dict.fromkeys(found[first])))
+
+
+def _in_squares(kernel: Kernel, names: list[str], turned: Any) -> Kernel:
+    """Small squares of two axes, so that what is read by columns stays near."""
+    (dim, buffers), last = turned, names[-1]
+    kernel = tile(kernel, dim, TILE, names=("u", "a"))
+    kernel = tile(kernel, last, TILE, names=("v", "b"))
+    outer = [name for name in names if name not in (dim, last)] + ["u", "v"]
+    kernel = _parallel(reorder(kernel, [*outer, "a", "b"]), outer)
+    sides = [most(loop.extent) for loop in _nest(kernel)]
+    for buffer in buffers if sides == [TILE, TILE] else ():
+        try:
+            kernel = cache(kernel, buffer)
+        except GraphError:
+            continue  # used at several places, or not all of it is there
+    return kernel
+
+
+# -- reductions
+
+
+def row_schedule(group: Group, kernel: Kernel) -> Kernel:
+    """Loops over what is kept, around those over what is reduced."""
+    if _empty(kernel):
+        return kernel
+    for outer, inner in _neighbours(group.reduced or ()):
+        try:
+            kernel = fuse(kernel, f"i{outer}", f"i{inner}", name=f"i{outer}")
+        except GraphError:
+            continue
+    names = [f"i{d}" for d in group.kept]
+    kernel = _parallel(kernel, names)
+    if len(group.shape) - 1 in group.kept:
+        kernel = tile(kernel, names[-1], BLOCK, names=("block", "j"))
+        kernel = sink(kernel, "j")
+    return kernel
+
+
+def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Pairs of axes next to one another, from the back."""
+    pairs = itertools.pairwise(axes)
+    return [(a, b) for a, b in pairs if b == a + 1][::-1]

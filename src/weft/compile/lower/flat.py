@@ -1,0 +1,27 @@
+"""Groups in which nothing is reduced: one store for each index of the shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compile.loop.ir import For, Kernel, Store
+from weft.compile.lower.base import Lowering
+from weft.compile.lower.choose import flat_schedule
+
+
+class FlatLoops(Lowering):
+    """Nothing is reduced."""
+
+    def loops(self) -> Kernel:
+        group = self.group
+        memo: dict[Any, Any] = {}
+        body: list[Any] = [
+            Store(self.buffer(n), group.home[n], self.value(n, 0, memo))
+            for n in group.nodes
+            if n in self.stored
+        ]
+        body = self.with_lets(body)
+        sizes = self._sizes(group.shape)
+        for d in reversed(range(len(sizes))):
+            body = [For(f"i{d}", sizes[d], body)]
+        return self._made((), body, flat_schedule)

@@ -1,0 +1,58 @@
+"""Groups with reductions: for each index that is kept, a loop for every stage.
+
+A stage ends where a reduction must be finished before the next loop may begin:
+softmax has three (largest, sum, quotient). Rows are scalars in between.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from weft.compile.loop.ir import Call, For, Kernel, Local, Set
+from weft.compile.lower import values
+from weft.compile.lower.base import Lowering
+from weft.compile.lower.choose import row_schedule
+from weft.compile.lower.values import as_dtype, total_dtype
+from weft.graph.ir import Node
+
+
+class RowLoops(Lowering):
+    """A row is a scalar."""
+
+    def row(self, node: Node) -> Any:
+        return as_dtype(self._local(node), node.dtype)
+
+    def _local(self, node: Node) -> Local:
+        return Local(f"row{self.group.nodes.index(node)}", total_dtype(node))
+
+    def loops(self) -> Kernel:
+        body: list[Any] = []
+        for stage in range(self.last_stage + 1):
+            body += self._before(stage) + self._loop(stage)
+        sizes = self._sizes(self.group.shape)
+        for d in reversed(self.group.kept):
+            body = [For(f"i{d}", sizes[d], body)]
+        return self._made((), body, functools.partial(row_schedule, self.group))
+
+    def _before(self, stage: int) -> list[Any]:
+        """Rows that are known now, and those that must be stored."""
+        out: list[Any] = []
+        for n in self.rows_at(stage):
+            found = [Set(self._local(n), self._compute(n, stage, {}))]
+            out += self.with_lets(found)
+        out += self.stored_rows(stage)
+        return out
+
+    def _loop(self, stage: int) -> list[Any]:
+        memo: dict[Any, Any] = {}
+        inner: list[Any] = self.stores_of(stage, memo)
+        starts = []
+        for node in self.reductions_of(stage):
+            local, combine = self._local(node), node.op.lower.combine
+            starts.append(Set(local, values.identity(combine, local.dtype)))
+            value = self.reduced_value(node, stage, memo)
+            total = Call(combine, (local, value), local.dtype)
+            inner.append(Set(local, total, reorder=True))
+        inner = self.with_lets(inner)
+        return starts + self.over_reduced(inner) if inner else starts
