@@ -120,7 +120,7 @@ def _rank(factor: Any) -> tuple[int, Any]:
     """Smaller factors first, as far as can be told."""
     if not isinstance(factor, Size):
         return 0, factor
-    return max(len(atoms) for atoms, _ in factor.terms), len(factor.terms)
+    return max((len(atoms), number) for atoms, number in factor.terms)
 
 
 def independent(var: str, body: list[Any], extent: Any) -> str | None:

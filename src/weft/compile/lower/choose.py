@@ -49,12 +49,16 @@ def flat_schedule(kernel: Kernel) -> Kernel:
     loops = _nest(kernel)
     if not loops:
         return kernel
-    if len(loops) == 1 and _linear(kernel):
-        return _in_chunks(kernel, *loops)
-    turned = _turned(kernel, [loop.var for loop in loops])
-    if turned:
-        return _in_squares(kernel, [loop.var for loop in loops], turned)
-    return _parallel(kernel, [loop.var for loop in loops[:-1]])
+    names = [loop.var for loop in loops]
+    try:
+        if len(loops) == 1 and _linear(kernel):
+            return _in_chunks(kernel, *loops)
+        turned = _turned(kernel, names)
+        if turned:
+            return _in_squares(kernel, names, turned)
+        return _parallel(kernel, names[:-1])
+    except GraphError:
+        return _apart(kernel, len(names) - 1)
 
 
 def _nest(kernel: Kernel) -> list[For]:
@@ -87,6 +91,17 @@ def _fused(kernel: Kernel) -> Kernel:
 def _parallel(kernel: Kernel, names: list[str]) -> Kernel:
     for name in names:
         kernel = parallelise(kernel, name)
+    return kernel
+
+
+def _apart(kernel: Kernel, count: int) -> Kernel:
+    """The outer loops in parallel, where positions are too intricate for a proof.
+
+    Each index of a group's shape has elements of its own, and writes no others.
+    """
+    for loop in _nest(kernel)[:count]:
+        parallel = (*kernel.parallel, (loop.var, loop.extent))
+        kernel = kernel._replace(parallel=parallel, body=loop.body)
     return kernel
 
 
@@ -199,11 +214,13 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
         except GraphError:
             continue
     names = [f"i{d}" for d in group.kept]
-    kernel = _parallel(kernel, names)
-    if len(group.shape) - 1 in group.kept:
-        kernel = tile(kernel, names[-1], BLOCK, names=("block", "j"))
-        kernel = sink(kernel, "j")
-    return kernel
+    kernel = _apart(kernel, len(names))
+    if len(group.shape) - 1 not in group.kept:
+        return kernel
+    try:
+        return sink(tile(kernel, names[-1], BLOCK, names=("block", "j")), "j")
+    except GraphError:
+        return kernel  # by columns, one at a time
 
 
 def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
