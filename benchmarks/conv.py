@@ -6,16 +6,20 @@ Each line is one convolution of a network: GFLOP/s of Weft and of PyTorch and ho
 times as fast Weft is, for the result, the input's and the weights' gradient. Times are
 medians, taken in turns: the thread's own with one thread, so that other programs on
 the machine disturb little, else by the clock on the wall. The last line of a network
-weighs each by how often the network has it.
+weighs each by how often the network has it. Threads sleep while they wait: else those
+of the one library would disturb the other.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch starts threads
 
 import numpy as np
 import torch

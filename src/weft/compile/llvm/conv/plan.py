@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.compile.llvm.conv.draft import (
     BIAS,
+    EVEN,
     IMAGE,
     OTHER,
     OUT,
@@ -181,7 +182,7 @@ class Planner:
         across = min((1 + heavy) * COLUMNS, up(columns, tile.width))
         blocks = ceil(columns, across) * shape.groups
         down = min(ceil(2 * self.threads, blocks), ceil(rows, tile.height))
-        height = up(ceil(rows, down), tile.height)
+        height = up(ceil(rows, down), EVEN)
         vectors = across // tile.lanes
         job.set(
             columns=columns, task_rows=height, task_columns=across,
@@ -252,7 +253,7 @@ class Planner:
         across = min(COLUMNS, up(ceil(columns, apart), tile.width))
         blocks = ceil(columns, across)
         down = max(ceil(rows, TALL * tile.height), ceil(pieces, blocks))
-        height = up(ceil(rows, min(down, ceil(rows, tile.height))), tile.height)
+        height = up(ceil(rows, min(down, ceil(rows, tile.height))), EVEN)
         vectors = tile.depth // tile.lanes
         job.set(
             block=tile.depth, task_rows=height, task_columns=across,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compile.llvm.conv.draft import (
+    EVEN,
     IMAGE,
     OTHER,
     OUT,
@@ -88,7 +89,7 @@ def winograd_plan(
     block = min(BLOCK, up(draft["k"], tile.lanes))
     draft.set(
         columns=columns, block=block, task_columns=across,
-        task_rows=up(ceil(rows, down), tile.height),
+        task_rows=up(ceil(rows, down), EVEN),
         sums_row=across + tile.lanes,
     )  # fmt: skip
     _describe(draft, shape, view, tiles, draft["k"], across)
@@ -110,7 +111,7 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
     across = min(KERNEL_COLUMNS, up(columns, tile.width))
     blocks = ceil(columns, across) * shape.groups
     down = max(ceil(rows, KERNEL_ROWS), ceil(threads, blocks))
-    height = up(ceil(rows, min(down, ceil(rows, tile.height))), tile.height)
+    height = up(ceil(rows, min(down, ceil(rows, tile.height))), EVEN)
     k = shape.images * view.pixels
     block = min(KERNEL_BLOCK, up(k, tile.lanes))
     draft.set(
