@@ -1,6 +1,6 @@
 """Kernels that wait for memory, compiled, beside PyTorch's and beside a copy.
 
-    python benchmarks/memory_bound.py [--threads 1 2] [--mb 16 64] [part of a name ...]
+    python benchmarks/memory_bound.py [part of a name ...] [--threads 1 2] [--mb 16 64]
 
 For each: gigabytes a second (of what must be read and written at least), what share
 that is of a copy's in the same run, and how many times PyTorch's time it takes: below
@@ -144,6 +144,8 @@ def copies(n: int) -> Iterator[Case]:
     yield case(
         "transpose", 2, lambda x: x.T.contiguous(), lambda x: x.T.contiguous(), x
     )
+    yield case("transpose and scale", 2, lambda x: x.T * 2,
+               lambda x: x.T.contiguous() * 2, x)  # fmt: skip
     yield same("[B,T,H,D] to [B,H,T,D]", 2,
                lambda x: x.transpose(1, 2).contiguous(), heads)  # fmt: skip
     yield case("cat along rows", 2, lambda x: weft.cat([x[:, 7:], x[:, :7]], 1),
@@ -174,6 +176,7 @@ def updates(n: int) -> Iterator[Case]:
     def step(grad: Any) -> None:
         mine.grad = grad
         ours.step()
+        ours.zero_grad()
 
     nbytes = 7 * arrays[0].nbytes
     yield Case("AdamW of 10M", lambda: step(grad), theirs.step, nbytes)
