@@ -21,7 +21,6 @@ import torch
 from torch.nn import functional as peer
 
 import weft
-from weft import nn, optim
 from weft.nn import functional as F
 
 RNG = np.random.default_rng(0)
@@ -164,22 +163,19 @@ def copies(n: int) -> Iterator[Case]:
 
 
 def updates(n: int) -> Iterator[Case]:
-    arrays = [floats(10_000_000) * 0.1 for _ in range(2)]
-    mine = nn.Parameter(weft.tensor(arrays[0].copy()))
-    ours = optim.AdamW([mine], lr=1e-3)
-    other = torch.nn.Parameter(torch.from_numpy(arrays[0].copy()))
-    other.grad = torch.from_numpy(arrays[1])
-    theirs = torch.optim.AdamW([other], lr=1e-3, fused=True)
-    grad = weft.tensor(arrays[1])
+    p, g = floats(10_000_000) * 0.1, floats(10_000_000) * 0.1
+    m, v = np.zeros_like(p), np.zeros_like(p)
 
-    @weft.compile
-    def step(grad: Any) -> None:
-        mine.grad = grad
-        ours.step()
-        ours.zero_grad()
+    def step(p: Any, g: Any, m: Any, v: Any) -> Any:
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g * g
+        update = (m / 0.1) / ((v / 0.001).sqrt() + 1e-8)
+        return p * (1 - 1e-5) - 1e-3 * update, m, v
 
-    nbytes = 7 * arrays[0].nbytes
-    yield Case("AdamW of 10M", lambda: step(grad), theirs.step, nbytes)
+    parameter = torch.nn.Parameter(torch.from_numpy(p.copy()))
+    parameter.grad = torch.from_numpy(g)
+    peers = torch.optim.AdamW([parameter], lr=1e-3, fused=True)
+    yield case("AdamW of 10M", 7, step, lambda *_: peers.step(), p, g, m, v)
 
 
 PARTS = (elementwise, rows, reductions, copies, updates)
