@@ -24,7 +24,8 @@ def prepared(fn, *args, in_place=False):
     """A function as a native program, with its variables' arrays and its feeds."""
     captured = G.capture(fn, *args)
     graph = run_passes(captured.graph)
-    native = Native(graph, in_place=in_place)
+    own = {c.variable for c in captured.cells.values() if c.has_memory}
+    native = Native(graph, in_place=own if in_place else ())
     store = {v: captured.cells[v.name].get() for v in native.reads}
     return native, [a.numpy() for a in args if isinstance(a, weft.Tensor)], store
 

@@ -14,6 +14,8 @@ from weft.compile.phases import phase
 from weft.compile.pipeline import run as run_passes
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.size import Size
+from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
 from weft.graph.capture import capture, labels_of
@@ -41,10 +43,25 @@ class Entry:
             self.function = GraphFunction(self.graph, self._write)
             self.native = self.function.native
         else:
-            self.native = Native(run_passes(self.captured.graph), in_place=True)
+            own = {c.variable for c in self.cells.values() if c.has_memory}
+            self.native = Native(run_passes(self.captured.graph), in_place=own)
+        self.held = [(v, self.cells[v.name]) for v in self.native.reads]
+        self.unread = [(v, self.cells[v.name]) for v in self.native.unread]
+        state = [v for v in self.native.places.state if v not in self.native.unread]
+        self.in_place = [(v, self.cells[v.name]) for v in state]
+        sizes = self.captured.graph.sizes
+        inputs = self.captured.graph.inputs
+        self.shapes: Any = None  # of all arguments, if no size is open
+        if not any(isinstance(n, Size) for i in inputs for n in i.shape):
+            self.shapes = [i.shape for i in inputs] if not sizes.assumptions else None
 
     def fits(self, arrays: list[Any]) -> bool:
-        """Whether this form is for arguments of these shapes."""
+        """Whether this form is for arguments of these shapes.
+
+        Their dtypes and numbers of axes are those of its key.
+        """
+        if self.shapes is not None:
+            return [a.shape for a in arrays] == self.shapes
         try:
             sizes = bind_sizes(self.captured.graph.inputs, arrays)
         except ShapeError:
@@ -86,8 +103,8 @@ class Entry:
             held = [cell.get() for cell in self.variables]
             results, _ = self.native.run([*arrays, *held], {}, write=self._write)
         else:
-            store = {v: self.cells[v.name].get() for v in self.native.reads}
-            room = {v: self.cells[v.name].room() for v in self.native.unread}
+            store = {v: cell.get() for v, cell in self.held}
+            room = {v: cell.room() for v, cell in self.unread}
             results, _ = self.native.run(arrays, store, room, self._write)
         found = [Tensor(array) for array in results]
         rewrite(self.captured, leaves, found)
@@ -96,9 +113,10 @@ class Entry:
     def _write(self, changed: dict[Any, Any]) -> None:
         """Take the new values; those of other state are in their places already."""
         commit([(self.cells[v.name], array) for v, array in changed.items()])
-        for variable in self.native.places.state:
+        where = caller()
+        for variable, cell in self.in_place:
             if variable not in changed:
-                self.cells[variable.name].touch()
+                cell.touch(where)
 
     def _recorded(self, leaves: list[Any]) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]

@@ -26,6 +26,7 @@ from weft.core.size import evaluate
 from weft.graph.interpret import Program, failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node, Variable
 from weft.runtime import arena
+from weft.runtime.address import address
 
 if TYPE_CHECKING:
     from weft.compile.native import Native
@@ -46,6 +47,7 @@ class Instance:
         self.launches = [s for s in self.steps if isinstance(s, Launch)]
         self.state = kept_in_place(native.places, native.graph, self.order)
         self.known: dict[Node, Any] = {}  # what is there before the first step
+        self.rooms: dict[Variable, ndarray] = {}  # what was given last to be written
         self.bound: list[Any] = []  # the variables of the last run
         self.readers: list[list[Node]] = [
             [
@@ -159,7 +161,7 @@ class Instance:
             if node.op is CONSTANT:
                 arrays[node] = _in_order(node.params["value"])
         for node, array in arrays.items():
-            self.addresses[self.places[node]] = _address(array)
+            self.addresses[self.places[node]] = address(array)
         return arrays
 
     # -- tables
@@ -199,7 +201,7 @@ class Instance:
             at += len(use.owners)
         self.numbers = np.array([*numbers, 0], np.int64)
         self.flags = np.array(flags, np.int64)
-        table, sizes = _address(self.table), _address(self.numbers)
+        table, sizes = address(self.table), address(self.numbers)
         self.found = {u: (table + 8 * a, sizes + 8 * s) for u, (a, s) in starts.items()}
 
     def _known(self, use: Use) -> dict[str, int]:
@@ -228,7 +230,7 @@ class Instance:
         fields = self._function(use), *self.found[use], len(names)
         context = np.array([*fields, first, width, each], np.int64)
         self.contexts.append(context)
-        self.jobs.lead_to(routine, CONTEXT, _address(context))
+        self.jobs.lead_to(routine, CONTEXT, address(context))
 
     def _function(self, use: Use) -> int:
         """The address of a use's code, for those values that do share a place here.
@@ -276,7 +278,7 @@ class Instance:
         if self.stop < 0:
             self.stop = len(self.plan)
         self.gangs = np.array(gangs, np.int64).reshape(-1, FIELDS)
-        self.rows_at = _address(self.gangs)
+        self.rows_at = address(self.gangs)
 
     def _gang(self, first: int, last: int) -> list[int]:
         """The row of a wave's launches together."""
@@ -292,7 +294,7 @@ class Instance:
             for row, small in zip(rows, tiny, strict=True)
         )
         grain = 1 if work >= 2 else total
-        return [0, 0, _address(rows), len(rows), total, grain, driver().gang, 0, 0]
+        return [0, 0, address(rows), len(rows), total, grain, driver().gang, 0, 0]
 
     # -- running
 
@@ -358,9 +360,8 @@ class Instance:
     def _changed(self, env: dict[Node, Any]) -> dict[Variable, ndarray]:
         """The new values of variables that have them elsewhere than in their place."""
         return {
-            n.params["variable"]: self._value(n.inputs[0], env)
-            for n in self.native.writes
-            if n.params["variable"] not in self.written
+            variable: env[node] if node in env else self._value(node, env)
+            for variable, node in self.given_back
         }
 
     def _check(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
@@ -380,7 +381,7 @@ class Instance:
     def timed(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> list[float]:
         """A run one step at a time: the seconds that each of the steps took."""
         env = self._given(feeds, held, {})
-        run, rows = driver().run, _address(self.rows)
+        run, rows = driver().run, address(self.rows)
         found, k = [], 0
         for step in self.steps:
             self._fill()
@@ -418,17 +419,22 @@ class Instance:
             self._give(env, node, np.empty(shape, node.dtype.np))
         for variable, node, shape in self.unread:
             given = room.get(variable)
-            fits = given if given is not None else np.empty(shape, node.dtype.np)
-            self.addresses[self.places[node]] = _address(fits)
-            env[node] = fits
+            if given is None:
+                given = np.empty(shape, node.dtype.np)
+            if given is not self.rooms.get(variable):
+                self.addresses[self.places[node]] = address(given)
+                self.rooms[variable] = given
+            env[node] = given
         for node, array in zip(self.native.graph.inputs, feeds, strict=True):
             if array is not None:
-                self._give(env, node, self._apart(array))
+                self._give(env, node, self._apart(array) if self.starts else array)
         return env
 
     def _bind(self, held: Sequence[ndarray]) -> None:
         """Take variables' arrays, for this run and for those that give the same."""
         arrays = dict(zip(self.native.reads, held, strict=True))
+        for k, array in enumerate(held):
+            self._fits(k, array)
         spans = sorted(_span(a) for a in held)
         apart = all(x[1] <= y[0] for x, y in itertools.pairwise(spans))
         moved: set[Variable] = set()  # state that is computed elsewhere
@@ -446,30 +452,46 @@ class Instance:
         for variable, node in self.state.items():
             if variable in arrays:
                 self.known[node] = arrays[variable]
-        self.written = {v for v in self.state if v in arrays and v not in moved}
+        written = {v for v in self.state if v in arrays and v not in moved}
+        self.given_back = [
+            (n.params["variable"], n.inputs[0])
+            for n in self.native.writes
+            if n.params["variable"] not in written
+        ]
         self.bound = [None] * len(held) if moved else list(held)
+
+    def _fits(self, k: int, array: ndarray) -> None:
+        """Check that a variable's array is what the code was made for."""
+        want = self.native.reads[k].type
+        if (
+            array.shape != resolve(want.shape, self.sizes)
+            or array.dtype != want.dtype.np
+        ):
+            raise GraphError(
+                f"{self.native.reads[k].name}: expected {want}, got {array.dtype} of "
+                f"shape {array.shape}"
+            )
 
     def _take(self, variable: Variable, nodes: list[Node], array: ndarray) -> None:
         """An array for a variable, and for the nodes that read it."""
         slot = self.slot_of.get(variable)
         if slot is not None:
-            self.addresses[slot] = _address(array)
+            self.addresses[slot] = address(array)
         for node in nodes:
             self.known[node] = array
 
     def _rebind(self, k: int, array: ndarray) -> bool:
         """Take another array for one variable, if that is all there is to do."""
+        self._fits(k, array)
         variable = self.native.reads[k]
         if variable in self.state or not array.flags.c_contiguous:
             return False
         self._take(variable, self.readers[k], array)
         self.bound[k] = array
-        return not self.starts or self._apart(array) is array
+        return self._apart(array) is array
 
     def _apart(self, array: ndarray) -> ndarray:
         """An array that no state is in, which would change in the run."""
-        if not self.starts:
-            return array
         first, last = _span(array)
         at = bisect.bisect_left(self.starts, last) - 1
         return array.copy() if at >= 0 and self.spans[at][1] > first else array
@@ -479,7 +501,7 @@ class Instance:
         slot = self.places.get(node)
         if slot is not None:
             array = _in_order(array)
-            self.addresses[slot] = _address(array)
+            self.addresses[slot] = address(array)
         env[node] = array
 
     def _call(self, node: Node, env: dict[Node, Any]) -> None:
@@ -531,10 +553,6 @@ def _in_order(array: ndarray) -> ndarray:
 def _span(array: ndarray) -> tuple[int, int]:
     """The addresses between which an array lies."""
     if array.flags.c_contiguous:
-        start = _address(array)
+        start = address(array)
         return start, start + array.nbytes
     return np.lib.array_utils.byte_bounds(array)
-
-
-def _address(array: ndarray) -> int:
-    return array.__array_interface__["data"][0]

@@ -6,7 +6,7 @@ steps of a run as data. For each set of sizes an ``Instance`` holds the memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,13 +92,17 @@ def _begin_routines(graph: Graph, target: Target) -> None:
 class Native:
     """A graph prepared for native execution.
 
-    ``in_place`` lets a run write new state over the old one where that is safe, in the
-    arrays it was given; otherwise it only gives the new values.
+    A run may write new values of the variables ``in_place`` over the old ones, in the
+    arrays it was given, where that is safe; those of others it only gives back.
     """
 
     @phase("lowering")
     def __init__(
-        self, graph: Graph, target: Target | None = None, *, in_place: bool = False
+        self,
+        graph: Graph,
+        target: Target | None = None,
+        *,
+        in_place: Collection[Variable] = (),
     ) -> None:
         self.graph = graph = composed(graph)
         self.target = target or host_target()
@@ -113,7 +117,7 @@ class Native:
             dict.fromkeys(n.params["variable"] for n in graph.nodes if n.op is READ)
         )
         self.writes = [n for n in graph.nodes if n.op is ASSIGN]
-        may = assigned_once(self.writes) if in_place else {}
+        may = assigned_once(self.writes, in_place)
         self.places = share(graph, Order(self.steps, graph), may)
         self.unread = [v for v in self.places.state if v not in self.reads]
         self.kernels: dict[str, Kernel] = {}
@@ -232,12 +236,12 @@ class Native:
         next run only. ``room`` gives arrays for variables that are only written;
         ``write`` gets the new values before anything can interrupt.
         """
-        sizes = bind_sizes(self.graph.inputs, feeds)
-        if self.graph.sizes.assumptions:
-            self.graph.sizes.check(sizes)
-        key = tuple(sorted(sizes.items()))
+        key = tuple([(a.shape, a.dtype) if a is not None else None for a in feeds])
         instance = self._instances.get(key)
         if instance is None:
+            sizes = bind_sizes(self.graph.inputs, feeds)
+            if self.graph.sizes.assumptions:
+                self.graph.sizes.check(sizes)
             if len(self._instances) >= INSTANCES:
                 self._instances.clear()
             instance = self._instances[key] = Instance(self, sizes)

@@ -11,7 +11,7 @@ only by steps after which nothing can fail, so a run that fails leaves all as it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from weft.compile.jobs import Routine
@@ -41,14 +41,18 @@ def share(graph: Graph, order: Order, assigned: dict[Node, Variable]) -> Places:
     return places
 
 
-def assigned_once(writes: list[Node]) -> dict[Node, Variable]:
+def assigned_once(
+    writes: list[Node], allowed: Collection[Variable]
+) -> dict[Node, Variable]:
     """The values that become state: of one variable, which gets no other."""
     values = Counter(n.inputs[0] for n in writes)
     variables = Counter(n.params["variable"] for n in writes)
     return {
         n.inputs[0]: n.params["variable"]
         for n in writes
-        if values[n.inputs[0]] == 1 and variables[n.params["variable"]] == 1
+        if values[n.inputs[0]] == 1
+        and variables[n.params["variable"]] == 1
+        and n.params["variable"] in allowed
     }
 
 

@@ -44,12 +44,12 @@ class Storage:
         self.op_name = ""
         self.views: list[weakref.ref[Any]] = []
 
-    def touch(self, op_name: str) -> None:
-        """Note that an in-place operator has written here."""
+    def touch(self, op_name: str, where: Any = None) -> None:
+        """Note that an in-place operator has written here (``where`` in the code)."""
         self.version += 1
         self.changed_at = next_number()
         self.op_name = op_name
-        self.code, self.lasti = caller()
+        self.code, self.lasti = where or caller()
 
     def live_views(self) -> list[Any]:
         """The views that still exist, dead ones forgotten."""

@@ -17,6 +17,8 @@ from weft.graph.ir import Variable
 class Cell:
     """Where a variable of a captured program lives: in a tensor of the user's."""
 
+    has_memory = True  # which a program may write to
+
     def __init__(self, variable: Variable, tensor: Tensor) -> None:
         self.variable = variable
         self.tensor = tensor
@@ -26,15 +28,15 @@ class Cell:
 
     def set(self, value: np.ndarray) -> None:
         np.copyto(self.tensor._data, value)
-        self.tensor.storage.touch("a captured program")
+        self.touch()
 
     def own(self, value: np.ndarray) -> np.ndarray:
         """A value that may be kept; whatever needs memory is done here."""
         return value
 
-    def touch(self) -> None:
+    def touch(self, where: Any = None) -> None:
         """Say that the value has been changed where it lies."""
-        self.tensor.storage.touch("a captured program")
+        self.tensor.storage.touch("a captured program", where)
 
     def room(self) -> np.ndarray | None:
         """Memory that a new value may be written to, which nobody else sees."""
@@ -85,10 +87,11 @@ class GradCell(Cell):
         return value if value.base is None else value.copy()
 
     def set(self, value: np.ndarray) -> None:
-        self.tensor.grad = Tensor(self.own(value))
+        if self.tensor.grad is None or self.tensor.grad._data is not value:
+            self.tensor.grad = Tensor(self.own(value))
 
-    def touch(self) -> None:
-        """A gradient is always replaced."""
+    def touch(self, where: Any = None) -> None:
+        """Nobody has seen a gradient that is replaced."""
 
     def room(self) -> np.ndarray | None:
         if self.tensor.grad is None or self.tensor.grad._data.base is not None:
@@ -130,14 +133,18 @@ class SumCell(Cell):
 class NumberCell(Cell):
     """A variable that is a Python number: a learning rate, a count of steps."""
 
+    has_memory = False
+
     def __init__(
         self, variable: Variable, get: Callable[[], Any], set: Callable[[Any], None]
     ) -> None:
         self.variable = variable
         self._get, self._set = get, set
+        self._array = np.empty((), variable.type.dtype.np)  # what it was last
 
     def get(self) -> np.ndarray:
-        return np.asarray(self._get(), self.variable.type.dtype.np)
+        self._array[()] = self._get()
+        return self._array
 
     def set(self, value: np.ndarray) -> None:
         before = self._get()

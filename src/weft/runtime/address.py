@@ -1,0 +1,30 @@
+"""Where an array's memory begins, quickly.
+
+NumPy's own ways make a dictionary or an object for each question. The pointer stands
+behind the object's header; whether it does is tried once, else the slow way is taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+_HEADER = object.__basicsize__
+
+
+def _slow(array: Any) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _fast(array: Any, read: Any = ctypes.c_int64.from_address) -> int:
+    return read(id(array) + _HEADER).value
+
+
+def _choose() -> Any:
+    samples = [np.zeros(3), np.zeros((4, 5))[1:, ::2], np.zeros((), np.int8)]
+    return _fast if all(_fast(a) == _slow(a) for a in samples) else _slow
+
+
+address = _choose()
