@@ -169,7 +169,7 @@ def updates(n: int) -> Iterator[Case]:
     def step(p: Any, g: Any, m: Any, v: Any) -> Any:
         m = 0.9 * m + 0.1 * g
         v = 0.999 * v + 0.001 * g * g
-        update = (m / 0.1) / ((v / 0.001).sqrt() + 1e-8)
+        update = (m * 10) / ((v * 1000).sqrt() + 1e-8)
         return p * (1 - 1e-5) - 1e-3 * update, m, v
 
     parameter = torch.nn.Parameter(torch.from_numpy(p.copy()))
