@@ -11,7 +11,7 @@ any columns; with them, on whole rows.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.compile.fuse import Call, Fusion, Group, Operand, indices_of
 from weft.compile.launches import Use
@@ -26,16 +26,55 @@ from weft.graph.ir import Node
 FIRST, WIDTH = "first", "width"  # of the columns that a call is for
 
 
-def followers(fusion: Fusion) -> dict[Call, Group]:
+class Following(NamedTuple):
+    """A group that follows a product, and small ones that must come before both."""
+
+    group: Group
+    before: list[Group]
+
+
+def followers(fusion: Fusion) -> dict[Call, Following]:
     """The group that follows each product, if one does."""
-    found: dict[Call, Group] = {}
+    found: dict[Call, Following] = {}
     for group in fusion.units:
-        if isinstance(group, Group) and not group.alone:
-            units = [fusion.unit[b] for b in group.reads() if b in fusion.unit]
-            last = max(units, key=lambda u: u.order, default=None)
-            if isinstance(last, Call) and last not in found and follows(group, last):
-                found[last] = group
+        if not isinstance(group, Group) or group.alone:
+            continue
+        calls = [u for u in _made_by(fusion, group) if isinstance(u, Call)]
+        last = max(calls, key=lambda u: u.order, default=None)
+        if last is None or last in found or not follows(group, last):
+            continue
+        before = _before(fusion, group, last)
+        if before is not None:
+            found[last] = Following(group, before)
     return found
+
+
+def _made_by(fusion: Fusion, group: Group) -> list[Any]:
+    """The units that make what a group reads."""
+    return [fusion.unit[b] for b in group.reads() if b in fusion.unit]
+
+
+def _before(fusion: Fusion, group: Group, call: Call) -> list[Group] | None:
+    """Groups to run before a call, so that another can follow it; None if it cannot.
+
+    Such are an optimizer's numbers, which all its updates read.
+    """
+    found: list[Group] = []
+    for unit in _made_by(fusion, group):
+        if unit.order <= call.order or unit in found:
+            continue
+        if not isinstance(unit, Group) or not _small(unit):
+            return None
+        more = _before(fusion, unit, call)
+        if more is None or any(u is call for u in _made_by(fusion, unit)):
+            return None
+        found += [one for one in (*more, unit) if one not in found]
+    return found
+
+
+def _small(group: Group) -> bool:
+    sizes = [n for n in group.shape if not same(n, 1)]
+    return not sizes and not group.alone
 
 
 def follows(group: Group, unit: Call) -> bool:

@@ -252,16 +252,24 @@ class Fusion:
     # -- nodes that nothing comes before
 
     def _is_free(self, node: Node, lower: Any) -> bool:
-        """Random numbers and whole numbers, made of what is given alone."""
+        """Random numbers, whole numbers and functions of state, of what is given alone.
+
+        An optimizer's ``moment * decay`` is then computed where the gradient is added.
+        """
         random = isinstance(lower, Element) and not lower.cheap
         if not random and not isinstance(lower, Pointwise):
             return False
         bases = [o.base for o in operands_of(node) if isinstance(o, Operand)]
         if not bases or node.shape == () or not self.supported(node):
             return False
+        state = [b for b in bases if b.op is READ and same_shape(b.shape, node.shape)]
+        if state and isinstance(lower, Pointwise):  # with numbers that are computed
+            bases = [b for b in bases if b.shape != ()]
         if not all(b in self.free or _given(b) or inlined(b) for b in bases):
             return False
-        return random or not node.dtype.is_inexact or any(b in self.free for b in bases)
+        if random or not node.dtype.is_inexact or any(b in self.free for b in bases):
+            return True
+        return bool(state)
 
     def _loose(self, operands: list[Any]) -> list[Operand]:
         return [o for o in operands if isinstance(o, Operand) and o.base in self.free]
@@ -277,7 +285,12 @@ class Fusion:
         found: Slots = {}
         places = indices_of(node, home)
         for operand, place in zip(operands_of(node), places, strict=True):
-            if not isinstance(operand, Operand) or operand.base not in self.free:
+            if not isinstance(operand, Operand):
+                continue
+            if operand.base not in self.free:
+                made = self.unit.get(operand.base)
+                if made is not None and made is not group and made.order >= group.order:
+                    return None  # it is not there yet
                 continue
             slot = group.slot(operand.base)
             if slot is None or place is None:

@@ -131,10 +131,11 @@ class Native:
         done: set[Group] = set()
         for unit in self.fusion.units:
             if isinstance(unit, Group):
-                if unit not in done:
-                    self._add_group(unit)
+                self._add_once(unit, done)
             elif is_product(unit.node):
-                group = follow.get(unit)
+                group, before = follow.get(unit, (None, ()))
+                for one in before:
+                    self._add_once(one, done)
                 if self._add_product(unit, group) and group is not None:
                     done.add(group)
             elif is_convolution(unit.node):
@@ -142,6 +143,11 @@ class Native:
                 self.steps.append(Convolution(unit.node, inputs))
             elif unit.node.op not in (ASSIGN, GROUP):
                 self.steps.append(unit.node)
+
+    def _add_once(self, group: Group, done: set[Group]) -> None:
+        if group not in done:
+            done.add(group)
+            self._add_group(group)
 
     def _add_group(self, group: Group) -> None:
         kernel, owners = lower(group, "kernel")
