@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from weft import nn, optim
+from weft.compile.body import bodies_of
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
 
@@ -444,3 +445,30 @@ def test_pieces_beyond_one_block():
     got, want = weft.compile(program)(*parts), program(*parts)
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_bodies_of_loops_are_machine_code():
+    w = weft.randn(8, 8) * 0.2
+
+    def run(h, xs):
+        def body(h, x):
+            for _ in range(6):
+                h = (x + h @ w).tanh() * 0.9
+            return h, h * 2
+
+        h, ys = weft.scan(body, h, xs)
+        return (ys * ys).sum() + h.sum()
+
+    h, xs = weft.randn(4, 8), weft.randn(5, 4, 8)
+    compiled = weft.compile(run)
+    np.testing.assert_allclose(compiled(h, xs).item(), run(h, xs).item(), rtol=1e-5)
+    assert compiled(weft.randn(3, 8), weft.randn(7, 3, 8)).shape == ()
+    native = compiled.latest.native
+    (scan,) = [s for s in native.steps if getattr(s, "op", None) is not None][:1]
+    assert bodies_of(scan)[0].derived["native"].kernels
+    gradient = weft.compile(lambda h, xs: weft.func.grad(run, argnums=(0, 1))(h, xs))
+    pairs = zip(
+        weft.func.grad(run, argnums=(0, 1))(h, xs), gradient(h, xs), strict=True
+    )
+    for want, got in pairs:
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-6)

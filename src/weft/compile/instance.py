@@ -25,6 +25,7 @@ from weft.compile.products import CONTEXT
 from weft.core.size import evaluate
 from weft.graph.interpret import Program, failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node, Variable
+from weft.ops.control.bodies import natively
 from weft.runtime import arena
 from weft.runtime.address import address
 
@@ -511,7 +512,7 @@ class Instance:
             return
         params = resolve(node.params, self.sizes)
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), natively():
                 found = node.op.kernel(*args, **params)
         except Exception as error:
             raise failed(node, args, params, error) from None

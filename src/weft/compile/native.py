@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.body import bodies_of, native_of
 from weft.compile.compose import composed
 from weft.compile.convolutions import Convolution, is_convolution, is_moved
 from weft.compile.driver import driver
@@ -142,6 +143,8 @@ class Native:
                 inputs = self._operands(unit, is_moved)
                 self.steps.append(Convolution(unit.node, inputs))
             elif unit.node.op not in (ASSIGN, GROUP):
+                for body in bodies_of(unit.node):
+                    native_of(body)
                 self.steps.append(unit.node)
 
     def _add_once(self, group: Group, done: set[Group]) -> None:
@@ -235,17 +238,20 @@ class Native:
         store: Mapping[Variable, ndarray],
         room: Mapping[Variable, ndarray | None] | None = None,
         write: Callable[[dict[Variable, ndarray]], None] | None = None,
+        known: Mapping[str, int] | None = None,
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
         """The outputs, and new values of variables that were not written in place.
 
         Those that lie in an array of their own may be kept; the others hold until the
         next run only. ``room`` gives arrays for variables that are only written;
-        ``write`` gets the new values before anything can interrupt.
+        ``write`` gets the new values before anything can interrupt. ``known`` are
+        sizes that the feeds may not tell.
         """
-        key = tuple([(a.shape, a.dtype) if a is not None else None for a in feeds])
+        key: Any = [(a.shape, a.dtype) if a is not None else None for a in feeds]
+        key = (*key, *known.items()) if known else tuple(key)
         instance = self._instances.get(key)
         if instance is None:
-            sizes = bind_sizes(self.graph.inputs, feeds)
+            sizes = {**(known or {}), **bind_sizes(self.graph.inputs, feeds)}
             if self.graph.sizes.assumptions:
                 self.graph.sizes.check(sizes)
             if len(self._instances) >= INSTANCES:

@@ -7,7 +7,9 @@ from, so that a body is differentiated once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,8 +34,29 @@ Call = Callable[[Sequence[Any]], list[np.ndarray]]
 # -- running
 
 
+_run = threading.local()
+
+
+@contextmanager
+def natively() -> Iterator[None]:
+    """Inside, bodies that are worth it run as machine code."""
+    before = getattr(_run, "native", False)
+    _run.native = True
+    try:
+        yield
+    finally:
+        _run.native = before
+
+
 def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
     """A graph as a function of arrays."""
+    if getattr(_run, "native", False):
+        from weft.compile.body import native_of
+
+        native = native_of(graph)
+        if native is not None:
+            known = dict(sizes)
+            return lambda feeds: native.run(feeds, {}, known=known)[0]
     program = graph.derived.get("program")
     if program is None:
         program = graph.derived["program"] = Program(graph, graph.outputs)
