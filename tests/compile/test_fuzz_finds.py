@@ -288,3 +288,116 @@ def test_what_follows_a_product_apart_from_it():
         a, b = weft.randn(n, 2, 3, 4), weft.randn(n, 2, 4, 5)
         want = softmax(a, b).numpy()
         np.testing.assert_allclose(compiled(a, b).numpy(), want, rtol=1e-5)
+
+
+# -- memory with several histories
+
+
+def _detached_then_changed(p, q):
+    v = p.clone().detach()
+    v.add_(q)
+    return (v * v * q).sum()
+
+
+def _changed_under_its_source(p, q):
+    c = p * 1
+    v = c.detach()
+    v.add_(q)
+    return (c.exp() * 3).sum() + (v * q).sum()
+
+
+def _views_of_both(p, q):
+    c = p * 2
+    w, u = c[1:].detach(), c[:2]
+    w[1:].mul_(q[2:])
+    return c.sin().sum() + (u * 5).sum() + w.exp().sum()
+
+
+def _two_detached(p, q):
+    c = p * 2
+    v, u = c.detach(), c.detach()
+    u.mul_(q)
+    return (v * c).sum() + (u * 3).sum() + v.sum()
+
+
+def _detached_twice(p, q):
+    c = p * 2
+    v = c.detach()
+    u = v.detach()
+    u[0] = q[0]
+    c.mul_(q)
+    return (c * v).sum() + (u.exp() * q).sum()
+
+
+def _changed_without_gradients(p, q):
+    c = p * 2
+    with weft.no_grad():
+        c.tanh_()
+    return (c * c * q).sum()
+
+
+def _made_without_gradients(p, q):
+    with weft.no_grad():
+        y = p * 3
+    y.add_(q)
+    return (y * y).sum()
+
+
+def _copied_without_gradients(p, q):
+    b = weft.zeros(3)
+    with weft.no_grad():
+        b.copy_(p)
+    return (b * q * p).sum()
+
+
+def _parameter_through_data(p, q):
+    p.data.mul_(2)
+    return (p * p * q).sum()
+
+
+def _parameter_in_place(p, q):
+    with weft.no_grad():
+        p.tanh_()
+    return (p * p * q).sum()
+
+
+def _backward_inside(fn, p, q):
+    def step():
+        loss = fn(p, q)
+        loss.backward()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("how", ["captured", "inside", "outside", "arguments"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        _detached_then_changed, _changed_under_its_source, _views_of_both,
+        _two_detached, _detached_twice, _changed_without_gradients,
+        _made_without_gradients, _copied_without_gradients, _parameter_through_data,
+        _parameter_in_place,
+    ],
+)  # fmt: skip
+def test_each_tensor_keeps_its_own_history(fn, how):
+    def run(call):
+        p = weft.tensor([0.5, -1.0, 2.0], requires_grad=True)
+        q = weft.tensor([0.3, 0.7, -0.2], requires_grad=True)
+        loss = call(p, q)
+        none = weft.zeros(3)
+        found = [none if t.grad is None else t.grad for t in (p, q)]
+        return np.concatenate([x.detach().numpy().ravel() for x in (loss, p, *found)])
+
+    def outside(loss):
+        loss.backward()
+        return loss
+
+    ways = {
+        "captured": lambda p, q: capture(_backward_inside(fn, p, q))(),
+        "inside": lambda p, q: weft.compile(_backward_inside(fn, p, q))(),
+        "outside": lambda p, q: outside(weft.compile(lambda: fn(p, q))()),
+        "arguments": lambda p, q: outside(weft.compile(fn)(p, q)),
+    }
+    want = run(lambda p, q: _backward_inside(fn, p, q)())
+    np.testing.assert_allclose(run(ways[how]), want, rtol=1e-5)

@@ -22,7 +22,7 @@ from weft.graph.capture import capture, labels_of
 from weft.graph.captured import Captured, check_apart, rewrite
 from weft.graph.cells import commit
 from weft.graph.interpret import bind_sizes
-from weft.graph.ir import Node
+from weft.graph.ir import ASSIGN, Node
 
 
 class Entry:
@@ -40,6 +40,8 @@ class Entry:
         if self.differentiable:
             self.graph, variables = closed(self.captured.graph)
             self.variables = [self.cells[v.name] for v in variables]
+            written = {n.params.get("variable") for n in self.graph if n.op is ASSIGN}
+            self.written = [v in written for v in variables]
             self.function = GraphFunction(self.graph, self._write)
             self.native = self.function.native
         else:
@@ -124,6 +126,9 @@ class Entry:
         for place, _ in self.captured.rewritten:
             given[place] = given[place].clone()  # a derivative may need the old value
         held = [_as_tensor(cell) for cell in self.variables]
+        for place, written in enumerate(self.written):
+            if written:
+                held[place] = held[place].clone()
         found = self.function([*given, *held])
         rewrite(self.captured, leaves, found)
         return self._tree(found)

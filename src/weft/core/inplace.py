@@ -100,27 +100,32 @@ def _check_level(target: Any, new: Any, name: str) -> None:
         )
 
 
-def _set_history(target: Tensor, base: Tensor, new: Tensor, linked: bool) -> None:
+def _set_history(target: Any, base: Any, new: Tensor, linked: bool) -> None:
     """Let the base and its views be the new value: a tracer's value changes in any
     mode, a place on the tape (``linked``) only where changes are recorded."""
     if base is target:
         _take(target, new, linked)
     else:
-        _take(base, _with_region(base, target._chain, new), linked)
+        _take(base, with_region(base, target._chain, new), linked)
     for view in base.storage.live_views():
         # One of another graph (a loop's body, built by now) keeps what it was.
         if view._base is base and view._interpreter is base._interpreter:
             _take(view, replay(base, view._chain), linked)
+    if target._interpreter is not None:
+        base.spread()
 
 
 def _take(target: Any, source: Any, linked: bool) -> None:
     if target._interpreter is not None:
-        target.become(source)
+        if mode.recording:
+            target.become(source)
+        else:
+            target.hold(source)
     if linked:
         target._node = source._node
 
 
-def _with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
+def with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     """The base with the viewed region replaced, as an operator on the tape."""
     from weft.ops.scattering import scatter
 

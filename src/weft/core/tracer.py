@@ -48,6 +48,13 @@ class Tracer(Tensor):
     def freeze(self) -> None:
         self._storage = None
 
+    def hold(self, other: Any) -> None:
+        """Take over a value, but keep the derivative: a change under ``no_grad``."""
+        self.become(other)
+
+    def spread(self) -> None:
+        """Called after a change in place: others may share the value."""
+
     def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
         parts = [p.relinked(keep) if isinstance(p, Tensor) else p for p in self.parts]
         return self._with(parts, self._node if keep(self._node) else None)

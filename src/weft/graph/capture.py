@@ -68,6 +68,8 @@ class Borrowed:
         tensor.__class__ = self.kind
         del tensor.parts  # type: ignore[attr-defined]
         del tensor._interpreter
+        for name in ("past", "quiet", "source"):
+            tensor.__dict__.pop(name, None)
         tensor.grad = self.grad
         tensor._node = self.node
 
@@ -343,7 +345,8 @@ class Capture(Building):
 # is aliased or read (or whose gradient is) becomes a symbol first: its present value
 # must not be kept.
 _PLAIN: dict[str, Any] = {
-    name: vars(Tensor)[name] for name in ("__init__", "alias", "array", "grad")
+    name: vars(Tensor)[name]
+    for name in ("__init__", "alias", "stopped", "array", "grad")
 }
 
 
@@ -358,6 +361,13 @@ def _alias(self: Tensor, node: Any = None) -> Tensor:
         return _PLAIN["alias"](self, node)
     mode.capture.touch(self)
     return self.alias(node)
+
+
+def _stopped(self: Tensor) -> Tensor:
+    if mode.capture is None:
+        return _PLAIN["stopped"](self)
+    mode.capture.touch(self)
+    return self.stopped()
 
 
 def _array_of(self: Tensor) -> np.ndarray:
@@ -382,6 +392,7 @@ def _set_grad(self: Tensor, value: Tensor | None) -> None:
 _WATCHING: dict[str, Any] = {
     "__init__": _init,
     "alias": _alias,
+    "stopped": _stopped,
     "array": _array_of,
     "grad": property(_grad_of, _set_grad),
 }

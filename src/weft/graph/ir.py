@@ -190,9 +190,17 @@ DETACH = Op(
     view=True,
     lower=SAME,
 )
+RENEW = Op(  # memory changed where nothing is recorded: the new value, the old history
+    "renew",
+    inputs="x before",
+    eval=lambda x, before: x.copy(),
+    type=lambda x, before: x,
+    vjp={"before": lambda g: g},
+    jvp={"before": lambda t: t},
+)
 
 STRUCTURAL = {
-    op.name: op for op in (INPUT, CONSTANT, READ, ASSIGN, PICK, GROUP, DETACH)
+    op.name: op for op in (INPUT, CONSTANT, READ, ASSIGN, PICK, GROUP, DETACH, RENEW)
 }
 STATEFUL = (READ, ASSIGN)
 

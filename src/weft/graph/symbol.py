@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.core.dispatch import Interpreter, link_view, run_composite
+from weft.core.dispatch import Interpreter, run_composite
+from weft.core.inplace import replay, with_region
 from weft.core.mode import mode, set_capture
 from weft.core.op import Op
 from weft.core.tensor import Tensor
@@ -20,7 +21,7 @@ from weft.core.tracer import Tracer
 from weft.device import Device, cpu
 from weft.dtype import DType
 from weft.errors import WeftError
-from weft.graph.ir import DETACH, Builder, GraphError, Node, type_text
+from weft.graph.ir import DETACH, RENEW, Builder, GraphError, Node, type_text
 
 
 class CaptureError(WeftError, RuntimeError, TypeError):
@@ -31,6 +32,8 @@ class Symbol(Tracer):
     """A tensor whose value is a node of a graph under construction."""
 
     quiet: bool = False  # made under no_grad: no derivative flows through it
+    past: Node | None = None  # whose derivative counts: changed, and not recorded
+    source: Symbol | None = None  # what it was detached from: memory, but no history
 
     @property
     def node(self) -> Node:
@@ -83,6 +86,7 @@ class Symbol(Tracer):
         twin = type(self)(*self.parts, interpreter=self._interpreter)
         twin._node = node
         twin._storage = self.storage
+        twin.quiet, twin.past = self.quiet, self.past
         return twin
 
     def settled(self) -> Tensor:
@@ -95,7 +99,9 @@ class Symbol(Tracer):
     def stopped(self) -> Tensor:
         twin = self._interpreter.stop(self.node)
         if mode.views:
-            link_view(DETACH, self, {}, twin)
+            twin.source = self
+            twin._storage = self.storage
+            twin._storage.add_view(twin)
         return twin
 
     def relinked(self, keep: Any) -> Tensor:
@@ -103,6 +109,26 @@ class Symbol(Tracer):
 
     def become(self, other: Any) -> None:
         self.parts = (self._interpreter.lift(other),)
+        self.past = None
+        self.quiet = isinstance(other, Symbol) and other.quiet
+
+    def hold(self, other: Any) -> None:
+        past = self.node if self.past is None and not self.quiet else self.past
+        self.become(other)
+        self.past = past if self.dtype.is_inexact else None
+
+    def spread(self) -> None:
+        """Show a change of this memory in what was detached from it, and in what it
+        was detached from. Their derivatives stay what they were."""
+        changed, low = [self], self
+        while low.source is not None:
+            low = _spread_up(low, low.source)
+            changed.append(low)
+        for twin in self.storage.live_views():
+            inside = isinstance(twin, Symbol) and twin._interpreter is low._interpreter
+            known = any(twin is one for one in changed)
+            if inside and twin.source is not None and not known:
+                _hold_all(twin, twin.source)
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.name!r} {type_text(self.node.type)}>"
@@ -111,6 +137,25 @@ class Symbol(Tracer):
 
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
+
+
+def _spread_up(twin: Symbol, source: Symbol) -> Symbol:
+    """Give what ``twin`` was detached from its value; returns the base of that."""
+    if source._base is None:
+        base, new = source, twin
+    else:
+        base = source._base  # type: ignore[assignment]
+        new = with_region(base, source._chain, twin)  # type: ignore[assignment]
+    _hold_all(base, new)
+    return base
+
+
+def _hold_all(base: Symbol, new: Symbol) -> None:
+    """Let a tensor and its views show a value, with the histories they have."""
+    base.hold(new)
+    for view in base.storage.live_views():
+        if view._base is base and view._interpreter is base._interpreter:
+            view.hold(replay(base, view._chain))
 
 
 class Building(Interpreter):
@@ -195,11 +240,18 @@ class Building(Interpreter):
         if isinstance(value, Symbol):
             if value._interpreter is not self:
                 return self.foreign(value)
-            if value.quiet and mode.recording:
-                value.quiet = False
-                value.parts = (self.stop(value.node).node,)
-            return value.node
+            return self.recorded(value) if mode.recording else value.node
         return self.concrete(value)
+
+    def recorded(self, value: Symbol) -> Node:
+        """The node of a symbol, as derivatives see it."""
+        if value.past is not None:
+            inputs = (value.node, value.past)
+            value.parts = (self.builder.add(RENEW, inputs, {}),)
+        elif value.quiet:
+            value.parts = (self.stop(value.node).node,)
+        value.quiet, value.past = False, None
+        return value.node
 
     def foreign(self, value: Symbol) -> Node:
         raise GraphError(

@@ -85,7 +85,9 @@ _READ: dict[str, Reader] = {
     "rsqrt": lambda x: x**-0.5,
 }
 # Operators that leave a single number as it is.
-_SAME = ("cast", "clone", "alias", "expand", "reshape", "sum", "permute", "detach")
+_SAME = (
+    "cast", "clone", "alias", "expand", "reshape", "sum", "permute", "detach", "renew",
+)  # fmt: skip
 
 
 def read(root: Node, names: dict[Node, Expression] | None = None) -> Expression:

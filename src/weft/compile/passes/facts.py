@@ -18,14 +18,14 @@ from weft.core.elementwise import NATIVE_CODES
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
 from weft.dtype import DType
-from weft.graph.ir import CONSTANT, DETACH, Node
+from weft.graph.ir import CONSTANT, DETACH, RENEW, Node
 
 FULL = find_op("full")
 EXPAND = find_op("expand")
 RESHAPE = find_op("reshape")
 CAST = find_op("cast")
 WHERE = find_op("where")
-SAME = (find_op("clone"), find_op("alias"), DETACH)  # in SSA, their input
+SAME = (find_op("clone"), find_op("alias"), DETACH, RENEW)  # in SSA, their input
 _ALSO = (CAST, WHERE, *SAME)
 
 

@@ -59,7 +59,7 @@ class _Views(Walk):
 
 
 def _itself(node: Node) -> Found:
-    """clone(x) = alias(x) = detach(x) = x"""
+    """clone(x) = alias(x) = detach(x) = renew(x, y) = x"""
     return node.inputs[0]
 
 
