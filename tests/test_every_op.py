@@ -6,7 +6,8 @@ import pytest
 import weft
 import weft.graph  # their operators register themselves
 import weft.nn
-from weft.core.op import Op, all_ops, define, unregister
+from weft.core.op import Op, TensorType, all_ops, define, unregister
+from weft.errors import WeftError
 from weft.testing import CHECKS, check_op
 
 OPS = {op.name: op for op in all_ops()}
@@ -147,3 +148,50 @@ def test_second_operator_of_a_name_is_refused():
 def test_rule_for_an_unknown_input_is_refused():
     with pytest.raises(ValueError, match=r"unknown inputs \['z'\].*\['x'\]"):
         Op("bad", inputs="x", eval=abs, type=None, vjp={"z": lambda g: g})
+
+
+_DTYPES = [
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16",
+    "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
+
+
+def _cast(op, array, name):
+    """A sample's array as a dtype; indices and seeds stay what they are."""
+    kind = weft.dtype.as_dtype(name).np
+    number = array.dtype.kind == "f" or (array.dtype.kind == "c" and kind.kind == "c")
+    whole = array.dtype.kind == "i" and kind.kind in "biu" and op.function is not None
+    with np.errstate(all="ignore"):
+        return array.astype(kind) if number or whole else array
+
+
+@pytest.mark.parametrize("op", [op for op in all_ops() if not op.composite], ids=repr)
+def test_values_have_the_promised_types(op):
+    """Where a type rule accepts a dtype, values have the dtype and shape it gives."""
+    found = list(op.samples(np.random.default_rng(0))) if op.samples else []
+    for name in _DTYPES:
+        for sample in found:
+            given = [np.asarray(a) if isinstance(a, np.generic) else a
+                     for a in sample.args]  # fmt: skip
+            arrays = [_cast(op, a, name) if _is_array(a) else a for a in given]
+            types = [_type(a) if _is_array(a) else a for a in arrays]
+            try:
+                promised = op.type(*types, **sample.params)
+            except WeftError:
+                continue
+            try:
+                with np.errstate(all="ignore"):
+                    made = op.eval(*arrays, **sample.params)
+            except (ZeroDivisionError, IndexError):
+                continue  # of the values, not of the types
+            made = made if isinstance(made, tuple) else (made,)
+            promised = [promised] if isinstance(promised, TensorType) else promised
+            assert [_type(np.asarray(m)) for m in made] == list(promised), name
+
+
+def _is_array(value):
+    return isinstance(value, np.ndarray)
+
+
+def _type(array):
+    return TensorType(array.shape, weft.dtype.of_array(array))

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 import weft
+from weft import dtype as dtypes
 from weft import nn
+from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Store
+from weft.compile.loop.text import kernel_key
 from weft.compile.native import Native
 from weft.core.size import Scope, may_be_negative, smaller
-from weft.errors import ArgumentError, AutogradError
+from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import capture
 
 F = nn.functional
@@ -401,3 +404,63 @@ def test_each_tensor_keeps_its_own_history(fn, how):
     }
     want = run(lambda p, q: _backward_inside(fn, p, q)())
     np.testing.assert_allclose(run(ways[how]), want, rtol=1e-5)
+
+
+# -- rounding
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes"),
+    [
+        (lambda x: x.sum(), [(1 << 20,)]),
+        (lambda x: x.sum(-1), [(3, 100_000)]),
+        (lambda x, y: (x * y).sum(), [(280, 127, 5), (5,)]),
+        (lambda x, y: F.mse_loss(x, y.permute(2, 0, 1)), [(28, 127, 5), (127, 5, 28)]),
+        (lambda x: x.sum((0, 2, 3)), [(64, 3, 32, 32)]),
+        (lambda x: x.var(), [(1 << 18,)]),
+    ],
+)
+def test_sums_of_many_numbers_keep_their_digits(fn, shapes):
+    rng = np.random.default_rng(0)
+    xs = [rng.random(s).astype(np.float32) for s in shapes]
+    compiled = weft.compile(fn)
+    for _ in range(2):  # the second time with open sizes
+        want = fn(*[weft.tensor(x.astype(np.float64)) for x in xs]).numpy()
+        got = compiled(*[weft.tensor(x) for x in xs]).numpy()
+        np.testing.assert_allclose(got, want, rtol=6e-7)
+        xs = [np.concatenate([x, x]) if len(xs) == 1 else x for x in xs]
+
+
+# -- dtypes
+
+
+def test_kernels_with_other_constants_have_other_keys():
+    def kernel(number):
+        x = Buffer("x", (4,), dtypes.int64)
+        shifted = Call("cast", (number,), dtypes.int64)
+        body = [For("i", 4, [Store(x, (scope.symbol("i"),), shifted)])]
+        return Kernel("kernel", (x,), (), (), body, scope)
+
+    scope = Scope()
+    numbers = [
+        Const(200, dtypes.int64), Const(200, dtypes.uint8), Const(2.0, dtypes.float32),
+        Const(0.0, dtypes.float32), Const(-0.0, dtypes.float32),
+    ]  # fmt: skip
+    keys = [kernel_key(kernel(n)) for n in numbers]
+    assert len(set(keys)) == len(keys)
+    assert kernel_key(kernel(numbers[0])) == keys[0]
+
+
+def test_truth_values_are_no_numbers_to_divide_or_shift():
+    t, n = weft.tensor([True, False]), weft.tensor([1, 2])
+    refused = (
+        weft.remainder, weft.fmod, weft.gcd, weft.lcm,
+        weft.bitwise_left_shift, weft.bitwise_right_shift,
+    )  # fmt: skip
+    for fn in refused:
+        with pytest.raises(DTypeError, match="bool"):
+            fn(t, t)
+        assert fn(t, n).dtype is weft.int64
+    with pytest.raises(DTypeError, match="relu: expected a real, non-boolean"):
+        F.relu(t)
+    assert weft.conj(t).dtype is weft.bool

@@ -32,6 +32,7 @@ from weft.compile.llvm.target import (
     new_module,
 )
 from weft.compile.loop.ir import Kernel
+from weft.compile.loop.text import kernel_key
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.compile.phases import phase
@@ -161,7 +162,7 @@ class Native:
 
     def _prove(self, kernel: Kernel, group: Group) -> bool:
         """Whether every index is in bounds; if not, no code is made."""
-        text = f"{kernel} {kernel.positive}"
+        text = kernel_key(kernel)
         if text not in self._proven:
             try:
                 verify_kernel(kernel)
@@ -201,7 +202,7 @@ class Native:
         """One name for equal kernels."""
         found: dict[str, str] = {}
         for use in self._uses():
-            text = str(use.kernel._replace(name="kernel"))
+            text = kernel_key(use.kernel)
             name = found.setdefault(text, f"kernel{len(found)}")
             use.kernel = use.kernel._replace(name=name)
             self.kernels.setdefault(name, use.kernel)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from weft.compile.jobs import Routine
 from weft.compile.launches import Order, Use
 from weft.compile.loop.alias import may_share
+from weft.compile.loop.text import kernel_key
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
 
 
@@ -98,7 +99,7 @@ class _Sharing:
         """Places for all that one launch makes."""
         names = dict(zip(launch.owners, launch.kernel.buffers, strict=True))
         kernel, pairs = launch.kernel, []
-        self.text = str(kernel)
+        self.text = kernel_key(kernel)
         for node in launch.owners:
             if node not in launch.group.home:
                 continue

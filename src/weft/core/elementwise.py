@@ -106,7 +106,11 @@ _ACCEPTS: dict[str, tuple[Callable[[DType], bool], str]] = {
     "all": (lambda d: True, "any"),
     "number": (lambda d: d.category != dtypes.BOOL, "a non-boolean"),
     "real": (lambda d: not d.is_complex, "a real"),
-    "real number": (lambda d: d.category in (dtypes.INT, dtypes.FLOAT), "a real"),
+    "real number": (
+        lambda d: d.category in (dtypes.INT, dtypes.FLOAT),
+        "a real, non-boolean",
+    ),
+    "integer": (lambda d: d.category == dtypes.INT, "an integer"),
     "ordered": (lambda d: not d.is_complex, "a real"),
     "integral": (lambda d: d.category <= dtypes.INT, "an integer or boolean"),
     "inexact": (lambda d: d.is_inexact, "a floating-point or complex"),

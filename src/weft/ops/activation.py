@@ -19,7 +19,7 @@ def _where_positive(g: Any, out: Tensor) -> Any:
 relu = unary(
     "relu",
     lambda x: np.maximum(x, 0),
-    accepts="real",
+    accepts="real number",
     vjp={"x": _where_positive},
     jvp={"x": lambda t, out: _where_positive(t, out)},
     reference=lambda x: (x + np.abs(x)) / 2,

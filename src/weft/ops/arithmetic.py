@@ -183,7 +183,7 @@ floor_divide: Public = binary(
 remainder: Public = binary(
     "remainder",
     _integer_divisor("remainder", np.remainder),
-    accepts="real",
+    accepts="real number",
     d={"x": lambda x: ones_like(x), "y": lambda x, y: -floor_divide(x, y)},
     domain=((-7.0, 7.0), (0.6, 2.0)),
     reference=lambda x, y: x - y * np.floor(x / y),
@@ -197,7 +197,7 @@ remainder: Public = binary(
 fmod: Public = binary(
     "fmod",
     _integer_divisor("fmod", np.fmod),
-    accepts="real",
+    accepts="real number",
     d={"x": lambda x: ones_like(x), "y": lambda x, y: -trunc(x / y)},
     domain=((-7.0, 7.0), (0.6, 2.0)),
     reference=lambda x, y: x - y * np.trunc(x / y),

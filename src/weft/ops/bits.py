@@ -56,11 +56,13 @@ logical_not: Public = unary(
 )
 
 
-def _bits(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:
+def _bits(
+    name: str, eval: Any, reference: Any, text: str, shown: str, accepts: str
+) -> Any:
     return binary(
         name,
         eval,
-        accepts="integral",
+        accepts=accepts,
         samples=integer_samples(2, 0, 6),
         reference=reference,
         doc=f"""{text}
@@ -85,37 +87,37 @@ def _by_bit(combine: Any) -> Any:
 
 bitwise_and = _bits(
     "bitwise_and", np.bitwise_and, _by_bit(lambda a, b: a * b),
-    "The bits that both have.", "2, 1",
+    "The bits that both have.", "2, 1", "integral",
 )  # fmt: skip
 
 bitwise_or = _bits(
     "bitwise_or", np.bitwise_or, _by_bit(lambda a, b: a + b - a * b),
-    "The bits that at least one has.", "7, 7",
+    "The bits that at least one has.", "7, 7", "integral",
 )  # fmt: skip
 
 bitwise_xor = _bits(
     "bitwise_xor", np.bitwise_xor, _by_bit(lambda a, b: (a + b) % 2),
-    "The bits that exactly one has.", "5, 6",
+    "The bits that exactly one has.", "5, 6", "integral",
 )  # fmt: skip
 
 bitwise_left_shift = _bits(
     "bitwise_left_shift", np.left_shift, lambda x, y: x * 2**y,
-    "The bits moved up.", "48, 40",
+    "The bits moved up.", "48, 40", "integer",
 )  # fmt: skip
 
 bitwise_right_shift = _bits(
     "bitwise_right_shift", np.right_shift, lambda x, y: x // 2**y,
-    "The bits moved down.", "0, 0",
+    "The bits moved down.", "0, 0", "integer",
 )  # fmt: skip
 
 gcd = _bits(
     "gcd", np.gcd, np.vectorize(math.gcd, otypes=[np.int64]),
-    "The greatest common divisor.", "3, 1",
+    "The greatest common divisor.", "3, 1", "integer",
 )  # fmt: skip
 
 lcm = _bits(
     "lcm", np.lcm, np.vectorize(math.lcm, otypes=[np.int64]),
-    "The least common multiple.", " 6, 15",
+    "The least common multiple.", " 6, 15", "integer",
 )  # fmt: skip
 
 bitwise_not: Public = unary(

@@ -24,7 +24,7 @@ from weft.ops.transcendental import cos, sin
 
 _conj: Public = unary(
     "conj",
-    np.conj,
+    lambda x: np.conj(x) if np.iscomplexobj(x) else np.array(x),
     accepts="all",
     vjp={"x": lambda g: conj_value(g)},
     jvp={"x": lambda t: conj_value(t)},

@@ -45,6 +45,11 @@ def _cumulative_type(x: TensorType, *, dim: int) -> TensorType:
     return x
 
 
+def _logarithm_type(x: TensorType, *, dim: int) -> TensorType:
+    check_accepts("logcumsumexp", "floating", x.dtype)
+    return x
+
+
 def _running_eval(ufunc: Any) -> Callable[..., Any]:
     def eval(x: Any, *, dim: int) -> Any:
         if x.dtype.char in HALF:
@@ -217,7 +222,7 @@ logcumsumexp_op: Op = define(
     inputs="x",
     lower=_total(-math.inf, "logaddexp"),
     eval=_running_eval(np.logaddexp),
-    type=_cumulative_type,
+    type=_logarithm_type,
     vjp={
         "x": lambda g, x, out, dim: (
             _ratio(x, out) * _scan_back(g, _decay(out, dim), dim)

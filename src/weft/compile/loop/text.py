@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.compile.loop.ir import (
+    Buffer,
+    Call,
     Choice,
     Const,
     For,
@@ -17,6 +19,7 @@ from weft.compile.loop.ir import (
     Store,
     When,
 )
+from weft.dtype import DType
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">",
@@ -84,3 +87,62 @@ def value_text(value: Any) -> str:
     if value.name == "cast":
         return f"{value.dtype.name}({args[0]})"
     return f"{value.name}({', '.join(args)})"
+
+
+# -- identity
+
+
+def kernel_key(kernel: Kernel) -> str:
+    """Text that is equal for kernels that are the same but for their name.
+
+    Unlike the readable form it has every dtype, and names what values share once.
+
+    >>> from weft.compile.loop.schedule import example
+    >>> from weft.compile.loop.text import kernel_key
+    >>> kernel_key(example()) == kernel_key(example(99))
+    False
+    """
+    keys = _Keys()
+    parts = (kernel.buffers, kernel.scratch, kernel.shared, kernel.parallel,
+             kernel.given, kernel.positive)  # fmt: skip
+    lines = [" ".join(keys.of(part) for part in parts)]
+    keys.body(kernel.body, "", lines)
+    return "\n".join(lines)
+
+
+class _Keys:
+    """The keys of one kernel's values: those of functions by number."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, str] = {}
+
+    def body(self, body: list[Any], indent: str, lines: list[str]) -> None:
+        for stmt in body:
+            if isinstance(stmt, (For, When)):
+                head = stmt._replace(body=[])
+                lines.append(f"{indent}{type(stmt).__name__}{self._fields(head)}")
+                self.body(stmt.body, indent + " ", lines)
+            else:
+                lines.append(f"{indent}{type(stmt).__name__}{self._fields(stmt)}")
+
+    def of(self, value: Any) -> str:
+        if isinstance(value, Const):
+            return f"{value.value!r}:{value.dtype.name}"
+        if isinstance(value, Call):
+            return self._call(value)
+        if isinstance(value, Buffer):
+            return str(value)
+        if isinstance(value, tuple):
+            return f"{type(value).__name__}{self._fields(value)}"
+        return value.name if isinstance(value, DType) else str(value)
+
+    def _fields(self, parts: tuple[Any, ...]) -> str:
+        return f"({', '.join(map(self.of, parts))})"
+
+    def _call(self, value: Call) -> str:
+        found = self.calls.get(id(value))
+        if found is not None:
+            return found
+        args = self._fields(value.args)
+        name = self.calls[id(value)] = f"%{len(self.calls)}"
+        return f"{name} = {value.name}:{value.dtype.name}{args}"

@@ -31,6 +31,7 @@ from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses, with_places
 from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
+from weft.compile.lower.totals import in_levels
 from weft.core.size import Size, same, same_shape
 from weft.graph.ir import GraphError
 
@@ -220,12 +221,12 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
     names = [f"i{d}" for d in group.kept]
     kernel = _apart(kernel, len(names))
     if len(group.shape) - 1 not in group.kept:
-        return kernel
+        return in_levels(kernel)
     try:
         size = _width(group)
         kernel = sink(tile(kernel, names[-1], size, names=("block", "j")), "j")
     except GraphError:
-        return kernel  # by columns, one at a time
+        return in_levels(kernel)  # by columns, one at a time
     return _several_rows(kernel, f"i{max(group.reduced or (0,))}")
 
 
