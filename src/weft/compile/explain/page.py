@@ -136,7 +136,7 @@ class _Section:
             tag("h3", "Before and after fusion"),
             table(program.traffic),
             *self._works("Kernels", program.kernels, self._kernel),
-            *self._works("Matrix products", program.products, _whole),
+            *self._works("Products and convolutions", program.products, _whole),
             *self._works("Calls", program.calls, _whole),
             *_breaks(program.breaks),
             *self._memory(),

@@ -1,7 +1,7 @@
 """A native program, looked at: its kernels and calls, what they cost, and why.
 
 program.kernels    the distinct kernels, each with its launches
-program.products   matrix products, by types
+program.products   matrix products, convolutions and what follows them, by types
 program.calls      what runs as a whole, by operator and types
 program.breaks     nodes that began another kernel, and why
 program.passes     what the pipeline did
@@ -270,7 +270,7 @@ class Program:
 
     @property
     def products(self) -> Rows:
-        """Products of matrices, by types."""
+        """Products of matrices, convolutions and attention, by types."""
         then = Column("then", lambda w: _repeated(w.operators[1:]), number=False)
         return _works(self._wholes(Routine), _TYPES, then)
 

@@ -38,7 +38,7 @@ def headline(program: Program) -> str:
     parts = [
         f"{counted(_runs(program.kernels), 'run')} of "
         f"{counted(len(program.kernels), 'kernel')}",
-        counted(_runs(program.products), "matrix product"),
+        counted(_runs(program.products), "product"),
         counted(_runs(program.calls), "call"),
         flop(program.flops),
         f"arena {nbytes(program.memory.layout.nbytes)}",
@@ -60,7 +60,7 @@ def _program(program: Program) -> str:
         lines.append(f"not measured: {program.problem}")
     lines += ["", program.traffic.table()]
     lines += _table("kernels", program.kernels)
-    lines += _table("matrix products", program.products)
+    lines += _table("products and convolutions", program.products)
     lines += _table("calls", program.calls)
     lines += _reasons(program)
     lines += ["", "memory: " + _indented(str(program.memory))]
