@@ -49,11 +49,12 @@ class Memory:
             for b in buffers
             if b.nbytes
         ]
+        apart = {*instance.layout.offsets, *instance.joint, *instance.state.values()}
         self.results = [  # of calls, and outputs
             Value(node, size_of(node, instance.sizes), at, last)
             for at, step in enumerate(instance.steps)
             for node in ([step] if isinstance(step, Node) else step.made)
-            if node not in instance.layout.offsets
+            if node not in apart
         ]
 
     @cached_property
