@@ -11,6 +11,7 @@ from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
 from weft.graph.interpret import Program
 from weft.nn import functional as F
+from weft.ops.conv import conv_input_grad_op, conv_op, conv_weight_grad_op
 from weft.runtime import pool
 
 RNG = np.random.default_rng(5)
@@ -51,6 +52,21 @@ def agrees(native, feeds, store, atol=2e-5):
 
 # -- followers
 
+
+def same_for_all_threads(native, feeds, store):
+    """Results that agree with the interpreter's, and are the same on each thread."""
+    first = agrees(native, feeds, store)
+    before = pool.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            pool.set_num_threads(threads)
+            native._instances.clear()
+            for a, b in zip(first, native.run(feeds, store)[0], strict=True):
+                np.testing.assert_array_equal(a, b)
+    finally:
+        pool.set_num_threads(before)
+
+
 FOLLOWED = {
     "bias": lambda x, w, b: x @ w + b,
     "gelu": lambda x, w, b: F.gelu(x @ w + b, approximate="tanh"),
@@ -72,16 +88,7 @@ def test_kernels_follow_products(name, shape):
     args = floats(m, k), floats(k, n) * k**-0.5, floats(n)
     native, feeds, store = prepared(FOLLOWED[name], *args)
     assert "followed" in kinds(native)
-    first = agrees(native, feeds, store)
-    before = pool.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            pool.set_num_threads(threads)
-            native._instances.clear()
-            for a, b in zip(first, native.run(feeds, store)[0], strict=True):
-                np.testing.assert_array_equal(a, b)
-    finally:
-        pool.set_num_threads(before)
+    same_for_all_threads(native, feeds, store)
 
 
 def test_stacks_of_matrices_are_followed_in_their_rows():
@@ -109,6 +116,113 @@ def test_what_needs_other_rows_does_not_follow():
         native, feeds, store = prepared(fn, floats(5, 4), floats(4, 5))
         assert "followed" not in kinds(native)
         agrees(native, feeds, store)
+
+
+# x, w, padding, stride, groups: each kind of tasks, with borders of images inside them
+CONVOLUTIONS = {
+    "windows": ((3, 5, 11, 13), (20, 5, 3, 3), 1, 2, 1),
+    "tiles": ((5, 17, 9, 11), (40, 17, 3, 3), 1, 1, 1),
+    "wide tiles": ((1, 16, 3, 300), (18, 16, 3, 3), 1, 1, 1),
+    "groups of tiles": ((2, 32, 15, 7), (64, 16, 3, 3), 1, 1, 2),
+    "few channels": ((2, 6, 19, 18), (6, 1, 3, 3), 1, 1, 6),
+    "product": ((2, 9, 14, 14), (21, 9, 1, 1), 0, 1, 1),
+    "lines": ((2, 3, 700), (10, 3, 5), 2, 1, 1),
+}
+AFTER = {
+    "norm": lambda y, s, r: (y * s + s.exp()).relu(),
+    "silu": lambda y, s, r: F.silu(y - s),
+    "residual": lambda y, s, r: (y * s + r).relu(),
+    "kept": lambda y, s, r: (y, y * 2 + 1),
+}
+
+
+def convolved(name):
+    """A convolution of a case, its options, and its operands."""
+    x, w, padding, stride, groups = CONVOLUTIONS[name]
+    spatial = len(x) - 2
+    options = {
+        "stride": (stride,) * spatial,
+        "padding": ((padding, padding),) * spatial,
+        "dilation": (1,) * spatial,
+        "groups": groups,
+    }
+    return options, floats(*x), floats(*w) * np.prod(w[1:]).item() ** -0.5
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_kernels_follow_convolutions(name, after):
+    options, x, w = convolved(name)
+
+    def fn(x, w, s, r):
+        return AFTER[after](conv_op(x, w, **options), s, r)
+
+    like = conv_op(x, w, **options)
+    scale = floats(like.shape[1], *(1,) * (like.ndim - 2))
+    native, feeds, store = prepared(fn, x, w, scale, floats(*like.shape))
+    assert kinds(native)[-1] == "followed"
+    same_for_all_threads(native, feeds, store)
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("name", [n for n in CONVOLUTIONS if n != "windows"])
+def test_kernels_follow_gradients_of_images(name, after):
+    options, x, w = convolved(name)
+    y = floats(*conv_op(x, w, **options).shape)
+
+    def fn(y, w, s, r):
+        grad = conv_input_grad_op(y, w, size=x.shape[2:], **options)
+        return AFTER[after](grad, s, r)
+
+    scale = floats(x.shape[1], *(1,) * (x.ndim - 2))
+    native, feeds, store = prepared(fn, y, w, scale, floats(*x.shape))
+    assert kinds(native)[-1] == "followed"
+    same_for_all_threads(native, feeds, store)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_updates_follow_gradients_of_weights(name):
+    options, x, w = convolved(name)
+    y = floats(*conv_op(x, w, **options).shape)
+
+    def fn(x, y, w, m):
+        grad = conv_weight_grad_op(x, y, size=w.shape[2:], **options)
+        moment = m + grad * 0.01
+        return moment, w - moment * 0.1
+
+    native, feeds, store = prepared(fn, x, y, w, floats(*w.shape))
+    assert kinds(native) == ["followed"]
+    same_for_all_threads(native, feeds, store)
+
+
+def test_what_follows_a_convolution_needs_no_whole_rows_and_no_phases():
+    options, x, w = convolved("windows")
+    y = conv_op(x, w, **options)
+    for fn, args in (
+        (
+            lambda y, w: conv_input_grad_op(y, w, size=x.shape[2:], **options) + 1,
+            (y, w),
+        ),
+        (lambda x, w: conv_op(x, w, **options).exp().sum((2, 3)), (x, w)),
+        (lambda x, w: conv_op(x, w, **options).flip(0) + 1, (x, w)),
+    ):
+        native, feeds, store = prepared(fn, *args)
+        agrees(native, feeds, store, atol=1e-4)
+        steps = native.latest.steps
+        assert not any(s.follower for s in steps if isinstance(s, Routine))
+
+
+def test_a_convolution_of_any_batch_is_followed():
+    options, x, w = convolved("tiles")
+
+    @weft.compile
+    def fn(x, w):
+        return (conv_op(x, w, **options) * 2 + 1).relu()
+
+    for batch in (5, 2, 3, 7):
+        part = floats(batch, *x.shape[1:])
+        want = (conv_op(part, w, **options) * 2 + 1).relu()
+        np.testing.assert_allclose(fn(part, w).numpy(), want.numpy(), atol=1e-5)
 
 
 def test_a_product_lies_where_its_follower_writes():

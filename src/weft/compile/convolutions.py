@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from weft.compile.driver import driver
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work
 from weft.compile.llvm.conv.arrays import compiled
@@ -48,7 +49,21 @@ def is_moved(node: Node) -> bool:
 
 
 class Convolution(Routine):
-    """A convolution, or one of its gradients."""
+    """A convolution, or one of its gradients, and what follows it."""
+
+    computes = staticmethod(is_convolution)
+    copies = staticmethod(is_moved)
+
+    @staticmethod
+    def row_axes(node: Node) -> int | None:
+        """Channels of images, or of weights; phases of a stride have no rows."""
+        if node.op is conv_input_grad_op and any(s != 1 for s in node.params["stride"]):
+            return None
+        return 1 if node.op is conv_weight_grad_op else 2
+
+    def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
+        """Whether what follows needs no whole rows: tasks have some pixels each."""
+        return self.follower is None or not self.follower.whole
 
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
         """Jobs for a part of the result each."""
@@ -65,8 +80,18 @@ class Convolution(Routine):
         self.plan = plan  # whose tables must live as long as the jobs
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)
-        jobs = [Job(fields, pointers) for fields in plan.jobs]
-        return Work(code.address(plan.function), jobs, plan.tasks, plan.workspace)
+        jobs = [Job(self._followed(plan, fields), pointers) for fields in plan.jobs]
+        address, context = code.address(plan.function), plan.follower + 1
+        return Work(address, jobs, plan.tasks, plan.workspace, context)
+
+    def _followed(self, plan: Plan, fields: Any) -> Any:
+        """A job's fields, with what is called for each part that is done."""
+        if self.follower is None:
+            return fields
+        assert plan.follower >= 0
+        fields = fields.copy()
+        fields[plan.follower] = driver().follow
+        return fields
 
 
 def _pointers(plan: Plan, bases: list[Node]) -> list[Pointer]:

@@ -21,7 +21,7 @@ from weft.compile.llvm.target import (
 )
 
 FIELDS = 9  # of a row of the native loop's table
-MOST_SIZES = 64  # of a kernel that follows a product: they are copied for each call
+MOST_SIZES = 64  # of a kernel that follows a routine: they are copied for each call
 
 
 class Driver(NamedTuple):
@@ -139,7 +139,7 @@ def _emit_gang(module: ir.Module, target: Target, kind: Any) -> None:
 
 
 def _emit_follow(module: ir.Module, target: Target) -> None:
-    """A follower of products: a kernel for some rows and columns.
+    """A follower of routines: a kernel for some rows and columns.
 
     Its context is ``function table sizes count first width each``: the kernel, where
     among its sizes the first column and the number of columns stand (or -1), and how

@@ -1,15 +1,18 @@
-"""Kernels that follow products: run on each part of one while it is in a cache.
+"""Kernels that follow routines: run on each part of a result while it is in a cache.
 
     h = x @ w                 the product writes some rows and columns of h,
     y = gelu(h + b)           and at once the kernel replaces them by those of y
 
-A group follows the product that it reads, if each of its rows needs only that row of
-the product, and all else that it reads is there before. Without reductions it runs on
-any columns; with them, on whole rows.
+A group follows the routine that it reads, if each of its rows needs only that row of
+the result, and all else that it reads is there before. Without reductions it runs on
+any columns; with them, on whole rows. Routines say what their rows are: those of a
+convolution are the channels of each image, its columns pixels.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -17,24 +20,26 @@ from weft.compile.fuse import Call, Fusion, Group, Operand, indices_of
 from weft.compile.launches import Use
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import For, Kernel, Store
+from weft.compile.loop.schedule import fuse
 from weft.compile.lower import Lowering, lower, replaced
-from weft.compile.products import is_product
+from weft.compile.routines import routine_of
 from weft.core.lowering import Reduction
-from weft.core.size import same, smaller
-from weft.graph.ir import Node
+from weft.core.size import Size, same, smaller
+from weft.graph.ir import GraphError, Node
 
+SMALL = 1 << 14  # elements of a group that may be computed before its turn
 FIRST, WIDTH = "first", "width"  # of the columns that a call is for
 
 
 class Following(NamedTuple):
-    """A group that follows a product, and small ones that must come before both."""
+    """A group that follows a routine, and small ones that must come before both."""
 
     group: Group
     before: list[Group]
 
 
 def followers(fusion: Fusion) -> dict[Call, Following]:
-    """The group that follows each product, if one does."""
+    """The group that follows each routine, if one does."""
     found: dict[Call, Following] = {}
     for group in fusion.units:
         if not isinstance(group, Group) or group.alone:
@@ -57,7 +62,8 @@ def _made_by(fusion: Fusion, group: Group) -> list[Any]:
 def _before(fusion: Fusion, group: Group, call: Call) -> list[Group] | None:
     """Groups to run before a call, so that another can follow it; None if it cannot.
 
-    Such are an optimizer's numbers, which all its updates read.
+    Such are an optimizer's numbers, which all its updates read, and what a batch norm
+    computes for each channel.
     """
     found: list[Group] = []
     for unit in _made_by(fusion, group):
@@ -73,14 +79,14 @@ def _before(fusion: Fusion, group: Group, call: Call) -> list[Group] | None:
 
 
 def _small(group: Group) -> bool:
-    sizes = [n for n in group.shape if not same(n, 1)]
-    return not sizes and not group.alone
+    known = not any(isinstance(n, Size) for n in group.shape)
+    return known and math.prod(group.shape) <= SMALL and not group.alone
 
 
 def follows(group: Group, unit: Call) -> bool:
-    """Whether a group's rows need only the same rows of a product."""
+    """Whether a group's rows need only the same rows of a routine's result."""
     node = unit.node
-    if not is_product(node) or _lead(group, node) is None:
+    if _lead(group, node) is None:
         return False
     return all(
         _reads_here(group, one, operand, place)
@@ -105,8 +111,12 @@ def _reductions(group: Group) -> set[Node]:
 
 
 def _lead(group: Group, node: Node) -> int | None:
-    """How many of a group's axes number the product's rows; None if none do."""
-    rows, columns = math.prod(node.shape[:-1]), node.shape[-1]
+    """How many of a group's axes number the result's rows; None if none do."""
+    routine = routine_of(node)
+    axes = None if routine is None else routine.row_axes(node)
+    if axes is None:
+        return None
+    rows, columns = math.prod(node.shape[:axes]), math.prod(node.shape[axes:])
     for lead in range(len(group.shape) - 1, -1, -1):
         if same(math.prod(group.shape[lead:]), columns):
             fits = same(math.prod(group.shape[:lead]), rows)
@@ -116,7 +126,7 @@ def _lead(group: Group, node: Node) -> int | None:
 
 
 class Follower(Use):
-    """The use of a kernel that follows a product."""
+    """The use of a kernel that follows a routine."""
 
     def __init__(self, group: Group, node: Node) -> None:
         lead = _lead(group, node)
@@ -129,12 +139,12 @@ class Follower(Use):
         else:
             super().__init__(*lower(group, "kernel"), group)
             inner = [d for d in group.kept if d >= lead]
-        self.whole = group.reduced is not None or lead < len(group.shape) - 1
+        self.whole = FIRST not in dict(self.kernel.given)
         self.each = math.prod(group.shape[d] for d in inner)  # iterations of a row
 
     @property
     def fits(self) -> bool:
-        """Whether the kernel's iterations are the product's rows, in order."""
+        """Whether the kernel's iterations are the result's rows, in order."""
         names = [name for name, _ in self.kernel.parallel]
         rows = names == [f"i{d}" for d in self.group.kept]
         return not self.kernel.checks and (rows or self.group.reduced is None)
@@ -154,19 +164,27 @@ class StripLoops(Lowering):
         ]
         body = self.with_lets(body)
         pairs = [(f"i{d}", n) for d, n in enumerate(self._sizes(group.shape))]
-        inner = pairs[self.lead :]
-        if len(inner) == 1:
-            return self._made(tuple(pairs[: self.lead]), [self._some(body, *inner[0])])
-        for var, extent in reversed(inner):
+        for var, extent in reversed(pairs[self.lead :]):
             body = [For(var, extent, body)]
-        return self._made(tuple(pairs[: self.lead]), body)
+        names = [var for var, _ in pairs[self.lead :]]
+        schedule = functools.partial(_by_columns, names)
+        return self._made(tuple(pairs[: self.lead]), body, schedule)
 
-    def _some(self, body: list[Any], var: str, extent: Any) -> For:
-        """A loop over a range of columns that each call gives."""
-        scope = self.group.scope
-        scope.bounds[FIRST] = extent
-        first, width, place = (scope.symbol(name) for name in (FIRST, WIDTH, "j"))
-        self.given = ((FIRST, 0), (WIDTH, extent))
-        memo: dict[int, Any] = {}
-        moved = [replaced(s, var, first + place, memo) for s in body]
-        return For("j", smaller(extent - first, width), moved)
+
+def _by_columns(names: list[str], kernel: Kernel) -> Kernel:
+    """Loops over a row's axes as one over columns, of which each call gives a range.
+
+    Where the axes do not lie one behind the other everywhere, they stay loops.
+    """
+    try:
+        for outer, inner in reversed(list(itertools.pairwise(names))):
+            kernel = fuse(kernel, outer, inner, name=outer)
+    except GraphError:
+        return kernel
+    (loop,), scope = kernel.body, kernel.scope
+    scope.bounds[FIRST] = loop.extent
+    first, width, place = (scope.symbol(name) for name in (FIRST, WIDTH, "j"))
+    memo: dict[int, Any] = {}
+    moved = [replaced(s, loop.var, first + place, memo) for s in loop.body]
+    some = For("j", smaller(loop.extent - first, width), moved)
+    return kernel._replace(body=[some], given=((FIRST, 0), (WIDTH, loop.extent)))

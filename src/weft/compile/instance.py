@@ -21,7 +21,6 @@ from weft.compile.fuse import Operand, inlined
 from weft.compile.jobs import Jobs, Routine
 from weft.compile.launches import Launch, Order, Use
 from weft.compile.places import kept_in_place
-from weft.compile.products import CONTEXT
 from weft.core.size import evaluate
 from weft.graph.interpret import Program, failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node, Variable
@@ -231,7 +230,7 @@ class Instance:
         fields = self._function(use), *self.found[use], len(names)
         context = np.array([*fields, first, width, each], np.int64)
         self.contexts.append(context)
-        self.jobs.lead_to(routine, CONTEXT, address(context))
+        self.jobs.lead_to(routine, address(context))
 
     def _function(self, use: Use) -> int:
         """The address of a use's code, for those values that do share a place here.

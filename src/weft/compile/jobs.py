@@ -48,10 +48,30 @@ class Work(NamedTuple):
     jobs: list[Job]
     tasks: int
     workspace: int = 0  # bytes for each worker
+    context: int = -1  # the jobs' field that leads to a follower's kernel, if any
 
 
 class Routine:
-    """A node that generated code computes as a whole, and the kernel that follows."""
+    """A node that generated code computes as a whole, and the kernel that follows.
+
+    For what follows, a result is a matrix: its first axes number rows, the others
+    columns.
+    """
+
+    @staticmethod
+    def computes(node: Node) -> bool:
+        """Whether this is a node for such a routine."""
+        raise NotImplementedError
+
+    @staticmethod
+    def copies(node: Node) -> bool:
+        """Whether an operand must be copied, because of the view that it is."""
+        raise NotImplementedError
+
+    @staticmethod
+    def row_axes(node: Node) -> int | None:
+        """How many axes of a result number its rows; None if nothing can follow."""
+        raise NotImplementedError
 
     def __init__(
         self, node: Node, inputs: Sequence[Node], follower: Any = None
@@ -124,12 +144,12 @@ class Jobs:
         length = 8 * len(work.jobs[0].fields)
         return [0, work.function, first, work.tasks, count, 1, body, length]
 
-    def lead_to(self, routine: Routine, field: int, address: int) -> None:
-        """Set a field in all jobs of a routine."""
-        jobs = self.works[routine].jobs
-        length = len(jobs[0].fields)
-        first = self.starts[routine] + field
-        self.table[first : first + length * len(jobs) : length] = address
+    def lead_to(self, routine: Routine, address: int) -> None:
+        """Tell all jobs of a routine where its follower's context is."""
+        work = self.works[routine]
+        length = len(work.jobs[0].fields)
+        first = self.starts[routine] + work.context
+        self.table[first : first + length * len(work.jobs) : length] = address
 
     def _give_workspaces(self) -> None:
         """Memory that each thread of the pool has for itself."""

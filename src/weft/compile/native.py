@@ -13,12 +13,14 @@ import numpy as np
 
 from weft.compile.body import bodies_of, native_of
 from weft.compile.compose import composed
-from weft.compile.convolutions import Convolution, is_convolution, is_moved
+from weft.compile.convolutions import is_convolution
 from weft.compile.driver import driver
+from weft.compile.early import early
 from weft.compile.elements import lowering_of
 from weft.compile.followers import Follower, followers
 from weft.compile.fuse import Call, Fusion, Group
 from weft.compile.instance import Instance
+from weft.compile.jobs import Routine
 from weft.compile.launches import Order, Use, ordered
 from weft.compile.llvm import scalar
 from weft.compile.llvm.conv.arrays import compiled as convolution_code
@@ -37,7 +39,8 @@ from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
 from weft.compile.phases import phase
 from weft.compile.places import assigned_once, share
-from weft.compile.products import Product, copied, is_product, needs_copy
+from weft.compile.products import copied, is_product
+from weft.compile.routines import routine_of
 from weft.core.lowering import (
     Element,
     Filled,
@@ -106,7 +109,7 @@ class Native:
         *,
         in_place: Collection[Variable] = (),
     ) -> None:
-        self.graph = graph = composed(graph)
+        self.graph = graph = early(composed(graph))
         self.target = target or host_target()
         _begin_routines(graph, self.target)
         self.fusion = Fusion(graph, supported)
@@ -134,15 +137,12 @@ class Native:
         for unit in self.fusion.units:
             if isinstance(unit, Group):
                 self._add_once(unit, done)
-            elif is_product(unit.node):
+            elif (kind := routine_of(unit.node)) is not None:
                 group, before = follow.get(unit, (None, ()))
                 for one in before:
                     self._add_once(one, done)
-                if self._add_product(unit, group) and group is not None:
+                if self._add_routine(kind, unit, group) and group is not None:
                     done.add(group)
-            elif is_convolution(unit.node):
-                inputs = self._operands(unit, is_moved)
-                self.steps.append(Convolution(unit.node, inputs))
             elif unit.node.op not in (ASSIGN, GROUP):
                 for body in bodies_of(unit.node):
                     native_of(body)
@@ -172,16 +172,18 @@ class Native:
             self._proven.add(text)
         return True
 
-    def _add_product(self, unit: Call, group: Group | None) -> bool:
-        """Add a product; whether a group that may follow it does."""
-        inputs = self._operands(unit, needs_copy)
+    def _add_routine(
+        self, kind: type[Routine], unit: Call, group: Group | None
+    ) -> bool:
+        """Add a routine; whether a group that may follow it does."""
+        inputs = self._operands(unit, kind.copies)
         follower = None
         if group is not None:
             follower = Follower(group, unit.node)
             if not follower.fits or not self._prove(follower.kernel, group):
                 self.refused.pop(group, None)
                 follower = None
-        self.steps.append(Product(unit.node, inputs, follower))
+        self.steps.append(kind(unit.node, inputs, follower))
         return follower is not None
 
     def _operands(self, unit: Call, copy: Callable[[Node], bool]) -> list[Node]:
@@ -208,8 +210,8 @@ class Native:
             self.kernels.setdefault(name, use.kernel)
 
     def _uses(self) -> list[Any]:
-        """All that launch a kernel: uses, and products' followers."""
-        found = [s.follower if isinstance(s, Product) else s for s in self.steps]
+        """All that launch a kernel: uses, and routines' followers."""
+        found = [s.follower if isinstance(s, Routine) else s for s in self.steps]
         return [one for one in found if isinstance(one, (Use, Follower))]
 
     def _compile(self) -> Library | None:

@@ -28,7 +28,7 @@ from weft.runtime import pool
 
 MOST_JOBS = 256  # of one product: beyond that, its operands are not regular enough
 _FIRST_ROW = JOB.index("first_row")
-CONTEXT = JOB.index("*context")  # the field that leads to a follower's kernel
+CONTEXT = JOB.index("*context")
 _POINTERS = [JOB.index(f"*{name}") for name in "abc"]
 
 
@@ -68,6 +68,14 @@ def copied(node: Node) -> Node:
 
 class Product(Routine):
     """A product of two matrices, or of stacks of them, and what follows it."""
+
+    computes = staticmethod(is_product)
+    copies = staticmethod(needs_copy)
+
+    @staticmethod
+    def row_axes(node: Node) -> int | None:
+        """All but the last."""
+        return len(node.shape) - 1
 
     def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
         """Whether it is worth it that its follower follows, for some sizes.
@@ -121,4 +129,4 @@ class Product(Routine):
                 for field, part, start, base in places
             ]
             jobs.append(Job(job, pointers))
-        return Work(gemm.address, jobs, cut.tasks, gemm.bytes)
+        return Work(gemm.address, jobs, cut.tasks, gemm.bytes, CONTEXT)

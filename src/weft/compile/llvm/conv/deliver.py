@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft.compile.llvm.conv.follow import channels_of, follow, some_rows
 from weft.compile.llvm.emit import I64, i64, loop
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
@@ -43,23 +44,36 @@ class Deliver:
         element = self.lib.element
         out = at(b, s.out, b.mul(s.group, s.out_group), element)
         out = at(b, out, b.mul(s.row_begin, s.out_row), element)
-        rows = b.sub(s.row_end, s.row_begin)
         plain = b.icmp_unsigned("==", b.ptrtoint(s.spots, I64), i64(0))
         with while_less(b, s.column_begin, s.column_end) as (j, advance):
             n, p = divide(b, j, s.pixels)
             count = minimum(b, b.sub(s.pixels, p), b.sub(s.column_end, j))
             source = at(b, s.sums, b.sub(j, s.column_begin), element)
             to = at(b, out, b.mul(n, s.out_step), element)
-            common = [source, s.sums_row]
             with b.if_else(plain) as (straight, spread):
                 with straight:
-                    here = [at(b, to, p, element), s.out_row]
-                    b.call(self.packing.copy, [*common, *here, rows, count])
+                    self._rows(b, s, n, source, to, p, count)
                 with spread:
                     spots = at(b, s.spots, p, I64)
+                    rows = b.sub(s.row_end, s.row_begin)
                     rest = [to, s.out_row, spots, rows, count]
-                    b.call(self.scatter, [*common, *rest])
+                    b.call(self.scatter, [source, s.sums_row, *rest])
             advance(count)
+
+    def _rows(
+        self, b: Any, s: Any, n: Any, source: Any, to: Any, p: Any, count: Any
+    ) -> None:
+        """An image's pixels from p on, a few channels at a time, and what follows."""
+        element = self.lib.element
+        to = at(b, to, p, element)
+        some = some_rows(b, count)
+        with loop(b, s.row_begin, s.row_end, some, name="some") as row:
+            end = minimum(b, s.row_end, b.add(row, some))
+            i = b.sub(row, s.row_begin)
+            here = at(b, source, b.mul(i, s.sums_row), element), s.sums_row
+            there = at(b, to, b.mul(i, s.out_row), element), s.out_row
+            b.call(self.packing.copy, [*here, *there, b.sub(end, row), count])
+            follow(b, s, channels_of(b, s, n, row, end), [p, b.add(p, count)])
 
     def weight(self, b: Any, s: Any) -> None:
         """C[element, channel] to weights (channel, element)."""
@@ -69,6 +83,9 @@ class Deliver:
         to = at(b, out, offset, element)
         sizes = b.sub(s.row_end, s.row_begin), s.across
         b.call(self.turned, [s.sums, s.sums_row, to, s.out_row, *sizes])
+        start = b.mul(s.group, s.columns)
+        filters = b.add(start, s.column_begin), b.add(start, s.column_end)
+        follow(b, s, filters, [s.row_begin, s.row_end])
 
 
 def _emit_scatter(lib: Library) -> ir.Function:

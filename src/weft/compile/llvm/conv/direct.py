@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft.compile.llvm.conv.follow import follow
 from weft.compile.llvm.conv.parts import Parts
 from weft.compile.llvm.conv.patches import (
     Loader,
@@ -76,6 +77,9 @@ class Direct:
                     last = minimum(b, s.groups, b.add(first, s.task_groups))
                     with loop(b, first, last, name="g") as g:
                         self._group(b, s, n, g)
+                    start = b.mul(n, s.groups)
+                    channels = [b.mul(b.add(start, g), s.rows) for g in (first, last)]
+                    follow(b, s, channels, [s.begin, s.end])
         return function
 
     def _group(self, b: Any, s: Any, n: Any, g: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft.compile.llvm.conv.follow import follow
 from weft.compile.llvm.conv.parts import Parts
 from weft.compile.llvm.conv.patches import (
     Loader,
@@ -112,6 +113,8 @@ class Dots:
             place = at(b, s.sums, b.mul(i, i64(lib.tile.lanes)), lib.element)
             total = totals(b, [load(b, place, lib.vector)])
             b.store(b.extract_element(total, I32(0)), at(b, out, i, lib.element))
+        filters = b.mul(s.first, s.columns), b.mul(s.last, s.columns)
+        follow(b, s, filters, [i64(0), s.rows])
 
 
 def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:

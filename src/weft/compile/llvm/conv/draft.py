@@ -15,13 +15,16 @@ from weft.compile.llvm.gemm.tiling import Tiling
 EVEN = 8  # rows of a task are a multiple of these: tasks of about equal work
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
+FOLLOWER = _FIELDS["follower"]
 
 
 class Plan(NamedTuple):
     """Jobs for a function, of equally many tasks each.
 
     ``pointers`` gives the fields that are the addresses of the operands, in their
-    order, and of the result. ``tables`` must live as long as the jobs.
+    order, and of the result. ``follower`` is the field of what follows, and the next
+    that of its context; -1 if nothing can, because a job has pixels here and there.
+    ``tables`` must live as long as the jobs.
     """
 
     function: str
@@ -30,6 +33,7 @@ class Plan(NamedTuple):
     tasks: int
     workspace: int  # bytes for each worker
     tables: tuple[np.ndarray, ...]
+    follower: int = -1
 
 
 def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan:
@@ -38,7 +42,8 @@ def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan
     room = max(draft["workspace_bytes"] for draft in drafts)
     tables = tuple(table for draft in drafts for table in draft.tables)
     rows = [draft.fields for draft in drafts]
-    return Plan(function, rows, tuple(pointers), tasks, room, tables)
+    follower = -1 if any(draft["spots"] for draft in drafts) else FOLLOWER
+    return Plan(function, rows, tuple(pointers), tasks, room, tables, follower)
 
 
 class Draft:

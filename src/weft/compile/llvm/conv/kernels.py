@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft.compile.llvm.conv.follow import follow
 from weft.compile.llvm.conv.parts import Parts
 from weft.compile.llvm.conv.record import read_job
 from weft.compile.llvm.conv.rectangles import RECTANGLE
@@ -99,3 +100,6 @@ class Kernels:
         rows = b.sub(s.row_end, s.row_begin)
         sums = [s.sums, s.sums_row, s.sums_point, rows, s.across]
         b.call(self.transforms.kernels, [*sums, out, s.out_row])
+        start = b.mul(s.group, s.columns)
+        filters = b.add(start, s.column_begin), b.add(start, s.column_end)
+        follow(b, s, filters, [row, b.mul(s.row_end, i64(9))])

@@ -21,7 +21,7 @@ from weft.compile.llvm.gemm.vectors import at
 # result's gradient (weight tasks). Steps, rows and groups are distances in elements;
 # sizes that end with ``_at`` are bytes into the workspace. `tables` has the arrays.
 JOB = [
-    "status", "*image", "*other", "*bias", "*out",
+    "status", "*image", "*other", "*bias", "*out", "*follower", "*context",
     "rows", "columns", "k", "block", "groups", "images", "pixels",
     "image_step", "image_group", "size0", "size1", "size2", "step",
     "*places", "places_row", "*taps", "tap_count", "*windows",

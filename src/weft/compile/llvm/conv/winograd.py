@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from weft.compile.llvm.conv.follow import emit_follow_tiles, some_rows
 from weft.compile.llvm.conv.parts import Parts
 from weft.compile.llvm.conv.record import read_job
 from weft.compile.llvm.conv.rectangles import RECTANGLE
@@ -17,7 +18,7 @@ from weft.compile.llvm.conv.transforms import POINTS, Transforms
 from weft.compile.llvm.conv.windows import call_windows
 from weft.compile.llvm.emit import I64, i64, loop
 from weft.compile.llvm.gemm.strip import by_heights
-from weft.compile.llvm.gemm.vectors import at, minimum
+from weft.compile.llvm.gemm.vectors import PTR, at, minimum
 
 
 class Winograd:
@@ -25,6 +26,7 @@ class Winograd:
 
     def __init__(self, parts: Parts, transforms: Transforms) -> None:
         self.parts, self.lib, self.transforms = parts, parts.lib, transforms
+        self.follow_tiles = emit_follow_tiles(parts.lib)
 
     def emit(self) -> ir.Function:
         """The rectangle's function."""
@@ -91,14 +93,27 @@ class Winograd:
         columns = s.column_begin, s.column_end
         tile_windows(b, self.parts.windows, s, s.out_step, *columns)
         out = at(b, s.out, b.mul(s.group, s.out_group), element)
-        out = at(b, out, b.mul(s.row_begin, s.out_row), element)
-        channel = b.add(b.mul(s.group, s.rows), s.row_begin)
         biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
-        bias = at(b, s.bias, b.select(biased, channel, i64(0)), element)
-        rows = b.sub(s.row_end, s.row_begin)
-        sums = [s.sums, s.sums_row, s.sums_point, rows, s.across, bias]
-        place = [out, s.out_row, s.y_size2, s.y_masks, s.masks_row]
-        b.call(self.transforms.results, [*sums, *place, s.y_runs, s.y_counts])
+        some = some_rows(b, b.mul(s.across, i64(4)))
+        with loop(b, s.row_begin, s.row_end, some, name="some") as row:
+            end = minimum(b, s.row_end, b.add(row, some))
+            channel = b.add(b.mul(s.group, s.rows), row)
+            bias = at(b, s.bias, b.select(biased, channel, i64(0)), element)
+            first = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
+            to = at(b, out, b.mul(row, s.out_row), element)
+            sums = [first, s.sums_row, s.sums_point, b.sub(end, row), s.across, bias]
+            place = [to, s.out_row, s.y_size2, s.y_masks, s.masks_row]
+            b.call(self.transforms.results, [*sums, *place, s.y_runs, s.y_counts])
+            self._follow(b, s, channel, b.add(channel, b.sub(end, row)))
+
+    def _follow(self, b: Any, s: Any, first: Any, last: Any) -> None:
+        """What follows some channels of these tiles, if something does."""
+        with b.if_then(b.icmp_unsigned("!=", s.follower, PTR(None))):
+            channels = b.mul(s.groups, s.rows)
+            size = [channels, s.pixels, s.y_size1, s.y_size2]
+            tiles = [s.column_begin, s.column_end]
+            called = [s.follower, s.context, first, last, *size, *tiles]
+            b.call(self.follow_tiles, called)
 
 
 def tile_windows(

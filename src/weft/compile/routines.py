@@ -1,0 +1,21 @@
+"""The routines there are: nodes that generated code computes as a whole."""
+
+from __future__ import annotations
+
+from weft.compile.convolutions import Convolution
+from weft.compile.jobs import Routine
+from weft.compile.products import Product
+from weft.graph.ir import Node
+
+ROUTINES: tuple[type[Routine], ...] = (Product, Convolution)
+
+
+def routine_of(node: Node) -> type[Routine] | None:
+    """What computes a node, if it is one for a routine.
+
+    >>> from weft.compile.routines import routine_of
+    >>> graph = weft.graph.capture(lambda a: a @ a + 1, weft.ones(2, 2)).graph
+    >>> [routine_of(node) for node in graph.nodes[1:]]
+    [<class 'weft.compile.products.Product'>, None]
+    """
+    return next((kind for kind in ROUTINES if kind.computes(node)), None)
