@@ -86,7 +86,7 @@ def _small(group: Group) -> bool:
 def follows(group: Group, unit: Call) -> bool:
     """Whether a group's rows need only the same rows of a routine's result."""
     node = unit.node
-    if _lead(group, node) is None:
+    if group.length or _lead(group, node) is None:
         return False
     return all(
         _reads_here(group, one, operand, place)

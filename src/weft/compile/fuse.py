@@ -87,6 +87,7 @@ class Group:
         self.scope.equal = dict(scope.equal)
         self.vars = tuple(self._variable(d, n) for d, n in enumerate(shape))
         self.reduced: tuple[int, ...] | None = None
+        self.length = 0  # of the parts into which the first reduced axis is cut
         self.nodes: list[Node] = []
         self.home: dict[Node, Index] = {}  # each node's index, in the loop variables
         self.rows: set[Node] = set()
@@ -104,10 +105,33 @@ class Group:
         """The axes that are not reduced."""
         return [d for d in range(len(self.shape)) if d not in (self.reduced or ())]
 
+    @property
+    def outer(self) -> list[tuple[str, Any]]:
+        """The variables and extents of what is kept: of parts too, if there are any."""
+        found = [(f"i{d}", self.shape[d]) for d in self.kept]
+        return [("part", self.parts), *found] if self.length else found
+
+    @property
+    def parts(self) -> Any:
+        """How many parts there are."""
+        assert self.reduced is not None
+        return (self.shape[self.reduced[0]] + (self.length - 1)) // self.length
+
+    def reduce(self, axes: tuple[int, ...], length: int) -> None:
+        """Say which axes are reduced, and how long the parts of the first one are."""
+        if self.reduced is not None or not length:
+            self.reduced = axes
+            return
+        self.reduced, self.length = axes, length
+        self.scope.bounds |= {"part": self.parts, f"i{axes[0]}": length}
+        first = self.scope.symbol("part") * length + self.vars[axes[0]]
+        self.vars = tuple(first if d == axes[0] else v for d, v in enumerate(self.vars))
+        self.home = {node: self.full_index(node) for node in self.nodes}
+
     def row_index(self, node: Node) -> Index:
-        """A row node's index, in the variables of the axes that are kept."""
-        out = tuple(self.vars[d] for d in self.kept)
-        return reshaped(out, node.shape, shape=tuple(self.shape[d] for d in self.kept))
+        """A row node's index, in the variables of what is kept."""
+        out = tuple(self.scope.symbol(name) for name, _ in self.outer)
+        return reshaped(out, node.shape, shape=tuple(n for _, n in self.outer))
 
     def full_index(self, node: Node) -> Index:
         return reshaped(self.vars, node.shape, shape=self.shape)
@@ -139,7 +163,7 @@ class Group:
         count, whole = math.prod(node.shape), math.prod(self.shape)
         if same(count, whole):
             return self.full_index(node), False
-        rows = math.prod(self.shape[d] for d in self.kept)
+        rows = math.prod(n for _, n in self.outer)
         if self.reduced is not None and same(count, rows):
             return self.row_index(node), True
         return None
@@ -415,22 +439,23 @@ class Fusion:
         shape = node.inputs[0].shape
         dim = node.params["dim"]
         reduced = (dim,) if isinstance(dim, int) else tuple(sorted(dim))
+        length = node.params.get("length", 0)
         group = self._youngest([operand])
         if not isinstance(group, Group) or not self._may_reduce(
-            group, node, operand, shape, reduced
+            group, node, operand, shape, (reduced, length)
         ):
             group = self._new(shape)
-        group.reduced = reduced
+        group.reduce(reduced, length)
         group.add(node, group.row_index(node), row=True)
         self.unit[node] = group
 
     def _may_reduce(
-        self, group: Group, node: Node, operand: Operand, shape: Index, reduced: Any
+        self, group: Group, node: Node, operand: Operand, shape: Index, how: Any
     ) -> bool:
         if group.alone or not same_shape(group.shape, shape):
             self.why[node] = f"{shape} is not the shape {group.shape}"
             return False
-        if group.reduced not in (None, reduced):
+        if group.reduced is not None and (group.reduced, group.length) != how:
             self.why[node] = f"the group reduces axes {group.reduced}"
             return False
         if operand.base in group.rows or not group.reads_here(operand, group.vars):

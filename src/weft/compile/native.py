@@ -37,6 +37,7 @@ from weft.compile.loop.ir import Kernel
 from weft.compile.loop.text import kernel_key
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
+from weft.compile.parts import parted
 from weft.compile.phases import phase
 from weft.compile.places import assigned_once, share
 from weft.compile.products import copied, is_product
@@ -109,7 +110,7 @@ class Native:
         *,
         in_place: Collection[Variable] = (),
     ) -> None:
-        self.graph = graph = early(composed(graph))
+        self.graph = graph = parted(early(composed(graph)))
         self.target = target or host_target()
         _begin_routines(graph, self.target)
         self.fusion = Fusion(graph, supported)

@@ -43,7 +43,7 @@ def sink(kernel: Kernel, var: str) -> Kernel:
       for j < 8:
         sum = 0
         for i < 50:
-          sum = (sum + x[i, j])
+          sum = (sum + x[i, j])  # in any order
         y[j] = sum
     >>> print(sink(example(), "j"))
     kernel columns(x: float32[50, 8], y: float32[8])
@@ -156,7 +156,7 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
           x_[ic] = x[ic, j]
         sum = 0
         for i < 50:
-          sum = (sum + x_[i])
+          sum = (sum + x_[i])  # in any order
         y[j] = sum
     """
     made: list[Buffer] = []
@@ -318,7 +318,7 @@ def example() -> Kernel:
     x = Buffer("x", (50, 8), dtypes.float32)
     y = Buffer("y", (8,), dtypes.float32)
     total = Local("sum", dtypes.float32)
-    step = Set(total, Call("add", (total, Load(x, (i, j))), dtypes.float32))
+    step = Set(total, Call("add", (total, Load(x, (i, j))), dtypes.float32), True)
     body = [Set(total, Const(0, dtypes.float32)), For("i", 50, [step]),
             Store(y, (j,), total)]  # fmt: skip
     return Kernel("columns", (x, y), (), (), [For("j", 8, body)], scope)

@@ -21,7 +21,7 @@ from weft.compile.loop.rewrite import replaced_value
 from weft.compile.lower.values import as_dtype, number, rescoped, total_dtype
 from weft.core.lowering import Element, Filled, Reduction
 from weft.core.op import TensorType
-from weft.core.size import Size, same
+from weft.core.size import Size, same, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
 
@@ -292,7 +292,17 @@ class Lowering:
 
     def over_reduced(self, body: list[Any]) -> list[Any]:
         """Loops over the reduced axes around a body."""
-        sizes = self._sizes(self.group.shape)
         for d in reversed(self.group.reduced or ()):
-            body = [For(f"i{d}", sizes[d], body)]
+            body = [For(f"i{d}", self._extent(d), body)]
         return body
+
+    def _extent(self, axis: int) -> Any:
+        """How far a loop over a reduced axis goes: to the end of a part of it."""
+        group = self.group
+        (size,) = self._sizes((group.shape[axis],))
+        if not group.length or axis != (group.reduced or ())[0]:
+            return size
+        if not isinstance(size, Size) and size % group.length == 0:
+            return group.length
+        first = group.scope.symbol("part") * group.length
+        return smaller(size - first, group.length)

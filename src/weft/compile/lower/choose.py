@@ -22,24 +22,22 @@ from weft.compile.loop.ir import (
     For,
     Kernel,
     Load,
-    Store,
     parts,
     statements,
     values_of,
 )
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses, with_places
-from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
+from weft.compile.loop.schedule import fuse, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.totals import in_levels
 from weft.core.size import Size, same, same_shape
 from weft.graph.ir import GraphError
 
 BLOCK = 64  # elements of the last axis that one iteration of a column kernel takes
-WIDE = 256  # elements of the last axis beside which rows are added up
-ROWS = 4  # of them at a time
-SMALL = 8  # functions up to which a body is written out several times
+WIDE = 1024  # elements of the last axis, where there are iterations enough
 TILE = 16  # along each side of a square that is read by columns
+COLUMN = 512  # numbers that are added up one after the other
 CHUNK = 4096  # elements that one iteration of a flat kernel takes
 
 
@@ -218,39 +216,26 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
             kernel = fuse(kernel, f"i{outer}", f"i{inner}", name=f"i{outer}")
         except GraphError:
             continue
-    names = [f"i{d}" for d in group.kept]
+    names = [name for name, _ in group.outer]
     kernel = _apart(kernel, len(names))
     if len(group.shape) - 1 not in group.kept:
         return in_levels(kernel)
     try:
         size = _width(group)
-        kernel = sink(tile(kernel, names[-1], size, names=("block", "j")), "j")
+        short = in_levels(kernel, COLUMN)
+        return sink(tile(short, names[-1], size, names=("block", "j")), "j")
     except GraphError:
         return in_levels(kernel)  # by columns, one at a time
-    return _several_rows(kernel, f"i{max(group.reduced or (0,))}")
 
 
 def _width(group: Group) -> int:
-    """How much of the last axis one iteration takes: threads need several of them."""
+    """How much of the last axis one iteration takes.
+
+    Memory is read fastest in order, but threads need several iterations.
+    """
     size = group.shape[-1]
     narrow = not isinstance(size, Size) and size < 4 * WIDE
-    return BLOCK if narrow and len(group.kept) == 1 else WIDE
-
-
-def _several_rows(kernel: Kernel, var: str) -> Kernel:
-    """A few rows at a time, so that totals are loaded and stored less often.
-
-    Results are stored by one statement: it may be in the place of an argument.
-    """
-    loops = [s for s in statements(kernel.body) if isinstance(s, For) and s.var == var]
-    inside = [s for s in statements(loops) if isinstance(s, Store)]
-    several = sum(isinstance(v, Call) for v in _values(kernel)) > SMALL
-    if several or not all(s.buffer.scratch for s in inside):
-        return kernel
-    try:
-        return join(unroll(kernel, var, ROWS), "j")
-    except GraphError:
-        return kernel
+    return BLOCK if narrow and len(group.outer) == 1 else WIDE
 
 
 def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:

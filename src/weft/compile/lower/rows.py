@@ -30,9 +30,9 @@ class RowLoops(Lowering):
         body: list[Any] = []
         for stage in range(self.last_stage + 1):
             body += self._before(stage) + self._loop(stage)
-        sizes = self._sizes(self.group.shape)
-        for d in reversed(self.group.kept):
-            body = [For(f"i{d}", sizes[d], body)]
+        for var, extent in reversed(self.group.outer):
+            (size,) = self._sizes((extent,))
+            body = [For(var, size, body)]
         return self._made((), body, functools.partial(row_schedule, self.group))
 
     def _before(self, stage: int) -> list[Any]:

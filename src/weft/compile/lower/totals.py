@@ -1,12 +1,12 @@
 """Sums in several levels, so that rounding errors stay small.
 
     for i < n:                    wide = 0 : float64
-      for j < 5:                  for io < ⌈n/4096⌉:
+      for j < 5:                  for io < ⌈n/512⌉:
         t = t + x[i, j]             s = 0
-                            →       for ii < min(n - 4096*io, 4096):
+                            →       for ii < min(n - 512*io, 512):
                                       p = 0
                                       for j < 5:
-                                        p = p + x[ii + 4096*io, j]
+                                        p = p + x[ii + 512*io, j]
                                       s = s + p
                                     wide = wide + float64(s)
                                   t = t + float32(wide)
@@ -27,19 +27,24 @@ from weft.compile.lower.values import as_dtype
 from weft.core.size import Size, smaller
 
 LONG = 4096  # elements that are added up in one loop
+OUTER = 512  # totals of loops inside that are added up, one after the other
 SHORT = 64  # elements that loops inside one another may add up in one total
 
 
-def in_levels(kernel: Kernel) -> Kernel:
-    """A kernel whose sums of many numbers have several levels."""
-    return kernel._replace(body=_Levels(kernel.scope).body(kernel.body))
+def in_levels(kernel: Kernel, long: int = LONG) -> Kernel:
+    """A kernel whose sums of many numbers have several levels.
+
+    ``long`` is how many are added up in one loop.
+    """
+    return kernel._replace(body=_Levels(kernel.scope, long).body(kernel.body))
 
 
 class _Levels:
     """One kernel's loops."""
 
-    def __init__(self, scope: Any) -> None:
+    def __init__(self, scope: Any, long: int) -> None:
         self.scope = scope
+        self.long = long
         self.count = 0
 
     def body(self, body: list[Any]) -> list[Any]:
@@ -48,8 +53,9 @@ class _Levels:
     def _statement(self, stmt: Any) -> list[Any]:
         if not isinstance(stmt, For) or not (sums := _sums(stmt.body)):
             return [stmt]
-        long = isinstance(stmt.extent, Size) or stmt.extent > LONG
-        return self._blocks(stmt, sums) if long else [self._levels(stmt)]
+        size = self.long if _innermost(stmt) else min(self.long, OUTER)
+        long = isinstance(stmt.extent, Size) or stmt.extent > size
+        return self._blocks(stmt, sums, size) if long else [self._levels(stmt)]
 
     def _levels(self, loop: For) -> For:
         """Totals of each iteration's own, where there are loops inside."""
@@ -58,18 +64,18 @@ class _Levels:
         starts, body, adds = self._apart(loop.body, _sums(loop.body))
         return loop._replace(body=[*starts, *self.body(body), *adds])
 
-    def _blocks(self, loop: For, sums: list[Local]) -> list[Any]:
+    def _blocks(self, loop: For, sums: list[Local], size: int) -> list[Any]:
         """Blocks of a loop, each with totals of its own."""
         wide = {local: self._local(dtypes.float64) for local in sums}
         outer, inner = self._name("o"), self._name("i")
-        blocks = (loop.extent + (LONG - 1)) // LONG
-        self.scope.bounds |= {outer: blocks, inner: LONG}
-        first = self.scope.symbol(outer) * LONG
+        blocks = (loop.extent + (size - 1)) // size
+        self.scope.bounds |= {outer: blocks, inner: size}
+        first = self.scope.symbol(outer) * size
         index = first + self.scope.symbol(inner)
         memo: dict[int, Any] = {}
         moved = [replaced(stmt, loop.var, index, memo) for stmt in loop.body]
         starts, body, _ = self._apart(moved, sums)
-        below = For(inner, _rest(loop.extent, first), body, loop.vector)
+        below = For(inner, _rest(loop.extent, first, size), body, loop.vector)
         adds = [
             _added(wide[local], start.local)
             for local, start in zip(sums, starts, strict=True)
@@ -95,10 +101,10 @@ class _Levels:
         return f"{lead}{self.count}_"
 
 
-def _rest(extent: Any, first: Any) -> Any:
+def _rest(extent: Any, first: Any, size: int) -> Any:
     """How many iterations a block has."""
-    whole = not isinstance(extent, Size) and extent % LONG == 0
-    return LONG if whole else smaller(extent - first, LONG)
+    whole = not isinstance(extent, Size) and extent % size == 0
+    return size if whole else smaller(extent - first, size)
 
 
 def _sums(body: list[Any]) -> list[Local]:

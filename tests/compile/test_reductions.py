@@ -1,0 +1,147 @@
+"""Reductions to few elements: in parts, by all threads, to the same bits."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import graph as G
+from weft.compile.native import Native
+from weft.compile.parts import parted
+from weft.nn import functional as F
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape):
+    return RNG.normal(1, 1, size=shape).astype(np.float32)
+
+
+def parallel_of(compiled):
+    """How many iterations each kernel can be shared out in."""
+    counts = [[n for _, n in k.kernel.parallel] for k in compiled.explain().kernels]
+    return [int(np.prod(c)) for c in counts]
+
+
+def by_threads(fn, *arrays):
+    """The results with one, two and three threads, which must be the same bits."""
+    before, found = weft.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            weft.set_num_threads(threads)
+            made = weft.compile(fn)(*map(weft.tensor, arrays))
+            found.append(made.numpy())
+    finally:
+        weft.set_num_threads(before)
+    assert all(one.tobytes() == found[0].tobytes() for one in found)
+    return found[0]
+
+
+SUMS = {
+    "all of a vector": ((70_001,), None),
+    "all of a matrix": ((97, 1021), None),
+    "all, and rows are short": ((9001, 11), None),
+    "all, and few are long": ((2, 50_000), None),
+    "columns": ((1024, 128), 0),
+    "columns that are left over": ((2047, 131), 0),
+    "a few columns": ((20_000, 3), 0),
+    "two axes": ((30, 60, 40), (0, 1)),
+    "outer and inner axes": ((39, 3, 700), (0, 2)),
+    "the middle": ((3, 1500, 40), 1),
+    "long rows": ((16, 40_000), 1),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_are_as_exact_as_pairwise_ones(name):
+    shape, dim = SUMS[name]
+    x = floats(*shape)
+    found = by_threads(lambda x: (x * x).sum(dim), x)
+    want = np.square(x.astype(np.float64)).sum(dim)
+    np.testing.assert_allclose(found, want, rtol=6e-7)
+
+
+@pytest.mark.parametrize("shape", [(28, 127, 5), (280, 127, 5)])
+def test_short_rows_beside_a_vector_that_is_repeated(shape):
+    x, y = floats(*shape), floats(shape[-1])
+    found = by_threads(lambda x, y: F.mse_loss(x, y.expand(*shape)), x, y)
+    want = np.square(x.astype(np.float64) - y).mean()
+    np.testing.assert_allclose(found, want, rtol=3e-7)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "any", "all"])
+@pytest.mark.parametrize("dim", [None, 0])
+def test_other_reductions(name, dim):
+    x = floats(1999, 41)
+    given = x > 4.5 if name == "any" else x > -5 if name == "all" else x
+    found = by_threads(lambda x: getattr(x, name)(dim), given)
+    wanted = {"amax": np.max, "amin": np.min, "any": np.any, "all": np.all}
+    np.testing.assert_array_equal(found, wanted[name](given, dim))
+
+
+@pytest.mark.parametrize("dim", [None, 0])
+def test_a_nan_is_the_largest_of_all(dim):
+    x = floats(1999, 41)
+    x[1700, 3] = np.nan
+    found = by_threads(lambda x: x.amax(dim), x)
+    np.testing.assert_array_equal(found, x.max(dim))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_types_are_added_up_in_float32(dtype):
+    x = weft.tensor(floats(300, 300) * 0.01).to(getattr(weft, dtype))
+    found = weft.compile(lambda x: x.sum())(x)
+    assert found.dtype is x.dtype
+    want = x.to(weft.float64).sum()
+    assert found.item() == want.to(x.dtype).item()
+
+
+def test_sizes_that_are_open():
+    fn = weft.compile(lambda x: (x.sum(), x.sum(0)), dynamic=True)
+    for rows in (700, 64, 1301, 1):
+        x = floats(rows, 90)
+        whole, columns = fn(weft.tensor(x))
+        np.testing.assert_allclose(whole, x.sum(dtype=np.float64), rtol=1e-6)
+        np.testing.assert_allclose(columns, x.sum(0, dtype=np.float64), rtol=1e-6)
+
+
+def test_threads_share_the_work():
+    for dim in (None, 0):
+        fn = weft.compile(lambda x, dim=dim: x.sum(dim))
+        fn(weft.tensor(floats(2048, 256)))
+        first, _ = parallel_of(fn)
+        assert first >= 16
+
+
+def test_what_is_small_or_has_many_results_stays_in_one_piece():
+    for shape, dim in (((100, 100), None), ((64, 4096), 1), ((64, 100, 50), 1)):
+        graph = G.capture(lambda x, dim=dim: x.sum(dim), weft.ones(shape)).graph
+        assert parted(graph) is graph
+
+
+def test_the_parts_are_what_numpy_makes_of_them():
+    """The records' evaluations, as programs that kernels do not run use them."""
+    x = floats(740, 3, 110)
+    given = weft.tensor(x)
+    for fn in (
+        lambda x: x.sum((0, 2)), lambda x: x.amax((0, 2)), lambda x: x.amin(),
+        lambda x: (x > 4).any(), lambda x: x.sum((0, 2), keepdim=True),
+    ):  # fmt: skip
+        graph = parted(G.capture(fn, given).graph)
+        assert any(n.op.name.endswith("_parts") for n in graph)
+        (found,), _ = G.Program(graph, graph.outputs).run([x], {})
+        np.testing.assert_allclose(found, fn(given).numpy(), rtol=1e-6)
+
+
+def test_a_group_is_read_once():
+    """What is computed on the way to a sum is not stored."""
+    fn = weft.compile(lambda x, y: ((x - y) ** 2).mean())
+    fn(weft.tensor(floats(300, 300)), weft.tensor(floats(300, 300)))
+    first, last = fn.explain().kernels
+    assert first.operators == ["sub", "mul", "sum_parts"]
+    assert last.operators == ["sum", "div"]
+
+
+def test_native_programs_hold_the_cut_graph():
+    graph = G.capture(lambda x: x.sum(), weft.ones(300, 300)).graph
+    names = [n.op.name for n in Native(graph).graph if n.inputs]
+    assert names == ["sum_parts", "sum"]
