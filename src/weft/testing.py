@@ -8,6 +8,7 @@ the same way.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.autograd import grad
-from weft.core.dispatch import type_of
+from weft.core.dispatch import Evaluator, type_of
 from weft.core.op import Op, Sample, all_ops
 from weft.core.tensor import Tensor
 from weft.dtype import DType
@@ -33,6 +34,32 @@ class Mismatch(AssertionError):
 
 class NotApplicable(Exception):
     """A check that has no meaning for this operator."""
+
+
+# -- counting
+
+
+class count_ops(Evaluator):
+    """Counts, by name, the operators whose kernels run on this thread.
+
+    A result that is reused without running its operator is not counted.
+
+    >>> with weft.testing.count_ops() as counts:
+    ...     _ = (weft.ones(2) * 3).exp()
+    >>> counts["mul"], counts["exp"]
+    (1, 1)
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Counter[str]:
+        super().__enter__()
+        return self.counts
+
+    def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        self.counts[op.name] += 1
+        return super().process(op, args, params)
 
 
 # -- samples as tensors

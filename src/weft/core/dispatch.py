@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.mode import mode, set_recording
+from weft.core.mode import mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
 from weft.core.tape import record
@@ -54,6 +54,31 @@ class Interpreter:
         return module._run_forward(args, kwargs)
 
 
+class Evaluator:
+    """Stands between ``bind`` and the kernels, in one thread, for a block.
+
+    ``process`` runs an operator on plain tensors; a subclass may count it, keep its
+    results or give others. Evaluators stack; a capture comes before all of them.
+    """
+
+    below: Evaluator | None = None
+
+    def __enter__(self) -> Any:
+        self.below = set_evaluator(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        set_evaluator(self.below)
+
+    def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if self.below is not None:
+            return self.below.process(op, args, params)
+        if op.composite:
+            return run_composite(op, args)
+        arrays = [a._data if isinstance(a, Tensor) else a for a in args]
+        return evaluate(op, args, arrays, params)
+
+
 def beside(x: Tensor) -> AbstractContextManager[None]:
     """What is drawn inside is drawn where ``x`` is computed: now, or in its graph."""
     return nullcontext() if x._interpreter is None else x._interpreter.taking()
@@ -71,8 +96,9 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         else:
             arrays.append(a)
     else:
-        if mode.capture is not None:
-            out = mode.capture.process(op, args, params)
+        taker = mode.taker
+        if taker is not None:
+            out = taker.process(op, args, params)
         elif op.composite:
             out = run_composite(op, args)
         else:

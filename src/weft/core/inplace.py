@@ -32,6 +32,8 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     """Make ``target`` hold ``new`` (of its shape and dtype); returns ``target``."""
     if mode.capture is not None:
         mode.capture.change(target, name)
+    if mode.changes is not None:
+        mode.changes(target)
     base = target if target._base is None else target._base
     _check_leaf(target, base, name)
     if type(target) is Tensor:
@@ -273,6 +275,8 @@ def inplace_arithmetic(
                 and self._data.flags.writeable
                 and not self._inference
             ):
+                if mode.changes is not None:
+                    mode.changes(self)
                 try:
                     ufunc(self._data, y, self._data)
                 except RuntimeWarning:

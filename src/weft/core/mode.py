@@ -23,6 +23,12 @@ class _Mode(threading.local):
     views: bool = True  # are views tied to their bases?
     observers: tuple[Observer, ...] = ()
     capture: Any = None  # the running capture: operators become nodes of its graph
+    evaluator: Any = None  # stands between ``bind`` and the kernels
+    taker: Any = None  # the capture or else the evaluator: who gets operators
+    measured: bool = False  # allocations are counted: see weft.memory
+    changes: Callable[[Any], None] | None = None  # told of changes in place before
+    draws: Callable[[Any], None] | None = None  # told of a generator before it draws
+    refilled: list[Any] | None = None  # weakly, what backward has computed again
     depth: int = 0  # how many transforms are running
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running
@@ -32,7 +38,7 @@ mode = _Mode()
 
 
 def _settle() -> None:
-    if mode.observers or mode.inference or mode.capture is not None:
+    if mode.observers or mode.inference or mode.taker is not None or mode.measured:
         mode.state = WATCHED
     else:
         mode.state = RECORDING if mode.recording else QUIET
@@ -56,8 +62,28 @@ def set_capture(capture: Any) -> Any:
     """Let a capture (or none) take all operators; returns the one before."""
     before = mode.capture
     mode.capture = capture
+    mode.taker = mode.evaluator if capture is None else capture
     _settle()
     return before
+
+
+def set_evaluator(evaluator: Any) -> Any:
+    """Let an evaluator (or none) run the operators; returns the one before."""
+    before = mode.evaluator
+    mode.evaluator = evaluator
+    mode.taker = evaluator if mode.capture is None else mode.capture
+    _settle()
+    return before
+
+
+def set_measured(measured: bool) -> None:
+    """Send every thread's operators through ``bind``, where they are measured.
+
+    A thread that has switched modes before notices at its next switch.
+    """
+    _Mode.measured = measured
+    _Mode.state = WATCHED if measured else RECORDING
+    _settle()
 
 
 @contextmanager

@@ -158,7 +158,7 @@ class Node:
             for one in value if type(value) is list else (value,):
                 storage = getattr(one, "_storage", None)
                 if storage is not None and storage.changed_at > self.number:
-                    raise _changed(self, one, storage)
+                    raise changed(self, one, storage)
         return self._reattach(saved) if self.plan.outs else saved
 
     def _reattach(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -294,6 +294,7 @@ class Backward:
         """Go back over the tape; ``wanted`` limits it to some nodes' ancestors."""
         before = set_recording(self.create_graph)
         views, mode.views = mode.views, self.create_graph
+        outer, mode.refilled = mode.refilled, []
         try:
             with np.errstate(all="ignore"):
                 self._loop(on_leaf, wanted)
@@ -301,6 +302,11 @@ class Backward:
             set_recording(before)
             mode.views = views
             mode.backward_node = None
+            for ref in mode.refilled:
+                segment = ref()
+                if segment is not None:
+                    segment.drop()
+            mode.refilled = outer
 
     def _loop(self, on_leaf: Callable[[Any, Any], None], wanted: Any) -> None:
         heap, pending, owned, send = self.heap, self.pending, self.owned, self.send
@@ -428,7 +434,7 @@ def _second_backward(node: Node) -> AutogradError:
     )
 
 
-def _changed(node: Node, value: Any, storage: Storage) -> AutogradError:
+def changed(node: Node, value: Any, storage: Storage) -> AutogradError:
     return AutogradError(
         f"backward: a {value.dtype.name} tensor of shape {tuple(value.shape)} that "
         f"{node.name!r} saved for its gradient was changed in place by "

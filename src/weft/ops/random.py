@@ -318,6 +318,8 @@ class Generator:
         except OpenSizeError as open_size:  # a size of a graph that is being built
             with open_size.build.taking():
                 return self._take_captured(words)
+        if mode.draws is not None:
+            mode.draws(self)
         with self._lock:
             counter = self._counter
             self._counter += -(-words // 4)

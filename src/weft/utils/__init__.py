@@ -1,9 +1,9 @@
-"""Help around training: data loading and image transforms."""
+"""Help around training: data loading, image transforms, activation checkpointing."""
 
 import importlib as _importlib
 from typing import Any as _Any
 
-_LAZY = ("data", "transforms")
+_LAZY = ("checkpoint", "data", "transforms")
 
 
 def __getattr__(name: str) -> _Any:
