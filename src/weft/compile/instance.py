@@ -19,6 +19,7 @@ from weft.compile.driver import FIELDS, driver
 from weft.compile.followers import FIRST, WIDTH, Follower
 from weft.compile.fuse import Operand, inlined
 from weft.compile.jobs import Jobs, Routine
+from weft.compile.joined import Piece
 from weft.compile.launches import Launch, Order, Use
 from weft.compile.places import kept_in_place
 from weft.core.size import evaluate
@@ -134,11 +135,14 @@ class Instance:
         order, over = self.order, self.native.places.over
         buffers: dict[Node, arena.Buffer] = {}
         shapes: dict[Node, Any] = {}
+        spans = self._spans()
         self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
         for at, step in enumerate(self.steps):
             wave = order.waves[at]
             for node in step.made if isinstance(step, Launch) else ():
                 shape = resolve(node.shape, self.sizes)
+                if node in buffers or node in self.inside:
+                    continue  # it has its place
                 if node in self.own:
                     given = over.get(node)
                     old = buffers.get(given) if given is not None else None
@@ -146,8 +150,8 @@ class Instance:
                     takes = old and old.first < wave and old.nbytes == size
                     if not takes or not order.ends_with(given, at):  # type: ignore[arg-type]
                         given = None
-                    last = order.last(node, wave)
-                    buffers[node] = arena.Buffer(node, size, wave, last, shares=given)
+                    first, last = spans.get(node, (wave, order.last(node, wave)))
+                    buffers[node] = arena.Buffer(node, size, first, last, shares=given)
                     shapes[node] = shape
                 elif node not in self.joint and node not in self.state.values():
                     self.fresh[node] = shape
@@ -157,12 +161,35 @@ class Instance:
             node: self.arena.view(self.layout.offsets[node], shape, node.dtype.np)
             for node, shape in shapes.items()
         }
+        for node, piece in self.inside.items():
+            start = evaluate(piece.start, self.sizes) * node.dtype.itemsize
+            shape = resolve(node.shape, self.sizes)
+            at = self.layout.offsets[piece.whole] + start
+            arrays[node] = self.arena.view(at, shape, node.dtype.np)
         for node in self.places:
             if node.op is CONSTANT:
                 arrays[node] = _in_order(node.params["value"])
         for node, array in arrays.items():
             self.addresses[self.places[node]] = address(array)
         return arrays
+
+    def _spans(self) -> dict[Node, tuple[int, int]]:
+        """From when to when memory is needed that pieces are computed in."""
+        found: dict[Node, list[int]] = {}
+        made = {n for step in self.launches for n in step.made} & self.own.keys()
+        self.inside = {
+            node: piece
+            for node, piece in self.native.places.inside.items()
+            if node in made and piece.whole in made
+        }
+        for at, step in enumerate(self.steps):
+            wave = self.order.waves[at]
+            for node in step.made if isinstance(step, Launch) else ():
+                if node in self.inside:
+                    whole = self.inside[node].whole
+                    ends = self.order.last(node, wave), self.order.last(whole, wave)
+                    found.setdefault(whole, []).extend((wave, *ends))
+        return {whole: (min(waves), max(waves)) for whole, waves in found.items()}
 
     # -- tables
 
@@ -211,7 +238,9 @@ class Instance:
     def _row(self, use: Use) -> list[int]:
         known = self._known(use)
         count = math.prod(evaluate(n, known) for _, n in use.kernel.parallel)
-        work = sum(self._count(n) for n in use.made)
+        if isinstance(use, Piece) and self.inside.get(use.piece) is use:
+            count = 0  # it is there
+        work = sum(self._count(n) for n in use.works)
         share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
         function, body = self._function(use), driver().iterations
         grain = max(GRAIN // share, 1)

@@ -47,6 +47,11 @@ class Use:
         """The values it computes."""
         return [n for n in self.owners if n in self.group.home]
 
+    @property
+    def works(self) -> list[Node]:
+        """The values whose sizes tell how much it does."""
+        return self.made
+
 
 Launch = (Use, Routine)
 

@@ -21,6 +21,7 @@ from weft.compile.followers import Follower, followers
 from weft.compile.fuse import Call, Fusion, Group
 from weft.compile.instance import Instance
 from weft.compile.jobs import Routine
+from weft.compile.joined import in_memory, is_joined, pieces_of
 from weft.compile.launches import Order, Use, ordered
 from weft.compile.llvm import scalar
 from weft.compile.llvm.conv.arrays import compiled as convolution_code
@@ -37,6 +38,7 @@ from weft.compile.loop.ir import Kernel
 from weft.compile.loop.text import kernel_key
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower import lower
+from weft.compile.outputs import owned
 from weft.compile.parts import parted
 from weft.compile.phases import phase
 from weft.compile.places import assigned_once, share
@@ -56,6 +58,7 @@ from weft.graph.interpret import bind_sizes
 from weft.graph.ir import ASSIGN, GROUP, READ, Graph, GraphError, Node, Variable
 
 ndarray = np.ndarray
+PREPARATIONS = (composed, early, parted, owned, in_memory)
 INSTANCES = 8  # sets of sizes whose memory is kept
 
 
@@ -64,6 +67,8 @@ def supported(node: Node) -> bool:
     rule = lowering_of(node)
     if isinstance(rule, View):
         return True
+    if is_joined(node):
+        return False
     if isinstance(rule, (Element, Scatter, Scan)):
         inputs = [i for i in node.inputs if type(i) is Node]
         if any(
@@ -110,7 +115,9 @@ class Native:
         *,
         in_place: Collection[Variable] = (),
     ) -> None:
-        self.graph = graph = parted(early(composed(graph)))
+        for prepare in PREPARATIONS:
+            graph = prepare(graph)
+        self.graph = graph
         self.target = target or host_target()
         _begin_routines(graph, self.target)
         self.fusion = Fusion(graph, supported)
@@ -144,6 +151,8 @@ class Native:
                     self._add_once(one, done)
                 if self._add_routine(kind, unit, group) and group is not None:
                     done.add(group)
+            elif is_joined(unit.node):
+                self.steps += pieces_of(unit.node, self.graph.sizes)
             elif unit.node.op not in (ASSIGN, GROUP):
                 for body in bodies_of(unit.node):
                     native_of(body)

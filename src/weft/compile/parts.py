@@ -20,7 +20,7 @@ import numpy as np
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.lowering import Reduction
 from weft.core.op import Op, TensorType, find_op
-from weft.core.size import Size
+from weft.core.size import hinted
 from weft.graph.ir import Graph, Node
 
 PART = 1 << 14  # elements that are worth a task of their own
@@ -81,7 +81,7 @@ class Cut(NamedTuple):
 
 def _cut(node: Node) -> Cut | None:
     """How to reduce a node in parts, if that is worth it."""
-    shape = _numbers(node.inputs[0].shape)
+    shape = hinted(node.inputs[0].shape)
     dims = tuple(sorted(node.params["dim"]))
     if shape is None or not dims or node.inputs[0].dtype.is_complex:
         return None
@@ -104,14 +104,6 @@ def _cut(node: Node) -> Cut | None:
         return None
     most = outer * size // LEAST
     return Cut(dims[:at], dims[at:], _even(size, length, most))
-
-
-def _numbers(shape: tuple[Any, ...]) -> list[int] | None:
-    """The sizes, those of the example where they are open."""
-    for n in shape:
-        if isinstance(n, Size) and None in map(n.scope.hints.get, n.symbols):
-            return None
-    return [n.hint() if isinstance(n, Size) else n for n in shape]
 
 
 def _even(size: int, length: int, most: int) -> int:

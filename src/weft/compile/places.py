@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from weft.compile.jobs import Routine
+from weft.compile.joined import Piece, inside
 from weft.compile.launches import Order, Use
 from weft.compile.loop.alias import may_share
 from weft.compile.loop.text import kernel_key
@@ -27,15 +28,16 @@ class Places(NamedTuple):
     over: dict[Node, Node]  # that of a value which is read for the last time
     joint: dict[Node, Node]  # that of what the same step makes of it
     state: dict[Variable, Node]  # of variables: their new values
+    inside: dict[Node, Piece]  # that inside of another value, of which it is a piece
 
 
 def share(graph: Graph, order: Order, assigned: dict[Node, Variable]) -> Places:
     """Choose places, and tell the kernels; ``assigned`` may be written in place."""
-    places = Places({}, {}, {})
+    places = Places({}, {}, {}, inside(order.steps, order.kept))
     sharing = _Sharing(graph, order, assigned, places)
     for at, step in enumerate(order.steps):
         launch = step.follower if isinstance(step, Routine) else step
-        if isinstance(launch, Use):
+        if isinstance(launch, Use) and not isinstance(launch, Piece):
             sharing.settle(at, step, launch)
         if isinstance(step, Routine) and step.node not in places.joint:
             sharing.keep(at, step, step.node)
@@ -92,6 +94,7 @@ class _Sharing:
         self.assigned = assigned
         self.launched = {n for step in order.steps for n in made_in(step)}
         self.outputs = set(graph.outputs)
+        self.wholes = {piece.whole for piece in places.inside.values()}
         self.text = ""  # of the kernel that is looked at
         self.known: dict[tuple[str, str, str], bool] = {}
 
@@ -151,6 +154,8 @@ class _Sharing:
             if self._may_share(kernel, names[given], names[node]):
                 if given in made:
                     self.places.joint[given] = node
+                elif node in self.places.inside:
+                    continue
                 else:
                     self.places.over[node] = given
                 return given
@@ -168,6 +173,8 @@ class _Sharing:
         if given.op in (INPUT, READ, CONSTANT) or given not in self.launched:
             return False
         if given in self.order.kept or given in _operands(step):
+            return False
+        if given in self.places.inside or given in self.wholes:
             return False
         return self.order.ends_with(given, at)
 

@@ -417,6 +417,19 @@ class Size:
         return format(str(self), spec)
 
 
+def hinted(shape: tuple[Any, ...]) -> list[int] | None:
+    """Sizes as numbers, those of the example where they are open; None without one.
+
+    >>> from weft.core.size import Scope, hinted
+    >>> hinted((Scope().symbol("B", 8) * 2, 3)), hinted((Scope().symbol("B"),))
+    ([16, 3], None)
+    """
+    for n in shape:
+        if isinstance(n, Size) and None in map(n.scope.hints.get, n.symbols):
+            return None
+    return [_hint(n) for n in shape]
+
+
 def _hint(value: Any) -> Any:
     return value.hint() if isinstance(value, Size) else value
 
