@@ -389,3 +389,29 @@ def test_an_argument_may_be_the_state_itself():
     np.testing.assert_array_equal(array, other)
     for a, b in zip(want, got, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+# -- operands that are packed once
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_operand_of_many_products_is_packed_once(turned, dtype):
+    for rows, k, n in [(5, 7, 3), (32, 40, 70), (9, 300, 600), (2, 64, 33)]:
+        w = floats(n, k, dtype=dtype) if turned else floats(k, n, dtype=dtype)
+
+        def products(*xs):
+            right = w.T if turned else w  # noqa: B023  called in this iteration
+            return tuple(x @ right for x in xs)
+
+        xs = [floats(rows, k, dtype=dtype) for _ in range(5)]
+        native, feeds, store = prepared(products, *xs)
+        assert sum(step.node.op.name == "pack" for step in native.steps) == 1
+        got, _ = native.run(feeds, store)
+        alone, feeds, store = prepared(lambda x: products(x)[0], xs[0])
+        np.testing.assert_array_equal(got[0], alone.run(feeds[:1], store)[0][0])
+        for x, y in zip(xs, got, strict=True):
+            want = x.numpy().astype(float) @ (w.T if turned else w).numpy().astype(
+                float
+            )
+            np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)

@@ -42,7 +42,7 @@ from weft.compile.outputs import owned
 from weft.compile.parts import parted
 from weft.compile.phases import phase
 from weft.compile.places import assigned_once, share
-from weft.compile.products import copied, is_product
+from weft.compile.products import Panels, copied, is_product, packed, read_often
 from weft.compile.routines import routine_of
 from weft.core.lowering import (
     Element,
@@ -142,6 +142,7 @@ class Native:
     def _add_all(self) -> None:
         follow = followers(self.fusion)
         done: set[Group] = set()
+        self._panels = dict.fromkeys(read_often(self.graph.nodes))
         for unit in self.fusion.units:
             if isinstance(unit, Group):
                 self._add_once(unit, done)
@@ -187,6 +188,12 @@ class Native:
     ) -> bool:
         """Add a routine; whether a group that may follow it does."""
         inputs = self._operands(unit, kind.copies)
+        right = unit.node.inputs[1]
+        if is_product(unit.node) and right in self._panels:
+            if self._panels[right] is None:
+                made = self._panels[right] = packed(inputs[1], self.target)
+                self.steps.append(Panels(made, [inputs[1]]))
+            inputs.append(self._panels[right])
         follower = None
         if group is not None:
             follower = Follower(group, unit.node)

@@ -8,7 +8,8 @@ matrix to matrix, else several.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from weft.compile.driver import driver
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
 from weft.compile.llvm.gemm.arrays import compiled, make_job
-from weft.compile.llvm.gemm.tasks import JOB, split
+from weft.compile.llvm.gemm.generate import tile_for
+from weft.compile.llvm.gemm.tasks import JOB, Split, split
 from weft.compile.llvm.target import Target
 from weft.core.lowering import Pointwise
-from weft.core.op import Op
+from weft.core.op import Op, TensorType
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.products import matmul_op
@@ -30,6 +32,8 @@ MOST_JOBS = 256  # of one product: beyond that, its operands are not regular eno
 _FIRST_ROW = JOB.index("first_row")
 CONTEXT = JOB.index("*context")
 _POINTERS = [JOB.index(f"*{name}") for name in "abc"]
+_PACKED = JOB.index("*packed")
+OFTEN = 4  # products that read the same operand: it is worth packing it once
 
 
 def is_product(node: Node) -> bool:
@@ -66,8 +70,64 @@ def copied(node: Node) -> Node:
                 node.code, node.lasti)  # fmt: skip
 
 
+def _panels(x: np.ndarray, width: int, lanes: int) -> np.ndarray:
+    k, n = x.shape
+    long, many = -(-k // lanes) * lanes, -(-n // width)
+    room = np.zeros((long, many * width), x.dtype)
+    room[:k, :n] = x
+    return room.reshape(long, many, width).swapaxes(0, 1).ravel()
+
+
+# A matrix in the order in which products read their right operand.
+PACK = Op(
+    "pack",
+    inputs="x",
+    eval=_panels,
+    type=lambda x, *, width, lanes: TensorType(
+        (-(-x.shape[0] // lanes) * lanes * -(-x.shape[1] // width) * width,), x.dtype
+    ),
+)
+
+
+def packed(node: Node, target: Target) -> Node:
+    """A node that is a matrix as panels."""
+    tile = tile_for(node.dtype.name, target)
+    params = {"width": tile.width, "lanes": tile.lanes}
+    kind = PACK.type(node.type, **params)
+    return Node(PACK, (node,), params, kind, f"{node.name}/pack", (), node.module,
+                node.code, node.lasti)  # fmt: skip
+
+
+def read_often(nodes: Iterable[Node]) -> set[Node]:
+    """Right operands that are worth packing once: weights of an unrolled loop."""
+    found = Counter(n.inputs[1] for n in nodes if is_product(n) and len(n.shape) == 2)
+    return {node for node, count in found.items() if count >= OFTEN}
+
+
+class Panels(Routine):
+    """A matrix being packed, for several products."""
+
+    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+        view = view_of(self.operands[0], sizes)
+        if view is None or not view[0].size:
+            return None
+        array, start = view
+        gemm = compiled(self.node.dtype.name, target)
+        out = np.empty((1, array.shape[1]), array.dtype)
+        cut = Split(1, 1, -(-array.shape[1] // gemm.tile.width))
+        job = make_job(array[:1], array, out, cut, workspace=(0, 0))
+        job[JOB.index("k")] = array.shape[0]
+        gap = array.ctypes.data - start.ctypes.data
+        base = self.operands[0].base
+        pointers = [Pointer(_POINTERS[1], base, gap), Pointer(_POINTERS[2], self.node)]
+        return Work(gemm.pack_address, [Job(job, pointers)], cut.tasks)
+
+
 class Product(Routine):
-    """A product of two matrices, or of stacks of them, and what follows it."""
+    """A product of two matrices, or of stacks of them, and what follows it.
+
+    A third operand is the second one as panels.
+    """
 
     computes = staticmethod(is_product)
     copies = staticmethod(needs_copy)
@@ -100,7 +160,7 @@ class Product(Routine):
         node = self.node
         shape = resolve(node.shape, sizes)
         out = np.empty(shape, node.dtype.np)
-        views = [view_of(operand, sizes) for operand in self.operands]
+        views = [view_of(operand, sizes) for operand in self.operands[:2]]
         outer = shape[:-3]
         if any(view is None for view in views):
             return None
@@ -122,11 +182,13 @@ class Product(Routine):
             job = make_job(a, b, c, cut, workspace=(0, gemm.bytes),
                            follower=(follow, 0), whole=whole)  # fmt: skip
             job[_FIRST_ROW] = len(jobs) * batch * m
-            bases = [*[o.base for o in self.operands], node]
+            bases = [*[o.base for o in self.operands[:2]], node]
             places = zip(_POINTERS, parts, starts, bases, strict=True)
             pointers = [
                 Pointer(field, base, part.ctypes.data - start.ctypes.data)
                 for field, part, start, base in places
             ]
+            if len(self.operands) > 2:
+                pointers.append(Pointer(_PACKED, self.operands[2].base))
             jobs.append(Job(job, pointers))
         return Work(gemm.address, jobs, cut.tasks, gemm.bytes, CONTEXT)

@@ -4,7 +4,8 @@
 
 adds two functions to the module:
 
-    void gemm(const T *a, const T *b, T *c, void *follower, void *context,
+    void gemm(const T *a, const T *b, T *c, const T *packed, void *follower,
+              void *context,
               int64_t m, int64_t n, int64_t k,
               int64_t a_row, int64_t a_col, int64_t b_row, int64_t b_col,
               int64_t c_row, int64_t keep, int64_t whole, int64_t first_row,
@@ -20,6 +21,8 @@ one). A ``workspace`` belongs to one thread while it runs: ``workspace_bytes`` b
 
 Each element of C is a sum over k in blocks of a fixed length, in order: the result
 depends on the operands' shapes and strides, never on how C was cut or on threads.
+
+``packed`` is B as panels, which ``gemm_pack`` makes once for many products, or null.
 
 A ``follower`` that is not null is called with its ``context`` for each part of C that
 is finished, while it is in a cache (see `follow`). ``first_row`` is the number that it

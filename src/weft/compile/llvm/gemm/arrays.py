@@ -39,6 +39,7 @@ class Gemm:
         self.library = Library(code, target)
         self.address = self.library.address("gemm_tasks")
         self.run = _TASKS(self.address)
+        self.pack_address = self.library.address("gemm_pack")
         self.tile = tile_for(dtype, target)
         self.bytes = workspace_bytes(dtype, target)
         self._local = threading.local()
@@ -123,18 +124,20 @@ def make_job(
     *,
     workspace: tuple[int, int],
     accumulate: bool = False,
+    packed: int = 0,
     follower: tuple[int, int] = (0, 0),
     whole: bool = False,
 ) -> np.ndarray:
     """The fields of a job on checked arrays, which it does not keep alive.
 
-    ``follower`` is what runs on parts of C: its address and its context's.
+    ``packed`` is the address of B's panels; ``follower`` is what runs on parts of C:
+    its address and its context's.
     """
     size = a.itemsize
     (a_batch, a_row, a_col), (b_batch, b_row, b_col), (c_batch, c_row, _) = (
         [0] * (3 - x.ndim) + [s // size for s in x.strides] for x in (a, b, out)
     )
-    pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, *follower
+    pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, packed, *follower
     sizes = *out.shape[-2:], a.shape[-1]
     strides = a_row, a_col, b_row, b_col, c_row
     batches = a_batch, b_batch, c_batch

@@ -10,7 +10,7 @@ from llvmlite import ir
 from weft.compile.llvm.emit import F32, F64
 from weft.compile.llvm.gemm.product import KNOWABLE, Product
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.tasks import emit_tasks
+from weft.compile.llvm.gemm.tasks import emit_pack, emit_tasks
 from weft.compile.llvm.gemm.tiling import Tiling, tiling
 from weft.compile.llvm.gemm.vectors import itemsize
 from weft.compile.llvm.target import Target
@@ -27,7 +27,7 @@ def emit_gemm(
     *,
     known: Mapping[str, int] | None = None,
 ) -> ir.Function:
-    """Add ``name`` and ``name_tasks`` to a module; gives ``name``.
+    """Add ``name``, ``name_tasks`` and ``name_pack`` to a module; gives ``name``.
 
     >>> from weft.compile.llvm.gemm import emit_gemm
     >>> from weft.compile.llvm.target import host_target, new_module
@@ -47,9 +47,11 @@ def emit_gemm(
     element = _element(dtype)
     tile = tiling(itemsize(element), target)
     lib = Library(module, name, element, target, tile)
-    product = Product(lib, known).emit()
-    emit_tasks(lib, product)
-    return product
+    product = Product(lib, known)
+    made = product.emit()
+    emit_tasks(lib, made)
+    emit_pack(lib, product.packing)
+    return made
 
 
 def workspace_bytes(dtype: str, target: Target) -> int:

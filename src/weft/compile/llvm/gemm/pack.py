@@ -89,9 +89,10 @@ class Packing:
             to = at(b, s.panels, place, element)
             count = minimum(b, width, b.sub(s.across, j))
             rows = minimum(b, step, b.sub(s.deep, k))
-            self._panel(b, s, here, to, rows, count)
+            self.panel(b, s, here, to, rows, count)
 
-    def _panel(self, b: Any, s: Any, here: Any, to: Any, rows: Any, count: Any) -> None:
+    def panel(self, b: Any, s: Any, here: Any, to: Any, rows: Any, count: Any) -> None:
+        """Some rows of one panel."""
         width = i64(self.lib.tile.width)
 
         def straight() -> None:
@@ -107,6 +108,11 @@ class Packing:
         branch(
             b, s.unit_b_col, straight, lambda: branch(b, s.unit_b_row, turned, other)
         )
+
+
+def panel_length(b: Any, k: Any, lanes: int) -> Any:
+    """Rows of a panel of all of B: transposed squares must not reach the next."""
+    return b.and_(b.add(k, i64(lanes - 1)), i64(-lanes))
 
 
 def _emit_copy(lib: Library) -> ir.Function:

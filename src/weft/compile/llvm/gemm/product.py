@@ -20,16 +20,16 @@ from weft.compile.llvm.gemm.known import (
     times,
     value,
 )  # fmt: skip
-from weft.compile.llvm.gemm.pack import Packing
+from weft.compile.llvm.gemm.pack import Packing, panel_length
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.skinny import Skinny, few_limit
 from weft.compile.llvm.gemm.strip import Strips, by_heights
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
-from weft.compile.llvm.gemm.vectors import at, minimum
+from weft.compile.llvm.gemm.vectors import PTR, at, minimum
 
 ARGUMENTS = (
-    "*a *b *c *follower *context m n k a_row a_col b_row b_col c_row keep whole "
-    "first_row row_begin row_end column_begin column_end *workspace"
+    "*a *b *c *packed *follower *context m n k a_row a_col b_row b_col c_row keep "
+    "whole first_row row_begin row_end column_begin column_end *workspace"
 )
 _FROM_MEMORY = 1 << 20  # elements of B that are too many for a cache
 KNOWABLE = frozenset(
@@ -79,11 +79,19 @@ class Product:
         """This block of B: packed, or where it is."""
         offset = b.add(b.mul(s.p, s.b_row), b.mul(s.j, s.b_col))
         here = at(b, s.b, offset, self.lib.element)
-        branch(b, s.pack_b, lambda: self.packing.panels(b, s, here))
         width = i64(self.lib.tile.width)
-        s.block = pick(b, s.pack_b, s.panels, here)
-        s.block_row = pick(b, s.pack_b, width, s.b_row)
-        s.block_panel = pick(b, s.pack_b, b.mul(width, s.deep), width)
+        ready = b.icmp_unsigned("!=", s.packed, PTR(None))
+        with b.if_then(b.not_(ready)):
+            branch(b, s.pack_b, lambda: self.packing.panels(b, s, here))
+        length = panel_length(b, s.k, self.lib.tile.lanes)
+        place = b.add(b.mul(s.j, length), b.mul(s.p, width))
+        before = at(b, s.packed, place, self.lib.element)
+        block = pick(b, s.pack_b, s.panels, here)
+        row = pick(b, s.pack_b, width, s.b_row)
+        panel = pick(b, s.pack_b, b.mul(width, s.deep), width)
+        s.block = b.select(ready, before, block)
+        s.block_row = b.select(ready, width, row)
+        s.block_panel = b.select(ready, b.mul(width, length), panel)
 
     def _rows(self, b: Any, s: Any) -> None:
         """Strips of all rows; how they are cut changes no result."""

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I8, I64, i64
+from weft.compile.llvm.emit import I8, I64, i64, loop
+from weft.compile.llvm.gemm.pack import Packing, panel_length
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import PTR, at, choose, minimum, while_less
@@ -21,9 +22,10 @@ from weft.compile.llvm.gemm.vectors import PTR, at, choose, minimum, while_less
 # pool, which keeps its status in front; worker w has the workspace at
 # ``workspace + w * workspace_bytes``.
 JOB = [
-    "status", "*a", "*b", "*c", "*follower", "*context", "m", "n", "k", "a_row",
-    "a_col", "b_row", "b_col", "c_row", "keep", "whole", "first_row", "a_batch",
-    "b_batch", "c_batch", "task_rows", "task_columns", "*workspace", "workspace_bytes",
+    "status", "*a", "*b", "*c", "*packed", "*follower", "*context", "m", "n", "k",
+    "a_row", "a_col", "b_row", "b_col", "c_row", "keep", "whole", "first_row",
+    "a_batch", "b_batch", "c_batch", "task_rows", "task_columns", "*workspace",
+    "workspace_bytes",
 ]  # fmt: skip
 _SMALL = 1 << 19  # multiplications that are not worth sharing
 
@@ -87,6 +89,27 @@ def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
     return made
 
 
+def emit_pack(lib: Library, packing: Packing) -> ir.Function:
+    """``void name_pack(job, begin, end, worker)``: B as panels of all its rows.
+
+    A task is a panel. The job is one of products; the panels go to its ``c``.
+    """
+    tile, element = lib.tile, lib.element
+    with lib.routine("pack", "*job begin end worker", public=True) as (b, s, made):
+        job = SimpleNamespace(**fields(b, s.job, JOB))
+        for name in ("b_row", "b_col"):
+            unit = b.icmp_signed("==", getattr(job, name), i64(1))
+            setattr(job, f"unit_{name}", unit)
+        length = panel_length(b, job.k, tile.lanes)
+        with loop(b, s.begin, s.end) as q:
+            j = b.mul(q, i64(tile.width))
+            here = at(b, job.b, b.mul(j, job.b_col), element)
+            to = at(b, job.c, b.mul(j, length), element)
+            count = minimum(b, i64(tile.width), b.sub(job.n, j))
+            packing.panel(b, job, here, to, job.k, count)
+    return made
+
+
 def divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """Quotient and remainder; division by one, the usual case, is not carried out."""
     many = b.icmp_signed("!=", y, i64(1))
@@ -130,5 +153,5 @@ def _arguments(
     ]
     place = [first_row, row_begin, row_end, column_begin, column_end]
     operands = [operand(name) for name in "abc"]
-    pointers = [*operands, job.follower, job.context]
+    pointers = [*operands, job.packed, job.follower, job.context]
     return [*pointers, *sizes, *place, job.workspace]
