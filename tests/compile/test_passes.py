@@ -670,6 +670,64 @@ def test_strict_mode_keeps_sums_of_zeros(strict):
     assert p.joins(g) is g
 
 
+# -- sums
+
+
+SUMS = {
+    "thin products": (
+        """%ta: float32[9, 2] = permute(%a, dims=(1, 0))
+           %p: float32[9, 8] = matmul(%ta, %d)
+           %q: float32[9, 8] = matmul(%ta, %d)
+           %r: float32[9, 8] = matmul(%ta, %d)
+           %s: float32[9, 8] = matmul(%ta, %d)
+           %t: float32[9, 8] = add(%p, %q)
+           %u: float32[9, 8] = add(%t, %r)
+           %v: float32[9, 8] = add(%u, %c)
+           %w: float32[9, 8] = add(%v, %s)
+           return %w""",
+        """%w/cat: float32[8, 9] = cat(%a, %a, %a, %a, dim=0)
+           %w/permute: float32[9, 8] = permute(%w/cat, dims=(1, 0))
+           %w/cat_1: float32[8, 8] = cat(%d, %d, %d, %d, dim=0)
+           %w/matmul: float32[9, 8] = matmul(%w/permute, %w/cat_1)
+           %w: float32[9, 8] = add(%w/matmul, %c)
+           return %w""",
+    ),
+    "a few": (
+        """%ta: float32[9, 2] = permute(%a, dims=(1, 0))
+           %p: float32[9, 8] = matmul(%ta, %d)
+           %q: float32[9, 8] = matmul(%ta, %d)
+           %t: float32[9, 8] = add(%p, %q)
+           return %t""",
+        None,
+    ),
+    "products that are used": (
+        """%ta: float32[9, 2] = permute(%a, dims=(1, 0))
+           %p: float32[9, 8] = matmul(%ta, %d)
+           %q: float32[9, 8] = matmul(%ta, %d)
+           %r: float32[9, 8] = matmul(%ta, %d)
+           %s: float32[9, 8] = matmul(%ta, %d)
+           %t: float32[9, 8] = add(%p, %q)
+           %u: float32[9, 8] = add(%t, %r)
+           %v: float32[9, 8] = add(%u, %s)
+           return %v, %p""",
+        None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums(name):
+    before, after = SUMS[name]
+    inputs = "%a: float32[2, 9], %c: float32[9, 8], %d: float32[2, 8]"
+    text = program(before, inputs)
+    found = check(p.sums, text, program(after or before, inputs))
+    shapes = [(2, 9), (9, 8), (2, 8)]
+    given = [np.random.default_rng(k).normal(size=s) for k, s in enumerate(shapes)]
+    given = [one.astype(np.float32) for one in given]
+    want = run_graph(parse_graph(text), given)
+    np.testing.assert_allclose(run_graph(found, given), want, rtol=1e-5, atol=1e-5)
+
+
 # -- products
 
 
@@ -1056,7 +1114,15 @@ def test_names_lines_and_modules_stay():
 
 
 EXACT_PASSES = [p.dead_code, p.fold, p.cse]
-CLOSE_PASSES = [p.views, p.canonical, p.simplify, p.joins, p.products, pipeline.run]
+CLOSE_PASSES = [
+    p.views,
+    p.canonical,
+    p.simplify,
+    p.joins,
+    p.products,
+    p.sums,
+    pipeline.run,
+]
 
 
 def close(got, want, exact):

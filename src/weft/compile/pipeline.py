@@ -30,6 +30,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("simplify", p.simplify),
     ("joins", p.joins),
     ("products", p.products),
+    ("sums", p.sums),
     ("cse", p.cse),
     ("convolution", p.convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros

@@ -10,6 +10,7 @@ from weft.compile.passes.products import products
 from weft.compile.passes.rules import add_rule, remove_rule, rules
 from weft.compile.passes.siblings import siblings
 from weft.compile.passes.simplify import simplify
+from weft.compile.passes.sums import sums
 from weft.compile.passes.views import views
 from weft.graph.passes import dead_code
 
@@ -27,5 +28,6 @@ __all__ = [
     "rules",
     "siblings",
     "simplify",
+    "sums",
     "views",
 ]

@@ -1,0 +1,99 @@
+"""A sum of products is one product of what is joined.
+
+    %a: float32[9, 8] = matmul(%p, %q)
+    %b: float32[9, 8] = matmul(%r, %s)         %left = cat(%p, %r, dim=1)
+    %c: float32[9, 8] = add(%a, %b)        →   %right = cat(%q, %s, dim=0)
+                                               %c = matmul(%left, %right)
+
+A weight that an unrolled loop reads in each step has such a gradient: many thin
+products, each added to the whole. Joined, the sum stays in registers. Terms are added
+in another order, so the strict mode leaves it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.compile.passes.policy import Policy
+from weft.compile.passes.views import PERMUTE
+from weft.compile.passes.walk import Call, Found, Walk
+from weft.core.op import find_op
+from weft.graph.ir import Graph, Node
+
+_ADD = find_op("add")
+_CAT = find_op("cat")
+_MATMUL = find_op("matmul")
+_TURN = (1, 0)
+MANY = 4  # products from which on it is worth joining their operands
+
+
+def sums(graph: Graph) -> Graph:
+    """The graph with sums of thin products as products of joined operands.
+
+    >>> def fn(w, *xs):
+    ...     return sum((x @ w).sum() for x in xs)
+    >>> w, xs = weft.ones(9, 8), [weft.ones(2, 9) for _ in range(4)]
+    >>> g = weft.graph.gradients(weft.graph.capture(fn, w, *xs).graph)
+    >>> names = [n.op.name for n in weft.compile.passes.sums(g)]
+    >>> names.count("matmul") - names.count("cat")
+    7
+    """
+    return _Sums(graph).run()
+
+
+class _Sums(Walk):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        adds = [n for n in graph.nodes if n.op is _ADD]
+        self.inside = {
+            i.name for n in adds for i in n.inputs if type(i) is Node and i.op is _ADD
+        }
+        self.order = {node.name: k for k, node in enumerate(graph.nodes)}
+
+    def visit(self, node: Node) -> Found:
+        if node.op is not _ADD or not Policy.ROUNDING.allows(node.dtype):
+            return None
+        if node.name in self.inside and self.used_once(node):
+            return None  # the sum goes on
+        thin, rest = self.terms(node)
+        if len(thin) < MANY:
+            return None
+        thin.sort(key=lambda one: self.order.get(one.name, -1))
+        left = _joined([one.inputs[0] for one in thin], 1)
+        right = _joined([one.inputs[1] for one in thin], 0)
+        total: Any = Call(_MATMUL, (left, right), thin[0].params)
+        for one in rest:
+            total = Call(_ADD, (total, one))
+        return total
+
+    def terms(self, root: Node) -> tuple[list[Node], list[Any]]:
+        """The thin products of a sum, and its other terms."""
+        thin, rest, stack = [], [], list(reversed(root.inputs))
+        while stack:
+            one = stack.pop()
+            if type(one) is Node and one.op is _ADD and self.used_once(one):
+                stack.extend(reversed(one.inputs))
+            elif type(one) is Node and self.used_once(one) and _thin(one, root):
+                thin.append(one)
+            else:
+                rest.append(one)
+        return thin, rest
+
+
+def _thin(node: Node, root: Node) -> bool:
+    """Whether a node is a product whose operands are small beside it."""
+    if node.op is not _MATMUL or node.after or node.type != root.type:
+        return False
+    a, b = (i for i in node.inputs)
+    if not (type(a) is type(b) is Node) or not len(a.shape) == len(b.shape) == 2:
+        return False
+    sizes = *node.shape, a.shape[1]
+    return all(isinstance(n, int) for n in sizes) and 2 * sizes[2] <= min(sizes[:2])
+
+
+def _joined(parts: list[Node], dim: int) -> Call:
+    """Matrices side by side; turned ones are joined before they are turned."""
+    if all(p.op is PERMUTE and p.params["dims"] == _TURN for p in parts):
+        bases = tuple([p.inputs[0] for p in parts])
+        return Call(PERMUTE, (Call(_CAT, bases, {"dim": 1 - dim}),), {"dims": _TURN})
+    return Call(_CAT, tuple(parts), {"dim": dim})
