@@ -35,9 +35,8 @@ def by_loops(native, *args):
         for node in step.owners:
             if node not in memory:
                 memory[node] = node.params["value"]
-        buffers = [memory[n].copy(order="C") for n in step.owners]
-        run_kernel(step.kernel, buffers, {})
-        memory |= dict(zip(step.owners, buffers, strict=True))
+        memory |= {n: memory[n].copy(order="C") for n in step.owners}
+        run_kernel(step.kernel, step.arrays(memory), {})
     return [seen(o, memory) for o in native.graph.outputs]
 
 

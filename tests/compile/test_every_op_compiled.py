@@ -290,9 +290,8 @@ def test_loops_are_numpy(name, monkeypatch):
 def run_loops(step, memory):
     for node in step.made:
         memory[node] = np.zeros(node.shape, node.dtype.np)
-    buffers = [memory[n].copy(order="C") for n in step.owners]
-    run_kernel(step.kernel, buffers, {})
-    memory |= dict(zip(step.owners, buffers, strict=True))
+    memory |= {n: memory[n].copy(order="C") for n in step.owners}
+    run_kernel(step.kernel, step.arrays(memory), {})
 
 
 # -- inside larger kernels

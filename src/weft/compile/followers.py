@@ -16,12 +16,13 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
+from weft.compile.alike import Alike, Windows
 from weft.compile.fuse import Call, Fusion, Group, Operand, indices_of
 from weft.compile.launches import Use
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import For, Kernel, Store
 from weft.compile.loop.schedule import fuse
-from weft.compile.lower import Lowering, lower, replaced
+from weft.compile.lower import Lowering, replaced
 from weft.compile.routines import routine_of
 from weft.core.lowering import Reduction
 from weft.core.size import Size, same, smaller
@@ -128,16 +129,15 @@ def _lead(group: Group, node: Node) -> int | None:
 class Follower(Use):
     """The use of a kernel that follows a routine."""
 
-    def __init__(self, group: Group, node: Node) -> None:
+    def __init__(self, group: Group, node: Node, alike: Alike) -> None:
         lead = _lead(group, node)
         assert lead is not None
         if group.reduced is None:
-            lowering = StripLoops(group, "kernel")
-            lowering.lead = lead
-            super().__init__(lowering.loops(), lowering.owners, group)
+            strips = functools.partial(_in_strips, lead)
+            super().__init__(alike.lowered(group, strips, kind=lead), group)
             inner: list[int] = []
         else:
-            super().__init__(*lower(group, "kernel"), group)
+            super().__init__(alike.lowered(group), group)
             inner = [d for d in group.kept if d >= lead]
         self.whole = FIRST not in dict(self.kernel.given)
         self.each = math.prod(group.shape[d] for d in inner)  # iterations of a row
@@ -148,6 +148,12 @@ class Follower(Use):
         names = [name for name, _ in self.kernel.parallel]
         rows = names == [f"i{d}" for d in self.group.kept]
         return not self.kernel.checks and (rows or self.group.reduced is None)
+
+
+def _in_strips(lead: int, group: Group, windows: Windows) -> tuple[Kernel, list[Node]]:
+    lowering = StripLoops(group, "kernel", windows)
+    lowering.lead = lead
+    return lowering.loops(), lowering.owners
 
 
 class StripLoops(Lowering):

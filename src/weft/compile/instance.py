@@ -201,6 +201,8 @@ class Instance:
             self.uses += [use] if use is not None else []
         nodes = [node for use in self.uses for node in use.owners]
         self.where = np.array([self.places[n] for n in nodes], np.int64)
+        gaps = [gap for u in self.uses for gap in u.gaps or [0] * len(u.owners)]
+        self.gaps = np.array(gaps, np.int64) if any(gaps) else None
         self.table = np.zeros(len(nodes), np.int64)
         self.jobs.link(self.places)
         self._give_sizes()
@@ -426,6 +428,8 @@ class Instance:
     def _fill(self) -> None:
         """Put the values' present addresses where launches find them."""
         np.take(self.addresses, self.where, out=self.table)
+        if self.gaps is not None:
+            self.table += self.gaps
         self.jobs.fill(self.addresses)
 
     # -- what is there before the first step

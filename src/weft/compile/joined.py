@@ -8,12 +8,13 @@ one kernel: pieces are matrices whose rows lie inside the rows of the whole.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from weft.compile.fuse import Group, Operand, inlined
-from weft.compile.launches import Launch, Use
+from weft.compile.launches import Launch, Lowered, Use
 from weft.compile.llvm import scalar
 from weft.compile.loop.ir import Buffer, For, Kernel, Load, Store
 from weft.compile.loop.schedule import parallelise, tile
@@ -81,7 +82,7 @@ class Piece(Use):
         group = Group(0, piece.shape, scope)
         group.nodes, group.home = [node], {node: ()}
         kernel = _copy(node.dtype)._replace(given=tuple(given.items()))
-        super().__init__(kernel, [self.piece, node], group)
+        super().__init__(Lowered(kernel, [self.piece, node]), group)
 
     @property
     def works(self) -> list[Node]:
@@ -119,6 +120,7 @@ def pieces_of(node: Node, scope: Scope) -> list[Piece]:
     return found
 
 
+@functools.cache
 def _copy(dtype: Any) -> Kernel:
     """Rows of a piece, copied into rows of the whole."""
     scope = Scope()

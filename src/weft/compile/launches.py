@@ -6,8 +6,10 @@ do not depend on one another form a wave, and run side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from weft.compile.fuse import Group, Operand
 from weft.compile.jobs import Routine
@@ -29,13 +31,25 @@ from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
 WIDEST = 64  # launches of a wave
 
 
-class Use:
-    """One launch of a kernel: which values its buffers are."""
+class Lowered(NamedTuple):
+    """A group's kernel, and what its buffers are."""
 
-    def __init__(self, kernel: Kernel, owners: list[Node], group: Group) -> None:
-        self.kernel = kernel
-        self.owners = owners
+    kernel: Kernel
+    owners: list[Node]
+    gaps: Sequence[int] = ()  # bytes of each value before the buffer; none: all are 0
+
+
+class Use:
+    """One launch of a kernel: which values its buffers are, and from where on."""
+
+    def __init__(self, lowered: Lowered, group: Group) -> None:
+        self.kernel, self.owners, self.gaps = lowered
         self.group = group
+
+    @property
+    def moved(self) -> list[Node]:
+        """The values of which the kernel sees a part."""
+        return [n for n, gap in zip(self.owners, self.gaps, strict=False) if gap]
 
     @property
     def name(self) -> str:
@@ -51,6 +65,17 @@ class Use:
     def works(self) -> list[Node]:
         """The values whose sizes tell how much it does."""
         return self.made
+
+    def arrays(self, memory: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
+        """The memory of its buffers, in order: values, or what the kernel sees."""
+        gaps = self.gaps or [0] * len(self.owners)
+        found = []
+        for node, gap in zip(self.owners, gaps, strict=True):
+            array = memory[node]
+            found.append(
+                array if not gap else array.reshape(-1)[gap // array.itemsize :]
+            )
+        return found
 
 
 Launch = (Use, Routine)
@@ -125,8 +150,10 @@ def _failing(steps: Sequence[Any]) -> list[int]:
 
 def _checks(use: Use) -> list[tuple[Any, bool]]:
     """What a kernel checks: whose indices, how, and whether all; and divisors."""
+    if not use.kernel.checks:
+        return []
     owners = {b.name: n for b, n in zip(use.kernel.buffers, use.owners, strict=True)}
-    loops = dict(use.kernel.parallel)
+    loops, moved = dict(use.kernel.parallel), use.moved
     found: list[tuple[Any, bool]] = []
     for stmt in statements(use.kernel.body):
         if isinstance(stmt, For):
@@ -137,7 +164,8 @@ def _checks(use: Use) -> list[tuple[Any, bool]]:
             load = stmt.value
             if isinstance(load, Call) and load.name == "cast":
                 (load,) = load.args
-            if not isinstance(load, Load) or load.buffer.scratch:
+            scratch = not isinstance(load, Load) or load.buffer.scratch
+            if scratch or owners[load.buffer.name] in moved:
                 found.append((object(), False))
                 continue
             whole = all(

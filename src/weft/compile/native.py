@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.compile.body import bodies_of, native_of
+from weft.compile.alike import Alike
 from weft.compile.compose import composed
 from weft.compile.convolutions import is_convolution
 from weft.compile.driver import driver
@@ -35,9 +36,7 @@ from weft.compile.llvm.target import (
     new_module,
 )
 from weft.compile.loop.ir import Kernel
-from weft.compile.loop.text import kernel_key
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.lower import lower
 from weft.compile.outputs import owned
 from weft.compile.parts import parted
 from weft.compile.phases import phase
@@ -123,7 +122,8 @@ class Native:
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # launches, and nodes that are called
         self.refused: dict[Group, str] = {}
-        self._proven: set[str] = set()
+        self.alike = Alike()
+        self._proven: dict[Any, str] = {}  # by kernel: an index that is not, or nothing
         self._add_all()
         self.steps = ordered(self.steps, graph)
         self.reads = list(
@@ -165,23 +165,24 @@ class Native:
             self._add_group(group)
 
     def _add_group(self, group: Group) -> None:
-        kernel, owners = lower(group, "kernel")
-        if self._prove(kernel, group):
-            self.steps.append(Use(kernel, owners, group))
+        use = Use(self.alike.lowered(group), group)
+        if self._prove(use):
+            self.steps.append(use)
         else:
             self.steps += group.nodes
 
-    def _prove(self, kernel: Kernel, group: Group) -> bool:
+    def _prove(self, use: Use) -> bool:
         """Whether every index is in bounds; if not, no code is made."""
-        text = kernel_key(kernel)
-        if text not in self._proven:
+        key = self.alike.key(use.kernel)
+        if key not in self._proven:
             try:
-                verify_kernel(kernel)
+                verify_kernel(use.kernel)
+                self._proven[key] = ""
             except GraphError as error:
-                self.refused[group] = str(error)
-                return False
-            self._proven.add(text)
-        return True
+                self._proven[key] = str(error)
+        if self._proven[key]:
+            self.refused[use.group] = self._proven[key]
+        return not self._proven[key]
 
     def _add_routine(
         self, kind: type[Routine], unit: Call, group: Group | None
@@ -196,8 +197,8 @@ class Native:
             inputs.append(self._panels[right])
         follower = None
         if group is not None:
-            follower = Follower(group, unit.node)
-            if not follower.fits or not self._prove(follower.kernel, group):
+            follower = Follower(group, unit.node, self.alike)
+            if not follower.fits or not self._prove(follower):
                 self.refused.pop(group, None)
                 follower = None
         self.steps.append(kind(unit.node, inputs, follower))
@@ -219,10 +220,10 @@ class Native:
 
     def _name_kernels(self) -> None:
         """One name for equal kernels."""
-        found: dict[str, str] = {}
+        found: dict[Any, str] = {}
         for use in self._uses():
-            text = kernel_key(use.kernel)
-            name = found.setdefault(text, f"kernel{len(found)}")
+            key = self.alike.key(use.kernel)
+            name = found.setdefault(key, f"kernel{len(found)}")
             use.kernel = use.kernel._replace(name=name)
             self.kernels.setdefault(name, use.kernel)
 

@@ -18,7 +18,6 @@ from weft.compile.jobs import Routine
 from weft.compile.joined import Piece, inside
 from weft.compile.launches import Order, Use
 from weft.compile.loop.alias import may_share
-from weft.compile.loop.text import kernel_key
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
 
 
@@ -95,14 +94,14 @@ class _Sharing:
         self.launched = {n for step in order.steps for n in made_in(step)}
         self.outputs = set(graph.outputs)
         self.wholes = {piece.whole for piece in places.inside.values()}
-        self.text = ""  # of the kernel that is looked at
-        self.known: dict[tuple[str, str, str], bool] = {}
+        self.moved: list[Node] = []  # what the present launch sees a part of
+        self.known: dict[tuple[int, str, str], bool] = {}
 
     def settle(self, at: int, step: Any, launch: Any) -> None:
         """Places for all that one launch makes."""
         names = dict(zip(launch.owners, launch.kernel.buffers, strict=True))
         kernel, pairs = launch.kernel, []
-        self.text = kernel_key(kernel)
+        self.moved = launch.moved
         for node in launch.owners:
             if node not in launch.group.home:
                 continue
@@ -134,7 +133,7 @@ class _Sharing:
         mine = [r for r in self.keep(at, step, node) or () if r in names]
         if not mine:
             return None
-        if len(mine) == 1 and self._may_share(kernel, names[mine[0]], names[node]):
+        if len(mine) == 1 and self._may_share(kernel, names, mine[0], node):
             return mine[0]
         del self.places.state[self.assigned[node]]
         return None
@@ -151,7 +150,7 @@ class _Sharing:
                 continue
             if given in made and given in self.places.over:
                 continue  # it lies where another one was, and cannot lie here too
-            if self._may_share(kernel, names[given], names[node]):
+            if self._may_share(kernel, names, given, node):
                 if given in made:
                     self.places.joint[given] = node
                 elif node in self.places.inside:
@@ -161,11 +160,13 @@ class _Sharing:
                 return given
         return None
 
-    def _may_share(self, kernel: Any, given: Any, made: Any) -> bool:
+    def _may_share(self, kernel: Any, names: Any, given: Node, made: Node) -> bool:
         """Whether a kernel's loops allow it; found out once for equal kernels."""
-        key = self.text, given.name, made.name
+        if given in self.moved:
+            return False  # it sees a part of it
+        key = id(kernel.body), names[given].name, names[made].name
         if key not in self.known:
-            self.known[key] = may_share(kernel, given.name, made.name)
+            self.known[key] = may_share(kernel, *key[1:])
         return self.known[key]
 
     def _free(self, at: int, given: Node, step: Any) -> bool:

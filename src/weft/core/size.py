@@ -490,8 +490,10 @@ def _parted(a: Size, b: Any) -> tuple[Any, Any]:
     whole: Any = 0
     rest: Any = 0
     for term in a.terms:
-        one = Size(term, scope=a.scope)
-        share = _divided(one, b)
+        if not term[0] and type(term[1]) is type(b) is int and b > 0:
+            whole, rest = whole + term[1] // b, rest + term[1] % b
+            continue
+        share = _divided(Size(term, scope=a.scope), b)
         if share is None or not term[0]:
             rest = rest + _size(dict([term]), a.scope)
         else:

@@ -7,6 +7,7 @@ own evaluations.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,7 +41,7 @@ def run_kernel(
     places: dict[str, Any] = dict(sizes)
     places.update((name, evaluate(n, sizes)) for name, n in kernel.given)
     memory = {
-        b.name: a.reshape([evaluate(n, places) for n in b.shape])
+        b.name: _memory(a, [evaluate(n, places) for n in b.shape])
         for b, a in zip(kernel.buffers, arrays, strict=True)
     }
     for buffer in kernel.scratch:
@@ -53,6 +54,12 @@ def run_kernel(
             _Run(memory, {**places, **dict(zip(names, position, strict=True))}).body(
                 kernel.body
             )
+
+
+def _memory(array: np.ndarray, shape: list[int]) -> np.ndarray:
+    """An array in a buffer's shape; what lies behind it is not the kernel's."""
+    size = math.prod(shape)
+    return (array if array.size == size else array.reshape(-1)[:size]).reshape(shape)
 
 
 class _Run:

@@ -96,6 +96,7 @@ def kernel_key(kernel: Kernel) -> str:
     """Text that is equal for kernels that are the same but for their name.
 
     Unlike the readable form it has every dtype, and names what values share once.
+    Sizes that each launch gives are no part of it.
 
     >>> from weft.compile.loop.schedule import example
     >>> from weft.compile.loop.text import kernel_key
@@ -104,7 +105,7 @@ def kernel_key(kernel: Kernel) -> str:
     """
     keys = _Keys()
     parts = (kernel.buffers, kernel.scratch, kernel.shared, kernel.parallel,
-             kernel.given, kernel.positive)  # fmt: skip
+             kernel.positive)  # fmt: skip
     lines = [" ".join(keys.of(part) for part in parts)]
     keys.body(kernel.body, "", lines)
     return "\n".join(lines)

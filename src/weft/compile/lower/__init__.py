@@ -12,6 +12,9 @@ The plain loops are those of the group's shape; a short schedule
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from weft.compile.elements import lowering_of
 from weft.compile.fuse import Group
 from weft.compile.loop.ir import Kernel
@@ -26,9 +29,14 @@ from weft.graph.ir import Node
 __all__ = ["BLOCK", "Lowering", "as_dtype", "lower", "replaced"]
 
 
-def lower(group: Group, name: str) -> tuple[Kernel, list[Node]]:
-    """The kernel of a group, and the node that each of its buffers belongs to."""
-    lowering = _kind(group)(group, name)
+def lower(
+    group: Group, name: str, windows: Mapping[Node, Any] | None = None
+) -> tuple[Kernel, list[Node]]:
+    """The kernel of a group, and the node that each of its buffers belongs to.
+
+    Of values that have a window (``compile.alike``) it sees that part alone.
+    """
+    lowering = _kind(group)(group, name, windows)
     return lowering.loops(), lowering.owners
 
 

@@ -6,6 +6,7 @@ memory it lies in. The kinds of groups differ in the loops around.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,12 @@ _CHEAP = {
 class Lowering:
     """One group; indices are polynomials in the group's loop variables."""
 
-    def __init__(self, group: Group, name: str) -> None:
+    def __init__(
+        self, group: Group, name: str, windows: Mapping[Node, Any] | None = None
+    ) -> None:
         self.group = group
         self.name = name
+        self.windows = windows or {}  # parts of values that are seen in their place
         self.buffers: dict[Node, Buffer] = {}
         self.owners: list[Node] = []
         self.scratch: list[Buffer] = []
@@ -106,7 +110,9 @@ class Lowering:
         """The memory of a node's value."""
         found = self.buffers.get(node)
         if found is None:
-            shape = self._sizes(node.shape)
+            window = self.windows.get(node)
+            shape = node.shape if window is None else window.shape(node.shape)
+            shape = self._sizes(shape)
             found = Buffer(f"b{len(self.buffers)}", shape, node.dtype)
             self.buffers[node] = found
             self.owners.append(node)
@@ -174,7 +180,10 @@ class Lowering:
             return number(made, base.dtype, self.group.scope)
         if inlined(base):
             return self._inline(base, stage, memo)
-        found = Load(self.buffer(base), self._sizes(operand.index(home)))
+        index, window = self._sizes(operand.index(home)), self.windows.get(base)
+        if window is not None:
+            index = window.index(index, self._sizes(base.shape))
+        found = Load(self.buffer(base), index)
         key = (base, found.at)
         return memo.setdefault(key, found)  # type: ignore[call-overload]
 
