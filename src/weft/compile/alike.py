@@ -25,7 +25,7 @@ from weft.compile.loop.text import kernel_key
 from weft.compile.lower import lower
 from weft.compile.passes.cse import key_of
 from weft.core.lowering import Filled, Pointwise, Reduction
-from weft.core.size import Size
+from weft.core.size import Size, same
 from weft.graph.ir import CONSTANT, GraphError, Node
 
 
@@ -44,7 +44,7 @@ class Window(NamedTuple):
         """The shape of the memory that a kernel sees."""
         return (self.rows, *shape[self.axes :])
 
-    def index(self, index: Index, shape: Index) -> Index:
+    def place(self, index: Index, shape: Index) -> Index:
         """An index of the value as one of the window."""
         at = tuple(i - s for i, s in zip(index, self.start, strict=True))
         return (flat_position(at[: self.axes], shape[: self.axes]), *at[self.axes :])
@@ -82,7 +82,7 @@ class Alike:
             found = self._made[key] = kernel, places
         kernel, places = found
         nodes = list(like.numbers)
-        owners = [nodes[p] if type(p) is int else p for p in places]
+        owners = [p if isinstance(p, Node) else nodes[p] for p in places]
         gaps = [like.gaps.get(n, 0) for n in owners]
         return Lowered(kernel, owners, gaps if any(gaps) else ())
 
@@ -190,18 +190,23 @@ class Likeness:
         )
         if not axes or not inside or isinstance(window.gap(base.shape), Size):
             return None
-        last = window.index(tuple([high for _, high in spans]), base.shape)
+        last = window.place(tuple([high for _, high in spans]), base.shape)
         return window._replace(rows=last[0] + 1)
 
     def _span(self, indices: Iterable[Any]) -> Range:
         """The least and the greatest of some indices."""
         ends = [index_range(i, self.group.scope.bounds) for i in indices]
         lows, highs = zip(*ends, strict=True)
-        if len(ends) == 1:
-            return ends[0]
-        if any(isinstance(n, Size) for n in (*lows, *highs)):
-            raise GraphError("which is the least is not known")
-        return min(lows), max(highs)
+        return _extreme(min, lows), _extreme(max, highs)
+
+
+def _extreme(choose: Callable[[Any], Any], ends: tuple[Any, ...]) -> Any:
+    first, *others = ends
+    if all(same(first, other) for other in others):
+        return first
+    if any(isinstance(n, Size) for n in ends):
+        raise GraphError("which is the last is not known")
+    return choose(ends)
 
 
 def _plain(index: Any) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.body import bodies_of, native_of
 from weft.compile.alike import Alike
+from weft.compile.body import bodies_of, native_of
 from weft.compile.compose import composed
 from weft.compile.convolutions import is_convolution
 from weft.compile.driver import driver

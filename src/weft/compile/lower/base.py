@@ -182,7 +182,7 @@ class Lowering:
             return self._inline(base, stage, memo)
         index, window = self._sizes(operand.index(home)), self.windows.get(base)
         if window is not None:
-            index = window.index(index, self._sizes(base.shape))
+            index = window.place(index, self._sizes(base.shape))
         found = Load(self.buffer(base), index)
         key = (base, found.at)
         return memo.setdefault(key, found)  # type: ignore[call-overload]
