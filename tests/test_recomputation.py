@@ -443,7 +443,7 @@ def test_a_function_that_does_something_else_is_named():
     assert "is 'cos'" in text
     assert "first run at" in text
     assert "second run at" in text
-    assert text.count("test_checkpoint.py") >= 2
+    assert text.count("test_recomputation.py") >= 2
 
 
 def test_more_and_fewer_operators_are_named():
