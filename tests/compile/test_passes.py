@@ -791,6 +791,194 @@ def test_strict_mode_keeps_the_order_of_sums(strict):
     assert p.products(g) is g
 
 
+# -- layout
+
+LAST, BACK = "dims=(0, 2, 3, 1)", "dims=(0, 3, 1, 2)"
+LAYOUTS = {
+    "element by element": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %b: float32[2, 3, 4, 5] = permute(%y, {LAST})
+           %c: float32[2, 3, 4, 5] = mul(%a, 2)
+           %d: float32[2, 3, 4, 5] = add(%c, %b)
+           %e: float32[2, 5, 3, 4] = permute(%d, {BACK})
+           return %e""",
+        """%c/mul: float32[2, 5, 3, 4] = mul(%x, 2)
+           %d/add: float32[2, 5, 3, 4] = add(%c/mul, %y)
+           return %d/add""",
+    ),
+    "numbers of channels": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %s: float32[5] = full(shape=(5,), value=2.0, dtype=float32)
+           %t: float32[5] = exp(%s)
+           %u: float32[2, 3, 4, 5] = expand(%t, shape=(2, 3, 4, 5))
+           %d: float32[2, 3, 4, 5] = mul(%a, %u)
+           %e: float32[2, 5, 3, 4] = permute(%d, {BACK})
+           return %e""",
+        """%s: float32[5] = full(shape=(5,), value=2.0, dtype=float32)
+           %t: float32[5] = exp(%s)
+           %d/reshape: float32[1, 5, 1, 1] = reshape(%t, shape=(1, 5, 1, 1))
+           %d/expand: float32[2, 5, 3, 4] = expand(%d/reshape, shape=(2, 5, 3, 4))
+           %d/mul: float32[2, 5, 3, 4] = mul(%x, %d/expand)
+           return %d/mul""",
+    ),
+    "sums over the rest": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %b: float32[5] = sum(%a, dim=(0, 1, 2), keepdim=False)
+           %c: float32[2, 4] = amax(%a, dim=(1, 3), keepdim=False)
+           return %b, %c""",
+        """%b: float32[5] = sum(%x, dim=(0, 2, 3), keepdim=False)
+           %c: float32[2, 4] = amax(%x, dim=(1, 2), keepdim=False)
+           return %b, %c""",
+    ),
+    "kept axes and repeated ones": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %b: float32[2, 1, 1, 5] = amax(%a, dim=(1, 2), keepdim=True)
+           %c: float32[2, 3, 4, 5] = expand(%b, shape=(2, 3, 4, 5))
+           %d: float32[2, 3, 4, 5] = sub(%a, %c)
+           %e: float32[2, 5, 3, 4] = permute(%d, {BACK})
+           return %e""",
+        """%b/amax: float32[2, 5, 1, 1] = amax(%x, dim=(2, 3), keepdim=True)
+           %d/expand: float32[2, 5, 3, 4] = expand(%b/amax, shape=(2, 5, 3, 4))
+           %d/sub: float32[2, 5, 3, 4] = sub(%x, %d/expand)
+           return %d/sub""",
+    ),
+    "parts, borders and neighbours": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %b: float32[2, 3, 2, 5] = slice(%a, index=(:, :, 1:3))
+           %c: float32[2, 5, 2, 5] = place(%b, shape=(2, 5, 2, 5), index=(:, 1:4, :, :))
+           %d: float32[2, 5, 2, 5] = flip(%c, dims=(1, 3))
+           %e: float32[2, 5, 2, 10] = cat(%d, %c, dim=3)
+           %f: float32[2, 10, 5, 2] = permute(%e, {BACK})
+           return %f""",
+        """%b/slice: float32[2, 5, 3, 2] = slice(%x, index=(:, :, :, 1:3))
+           %c/place: float32[2, 5, 5, 2] = place(%b/slice, shape=(2, 5, 5, 2), """
+        """index=(:, :, 1:4, :))
+           %d/flip: float32[2, 5, 5, 2] = flip(%c/place, dims=(2, 1))
+           %e/cat: float32[2, 10, 5, 2] = cat(%d/flip, %c/place, dim=1)
+           return %e/cat""",
+    ),
+    "another value that is there in both orders": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %b: float32[2, 3, 4, 5] = exp(%z)
+           %c: float32[2, 5, 3, 4] = permute(%b, {BACK})
+           %d: float32[2, 3, 4, 5] = add(%a, %b)
+           %e: float32[2, 5, 3, 4] = permute(%d, {BACK})
+           return %c, %e""",
+        f"""%b: float32[2, 3, 4, 5] = exp(%z)
+           %c: float32[2, 5, 3, 4] = permute(%b, {BACK})
+           %d/permute: float32[2, 5, 3, 4] = permute(%b, {BACK})
+           %d/add: float32[2, 5, 3, 4] = add(%x, %d/permute)
+           return %c, %d/add""",
+    ),
+    "another value that is not": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %d: float32[2, 3, 4, 5] = add(%a, %z)
+           %e: float32[2, 5, 3, 4] = permute(%d, {BACK})
+           return %e""",
+        None,
+    ),
+    "nothing that would cancel": (
+        f"""%a: float32[2, 3, 4, 5] = permute(%x, {LAST})
+           %b: float32[2, 3, 4, 5] = exp(%a)
+           %c: float32[24, 5] = reshape(%b, shape=(24, 5))
+           return %c""",
+        None,
+    ),
+}  # fmt: skip
+IMAGES = "%x: float32[2, 5, 3, 4], %y: float32[2, 5, 3, 4], %z: float32[2, 3, 4, 5]"
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layout(name):
+    before, after = LAYOUTS[name]
+    text = program(before, IMAGES)
+    found = check(p.layout, text, program(after or before, IMAGES))
+    shapes = [(2, 5, 3, 4), (2, 5, 3, 4), (2, 3, 4, 5)]
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    want = run_graph(parse_graph(text), given)
+    for a, b in zip(run_graph(found, given), want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_strict_mode_keeps_sums_over_permuted_axes(strict):
+    g = parse_graph(program(LAYOUTS["sums over the rest"][0], IMAGES))
+    found = [n.op.name for n in p.layout(g)]
+    assert found.count("permute") == 1
+
+
+class ChannelsLast(nn.Module):
+    """A convolution and a batch norm of images whose channels are last."""
+
+    def __init__(self, channels, filters, kernel=3, stride=1):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, filters, kernel, stride, kernel // 2)
+        self.scale = nn.Parameter(weft.ones(filters))
+        self.shift = nn.Parameter(weft.zeros(filters))
+
+    def forward(self, x):
+        y = self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        off = y - y.mean((0, 1, 2), keepdim=True)
+        var = (off * off).mean((0, 1, 2), keepdim=True)
+        return off * weft.rsqrt(var + 1e-5) * self.scale + self.shift
+
+
+class LastBlock(nn.Module):
+    def __init__(self, channels, filters, stride):
+        super().__init__()
+        self.one = ChannelsLast(channels, filters, 3, stride)
+        self.two = ChannelsLast(filters, filters)
+        self.short = None
+        if channels != filters:
+            self.short = ChannelsLast(channels, filters, 1, stride)
+
+    def forward(self, x):
+        y = self.two(self.one(x).relu())
+        return (y + (x if self.short is None else self.short(x))).relu()
+
+
+def last_net():
+    blocks = LastBlock(4, 4, 1), LastBlock(4, 6, 2)
+    return nn.Sequential(ChannelsLast(3, 4), nn.ReLU(), *blocks)
+
+
+def test_images_with_channels_last_are_converted_at_the_ends():
+    weft.manual_seed(0)
+    net, x = last_net(), weft.randn(2, 8, 8, 3)
+    captured = capture(net, x)
+    assert [n.op.name for n in captured.graph].count("permute") == 12
+    found = pipeline.run(captured.graph)
+    verify(found)
+    first, last = (n for n in found if n.op.name == "permute")
+    assert first.inputs[0].op.name == "input"
+    assert (last,) == found.outputs
+    store = {c.variable: c.get() for c in captured.cells.values()}
+    ((got,), _) = Program(found, found.outputs).run([x.numpy()], store)
+    np.testing.assert_allclose(got, net(x).detach().numpy(), atol=1e-5, rtol=1e-5)
+
+
+def test_a_training_step_with_channels_last_converts_its_input_alone():
+    weft.manual_seed(0)
+    net, x = last_net(), weft.randn(2, 8, 8, 3)
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    captured = capture(step, x)
+    found = pipeline.run(captured.graph)
+    verify(found)
+    (permute,) = [n for n in found if n.op.name == "permute"]
+    assert permute.inputs[0].op.name == "input"
+    want, got = (run_step(g, captured, x) for g in (captured.graph, found))
+    for key, value in want.items():
+        np.testing.assert_allclose(got[key], value, atol=1e-5, rtol=1e-4, err_msg=key)
+
+
 # -- canonical
 
 

@@ -6,6 +6,7 @@ from weft.compile.passes.cse import cse
 from weft.compile.passes.fold import fold
 from weft.compile.passes.freeze import freeze
 from weft.compile.passes.joins import joins
+from weft.compile.passes.layout import layout
 from weft.compile.passes.products import products
 from weft.compile.passes.rules import add_rule, remove_rule, rules
 from weft.compile.passes.siblings import siblings
@@ -23,6 +24,7 @@ __all__ = [
     "fold",
     "freeze",
     "joins",
+    "layout",
     "products",
     "remove_rule",
     "rules",

@@ -34,7 +34,7 @@ def convolution(graph: Graph) -> Graph:
     >>> def fn(x):
     ...     return weft.nn.functional.conv2d(x, w) * s
     >>> g = weft.graph.capture(fn, weft.ones(1, 1, 9, 9)).graph
-    >>> g = weft.compile.passes.freeze(g, {"tensor": w.numpy(), "tensor_1": s.numpy()})
+    >>> g = weft.compile.passes.freeze(g, {"w": w.numpy(), "s": s.numpy()})
     >>> [node.op.name for node in weft.compile.passes.convolution(g) if node.inputs]
     ['reshape', 'reshape', 'expand', 'mul', 'conv']
     """
