@@ -62,9 +62,8 @@ class Alike:
     """Kernels of groups by what decides them."""
 
     def __init__(self) -> None:
-        self._made: dict[Any, tuple[Any, list[Any]]] = {}
-        self._keys: dict[int, tuple[Any, int]] = {}  # by identity
-        self._numbers: dict[Any, int] = {}
+        self._made: dict[Any, tuple[Any, list[Any], bool]] = {}
+        self._texts: dict[int, tuple[Any, str]] = {}  # by a body's identity
 
     def lowered(
         self, group: Group, make: Make | None = None, kind: Any = None
@@ -79,21 +78,20 @@ class Alike:
         if found is None:
             kernel, owners = (make or _plainly)(group, like.windows)
             places = [like.numbers.get(n, n) for n in owners]
-            found = self._made[key] = kernel, places
-        kernel, places = found
+            found = self._made[key] = kernel, places, kernel.checks
+        kernel, places, checks = found
         nodes = list(like.numbers)
         owners = [p if isinstance(p, Node) else nodes[p] for p in places]
         gaps = [like.gaps.get(n, 0) for n in owners]
-        return Lowered(kernel, owners, gaps if any(gaps) else ())
+        return Lowered(kernel, owners, gaps if any(gaps) else (), checks)
 
-    def key(self, kernel: Kernel) -> tuple[int, Any]:
+    def text(self, kernel: Kernel) -> str:
         """What is equal for kernels that do the same, found out once for each body."""
-        found = self._keys.get(id(kernel.body))
+        found = self._texts.get(id(kernel.body))
         if found is None:
-            key = kernel_key(kernel._replace(shared=()))
-            number = self._numbers.setdefault(key, len(self._numbers))
-            found = self._keys[id(kernel.body)] = kernel.body, number
-        return found[1], kernel.shared
+            text = kernel_key(kernel._replace(shared=()))
+            found = self._texts[id(kernel.body)] = kernel.body, text
+        return f"{found[1]}\n{kernel.shared}" if kernel.shared else found[1]
 
 
 def _plainly(group: Group, windows: Windows) -> tuple[Any, list[Node]]:

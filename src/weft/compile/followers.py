@@ -147,7 +147,7 @@ class Follower(Use):
         """Whether the kernel's iterations are the result's rows, in order."""
         names = [name for name, _ in self.kernel.parallel]
         rows = names == [f"i{d}" for d in self.group.kept]
-        return not self.kernel.checks and (rows or self.group.reduced is None)
+        return not self.checks and (rows or self.group.reduced is None)
 
 
 def _in_strips(lead: int, group: Group, windows: Windows) -> tuple[Kernel, list[Node]]:

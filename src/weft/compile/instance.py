@@ -21,7 +21,7 @@ from weft.compile.fuse import Operand, inlined
 from weft.compile.jobs import Jobs, Routine
 from weft.compile.joined import Piece
 from weft.compile.launches import Launch, Order, Use
-from weft.compile.places import kept_in_place
+from weft.compile.places import kept_in_place, reads_of
 from weft.core.size import evaluate
 from weft.graph.interpret import Program, failed, resolve
 from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node, Variable
@@ -50,14 +50,8 @@ class Instance:
         self.known: dict[Node, Any] = {}  # what is there before the first step
         self.rooms: dict[Variable, ndarray] = {}  # what was given last to be written
         self.bound: list[Any] = []  # the variables of the last run
-        self.readers: list[list[Node]] = [
-            [
-                n
-                for n in native.graph.nodes
-                if n.op is READ and n.params["variable"] is v
-            ]
-            for v in native.reads
-        ]
+        readers = reads_of(native.graph)
+        self.readers = [readers[v] for v in native.reads]
         self.contexts: list[ndarray] = []  # of followers
         read = set(native.reads)
         self.unread = [  # state that is only written, into memory that a run is given
@@ -219,12 +213,12 @@ class Instance:
         starts: dict[Use, tuple[int, int]] = {}  # of each one's addresses and sizes
         at = 0
         names = {use.name: use.kernel for use in self.uses}  # equal ones have one name
-        needed = {name: kernel.sizes for name, kernel in names.items()}
+        self.needed = {name: kernel.sizes for name, kernel in names.items()}
         for use in self.uses:
             starts[use] = at, len(numbers)
             known = self._known(use)
-            numbers += [known[name] for name in needed[use.name]]
-            if use.kernel.checks:
+            numbers += [known[name] for name in self.needed[use.name]]
+            if use.checks:
                 flags.append(len(numbers))
                 numbers.append(0)
             at += len(use.owners)
@@ -255,7 +249,7 @@ class Instance:
 
     def _lead_on(self, routine: Routine, use: Follower) -> None:
         """Tell a routine's jobs what follows."""
-        names = use.kernel.sizes
+        names = self.needed[use.name]
         first, width = (names.index(n) if n in names else -1 for n in (FIRST, WIDTH))
         each = evaluate(use.each, self.sizes)
         fields = self._function(use), *self.found[use], len(names)

@@ -37,13 +37,14 @@ class Lowered(NamedTuple):
     kernel: Kernel
     owners: list[Node]
     gaps: Sequence[int] = ()  # bytes of each value before the buffer; none: all are 0
+    checks: bool = False  # whether it may report an error
 
 
 class Use:
     """One launch of a kernel: which values its buffers are, and from where on."""
 
     def __init__(self, lowered: Lowered, group: Group) -> None:
-        self.kernel, self.owners, self.gaps = lowered
+        self.kernel, self.owners, self.gaps, self.checks = lowered
         self.group = group
 
     @property
@@ -150,7 +151,7 @@ def _failing(steps: Sequence[Any]) -> list[int]:
 
 def _checks(use: Use) -> list[tuple[Any, bool]]:
     """What a kernel checks: whose indices, how, and whether all; and divisors."""
-    if not use.kernel.checks:
+    if not use.checks:
         return []
     owners = {b.name: n for b, n in zip(use.kernel.buffers, use.owners, strict=True)}
     loops, moved = dict(use.kernel.parallel), use.moved

@@ -6,10 +6,12 @@ steps of a run as data. For each set of sizes an ``Instance`` holds the memory.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 
 from weft.compile.alike import Alike
 from weft.compile.body import bodies_of, native_of
@@ -31,7 +33,7 @@ from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import (
     Library,
     Target,
-    compile_module,
+    compile_known,
     host_target,
     new_module,
 )
@@ -42,7 +44,9 @@ from weft.compile.parts import parted
 from weft.compile.phases import phase
 from weft.compile.places import assigned_once, share
 from weft.compile.products import Panels, copied, is_product, packed, read_often
+from weft.compile.proofs import Proofs
 from weft.compile.routines import routine_of
+from weft.config import config
 from weft.core.lowering import (
     Element,
     Filled,
@@ -97,6 +101,14 @@ def _begin_routines(graph: Graph, target: Target) -> None:
             product_code.start(node.dtype.name, target)
         elif is_convolution(node):
             convolution_code.start(node.dtype.name, target)
+
+
+@functools.cache
+def _proofs() -> Proofs:
+    """What is proven, in this process and in others before it."""
+    proofs = Proofs()
+    proofs.load()
+    return proofs
 
 
 class Native:
@@ -173,16 +185,16 @@ class Native:
 
     def _prove(self, use: Use) -> bool:
         """Whether every index is in bounds; if not, no code is made."""
-        key = self.alike.key(use.kernel)
-        if key not in self._proven:
+        text = self.alike.text(use.kernel)
+        if text not in self._proven:
             try:
-                verify_kernel(use.kernel)
-                self._proven[key] = ""
+                _proofs().check(text, functools.partial(verify_kernel, use.kernel))
+                self._proven[text] = ""
             except GraphError as error:
-                self._proven[key] = str(error)
-        if self._proven[key]:
-            self.refused[use.group] = self._proven[key]
-        return not self._proven[key]
+                self._proven[text] = str(error)
+        if self._proven[text]:
+            self.refused[use.group] = self._proven[text]
+        return not self._proven[text]
 
     def _add_routine(
         self, kind: type[Routine], unit: Call, group: Group | None
@@ -222,8 +234,8 @@ class Native:
         """One name for equal kernels."""
         found: dict[Any, str] = {}
         for use in self._uses():
-            key = self.alike.key(use.kernel)
-            name = found.setdefault(key, f"kernel{len(found)}")
+            text = self.alike.text(use.kernel)
+            name = found.setdefault(text, f"kernel{len(found)}")
             use.kernel = use.kernel._replace(name=name)
             self.kernels.setdefault(name, use.kernel)
 
@@ -234,13 +246,19 @@ class Native:
 
     def _compile(self) -> Library | None:
         kernels = self.kernels.values()
+        _proofs().save()
         return self._library(kernels) if kernels else None
 
     def _library(self, kernels: Iterable[Kernel]) -> Library:
-        module = new_module(self.graph.name, self.target)
+        texts = [f"{kernel.name}: {self.alike.text(kernel)}" for kernel in kernels]
+        key = "\n".join([f"strict: {config.strict_ieee}", *texts])
+        return compile_known(key, lambda: self._module(kernels), self.target)
+
+    def _module(self, kernels: Iterable[Kernel]) -> ir.Module:
+        module = new_module("kernels", self.target)
         for kernel in kernels:
             emit_kernel(module, kernel, self.target)
-        return compile_module(module, self.target)
+        return module
 
     def function(self, kernel: Kernel, shared: tuple[tuple[str, str], ...]) -> int:
         """The address of a kernel's code for arguments of which these share places."""

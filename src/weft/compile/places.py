@@ -61,10 +61,11 @@ def assigned_once(
 def kept_in_place(places: Places, graph: Graph, order: Order) -> dict[Variable, Node]:
     """The state that may be written in place in this order of steps."""
     steps = {n: at for at, s in enumerate(order.steps) for n in made_in(s)}
+    reads = reads_of(graph)
     return {
         variable: node
         for variable, node in places.state.items()
-        if node in steps and in_time(order, steps[node], reads_of(graph, variable))
+        if node in steps and in_time(order, steps[node], reads.get(variable, ()))
     }
 
 
@@ -73,9 +74,13 @@ def in_time(order: Order, at: int, reads: Iterable[Node]) -> bool:
     return at >= order.safe and all(order.ends_with(r, at) for r in reads)
 
 
-def reads_of(graph: Graph, variable: Variable) -> list[Node]:
-    """The nodes that read a variable."""
-    return [n for n in graph.nodes if n.op is READ and n.params["variable"] is variable]
+def reads_of(graph: Graph) -> dict[Variable, list[Node]]:
+    """The nodes that read each variable."""
+    found: dict[Variable, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op is READ:
+            found.setdefault(node.params["variable"], []).append(node)
+    return found
 
 
 def made_in(step: Any) -> list[Node]:
@@ -93,6 +98,7 @@ class _Sharing:
         self.assigned = assigned
         self.launched = {n for step in order.steps for n in made_in(step)}
         self.outputs = set(graph.outputs)
+        self.reads = reads_of(graph)
         self.wholes = {piece.whole for piece in places.inside.values()}
         self.moved: list[Node] = []  # what the present launch sees a part of
         self.known: dict[tuple[int, str, str], bool] = {}
@@ -118,7 +124,7 @@ class _Sharing:
         variable = self.assigned.get(node)
         if variable is None or node in self.outputs:
             return None
-        reads = reads_of(self.graph, variable)
+        reads = self.reads.get(variable, [])
         if any(r in _operands(step) for r in reads):
             return None
         if not in_time(self.order, at, reads):

@@ -267,6 +267,8 @@ class Size:
     # -- arithmetic
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is int:
+            return self._plus(other)
         found = _terms(other)
         if found is None:
             return NotImplemented
@@ -277,7 +279,21 @@ class Size:
 
     __radd__ = __add__
 
+    def _plus(self, number: int) -> Size:
+        """With a number added, which stands last."""
+        (*others, (atoms, last)) = self.terms
+        terms = self.terms if atoms else tuple(others)
+        total = number if atoms else last + number
+        return (
+            Size(*terms, ((), total), scope=self.scope)
+            if total
+            else Size(*terms, scope=self.scope)
+        )
+
     def __mul__(self, other: Any) -> Any:
+        if type(other) is int and other:
+            terms = [(atoms, factor * other) for atoms, factor in self.terms]
+            return Size(*terms, scope=self.scope) if other != 1 else self
         found = _terms(other)
         if found is None:
             return NotImplemented

@@ -152,10 +152,10 @@ class Cache:
 
     def get(self, key: str, make: Callable[[], bytes]) -> bytes:
         """The code stored under a key, or what ``make`` gives, stored."""
-        code = self._read(key)
+        code = self.find(key)
         if code is None:
             code = make()
-            self._write(key, code)
+            self.put(key, code)
         return code
 
     # -- the folder
@@ -178,7 +178,8 @@ class Cache:
         finally:
             os.close(descriptor)
 
-    def _read(self, key: str) -> bytes | None:
+    def find(self, key: str) -> bytes | None:
+        """What is stored under a key, or None."""
         kept = self.memory.get(key)
         if kept is not None:
             self.memory.move_to_end(key)
@@ -189,7 +190,8 @@ class Cache:
         except (OSError, Unusable):
             return None  # writing will say why
 
-    def _write(self, key: str, code: bytes) -> None:
+    def put(self, key: str, code: bytes) -> None:
+        """Store bytes under a key, in the place of others."""
         data = _pack(key, code)
         try:
             with self._opened(create=True) as folder:

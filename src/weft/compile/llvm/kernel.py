@@ -58,6 +58,7 @@ class _Emitter:
         self.pointers: dict[str, Any] = {}
         self.symbols: dict[str, Any] = {}
         self.locals: dict[str, Any] = {}
+        self.sizes, self.checks = kernel.sizes, kernel.checks
         self.cache: dict[Any, Any] = {}
         self.patterns: dict[Any, Any] = {}  # of half types' values that are rounded
         self.b: Any = None
@@ -72,9 +73,9 @@ class _Emitter:
         for k, buffer in enumerate(self.kernel.buffers):
             raw = b.load(b.gep(table, [i64(k)]))
             args.append(b.bitcast(raw, _pointer(buffer)))
-        count = len(self.kernel.sizes)
+        count = len(self.sizes)
         args += [b.load(b.gep(sizes, [i64(k)])) for k in range(count)]
-        if self.kernel.checks:
+        if self.checks:
             args.append(b.gep(sizes, [i64(count)]))
         b.call(inner, [*args, begin, end])
         b.ret_void()
@@ -84,8 +85,8 @@ class _Emitter:
         """The loops, with pointers that LLVM may assume to be apart."""
         kernel = self.kernel
         types = [_pointer(buffer) for buffer in kernel.buffers]
-        types += [I64] * len(kernel.sizes)
-        types += [I64.as_pointer()] * kernel.checks
+        types += [I64] * len(self.sizes)
+        types += [I64.as_pointer()] * self.checks
         types += [I64, I64]
         name = f"{kernel.name}.loops"
         made = ir.Function(self.module, ir.FunctionType(VOID, types), name)
@@ -97,7 +98,7 @@ class _Emitter:
             self.pointers[buffer.name] = arg
         self._share()
         rest = made.args[len(kernel.buffers) :]
-        self.symbols = dict(zip(kernel.sizes, rest, strict=False))
+        self.symbols = dict(zip(self.sizes, rest, strict=False))
         for buffer in kernel.scratch:
             size = math.prod(buffer.shape)
             kind = ir.ArrayType(scalar.memory_type(buffer.dtype), size)
@@ -105,14 +106,14 @@ class _Emitter:
             room.align = 64
             self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
         self._declare_locals(kernel.body)
-        if kernel.checks:
+        if self.checks:
             self.failed = self.b.alloca(I64, name="failed")
             self.b.store(i64(0), self.failed)
         with loop(self.b, rest[-2], rest[-1], name="p") as p:
             self._decode(p)
             with self._scope():
                 self._body(kernel.body)
-        if kernel.checks:
+        if self.checks:
             self._report(rest[-3])
         self.b.ret_void()
         return made

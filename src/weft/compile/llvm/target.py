@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -23,7 +23,9 @@ from llvmlite.binding import ffi
 
 from weft.compile.llvm.parts import parts
 from weft.compile.phases import count_module, phase
+from weft.compile.sources import sources
 from weft.errors import ArgumentError
+from weft.runtime import cache
 from weft.runtime.threads import thread_limit
 
 # What WEFT_CPU may limit code to, from narrow to wide: (LLVM CPU, vector bits).
@@ -218,21 +220,53 @@ def compile_module(
     """
     target = target or host_target()
     texts = [module] if isinstance(module, str) else parts(module)
-    code = functools.partial(_code, target=target, level=level)
-    if len(texts) > 1:
-        with ThreadPoolExecutor(min(len(texts), thread_limit().threads)) as workers:
-            found = list(workers.map(code, texts))
-    else:
-        found = [code(text) for text in texts]
+    found = _side_by_side(functools.partial(_code, target=target, level=level), texts)
     for _, made in found:
         count_module(made=made)
     return Library([code for code, _ in found], target)
 
 
+@phase("LLVM")
+def compile_known(
+    text: str, make: Callable[[], ir.Module], target: Target, *, level: int = 3
+) -> Library:
+    """Machine code of the module that ``make`` gives, which ``text`` decides.
+
+    Where the code is on disk, the module is not even made.
+    """
+    made: list[bytes] = []
+
+    def build() -> bytes:
+        code = functools.partial(object_code, target=target, level=level)
+        made.extend(_side_by_side(code, parts(make())))
+        return b"".join(len(one).to_bytes(8, "little") + one for one in made)
+
+    key = cache.key_of(f"{sources()}\n{text}", target.key, level=level)
+    data = cache.get(key, build)
+    count_module(made=bool(made))
+    return Library(made or _apart(data), target)
+
+
+def _apart(data: bytes) -> list[bytes]:
+    """The codes of a module's parts, which are kept as one."""
+    found, at = [], 0
+    while at < len(data):
+        end = at + 8 + int.from_bytes(data[at : at + 8], "little")
+        found.append(data[at + 8 : end])
+        at = end
+    return found
+
+
+def _side_by_side(code: Callable[[str], Any], texts: list[str]) -> list[Any]:
+    """What a function gives for texts of modules, some of them at the same time."""
+    if len(texts) == 1:
+        return [code(texts[0])]
+    with ThreadPoolExecutor(min(len(texts), thread_limit().threads)) as workers:
+        return list(workers.map(code, texts))
+
+
 def _code(text: str, target: Target, level: int) -> tuple[bytes, bool]:
     """Object code of a module's text, and whether it had to be made."""
-    from weft.runtime import cache
-
     made: list[bytes] = []
 
     def make() -> bytes:
