@@ -68,7 +68,8 @@ def examples() -> list[doctest.DocTest]:
             if not isinstance(doc, str) or ">>>" not in doc or id(value) in seen:
                 continue
             seen.add(id(value))
-            scope = {"weft": weft, "np": np}
+            home = getattr(value, "__module__", None) or module.__name__
+            scope = {**vars(importlib.import_module(home)), "weft": weft, "np": np}
             tests.append(parser.get_doctest(doc, scope, name, name, 0))
     return tests
 

@@ -55,14 +55,7 @@ CALLS = {
 PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_weight_grad", "conv_bias")
 CALLS_IN = dict.fromkeys(PRODUCTS, EXACT | HALF)
 # records that promise another dtype than their evaluation gives: not run in these
-BROKEN = {
-    "bitwise_left_shift": {"bool"},
-    "bitwise_right_shift": {"bool"},
-    "conj": {"bool"},
-    "remainder": {"bool"},
-    "fmod": {"bool"},
-    "relu": {"bool"},
-}
+BROKEN: dict[str, set[str]] = {}
 
 # -- how near: the same bits, but for these
 

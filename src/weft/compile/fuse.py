@@ -313,7 +313,8 @@ class Fusion:
                 continue
             if operand.base not in self.free:
                 made = self.unit.get(operand.base)
-                if made is not None and made is not group and made.order >= group.order:
+                late = made is not None and made.order >= group.order
+                if late and made is not group and not inlined(operand.base):
                     return None  # it is not there yet
                 continue
             slot = group.slot(operand.base)

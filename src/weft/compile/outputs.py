@@ -26,7 +26,7 @@ def owned(graph: Graph) -> Graph:
     >>> from weft.compile.outputs import owned
     >>> g = weft.graph.capture(lambda x: x.T, weft.ones(64, 64)).graph
     >>> owned(g).outputs
-    [<copy 'permute/copy' float32[64, 64]>]
+    (<copy 'permute/copy' float32[64, 64]>,)
     """
     made = {out: copied(out) for out in graph.outputs if _is_view(out)}
     if not made:

@@ -210,6 +210,7 @@ def _of_sizes(fn: Emit) -> Emit:
 _LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
 
 BOOL: dict[str, Emit] = {
+    "conj": _same,
     "logical_and": lambda b, x, y: b.and_(x, y),
     "logical_or": lambda b, x, y: b.or_(x, y),
     "logical_xor": lambda b, x, y: b.xor(x, y),

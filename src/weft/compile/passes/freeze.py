@@ -22,10 +22,10 @@ def freeze(graph: Graph, values: Mapping[str, np.ndarray]) -> Graph:
 
     >>> w = weft.tensor([1.0, 2.0])
     >>> g = weft.graph.capture(lambda x: x * w, weft.ones(2)).graph
-    >>> print(weft.compile.passes.freeze(g, {"tensor": w.numpy()}))
+    >>> print(weft.compile.passes.freeze(g, {"w": w.numpy()}))
     graph program(%x: float32[2]) {
-      %tensor: float32[2] = constant([1.0, 2.0])
-      %mul: float32[2] = mul(%x, %tensor)
+      %w: float32[2] = constant([1.0, 2.0])
+      %mul: float32[2] = mul(%x, %w)
       return %mul
     }
     """

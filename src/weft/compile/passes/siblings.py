@@ -33,7 +33,7 @@ def siblings(graph: Graph) -> Graph:
 
     >>> a, b = weft.ones(3, 4), weft.ones(3, 5)
     >>> g = weft.graph.capture(lambda x: (x @ a, x @ b), weft.ones(2, 3)).graph
-    >>> g = weft.compile.passes.freeze(g, {"tensor": a.numpy(), "tensor_1": b.numpy()})
+    >>> g = weft.compile.passes.freeze(g, {"a": a.numpy(), "b": b.numpy()})
     >>> [node.op.name for node in weft.compile.passes.siblings(g) if node.inputs]
     ['matmul', 'slice', 'slice']
     """
