@@ -78,7 +78,8 @@ class Instance:
             if not isinstance(step, Routine) or step in self.jobs.works:
                 found.append(step)
             else:
-                found += [step.node, *([step.follower] if step.follower else [])]
+                found += [step.node, *step.picks]
+                found += [step.follower] if step.follower else []
         return found
 
     def _parts(self, step: Any) -> list[Any]:

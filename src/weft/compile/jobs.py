@@ -55,7 +55,7 @@ class Routine:
     """A node that generated code computes as a whole, and the kernel that follows.
 
     For what follows, a result is a matrix: its first axes number rows, the others
-    columns.
+    columns. Of a node with several outputs, those that are used are its ``picks``.
     """
 
     @staticmethod
@@ -74,14 +74,19 @@ class Routine:
         raise NotImplementedError
 
     def __init__(
-        self, node: Node, inputs: Sequence[Node], follower: Any = None
+        self,
+        node: Node,
+        inputs: Sequence[Node],
+        follower: Any = None,
+        picks: Sequence[Node] = (),
     ) -> None:
         self.node = node
         self.inputs = inputs
         self.operands = [Operand(i) for i in inputs]
         self.follower = follower
-        self.owners = [*[o.base for o in self.operands], node]
-        self.made = [node]
+        self.picks = picks
+        self.made = list(picks) or [node]
+        self.owners = [*[o.base for o in self.operands], *self.made]
         if follower is not None:
             self.owners += follower.owners
             self.made += follower.made

@@ -14,6 +14,7 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.alike import Alike
+from weft.compile.attention import is_attention
 from weft.compile.body import bodies_of, native_of
 from weft.compile.compose import composed
 from weft.compile.convolutions import is_convolution
@@ -27,6 +28,7 @@ from weft.compile.jobs import Routine
 from weft.compile.joined import in_memory, is_joined, pieces_of
 from weft.compile.launches import Order, Use, ordered
 from weft.compile.llvm import scalar
+from weft.compile.llvm.attention.arrays import compiled as attention_code
 from weft.compile.llvm.conv.arrays import compiled as convolution_code
 from weft.compile.llvm.gemm.arrays import compiled as product_code
 from weft.compile.llvm.kernel import emit_kernel
@@ -58,7 +60,16 @@ from weft.core.lowering import (
 )
 from weft.core.size import same
 from weft.graph.interpret import bind_sizes
-from weft.graph.ir import ASSIGN, GROUP, READ, Graph, GraphError, Node, Variable
+from weft.graph.ir import (
+    ASSIGN,
+    GROUP,
+    PICK,
+    READ,
+    Graph,
+    GraphError,
+    Node,
+    Variable,
+)
 
 ndarray = np.ndarray
 PREPARATIONS = (composed, early, parted, owned, in_memory)
@@ -101,6 +112,8 @@ def _begin_routines(graph: Graph, target: Target) -> None:
             product_code.start(node.dtype.name, target)
         elif is_convolution(node):
             convolution_code.start(node.dtype.name, target)
+        elif is_attention(node):
+            attention_code.start(node.inputs[0].dtype.name, target)
 
 
 @functools.cache
@@ -155,6 +168,10 @@ class Native:
         follow = followers(self.fusion)
         done: set[Group] = set()
         self._panels = dict.fromkeys(read_often(self.graph.nodes))
+        self._picks: dict[Node, list[Node]] = {}  # of nodes with several outputs
+        for node in self.graph.nodes:
+            if node.op is PICK:
+                self._picks.setdefault(node.inputs[0], []).append(node)
         for unit in self.fusion.units:
             if isinstance(unit, Group):
                 self._add_once(unit, done)
@@ -164,6 +181,8 @@ class Native:
                     self._add_once(one, done)
                 if self._add_routine(kind, unit, group) and group is not None:
                     done.add(group)
+            elif unit.node.op is PICK and routine_of(unit.node.inputs[0]) is not None:
+                pass  # the routine makes it
             elif is_joined(unit.node):
                 self.steps += pieces_of(unit.node, self.graph.sizes)
             elif unit.node.op not in (ASSIGN, GROUP):
@@ -213,7 +232,8 @@ class Native:
             if not follower.fits or not self._prove(follower):
                 self.refused.pop(group, None)
                 follower = None
-        self.steps.append(kind(unit.node, inputs, follower))
+        picks = self._picks.get(unit.node, [])
+        self.steps.append(kind(unit.node, inputs, follower, picks))
         return follower is not None
 
     def _operands(self, unit: Call, copy: Callable[[Node], bool]) -> list[Node]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from weft.compile.attention import Attention
 from weft.compile.convolutions import Convolution
 from weft.compile.jobs import Routine
 from weft.compile.products import Product
 from weft.graph.ir import Node
 
-ROUTINES: tuple[type[Routine], ...] = (Product, Convolution)
+ROUTINES: tuple[type[Routine], ...] = (Product, Convolution, Attention)
 
 
 def routine_of(node: Node) -> type[Routine] | None:

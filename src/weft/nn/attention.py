@@ -19,6 +19,7 @@ from weft.nn.linear import Linear
 from weft.nn.module import Module
 from weft.nn.norm import LayerNorm
 from weft.nn.parameter import Parameter
+from weft.ops.attention import attention
 
 
 class MultiheadAttention(Module):
@@ -116,17 +117,25 @@ class MultiheadAttention(Module):
             k, v = weft.cat([k, zeros], 1), weft.cat([v, zeros], 1)
         mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal, key.shape)
         heads = [self._heads(x) for x in (q, k, v)]  # (N, H, L, D)
-        scores = (heads[0] / math.sqrt(self.head_dim)) @ heads[1].transpose(-2, -1)
-        if mask is not None:
-            scores = scores + mask
-        weights = weft.softmax(scores, -1)
-        weights = F.dropout(weights, self.dropout, self.training)
-        mixed = (weights @ heads[2]).transpose(1, 2).flatten(2)  # (N, L, E)
+        drops = self.training and self.dropout > 0
+        if need_weights or drops or q.dtype not in (weft.float32, weft.float64):
+            weights = self._weights(heads[0], heads[1], mask)
+            mixed = weights @ heads[2]
+        else:
+            scale = 1 / math.sqrt(self.head_dim)
+            mixed = attention(*heads, mask, scale=scale, zeros=False)
+        mixed = mixed.transpose(1, 2).flatten(2)  # (N, L, E)
         out = self._unbatched(self.out_proj(mixed), single)
         if not need_weights:
             return out, None
         shown = weights.mean(1) if average_attn_weights else weights
         return out, (shown.squeeze(0) if single else shown)
+
+    def _weights(self, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+        scores = (q / math.sqrt(self.head_dim)) @ k.transpose(-2, -1)
+        if mask is not None:
+            scores = scores + mask
+        return F.dropout(weft.softmax(scores, -1), self.dropout, self.training)
 
     def _batched(self, x: Tensor, single: bool) -> Tensor:
         if single:

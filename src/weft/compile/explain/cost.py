@@ -76,6 +76,12 @@ def _products(node: Node, sizes: Sizes) -> int | None:
         return 2 * elements((*inputs[0].shape, *inputs[1].shape[1:]), sizes)
     if name == "conv_weight_grad":
         return 2 * elements((*inputs[1].shape, *node.shape[1:]), sizes)
+    if name in ("attention", "attention_backward"):  # of products: 2, or 5
+        q, k, v = (i.shape for i in inputs[:3])
+        of_keys, of_values = (1, 1) if name == "attention" else (3, 2)
+        pairs = 2 * elements((*q[:-1], k[-2]), sizes)
+        features = of_keys * elements(q[-1:], sizes)
+        return pairs * (features + of_values * elements(v[-1:], sizes))
     return None
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import weft
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.nn.functional.dropout import dropout
+from weft.ops.attention import attention
 
 
 def scaled_dot_product_attention(
@@ -30,9 +32,11 @@ def scaled_dot_product_attention(
     (1, 2, 4, 8)
     """
     _check(query, key, value, attn_mask, is_causal)
-    if enable_gqa:
-        key, value = (_share(query, x) for x in (key, value))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if enable_gqa:
+        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    if dropout_p == 0 and query.dtype in (weft.float32, weft.float64):
+        return attention(query, key, value, attn_mask, causal=is_causal, scale=scale)
     scores = (query * scale) @ key.transpose(-2, -1)  # (..., L, S)
     if is_causal:
         rows, cols = scores.shape[-2:]
@@ -56,14 +60,24 @@ def _softmax(scores: Tensor) -> Tensor:
     return e / weft.where(total == 0, 1.0, total)
 
 
-def _share(query: Tensor, x: Tensor) -> Tensor:
-    heads, have = query.shape[-3], x.shape[-3]
-    if heads % have:
+def _grouped(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *options: Any,
+    scale: float,
+) -> Tensor:  # fmt: skip
+    """Heads in groups (..., G, H, L, E), each of which shares a key head."""
+    heads, have = query.shape[-3], key.shape[-3]
+    if value.shape[-3] != have or heads % have:
         raise ShapeError(
-            f"scaled_dot_product_attention: {have} key heads do not divide {heads} "
-            "query heads"
+            f"scaled_dot_product_attention: {have} key heads and {value.shape[-3]} "
+            f"value heads do not divide {heads} query heads"
         )
-    return x.repeat_interleave(heads // have, dim=-3)
+    query = query.unflatten(-3, (have, heads // have))
+    key, value = key.unsqueeze(-3), value.unsqueeze(-3)
+    if mask is not None and mask.ndim > 2:
+        some = mask.shape[-3]
+        mask = mask.unflatten(-3, (have, -1) if some == heads else (1, some))
+    out = scaled_dot_product_attention(query, key, value, mask, *options, scale=scale)
+    return out.flatten(-4, -3)
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> None:

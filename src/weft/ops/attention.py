@@ -1,0 +1,363 @@
+"""Attention: ``softmax(q k^T * scale + mask) v``, whose scores need not be kept.
+
+    s = q k^T * scale + mask      p = exp(s - lse)      o = p v
+
+``lse``, the logarithm of each row's sum of exponentials, is all that the backward pass
+needs to find the weights p again. With g the cotangent of o and ``delta = sum(g * o)``
+along each row:
+
+    dv = p^T g      ds = p * (g v^T - delta) * scale      dq = ds k      dk = ds^T q
+
+Here both are composed, for reference; compiled, blocks of scores come and go
+(``compile.llvm.attention``).
+
+Operands are (..., rows, features) with equal leading axes. A mask of the scores' shape
+comes last: numbers are added, truth values say who takes part. ``causal`` hides keys
+behind a query: row i sees keys 0 to i. A row that sees nobody gives zeros, or NaN as
+softmax does if ``zeros`` is False.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import dtype as dtypes
+from weft.core.elementwise import (
+    broadcast_shapes,
+    check_accepts,
+    elementwise_batch,
+    result_type,
+)  # fmt: skip
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.errors import DTypeError, ShapeError
+from weft.ops.broadcasting import expand
+from weft.ops.choosing import where
+from weft.ops.copies import cast
+from weft.ops.creation import ones
+from weft.ops.diagonals import tril
+from weft.ops.products import matmul
+from weft.ops.reduce import HALF
+from weft.ops.shaping import transpose
+
+# -- evaluation
+
+
+def _wide(*arrays: Any) -> list[Any]:
+    """Half types are computed in float32."""
+    return [
+        x.astype(np.float32) if x is not None and x.dtype.char in HALF else x
+        for x in arrays
+    ]
+
+
+def _scores_eval(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+    scores = np.matmul(q * q.dtype.type(scale), np.swapaxes(k, -1, -2))
+    if mask is not None and mask.dtype == bool:
+        scores = np.where(mask, scores, scores.dtype.type(-math.inf))
+    elif mask is not None:
+        scores += mask
+    if causal:
+        seen = np.tri(*scores.shape[-2:], dtype=bool)
+        scores = np.where(seen, scores, scores.dtype.type(-math.inf))
+    return scores
+
+
+def _attention_eval(
+    q: Any, k: Any, v: Any, mask: Any = None, *, causal: bool, scale: float, zeros: bool
+) -> Any:
+    kind = q.dtype
+    q, k, v, mask = _wide(q, k, v, mask)
+    scores = _scores_eval(q, k, mask, causal, scale)
+    with np.errstate(all="ignore"):
+        top = scores.max(-1, keepdims=True, initial=-math.inf)
+        scores -= np.where(top == -math.inf, top.dtype.type(0), top)
+        np.exp(scores, out=scores)
+        total = scores.sum(-1, keepdims=True)
+        nobody = total == 0
+        lse = top + np.log(total)
+        if not zeros:
+            lse = np.where(nobody, lse.dtype.type(math.nan), lse)
+        scores /= np.where(nobody, total.dtype.type(1 if zeros else math.nan), total)
+        out = np.matmul(scores, v)
+    return out.astype(kind, copy=False), lse[..., 0].astype(kind, copy=False)
+
+
+def _backward_eval(
+    q: Any, k: Any, v: Any, lse: Any, g: Any, delta: Any, mask: Any = None, *,
+    causal: bool, scale: float, zeros: bool,
+) -> Any:  # fmt: skip
+    kind = q.dtype
+    q, k, v, lse, g, delta, mask = _wide(q, k, v, lse, g, delta, mask)
+    with np.errstate(all="ignore"):
+        weights = _scores_eval(q, k, mask, causal, scale)
+        weights -= np.where(lse == -math.inf, lse.dtype.type(0), lse)[..., None]
+        np.exp(weights, out=weights)
+        dv = np.matmul(np.swapaxes(weights, -1, -2), g)
+        slopes = np.matmul(g, np.swapaxes(v, -1, -2))
+        slopes -= delta[..., None]
+        slopes *= weights
+        slopes *= slopes.dtype.type(scale)
+        dq, dk = np.matmul(slopes, k), np.matmul(np.swapaxes(slopes, -1, -2), q)
+    return tuple(x.astype(kind, copy=False) for x in (dq, dk, dv))
+
+
+# -- types
+
+
+def _attention_type(
+    q: TensorType, k: TensorType, v: TensorType, mask: TensorType | None = None, *,
+    causal: bool, scale: float, zeros: bool, name: str = "attention",
+) -> tuple[TensorType, TensorType]:  # fmt: skip
+    check_accepts(name, "floating", q.dtype)
+    if min(len(x.shape) for x in (q, k, v)) < 2:
+        raise ShapeError(
+            f"{name}: expected at least 2 dimensions, got {q.shape}, {k.shape} and "
+            f"{v.shape}"
+        )
+    *lead, rows, depth = q.shape
+    keys = k.shape[-2]
+    _expect(name, "key", k, (*lead, keys, depth), q.dtype)
+    _expect(name, "value", v, (*lead, keys, v.shape[-1]), q.dtype)
+    if mask is not None:
+        kind = mask.dtype if mask.dtype is dtypes.bool_ else q.dtype
+        _expect(name, "mask", mask, (*lead, rows, keys), kind)
+    out = TensorType((*lead, rows, v.shape[-1]), q.dtype)
+    return out, TensorType((*lead, rows), q.dtype)
+
+
+def _backward_type(
+    q: TensorType, k: TensorType, v: TensorType, lse: TensorType, g: TensorType,
+    delta: TensorType, *mask: TensorType, **params: Any,
+) -> tuple[TensorType, TensorType, TensorType]:  # fmt: skip
+    name = "attention_backward"
+    out, row = _attention_type(q, k, v, *mask, **params, name=name)
+    _expect(name, "the output's gradient", g, out.shape, q.dtype)
+    _expect(name, "lse", lse, row.shape, q.dtype)
+    _expect(name, "delta", delta, row.shape, q.dtype)
+    return q, k, v
+
+
+def _expect(name: str, what: str, x: TensorType, shape: Any, dtype: Any) -> None:
+    if x.shape != tuple(shape):
+        raise ShapeError(
+            f"{name}: expected {what} of shape {tuple(shape)}, got {x.shape}"
+        )
+    if x.dtype is not dtype:
+        raise DTypeError(f"{name}: expected {what} of {dtype.name}, got {x.dtype.name}")
+
+
+# -- derivatives, composed: whatever is kept here has the scores' shape
+
+
+def _turned(x: Tensor) -> Tensor:
+    return transpose(x, -2, -1)
+
+
+def _weights(
+    q: Tensor, k: Tensor, lse: Tensor, mask: list[Tensor], causal: bool, scale: float
+) -> Tensor:
+    """The weights, from what the forward pass kept of a row."""
+    scores = matmul(q * scale, _turned(k))
+    hidden = -math.inf
+    if mask and mask[0].dtype is dtypes.bool_:
+        scores = where(mask[0], scores, hidden)
+    elif mask:
+        scores = scores + mask[0]
+    if causal:
+        seen = tril(ones(scores.shape[-2:], dtype=dtypes.bool_))
+        scores = where(seen, scores, hidden)
+    lse = where(lse == hidden, 0.0, lse)
+    return (scores - lse.unsqueeze(-1)).exp()
+
+
+def _attention_vjp(
+    gs: Any, xs: list[Tensor], o: Tensor, lse: Tensor, need: Any, causal: bool,
+    scale: float, zeros: bool,
+) -> list[Tensor | None]:  # fmt: skip
+    g, g_lse = gs
+    q, k, v, *mask = xs
+    delta = (g * o).sum(-1) - g_lse
+    found: Any = attention_backward_op(
+        q, k, v, lse, g, delta, *mask, causal=causal, scale=scale, zeros=zeros
+    )
+    found = [*found, *[None] * len(mask)]
+    if mask and need[3]:
+        weights = _weights(q, k, lse, mask, causal, scale)
+        found[3] = weights * (matmul(g, _turned(v)) - delta.unsqueeze(-1))
+    return found
+
+
+def _attention_jvp(
+    ts: list[Any], xs: list[Tensor], lse: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    q, k, v, *mask = xs
+    tq, tk, tv, *tm = ts
+    weights = _weights(q, k, lse, mask, causal, scale)
+    moved = [matmul(t * scale, _turned(k)) for t in (tq,) if t is not None]
+    moved += [matmul(q * scale, _turned(t)) for t in (tk,) if t is not None]
+    moved += [t for t in tm if t is not None]
+    out = matmul(weights, tv) if tv is not None else None
+    if not moved:
+        assert out is not None
+        return out, lse * 0.0
+    slopes = weights * sum(moved[1:], moved[0])
+    t_lse = slopes.sum(-1)
+    t_out = matmul(slopes - weights * t_lse.unsqueeze(-1), v)
+    return (t_out if out is None else out + t_out), t_lse
+
+
+def _backward_vjp(
+    gs: Any, xs: list[Tensor], need: Any, causal: bool, scale: float
+) -> list[Tensor | None]:
+    """The reverse of the equations at the top, line by line."""
+    a, b, c = gs  # of dq, dk and dv
+    q, k, v, lse, g, delta, *mask = xs
+    p = _weights(q, k, lse, mask, causal, scale)
+    rise = matmul(g, _turned(v)) - delta.unsqueeze(-1)
+    slopes = p * rise * scale
+    of_slopes = (matmul(a, _turned(k)) + matmul(q, _turned(b))) * scale
+    of_rise = of_slopes * p
+    of_scores = (of_slopes * rise + matmul(g, _turned(c))) * p
+    found: list[Tensor | None] = [
+        matmul(of_scores, k) * scale + matmul(slopes, b),
+        matmul(_turned(of_scores), q) * scale + matmul(_turned(slopes), a),
+        matmul(_turned(of_rise), g),
+        -of_scores.sum(-1),
+        matmul(of_rise, v) + matmul(p, c),
+        -of_rise.sum(-1),
+    ]
+    return found + [of_scores if one else None for one in need[6:]]
+
+
+# -- samples and references
+
+
+def _arguments(rng: np.random.Generator) -> Any:
+    """q, k, v, a mask or None, and parameters."""
+    sizes = (
+        ((), 3, 4, 2, 3),
+        ((2,), 4, 3, 2, 2),
+        ((2, 1), 2, 5, 3, 1),
+        ((1,), 0, 2, 2, 2),
+    )
+    for kind, (lead, rows, keys, depth, width) in enumerate(sizes):
+        shapes = (rows, depth), (keys, depth), (keys, width)
+        args = [rng.uniform(-2, 2, (*lead, *shape)) for shape in shapes]
+        for causal in (False, True):
+            params = {"causal": causal, "scale": 0.5 + kind, "zeros": bool(kind % 2)}
+            mask = rng.uniform(-1, 1, (*lead, rows, keys))
+            takes_part = mask > -0.4
+            takes_part[..., 0] = True
+            yield args, [(), (mask,), (takes_part,)][(kind + causal) % 3], params
+
+
+def _attention_samples(rng: np.random.Generator) -> Any:
+    for args, mask, params in _arguments(rng):
+        yield Sample((*args, *mask), params)
+
+
+def _backward_samples(rng: np.random.Generator) -> Any:
+    for (q, k, v), mask, params in _arguments(rng):
+        g = rng.uniform(-1, 1, (*q.shape[:-1], v.shape[-1]))
+        lse, delta = rng.uniform(2, 4, q.shape[:-1]), rng.uniform(-1, 1, q.shape[:-1])
+        yield Sample((q, k, v, lse, g, delta, *mask), params)
+
+
+def _score(q: Any, k: Any, mask: Any, place: Any, key: int, params: Any) -> float:
+    """One score, -infinity where a key is hidden."""
+    if params["causal"] and key > place[-1]:
+        return -math.inf
+    score = params["scale"] * float(np.dot(q[place], k[(*place[:-1], key)]))
+    if not mask:
+        return score
+    one = mask[0][(*place, key)]
+    if mask[0].dtype == bool:
+        return score if one else -math.inf
+    return score + float(one)
+
+
+def _attention_reference(q: Any, k: Any, v: Any, *mask: Any, **params: Any) -> Any:
+    out, lse = np.zeros((*q.shape[:-1], v.shape[-1])), np.zeros(q.shape[:-1])
+    for place in np.ndindex(*q.shape[:-1]):
+        keys = range(k.shape[-2])
+        terms = [math.exp(_score(q, k, mask, place, j, params)) for j in keys]
+        for j in keys:
+            out[place] += terms[j] / math.fsum(terms) * v[(*place[:-1], j)]
+        lse[place] = math.log(math.fsum(terms))
+    return out, lse
+
+
+def _backward_reference(
+    q: Any, k: Any, v: Any, lse: Any, g: Any, delta: Any, *mask: Any, **params: Any
+) -> Any:
+    dq, dk, dv = (np.zeros(x.shape) for x in (q, k, v))
+    for *lead, i, j in np.ndindex(*q.shape[:-1], k.shape[-2]):
+        row, key = (*lead, i), (*lead, j)
+        weight = math.exp(_score(q, k, mask, row, j, params) - lse[row])
+        slope = weight * (np.dot(g[row], v[key]) - delta[row]) * params["scale"]
+        dv[key] += weight * g[row]
+        dq[row] += slope * k[key]
+        dk[key] += slope * q[row]
+    return dq, dk, dv
+
+
+# -- the records
+
+attention_op: Op = define(
+    "attention",
+    inputs="*xs",  # q, k, v, and maybe a mask
+    outputs="o lse",
+    eval=_attention_eval,
+    type=_attention_type,
+    vjp=_attention_vjp,
+    jvp=_attention_jvp,
+    batch=elementwise_batch,
+    samples=_attention_samples,
+    reference=_attention_reference,
+)
+
+attention_backward_op: Op = define(
+    "attention_backward",
+    inputs="*xs",  # q, k, v, lse, g, delta, and maybe a mask
+    outputs="dq dk dv",
+    eval=_backward_eval,
+    type=_backward_type,
+    vjp=_backward_vjp,
+    batch=elementwise_batch,
+    samples=_backward_samples,
+    reference=_backward_reference,
+)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+    scale: float,
+    zeros: bool = True,
+) -> Tensor:
+    """``softmax(q k^T * scale + mask) v``, with leading axes broadcast.
+
+    >>> q = weft.ones(2, 1, 3, 4)
+    >>> k = weft.ones(5, 7, 4)
+    >>> weft.ops.attention.attention(q, k, k, scale=0.5).shape
+    (2, 5, 3, 4)
+    """
+    given = [q, k, v, *([] if mask is None or mask.dtype is dtypes.bool_ else [mask])]
+    dtype = result_type(*given)
+    lead = broadcast_shapes("attention", q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    if mask is not None:
+        lead = broadcast_shapes("attention", lead, mask.shape[:-2])
+    args = [expand(cast(x, dtype), (*lead, *x.shape[-2:])) for x in (q, k, v)]
+    if mask is not None:
+        mask = mask if mask.dtype is dtypes.bool_ else cast(mask, dtype)
+        args.append(expand(mask, (*lead, q.shape[-2], k.shape[-2])))
+    params = {"causal": causal, "scale": float(scale), "zeros": zeros}
+    return attention_op(*args, **params)[0]
