@@ -32,6 +32,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("products", p.products),
     ("sums", p.sums),
     ("cse", p.cse),
+    ("attention", p.attention),
     ("layout", p.layout),
     ("convolution", p.convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros

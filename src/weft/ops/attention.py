@@ -61,7 +61,7 @@ def _scores_eval(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
     elif mask is not None:
         scores += mask
     if causal:
-        seen = np.tri(*scores.shape[-2:], dtype=bool)
+        seen = np.tril(np.ones(scores.shape[-2:], bool))
         scores = np.where(seen, scores, scores.dtype.type(-math.inf))
     return scores
 

@@ -1,5 +1,6 @@
 """The compiler's graph passes: pure functions from graph to graph, one idea a file."""
 
+from weft.compile.passes.attention import attention
 from weft.compile.passes.canonical import canonical
 from weft.compile.passes.convolution import convolution
 from weft.compile.passes.cse import cse
@@ -17,6 +18,7 @@ from weft.graph.passes import dead_code
 
 __all__ = [
     "add_rule",
+    "attention",
     "canonical",
     "convolution",
     "cse",
