@@ -53,7 +53,8 @@ CALLS = {
 # Records of which some dtypes are calls, besides complex numbers, which all are:
 # products, for which there is code in float32 and float64.
 PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_weight_grad", "conv_bias")
-CALLS_IN = dict.fromkeys(PRODUCTS, EXACT | HALF)
+ATTENTION = ("attention", "attention_backward")
+CALLS_IN = dict.fromkeys((*PRODUCTS, *ATTENTION), EXACT | HALF)
 # records that promise another dtype than their evaluation gives: not run in these
 BROKEN: dict[str, set[str]] = {}
 
@@ -73,6 +74,9 @@ APPROXIMATE = dict.fromkeys(
 )  # fmt: skip
 # Added up in another order: units of the last place of the sum of absolute values.
 REORDERED = dict.fromkeys(("sum", "prod", *PRODUCTS), 4)
+# Sums by weights that are exponentials of scores, whose rounding they magnify: units
+# of the last place of the largest value, times the largest score.
+WEIGHTED = dict.fromkeys(ATTENTION, 4)
 # Which zero is the larger one is nobody's business.
 ANY_ZERO = {"maximum", "minimum", "relu", "amax", "amin"}
 
@@ -96,13 +100,15 @@ def near(case, got):
     name = case.op.name
     for a, b in zip(got, case.want, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        allowed = APPROXIMATE.get(name) or REORDERED.get(name)
+        allowed = APPROXIMATE.get(name) or REORDERED.get(name) or WEIGHTED.get(name)
         if allowed is None or b.dtype.kind in "biu" or not b.size:
             same(name, a, b)
             continue
         unit = float(ml_dtypes.finfo(b.dtype).eps)
         a, b = wide(a), wide(b)
         scale = size_of(case) if name in REORDERED else np.abs(b)
+        if name in WEIGHTED:
+            scale = np.max(scale) * (1 + largest_score(case))
         with np.errstate(invalid="ignore"):
             off = np.abs(a - b) / np.maximum(scale, np.finfo(float).tiny)
         np.testing.assert_array_equal(np.isfinite(a), np.isfinite(b))
@@ -113,6 +119,14 @@ def size_of(case):
     """What the operator makes of absolute values."""
     arrays = [np.abs(a.astype(np.complex128)) for a in case.args]
     return case.op.eval(*arrays, **case.params)
+
+
+def largest_score(case):
+    """A bound of what attention's exponentials are taken of."""
+    q, k, *rest = (np.abs(a.astype(np.float64)) for a in case.args)
+    scores = case.params["scale"] * (q @ np.swapaxes(k, -1, -2))
+    others = [np.max(a, initial=0) for a in rest[1:]]  # a mask, or rows' sums
+    return np.max(scores, initial=0) + max(others, default=0)
 
 
 # -- programs

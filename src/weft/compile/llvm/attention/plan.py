@@ -13,10 +13,11 @@ from weft.compile.llvm.attention.record import ADDED, CHOSEN, JOB
 from weft.compile.llvm.gemm.tiling import Tiling
 
 ndarray = np.ndarray
-# These decide the order of sums, so they are the same on every machine. 112 and 224
-# are multiples of the tallest register tiles' rows, 224 of their columns too.
-FORWARD_KEYS = 112
-BACKWARD_ROWS, BACKWARD_KEYS = 56, 224
+# These decide the order of sums, so they are the same on every machine. Rows are a
+# multiple of the tallest register tiles'; where half of a square is hidden, few of them
+# compute less in vain.
+FORWARD_KEYS = 128
+BACKWARD_ROWS, CAUSAL_ROWS, BACKWARD_KEYS = 56, 28, 256
 _PANELS = 4  # of queries that a forward task takes, for each block of keys
 _FIELD = {word.lstrip("*"): at for at, word in enumerate(JOB)}
 POINTERS = [word.lstrip("*") for word in JOB[1 : JOB.index("heads")]]
@@ -69,17 +70,18 @@ def backward(
     """The plan of ``dq``, ``dk`` and ``dv``, or of those that there are."""
     *lead, rows, depth = arrays["q"].shape
     keys, width = arrays["v"].shape[-2:]
+    block = CAUSAL_ROWS if options.causal else BACKWARD_ROWS
     across = _ceil(BACKWARD_KEYS, tile.width) * tile.width
     slack = tile.width * tile.lanes
     parts = {
         "turned": across * depth + slack,
         "other": across * width + slack,
-        "scores": BACKWARD_ROWS * across,
-        "slopes": BACKWARD_ROWS * across,
+        "scores": block * across,
+        "slopes": block * across,
     }
     apart = threads > 1 and math.prod(lead) < 4 * threads
-    tasks = _ceil(rows, BACKWARD_ROWS) + _ceil(keys, BACKWARD_KEYS) if apart else 1
-    sizes = {"block_rows": BACKWARD_ROWS, "block_keys": BACKWARD_KEYS,
+    tasks = _ceil(rows, block) + _ceil(keys, BACKWARD_KEYS) if apart else 1
+    sizes = {"block_rows": block, "block_keys": BACKWARD_KEYS,
              "keys_row": across, "apart": int(apart), "tasks": tasks}  # fmt: skip
     return _plan("backward_tasks", arrays, options, sizes, parts, tasks)
 
@@ -155,15 +157,16 @@ def _strides(array: ndarray, lead: int) -> list[int]:
 
 def fits(arrays: Mapping[str, ndarray]) -> bool:
     """Whether features of all operands lie side by side, and a mask's keys do, or are
-    one; rows' numbers lie in order; and nothing is empty."""
-    if any(a.size == 0 for a in arrays.values()):
+    one; rows' numbers lie in order; and there are heads, keys and features."""
+    q, k, v = (arrays[name] for name in "qkv")
+    if 0 in (*q.shape[:-2], *k.shape, *v.shape):
         return False
     rows = [arrays[name] for name in ("lse", "delta") if name in arrays]
     if not all(a.flags.c_contiguous for a in rows):
         return False
     for name, a in arrays.items():
         step = a.strides[-1] // a.itemsize
-        near = a.shape[-1] == 1 or step == 1 or (name == "mask" and step == 0)
+        near = a.shape[-1] <= 1 or a.size == 0 or step == 1 or (name == "mask" and step == 0)
         if not near or any(s % a.itemsize for s in a.strides):
             return False
     return True
