@@ -2,17 +2,25 @@
 
 import math
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from guarded import at_the_end_of_a_page
 
 import weft
 from weft import nn, optim
 from weft.autograd import gradcheck, gradgradcheck
 from weft.compile import pipeline
 from weft.compile.attention import Attention, is_apart
-from weft.compile.llvm.attention import attend, attend_backward
-from weft.compile.llvm.attention.plan import BACKWARD_KEYS, FORWARD_KEYS
-from weft.compile.llvm.target import host_target
+from weft.compile.llvm.attention import (
+    attend,
+    attend_backward,
+    emit_attention,
+    plan,
+)
+from weft.compile.llvm.attention.arrays import compiled
+from weft.compile.llvm.attention.plan import BACKWARD_KEYS, FORWARD_KEYS, Options
+from weft.compile.llvm.target import Target, host_target, new_module
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import capture
 
@@ -230,6 +238,39 @@ def test_bad_arrays_are_refused():
         attend(q, np.swapaxes(np.swapaxes(k, -1, -2).copy(), -1, -2), v)
     with pytest.raises(ShapeError, match="expected delta of shape"):
         attend_backward(q, k, v, q[..., 0], g, q[0, ..., 0])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_is_touched_beyond_the_arrays(target):
+    code = compiled("float32", host_target(target))
+    for shape in SHAPES[1:6]:
+        q, k, v, g = arrays(shape)
+        rows, keys, _, _ = shape
+        made = {"o": g, "lse": g[..., 0], "dq": q, "dk": k, "dv": v}
+        masks = np.ones((2, rows, keys), bool), np.zeros((2, rows, keys), np.float32)
+        for mask in masks:
+            given = {"q": q, "k": k, "v": v, "g": g, "delta": g[..., 0], "mask": mask}
+            pairs = {n: at_the_end_of_a_page(a) for n, a in (given | made).items()}
+            guarded = {name: pair[0] for name, pair in pairs.items()}
+            options = Options(causal=False, scale=0.5, zeros=True)
+            for kind in (plan.forward, plan.backward):
+                code.run(kind(guarded, options, code.tile, 1), 1)
+            want = attend(q, k, v, mask, scale=0.5, target=host_target(target))
+            np.testing.assert_array_equal(guarded["o"], want[0])
+            np.testing.assert_array_equal(guarded["lse"], want[1])
+            assert np.isfinite(guarded["dq"]).all()
+
+
+def test_code_for_other_machines_compiles():
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = Target("aarch64-unknown-linux-gnu", "generic", "", 128)
+    module = new_module("attention", target)
+    emit_attention(module, "float32", target)
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=3)
+    assert "fmla" in machine.emit_assembly(parsed)
 
 
 # -- programs

@@ -1,12 +1,11 @@
 """Generated convolutions against NumPy in float64, for every target and shape."""
 
-import ctypes
-import mmap
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from guarded import at_the_end_of_a_page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -250,20 +249,6 @@ def test_other_layouts_are_copied(rng):
     got = convolve(x, w, **options)
     want = convolve(np.ascontiguousarray(x), np.ascontiguousarray(w), **options)
     np.testing.assert_array_equal(got, want)
-
-
-def at_the_end_of_a_page(array):
-    """A copy after which memory must not be read, and what holds it."""
-    page = mmap.PAGESIZE
-    size = -(-array.nbytes // page) * page
-    memory = mmap.mmap(-1, size + page)
-    whole = np.frombuffer(memory, np.uint8)
-    libc = ctypes.CDLL(None)
-    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    assert libc.mprotect(whole.ctypes.data + size, page, 0) == 0
-    place = whole[size - array.nbytes : size].view(array.dtype).reshape(array.shape)
-    place[...] = array
-    return place, memory
 
 
 @pytest.mark.parametrize("limit", LIMITS)
