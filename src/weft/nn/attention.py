@@ -123,7 +123,8 @@ class MultiheadAttention(Module):
             mixed = weights @ heads[2]
         else:
             scale = 1 / math.sqrt(self.head_dim)
-            mixed = attention(*heads, mask, scale=scale, zeros=False)
+            q, k, v = heads
+            mixed = attention(q, k, v, mask, scale=scale, zeros=False)
         mixed = mixed.transpose(1, 2).flatten(2)  # (N, L, E)
         out = self._unbatched(self.out_proj(mixed), single)
         if not need_weights:

@@ -115,7 +115,7 @@ class _Attention(Walk):
 
     def scaled(self, x: Any, most: int = 1) -> _Scores | None:
         if self.uses(x, _MATMUL, most):
-            return _Scores(*x.inputs)
+            return _Scores(x.inputs[0], x.inputs[1])
         if self.uses(x, _MUL, most) or self.uses(x, _DIV, most):
             product, by = x.inputs
             if x.op is _MUL and not self.uses(product, _MATMUL):
@@ -123,7 +123,7 @@ class _Attention(Walk):
             number = splat(_unexpanded(by))
             if number and self.uses(product, _MATMUL):
                 scale = float(number) if x.op is _MUL else 1 / float(number)
-                return _Scores(*product.inputs, scale)
+                return _Scores(product.inputs[0], product.inputs[1], scale)
         return None
 
 
@@ -139,7 +139,7 @@ def _is_hidden(value: Any) -> bool:
 def _hides_behind(mask: Node | Call) -> bool:
     """Whether a mask is known to hide the keys behind each query, and no others."""
     turned = type(mask) is Call
-    node = mask.inputs[0] if type(mask) is Call else mask
+    node: Any = mask.inputs[0] if type(mask) is Call else mask
     while node.op is EXPAND and len(node.inputs[0].shape) >= 2:
         node = node.inputs[0]
     *lead, rows, keys = node.shape

@@ -34,7 +34,8 @@ def scaled_dot_product_attention(
     _check(query, key, value, attn_mask, is_causal)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if enable_gqa:
-        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+        options = dropout_p, is_causal, scale
+        return _grouped(query, key, value, attn_mask, *options)
     if dropout_p == 0 and query.dtype in (weft.float32, weft.float64):
         return attention(query, key, value, attn_mask, causal=is_causal, scale=scale)
     scores = (query * scale) @ key.transpose(-2, -1)  # (..., L, S)
@@ -61,9 +62,8 @@ def _softmax(scores: Tensor) -> Tensor:
 
 
 def _grouped(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *options: Any,
-    scale: float,
-) -> Tensor:  # fmt: skip
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *options: Any
+) -> Tensor:
     """Heads in groups (..., G, H, L, E), each of which shares a key head."""
     heads, have = query.shape[-3], key.shape[-3]
     if value.shape[-3] != have or heads % have:
@@ -76,7 +76,7 @@ def _grouped(
     if mask is not None and mask.ndim > 2:
         some = mask.shape[-3]
         mask = mask.unflatten(-3, (have, -1) if some == heads else (1, some))
-    out = scaled_dot_product_attention(query, key, value, mask, *options, scale=scale)
+    out = scaled_dot_product_attention(query, key, value, mask, *options)
     return out.flatten(-4, -3)
 
 

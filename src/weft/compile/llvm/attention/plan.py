@@ -166,8 +166,9 @@ def fits(arrays: Mapping[str, ndarray]) -> bool:
         return False
     for name, a in arrays.items():
         step = a.strides[-1] // a.itemsize
-        near = a.shape[-1] <= 1 or a.size == 0 or step == 1 or (name == "mask" and step == 0)
-        if not near or any(s % a.itemsize for s in a.strides):
+        near = step == 1 or (name == "mask" and step == 0)
+        alone = a.size == 0 or a.shape[-1] == 1
+        if not (near or alone) or any(s % a.itemsize for s in a.strides):
             return False
     return True
 
