@@ -145,3 +145,83 @@ def test_native_programs_hold_the_cut_graph():
     graph = G.capture(lambda x: x.sum(), weft.ones(300, 300)).graph
     names = [n.op.name for n in Native(graph).graph if n.inputs]
     assert names == ["sum_parts", "sum"]
+
+
+# -- rows that are combined while they are computed
+
+
+def normalised(shape):
+    def fn(x, g, w, b):
+        norm = lambda *a: F.layer_norm(a[0], (shape[-1],), *a[1:])
+        _, pull = weft.func.vjp(norm, x, w, b)
+        return weft.cat([part.reshape(-1) for part in pull(g)])
+
+    return fn, [shape, shape, shape[-1:], shape[-1:]]
+
+
+COMBINED = {
+    "layer norm's gradients": normalised((300, 128)),
+    "of three axes": normalised((5, 97, 100)),
+    "many before": normalised((3, 4, 50, 60)),
+    "a softmax's and its columns": (
+        lambda x, y: (s := (x + y).softmax(-1), s.sum(0), (s * y).sum((0,)))[1:],
+        [(500, 90), (500, 90)],
+    ),
+    "the largest of columns and the sums of rows": (
+        lambda x: (x.exp().sum(1), x.exp().amax(0), x.exp().sum(0)),
+        [(501, 90)],
+    ),
+    "what is only read": (
+        lambda x, y: (x.sum(0), (x * y).sum(1), (x * y).sum(0)),
+        [(501, 90), (501, 90)],
+    ),
+    "two axes of a row": (
+        lambda x: (x.exp().sum((1, 2)), x.exp().sum(0), x.cos().sum((1, 2))),
+        [(513, 9, 8)],
+    ),
+    "stored and combined": (
+        lambda x, y: (z := (x * y).relu(), z.sum(0)),
+        [(600, 64), (64,)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_rows_are_combined_while_they_are_computed(name):
+    fn, shapes = COMBINED[name]
+    arrays = [floats(*s) for s in shapes]
+    whole = lambda *xs: weft.cat([p.reshape(-1) for p in listed(fn(*xs))])
+    found = by_threads(whole, *arrays)
+    want = whole(*[weft.tensor(a.astype(np.float64)) for a in arrays]).numpy()
+    np.testing.assert_allclose(found, want, rtol=2e-5, atol=2e-5 * abs(want).max())
+
+
+def listed(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def test_a_gradient_is_read_once():
+    """Rows' sums and columns' sums of one value, and what is computed from them."""
+
+    def fn(x, y):
+        z = x * y
+        return z - z.sum(1, keepdim=True), z.sum(0), x.sum(0)
+
+    compiled = weft.compile(fn)
+    compiled(weft.tensor(floats(512, 128)), weft.tensor(floats(512, 128)))
+    kernels = compiled.explain().kernels
+    reading = [k for k in kernels if "sum_parts" in k.operators]
+    assert len(reading) == 1
+    assert sorted(reading[0].operators) == [
+        "mul",
+        "sub",
+        "sum",
+        "sum_parts",
+        "sum_parts",
+    ]
+
+
+def test_rows_that_are_too_long_to_be_combined_inside():
+    x = floats(300, 5000)
+    found = by_threads(lambda x: (x * 2).sum(0), x)
+    np.testing.assert_allclose(found, 2 * x.sum(0, dtype=np.float64), rtol=1e-6)

@@ -40,6 +40,7 @@ from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
 Index = tuple[Any, ...]
 Slot = tuple[Index, bool]
 Slots = dict[Node, Slot]
+WIDEST = 4096  # elements of rows that are combined while they are computed
 NEAR = 8  # units back to look for one that reads the same
 OUTSIDE = -1  # the order of inputs, variables and constants
 
@@ -88,6 +89,8 @@ class Group:
         self.vars = tuple(self._variable(d, n) for d, n in enumerate(shape))
         self.reduced: tuple[int, ...] | None = None
         self.length = 0  # of the parts into which the first reduced axis is cut
+        self.columns: list[Node] = []  # sums of rows, while these are computed
+        self.tall: tuple[int, ...] = ()  # the axes that those reduce
         self.nodes: list[Node] = []
         self.home: dict[Node, Index] = {}  # each node's index, in the loop variables
         self.rows: set[Node] = set()
@@ -106,32 +109,74 @@ class Group:
         return [d for d in range(len(self.shape)) if d not in (self.reduced or ())]
 
     @property
+    def inner(self) -> tuple[int, ...]:
+        """The axes that one iteration goes through."""
+        if self.reduced is None and self.tall:
+            return tuple(range(self.tall[-1] + 1, len(self.shape)))
+        return self.reduced or ()
+
+    @property
+    def cut(self) -> int | None:
+        """The axis that is cut into parts."""
+        if self.tall:
+            return self.tall[0]
+        return self.reduced[0] if self.reduced and self.length else None
+
+    @property
     def outer(self) -> list[tuple[str, Any]]:
-        """The variables and extents of what is kept: of parts too, if there are any."""
-        found = [(f"i{d}", self.shape[d]) for d in self.kept]
-        return [("part", self.parts), *found] if self.length else found
+        """The variables and extents of the iterations: of parts, if there are any."""
+        inside = {*self.inner, *self.tall}
+        found = [(f"i{d}", n) for d, n in enumerate(self.shape) if d not in inside]
+        return found if self.cut is None else [("part", self.parts), *found]
 
     @property
     def parts(self) -> Any:
         """How many parts there are."""
-        assert self.reduced is not None
-        return (self.shape[self.reduced[0]] + (self.length - 1)) // self.length
+        assert self.cut is not None
+        return (self.shape[self.cut] + (self.length - 1)) // self.length
 
     def reduce(self, axes: tuple[int, ...], length: int) -> None:
         """Say which axes are reduced, and how long the parts of the first one are."""
-        if self.reduced is not None or not length:
-            self.reduced = axes
-            return
-        self.reduced, self.length = axes, length
-        self.scope.bounds |= {"part": self.parts, f"i{axes[0]}": length}
-        first = self.scope.symbol("part") * length + self.vars[axes[0]]
-        self.vars = tuple(first if d == axes[0] else v for d, v in enumerate(self.vars))
-        self.home = {node: self.full_index(node) for node in self.nodes}
+        new = self.reduced is None
+        self.reduced = axes
+        if new and length:
+            self._part(axes[0], length)
+
+    def sum_rows(self, node: Node, axes: tuple[int, ...], length: int) -> None:
+        """Add a node that combines rows, those of a part of them after the other."""
+        if not self.tall:
+            self.tall = axes
+            self._part(axes[0], length)
+        self.columns.append(node)
+        inside = {*self.inner, *self.tall}
+        rest = [v for d, v in enumerate(self.vars) if d not in inside]
+        home = (self.scope.symbol("part"), *rest, *[self.vars[d] for d in self.inner])
+        self.add(node, home, row=False)
+
+    def _part(self, axis: int, length: int) -> None:
+        """Cut an axis into parts."""
+        self.length = length
+        self.scope.bounds |= {"part": self.parts, f"i{axis}": length}
+        first = self.scope.symbol("part") * length + self.vars[axis]
+        self.vars = tuple(first if d == axis else v for d, v in enumerate(self.vars))
+        self.home = {
+            n: self.row_index(n) if n in self.rows else self.full_index(n)
+            for n in self.nodes
+        }
+
+    @property
+    def _rows(self) -> tuple[Index, Index]:
+        """The index of a row, and the shape of all rows."""
+        if self.length and not self.tall:
+            names = [self.scope.symbol(name) for name, _ in self.outer]
+            return tuple(names), tuple(n for _, n in self.outer)
+        kept = self.kept
+        return tuple(self.vars[d] for d in kept), tuple(self.shape[d] for d in kept)
 
     def row_index(self, node: Node) -> Index:
         """A row node's index, in the variables of what is kept."""
-        out = tuple(self.scope.symbol(name) for name, _ in self.outer)
-        return reshaped(out, node.shape, shape=tuple(n for _, n in self.outer))
+        out, shape = self._rows
+        return reshaped(out, node.shape, shape=shape)
 
     def full_index(self, node: Node) -> Index:
         return reshaped(self.vars, node.shape, shape=self.shape)
@@ -163,7 +208,7 @@ class Group:
         count, whole = math.prod(node.shape), math.prod(self.shape)
         if same(count, whole):
             return self.full_index(node), False
-        rows = math.prod(n for _, n in self.outer)
+        rows = math.prod(self._rows[1])
         if self.reduced is not None and same(count, rows):
             return self.row_index(node), True
         return None
@@ -187,6 +232,23 @@ class Group:
 
 def _named(index: Any) -> str:
     return index.symbol_name if isinstance(index, Size) else ""
+
+
+def _sums_rows(
+    group: Group, operand: Operand, shape: Index, axes: tuple[int, ...], length: int
+) -> bool:
+    """Whether rows can be combined in a group: it computes or reads them, in order."""
+    if group.alone or not same_shape(group.shape, shape):
+        return False
+    if group.tall and (group.tall, group.length) != (axes, length):
+        return False
+    if group.length and not group.tall:
+        return False
+    if group.reduced not in (None, tuple(range(axes[-1] + 1, len(shape)))):
+        return False
+    if operand.base in group.home:
+        return operand.base not in group.rows and group.reads_here(operand, group.vars)
+    return operand.base in group.reads()
 
 
 Unit = Call | Group
@@ -391,12 +453,9 @@ class Fusion:
 
     def _beside(self, node: Node, operands: list[Any], after: Unit | None) -> bool:
         """Join a group nearby that reads the same, so that it is read once."""
-        if after is None:
-            return False
+        first = OUTSIDE if after is None else after.order
         bases = {o.base for o in operands if isinstance(o, Operand)}
-        for unit in reversed(
-            self.units[max(after.order + 1, len(self.units) - NEAR) :]
-        ):
+        for unit in reversed(self.units[max(first + 1, len(self.units) - NEAR) :]):
             if not isinstance(unit, Group) or unit.alone or unit.reduced is not None:
                 continue
             if not same_shape(unit.shape, node.shape) or not bases & unit.reads():
@@ -441,6 +500,8 @@ class Fusion:
         dim = node.params["dim"]
         reduced = (dim,) if isinstance(dim, int) else tuple(sorted(dim))
         length = node.params.get("length", 0)
+        if length and self._sum_rows(node, operand, reduced, length):
+            return
         group = self._youngest([operand])
         if not isinstance(group, Group) or not self._may_reduce(
             group, node, operand, shape, (reduced, length)
@@ -456,12 +517,42 @@ class Fusion:
         if group.alone or not same_shape(group.shape, shape):
             self.why[node] = f"{shape} is not the shape {group.shape}"
             return False
-        if group.reduced is not None and (group.reduced, group.length) != how:
+        if group.tall and how != (group.inner, 0):
+            self.why[node] = f"the group adds up rows of axes {group.inner}"
+            return False
+        have = group.reduced, 0 if group.tall else group.length
+        if group.reduced is not None and have != how:
             self.why[node] = f"the group reduces axes {group.reduced}"
             return False
         if operand.base in group.rows or not group.reads_here(operand, group.vars):
             self.why[node] = "it reads other elements of the group than its own"
             return False
+        return True
+
+    # -- columns
+
+    def _sum_rows(
+        self, node: Node, operand: Operand, axes: tuple[int, ...], length: int
+    ) -> bool:
+        """Combine rows where they are computed or read, if they are not too long."""
+        shape = node.inputs[0].shape
+        inner = shape[axes[-1] + 1 :]
+        if axes != tuple(range(axes[0], axes[-1] + 1)) or not inner:
+            return False
+        if any(isinstance(n, Size) for n in inner) or math.prod(inner) > WIDEST:
+            return False
+        after = self._youngest([operand])
+        first = OUTSIDE if after is None else after.order
+        near = [u for u in self.units[-NEAR:] if u.order > first][::-1]
+        for unit in [*([after] if after else []), *near]:
+            if isinstance(unit, Group) and _sums_rows(
+                unit, operand, shape, axes, length
+            ):
+                break
+        else:
+            unit = self._new(shape)
+        unit.sum_rows(node, axes, length)
+        self.unit[node] = unit
         return True
 
     # -- what leaves a group

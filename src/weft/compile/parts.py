@@ -26,6 +26,7 @@ from weft.graph.ir import Graph, Node
 PART = 1 << 14  # elements that are worth a task of their own
 FEW = 8  # results that leave threads without work
 TALL = 64  # rows that are added up to one, at least
+TALLEST = 512  # at most: they are added up one after the other
 MOST = 128  # parts of columns
 LEAST = 4  # parts that are worth it
 
@@ -100,6 +101,7 @@ def _cut(node: Node) -> Cut | None:
     length = -(-least // inner)
     if columns > 1:
         length = max(length, -(-size * outer // MOST))
+        length = min(length, max(TALLEST // inner, 1))
     if outer * size < LEAST * length:
         return None
     most = outer * size // LEAST

@@ -45,4 +45,5 @@ def _kind(group: Group) -> type[Lowering]:
         from weft.compile.serial import serial_loops
 
         return serial_loops(lowering_of(group.nodes[0]))
-    return FlatLoops if group.reduced is None else RowLoops
+    rows = group.reduced is not None or group.columns
+    return RowLoops if rows else FlatLoops

@@ -62,8 +62,13 @@ class Lowering:
         found: dict[Node, int] = {}
         for node in self.group.nodes:
             at = max((found[b] for b in self._inside(node)), default=0)
-            found[node] = at + 1 if isinstance(node.op.lower, Reduction) else at
+            found[node] = at + 1 if self._reduces(node) else at
         return found
+
+    def _reduces(self, node: Node) -> bool:
+        """Whether a node is complete only after a loop over a row."""
+        own = isinstance(node.op.lower, Reduction)
+        return own and node not in self.group.columns
 
     def _inside(self, node: Node) -> list[Node]:
         operands = self.group.operands[node]
@@ -88,7 +93,7 @@ class Lowering:
     def _use(self, node: Node) -> int:
         """The loop that reads a node's operands."""
         at = self.stage[node]
-        return at - 1 if isinstance(node.op.lower, Reduction) else at
+        return at - 1 if self._reduces(node) else at
 
     def _costly(self, node: Node) -> bool:
         rule = lowering_of(node)
@@ -276,14 +281,15 @@ class Lowering:
         return [
             n
             for n in self.group.nodes
-            if isinstance(n.op.lower, Reduction) and self.stage[n] == stage + 1
+            if self._reduces(n) and self.stage[n] == stage + 1
         ]
 
     def stores_of(self, stage: int, memo: dict[Any, Any]) -> list[Any]:
+        apart = {*self.group.rows, *self.group.columns}
         return [
             Store(self.buffer(n), self.group.home[n], self.value(n, stage, memo))
             for n in self.group.nodes
-            if n in self.stored and n not in self.group.rows and self.stage[n] == stage
+            if n in self.stored and n not in apart and self.stage[n] == stage
         ]
 
     def stored_rows(self, stage: int) -> list[Any]:
@@ -299,17 +305,21 @@ class Lowering:
         found = self._argument(operand, self.group.vars, stage, memo, node.dtype)
         return as_dtype(found, total_dtype(node))
 
-    def over_reduced(self, body: list[Any]) -> list[Any]:
-        """Loops over the reduced axes around a body."""
-        for d in reversed(self.group.reduced or ()):
+    def over_row(self, body: list[Any]) -> list[Any]:
+        """Loops over the axes of a row around a body."""
+        return self.over(self.group.inner, body)
+
+    def over(self, axes: tuple[int, ...], body: list[Any]) -> list[Any]:
+        """Loops over some axes around a body."""
+        for d in reversed(axes):
             body = [For(f"i{d}", self._extent(d), body)]
         return body
 
     def _extent(self, axis: int) -> Any:
-        """How far a loop over a reduced axis goes: to the end of a part of it."""
+        """How far a loop over an axis goes: to the end of a part of it."""
         group = self.group
         (size,) = self._sizes((group.shape[axis],))
-        if not group.length or axis != (group.reduced or ())[0]:
+        if axis != group.cut:
             return size
         if not isinstance(size, Size) and size % group.length == 0:
             return group.length

@@ -11,6 +11,7 @@ columns  where the last axis is kept: parallel over blocks of it, inside the loo
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ from weft.compile.loop.rewrite import uses, with_places
 from weft.compile.loop.schedule import fuse, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.totals import in_levels
-from weft.core.size import Size, same, same_shape
+from weft.core.size import Size, hinted, same, same_shape
 from weft.graph.ir import GraphError
 
 BLOCK = 64  # elements of the last axis that one iteration of a column kernel takes
@@ -211,21 +212,42 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
     """Loops over what is kept, around those over what is reduced."""
     if _empty(kernel):
         return kernel
-    for outer, inner in _neighbours(group.reduced or ()):
+    for outer, inner in _neighbours(group.inner):
         try:
             kernel = fuse(kernel, f"i{outer}", f"i{inner}", name=f"i{outer}")
         except GraphError:
             continue
     names = [name for name, _ in group.outer]
     kernel = _apart(kernel, len(names))
+    if group.tall:
+        return kernel._replace(body=_rows_in_levels(kernel, kernel.body, group.tall))
     if len(group.shape) - 1 not in group.kept:
         return in_levels(kernel)
     try:
         size = _width(group)
-        short = in_levels(kernel, COLUMN)
+        short = in_levels(kernel, COLUMN) if _tall(group) else kernel
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
     except GraphError:
         return in_levels(kernel)  # by columns, one at a time
+
+
+def _tall(group: Group) -> bool:
+    """Whether many numbers are added up one after the other, as far as is known."""
+    sizes = hinted(tuple(group.shape[d] for d in group.inner))
+    return sizes is not None and math.prod(sizes) > COLUMN
+
+
+def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
+    """Statements in which the sums of each row have several levels."""
+    if not axes:
+        return in_levels(kernel._replace(body=body)).body
+    first, rest = f"i{axes[0]}", axes[1:]
+    return [
+        s._replace(body=_rows_in_levels(kernel, s.body, rest))
+        if isinstance(s, For) and s.var == first
+        else s
+        for s in body
+    ]
 
 
 def _width(group: Group) -> int:

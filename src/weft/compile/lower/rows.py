@@ -1,7 +1,8 @@
 """Groups with reductions: for each index that is kept, a loop for every stage.
 
 A stage ends where a reduction must be finished before the next loop may begin:
-softmax has three (largest, sum, quotient). Rows are scalars in between.
+softmax has three (largest, sum, quotient). Rows are scalars in between. Rows may be
+combined while they are computed, those of a part of them by one iteration.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from weft.compile.loop.ir import Call, For, Kernel, Local, Set
+from weft.compile.loop.ir import Buffer, Call, For, Kernel, Load, Local, Set, Store
 from weft.compile.lower import values
 from weft.compile.lower.base import Lowering
 from weft.compile.lower.choose import row_schedule
@@ -30,6 +31,8 @@ class RowLoops(Lowering):
         body: list[Any] = []
         for stage in range(self.last_stage + 1):
             body += self._before(stage) + self._loop(stage)
+        if self.group.columns:
+            body = self._with_columns(body)
         for var, extent in reversed(self.group.outer):
             (size,) = self._sizes((extent,))
             body = [For(var, size, body)]
@@ -54,5 +57,36 @@ class RowLoops(Lowering):
             value = self.reduced_value(node, stage, memo)
             total = Call(combine, (local, value), local.dtype)
             inner.append(Set(local, total, reorder=True))
+        inner += [self._combined(n, stage, memo) for n in self._columns(stage)]
         inner = self.with_lets(inner)
-        return starts + self.over_reduced(inner) if inner else starts
+        return starts + self.over_row(inner) if inner else starts
+
+    # -- rows that are combined
+
+    def _columns(self, stage: int) -> list[Node]:
+        return [n for n in self.group.columns if self.stage[n] == stage]
+
+    def _room(self, node: Node) -> Load:
+        """The element of a row that others are combined in."""
+        group, name = self.group, f"sum{self.group.nodes.index(node)}"
+        sizes = tuple(group.shape[d] for d in group.inner)
+        room = Buffer(name, sizes, total_dtype(node), scratch=True)
+        return Load(room, tuple(group.vars[d] for d in group.inner))
+
+    def _combined(self, node: Node, stage: int, memo: dict[Any, Any]) -> Store:
+        room, value = self._room(node), self.reduced_value(node, stage, memo)
+        total = Call(node.op.lower.combine, (room, value), room.dtype)
+        return Store(*room, total)
+
+    def _with_columns(self, body: list[Any]) -> list[Any]:
+        """The rows of a part, one after the other, and what they are combined to."""
+        starts, ends = [], []
+        for node in self.group.columns:
+            room = self._room(node)
+            first = values.identity(node.op.lower.combine, room.dtype)
+            starts.append(Store(*room, first))
+            made = as_dtype(room, node.dtype)
+            ends.append(Store(self.buffer(node), self.group.home[node], made))
+            self.scratch.append(room.buffer)
+        rows = self.over(self.group.tall, body)
+        return [*self.over_row(starts), *rows, *self.over_row(ends)]
