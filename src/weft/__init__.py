@@ -367,6 +367,7 @@ _LAZY = (
     "graph",
     "layers",
     "linalg",
+    "memory",
     "metrics",
     "models",
     "nn",
@@ -388,11 +389,13 @@ _LAZY_NAMES = {
     "map": "ops.control",
     "save": "serialization",
     "scan": "ops.control",
+    "set_memory_limit": "memory",
     "set_num_threads": "runtime.pool",
     "while_loop": "ops.control",
 }
 
 if _TYPE_CHECKING:
+    from weft.memory import set_memory_limit
     from weft.ops.control import cond, fori_loop, map, scan, while_loop
     from weft.runtime.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import measure
 from weft.core.mode import mode
 from weft.core.tape import Backward, Leaf, Wanted
 from weft.core.tensor import Tensor
@@ -127,7 +128,7 @@ def _own(g: Tensor) -> Tensor:
     array = g._data
     if alone and array.base is None and array.flags.c_contiguous:
         return Tensor(array)
-    return Tensor(array.copy(order="C"))
+    return Tensor(measure.noted(array.copy(order="C"), "gradient"))
 
 
 def grad(

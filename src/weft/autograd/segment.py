@@ -249,6 +249,16 @@ class Segment:
             self.drop()
         return values, plan
 
+    def values(self) -> Iterator[Any]:
+        """The tensors that are held now, for whoever counts memory."""
+        yield from (g.tensor for g in self.given if type(g) is Given)
+        kept = self.keeper.results.values() if self.keeper is not None else ()
+        refilled = (self.filled or {}).values()
+        held = [[one for _, one, _ in kept], [r.saved for r in refilled]]
+        for one in tree_flatten(held)[0]:
+            if isinstance(one, Tensor):
+                yield one
+
     def drop(self) -> None:
         """Forget what the second run gave and nobody took."""
         self.filled = None

@@ -13,17 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.core import measure
 from weft.core.mode import mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
 from weft.core.tape import record
 from weft.core.tensor import Tensor
-from weft.errors import (
-    AllocationError,
-    ArgumentError,
-    DeviceError,
-    WeftError,
-)
+from weft.errors import ArgumentError, DeviceError, WeftError
 
 
 class Interpreter:
@@ -118,6 +114,8 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 
 def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
     """Run an operator's CPU kernel now."""
+    if measure.ledger is not None:
+        measure.ledger.expect(op, args, params)
     try:
         result = op.kernel(*arrays, **params)
     except RuntimeWarning:  # the user made warnings errors: infinities are none
@@ -127,6 +125,9 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
         return open_size.build.process(op, args, params)
     except Exception as error:
         raise explain(op, args, params, error) from None
+    if measure.ledger is not None:
+        for array in result if type(result) is tuple else (result,):
+            measure.noted(np.asarray(array), op.name)
     if type(result) is np.ndarray:
         return Tensor(result)
     if type(result) is tuple:
@@ -198,7 +199,9 @@ def explain(
     if isinstance(error, WeftError):
         return error
     if isinstance(error, MemoryError):
-        return AllocationError(f"{op.name}: {error}")
+        from weft.memory.report import failed
+
+        return failed(op, args, params, error)
     try:
         if op.type is not None:
             op.type(*[type_of(a) for a in args], **params)

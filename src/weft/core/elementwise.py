@@ -392,7 +392,7 @@ def unary(
         if state and type(input) is Tensor and input._data.dtype.char in codes:
             try:
                 r = op.kernel(input._data)
-            except RuntimeWarning:
+            except (RuntimeWarning, MemoryError):
                 return bind(op, (input,), NO_PARAMS)
             out = new(Tensor)
             out._data = r if type(r) is ndarray else np.asarray(r)

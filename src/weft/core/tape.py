@@ -311,7 +311,7 @@ class Backward:
     def _loop(self, on_leaf: Callable[[Any, Any], None], wanted: Any) -> None:
         heap, pending, owned, send = self.heap, self.pending, self.owned, self.send
         retain = self.retain_graph
-        watched = bool(mode.observers) or mode.capture is not None
+        watched = bool(mode.observers) or mode.capture is not None or mode.measured
         while heap:
             node = heappop(heap)[1]
             g = pending.pop(node)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from typing import Any
 
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core import measure
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
 from weft.core.mode import mode
@@ -309,10 +311,19 @@ def _filled(
             raise
         raise ArgumentError(f"{name}: {error}") from None
     except MemoryError as error:
-        raise AllocationError(f"{name}: {error}") from None
+        raise _no_memory(name, shape, dtype, error) from None
     if device is not None:
         out = out.to(device)
     return out.requires_grad_() if requires_grad else out
+
+
+def _no_memory(name: str, shape: Any, dtype: DType, error: Exception) -> Exception:
+    """The error of an array that the system has no memory for."""
+    if isinstance(error, WeftError):
+        return error
+    from weft.memory.report import failure
+
+    return failure(name, math.prod(shape) * dtype.itemsize, error)
 
 
 def zeros(
@@ -404,9 +415,10 @@ def empty(
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     check_memory("empty", shape, dtype)
     try:
-        out = Tensor(np.empty(shape, dtype.np))
+        measure.allow("empty", math.prod(shape) * dtype.itemsize)
+        out = Tensor(measure.noted(np.empty(shape, dtype.np), "empty"))
     except (MemoryError, ValueError) as error:
-        raise AllocationError(f"empty: {error}") from None
+        raise _no_memory("empty", shape, dtype, error) from None
     if device is not None:
         out = out.to(device)
     return out.requires_grad_() if requires_grad else out

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.dims import normalize_dims
+from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes, conj, result_type
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
@@ -128,7 +129,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         x, y = input._data, other._data
         plain = x.ndim == 2 == y.ndim and x.dtype is y.dtype and x.dtype.char in "fd"
         if plain and x.shape[1] == y.shape[0]:
-            out = Tensor(x.dot(y))
+            try:
+                out = Tensor(x.dot(y))
+            except MemoryError:  # explained there
+                return bind(matmul_op, (input, other), {})
             nx, ny = input._node, other._node
             if state == RECORDING and (nx is not None or ny is not None):
                 plan = _PLANS[(nx is not None) + 2 * (ny is not None)]

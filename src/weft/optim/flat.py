@@ -9,17 +9,19 @@ element-wise: the result is the same, bit for bit, however the work is cut.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from weft.core import measure
 from weft.core.tape import caller, next_number
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 
 BLOCK = 1 << 16  # bytes of a piece: its temporaries stay in the cache
 LARGE = 1 << 16  # a parameter of this many elements is not worth gathering
+ROOM = 16  # blocks that a rule's temporaries take, and more
 Rule = Callable[[Any, Any, dict[str, Any], dict[str, Any]], Any]
 State = dict[str, Any]
 
@@ -80,11 +82,13 @@ class Run:
         self.installed = self._held()
         if self.in_place:
             self.value = _reals(self.memory[0].reshape(-1))
-            return
-        self.buffer = np.empty(self.size, self.memory[0].dtype)
-        self.grads = np.empty_like(self.buffer)
-        self.value = _reals(self.buffer)
-        self.windows = self._windows(self.buffer)
+        else:
+            self.buffer = np.empty(self.size, self.memory[0].dtype)
+            self.grads = np.empty_like(self.buffer)
+            self.value = _reals(self.buffer)
+            self.windows = self._windows(self.buffer)
+        for array in self.working():
+            measure.noted(array, "optimizer")
 
     def _check_writeable(self) -> None:
         for array in self.memory:
@@ -118,9 +122,8 @@ class Run:
             and all(map(is_, held, self.installed))
         )
 
-    def step(self, rule: Rule, group: dict[str, Any], name: str) -> None:
+    def step(self, rule: Rule, group: dict[str, Any], name: str, g: Any) -> None:
         """Apply the rule to every parameter of this run."""
-        g = self._gradients()
         if not self.in_place:
             _concatenate(self.memory, self.buffer)
         numbers = _numbers(self.states[0])
@@ -153,7 +156,14 @@ class Run:
         """Half-precision numbers are computed with in float32."""
         return piece.astype(np.float32) if self.half else piece
 
-    def _gradients(self) -> np.ndarray:
+    def working(self) -> Iterator[np.ndarray]:
+        """The arrays that this run has made: gathered states and room to work in."""
+        yield from self.flat.values()
+        if not self.in_place:
+            yield from (self.buffer, self.grads)
+
+    def gradients(self) -> np.ndarray:
+        """All gradients in a row, checked."""
         grads = [p.grad._data for p in self.params]  # type: ignore[union-attr]
         for p, g, array in zip(self.params, grads, self.memory, strict=True):
             if g.shape != array.shape or g.dtype != array.dtype:
@@ -173,12 +183,23 @@ class TensorRun:
     def valid(self) -> bool:
         return True
 
-    def step(self, rule: Rule, group: dict[str, Any], name: str) -> None:
-        self.state["step"] += 1
-        value = self.param.detach()
-        g = checked_gradient(self.param).detach()
-        self.param._data = rule(g, value, self.state, group)._data
+    def working(self) -> Iterator[np.ndarray]:
+        return iter(())  # on another device
+
+    def gradients(self) -> Tensor:
+        return checked_gradient(self.param).detach()
+
+    def step(self, rule: Rule, group: dict[str, Any], name: str, g: Any) -> None:
+        state = {**self.state, "step": self.state["step"] + 1}
+        new = rule(g, self.param.detach(), state, group)
+        self.param._data = new._data
+        self.state.update(state)
         touch([self.param], name)
+
+
+def make_room() -> None:
+    """Raise MemoryError now rather than half-way: rules need room for their pieces."""
+    np.empty(ROOM * BLOCK, np.uint8)
 
 
 def _parts(arrays: Sequence[np.ndarray]) -> list[slice]:

@@ -31,7 +31,7 @@ from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module
-from weft.optim.flat import State, plan
+from weft.optim.flat import State, make_room, plan
 
 _POSITIVE = (
     "lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay",
@@ -159,34 +159,71 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        step_group = self._step_group if mode.capture is None else self._captured
         with no_grad(), np.errstate(all="ignore"):
-            for index, group in enumerate(self.param_groups):
-                step_group(index, group)
+            if mode.capture is None:
+                self._step_all()
+            else:
+                for index, group in enumerate(self.param_groups):
+                    self._captured(index, group)
         return loss
 
-    def _step_group(self, index: int, group: dict[str, Any]) -> None:
-        active = [p for p in group["params"] if p.grad is not None]
-        if not active:
-            return
-        options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
+    def _step_all(self) -> None:
+        """Everything that needs memory or can be refused, then the writing."""
         name = f"{type(self).__name__}.step"
-        for run in self._plan(index, active, options):
-            run.step(self._signed, options, name)
+        for run, gradient, options in self._prepared():
+            run.step(self._signed, options, name, gradient)
+
+    def _prepared(self) -> list[tuple[Any, Any, dict[str, Any]]]:
+        """The runs of a step with their gradients; on an error no state has moved."""
+        before: dict[Tensor, State | None] = {}
+        found = []
+        try:
+            for index, group in enumerate(self.param_groups):
+                active = [p for p in group["params"] if p.grad is not None]
+                if active:
+                    options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
+                    runs = self._plan(index, active, options, before)
+                    found += [(run, run.gradients(), options) for run in runs]
+            make_room()
+        except BaseException:
+            self._restore(before)
+            raise
+        return found
+
+    def _restore(self, before: dict[Tensor, State | None]) -> None:
+        """Put states back that were being made or moved."""
+        if before:
+            self._plans.clear()
+        for p, state in before.items():
+            if state is None:
+                self.state.pop(p, None)
+            else:
+                self.state[p].update(state)
 
     def _captured(self, index: int, group: dict[str, Any]) -> None:
         from weft.optim.captured import step_group
 
         step_group(self, index, group)
 
-    def _plan(self, index: int, active: list[Tensor], group: Any) -> list[Any]:
-        """How to run this group's parameters; kept while nothing moves."""
+    def _plan(
+        self,
+        index: int,
+        active: list[Tensor],
+        group: Any,
+        before: dict[Tensor, State | None],
+    ) -> list[Any]:
+        """How to run this group's parameters; kept while nothing moves.
+
+        A new plan moves states, which ``before`` takes note of.
+        """
         kind = (group["foreach"], *[bool(group[key]) for key in self.switches])
-        before = self._plans.get(index)
-        if before is not None and before[0] == kind and _same(before[1], active):
-            runs = before[2]
+        last = self._plans.get(index)
+        if last is not None and last[0] == kind and _same(last[1], active):
+            runs = last[2]
             if all(run.valid() for run in runs):
                 return runs
+        for p in active:
+            before[p] = dict(self.state[p]) if p in self.state else None
         states = [self._state(p, group) for p in active]
         runs = plan(active, states, group["foreach"] is not False)
         self._plans[index] = (kind, active, runs)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.core import measure
 from weft.core.op import TensorType
 from weft.errors import AllocationError, ArgumentError
 
@@ -390,8 +391,9 @@ def _allocate(nbytes: int) -> np.ndarray:
             f"arena: {nbytes:,} bytes are needed; this machine has "
             f"{physical_memory():,}"
         )
+    measure.allow("arena", nbytes)
     try:
-        return _mapped(max(nbytes, 1))[:nbytes]
+        return measure.noted(_mapped(max(nbytes, 1))[:nbytes], "arena")
     except (OSError, MemoryError) as error:
         raise AllocationError(
             f"arena: the system refused {nbytes:,} bytes ({error})"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.compile.explain.memory import Memory
 from weft.compile.explain.program import Program
-from weft.compile.explain.rows import Column, Rows, seconds
+from weft.core.rows import Column, Rows, seconds
 from weft.errors import ArgumentError, WeftError
 
 if TYPE_CHECKING:

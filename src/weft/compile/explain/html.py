@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from weft.compile.explain.rows import Column, Rows
+from weft.core.rows import Column, Rows
 from weft.graph.views.escape import markup
 
 

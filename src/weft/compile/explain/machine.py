@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from weft.compile.explain.rows import nbytes, scaled
 from weft.compile.instance import Instance
 from weft.compile.llvm.emit import F32, i64, loop
 from weft.compile.llvm.gemm.vectors import fma
@@ -34,6 +33,7 @@ from weft.compile.llvm.target import (
     prepare_function,
 )
 from weft.compile.native import Native
+from weft.core.rows import nbytes, scaled
 
 MOVED = (1 << 16, 1 << 19, 1 << 22, 1 << 25, 1 << 27)  # bytes, of three arrays
 CHAINS = 12  # multiply-adds that do not wait for each other

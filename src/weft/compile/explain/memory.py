@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from weft.compile.explain.cost import size_of
-from weft.compile.explain.rows import Column, Rows, nbytes
 from weft.compile.instance import Instance
+from weft.core.rows import Column, Rows, nbytes
 from weft.graph.ir import Node, type_text
 
 

@@ -24,8 +24,8 @@ from weft.compile.explain.memory import Value, short_line
 from weft.compile.explain.passes import Pass
 from weft.compile.explain.program import Break, Kernel, Program, Whole
 from weft.compile.explain.report import headline
-from weft.compile.explain.rows import Rows, counted, nbytes, percent, seconds
 from weft.compile.explain.timeline import legend, timeline
+from weft.core.rows import Rows, counted, nbytes, percent, seconds
 from weft.graph.ir import Graph
 from weft.graph.text import print_graph
 from weft.graph.views import page as graph_page

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import cached_property
 
-from weft.compile.explain.rows import Column, Rows, seconds
 from weft.compile.pipeline import Step, run
+from weft.core.rows import Column, Rows, seconds
 from weft.graph.ir import Graph, Node
 from weft.graph.text import node_text
 

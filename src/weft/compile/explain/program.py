@@ -24,7 +24,6 @@ from weft.compile.explain import cost
 from weft.compile.explain.machine import Machine, machine
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
-from weft.compile.explain.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.compile.instance import Instance
 from weft.compile.jobs import Routine
 from weft.compile.launches import Use, made_by
@@ -32,6 +31,7 @@ from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import Target, assembly, new_module
 from weft.compile.native import Native
 from weft.compile.products import is_product
+from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Graph, Node, type_text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.compile.explain.machine import machine
 from weft.compile.explain.program import Program
-from weft.compile.explain.rows import Rows, counted, flop, nbytes, seconds
+from weft.core.rows import Rows, counted, flop, nbytes, seconds
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation

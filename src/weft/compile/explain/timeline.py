@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from weft.compile.explain.html import Html, joined, tag
 from weft.compile.explain.memory import Memory
-from weft.compile.explain.rows import nbytes
+from weft.core.rows import nbytes
 
 WIDTH, HEIGHT = 1000, 240
 LEFT, TOP, FOOT = 70, 10, 22  # room for the labels
@@ -17,9 +17,9 @@ def timeline(memory: Memory) -> Html:
     whole = [a + b for a, b in zip(memory.live, memory.outside, strict=True)]
     most = max([*whole, memory.layout.nbytes, 1])
     parts = [
-        *_grid(most, memory.steps),
-        _area("outside", whole, most),
-        _area("arena", memory.live, most),  # hides the lower part of the other
+        *grid(most, memory.steps),
+        area("outside", whole, most),
+        area("arena", memory.live, most),  # hides the lower part of the other
         *_peak(memory, most),
         tag("line", id="cursor", y1=str(TOP), y2=str(HEIGHT - FOOT), x1="0", x2="0",
             visibility="hidden"),
@@ -27,42 +27,45 @@ def timeline(memory: Memory) -> Html:
     return tag("svg", *parts, kind="timeline", viewBox=f"0 0 {WIDTH} {HEIGHT}")
 
 
-def _y(count: float, most: int) -> float:
+def y_of(count: float, most: int) -> float:
+    """Where so many bytes are drawn."""
     return HEIGHT - FOOT - (HEIGHT - FOOT - TOP) * count / most
 
 
-def _x(step: float, steps: int) -> float:
+def x_of(step: float, steps: int) -> float:
+    """Where a step is drawn."""
     return LEFT + (WIDTH - LEFT) * step / max(steps, 1)
 
 
-def _area(kind: str, bytes_live: list[int], most: int) -> Html:
+def area(kind: str, bytes_live: list[int], most: int) -> Html:
     """A step of the program is as wide as every other one."""
-    base = _y(0, most)
+    base = y_of(0, most)
     path = f"M{LEFT},{base:.1f}"
     for step, count in enumerate(bytes_live):
-        y = _y(count, most)
+        y = y_of(count, most)
         for at in (step, step + 1):
-            path += f"L{_x(at, len(bytes_live)):.2f},{y:.1f}"
+            path += f"L{x_of(at, len(bytes_live)):.2f},{y:.1f}"
     return tag("path", d=f"{path}L{WIDTH},{base:.1f}z", kind=kind)
 
 
-def _grid(most: int, steps: int) -> Iterator[Html]:
+def grid(most: int, steps: int, unit: str = "step") -> Iterator[Html]:
+    """Lines for a quarter of the bytes each, and numbers of steps."""
     for k in range(5):
         count = most * k / 4
-        y = _y(count, most)
+        y = y_of(count, most)
         yield tag("line", x1=str(LEFT), x2=str(WIDTH), y1=f"{y:.1f}", y2=f"{y:.1f}",
                   kind="grid")  # fmt: skip
         yield _label(LEFT - 6, y + 4, nbytes(count), "end")
     for k in range(5):
         step = (steps - 1) * k // 4
         anchor = "end" if k == 4 else "middle"
-        yield _label(_x(step + 0.5, steps), HEIGHT - 6, f"step {step}", anchor)
+        yield _label(x_of(step + 0.5, steps), HEIGHT - 6, f"{unit} {step}", anchor)
 
 
 def _peak(memory: Memory, most: int) -> Iterator[Html]:
     if not memory.values:
         return
-    x, y = _x(memory.peak_step + 0.5, memory.steps), _y(memory.peak, most)
+    x, y = x_of(memory.peak_step + 0.5, memory.steps), y_of(memory.peak, most)
     yield tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r="4", kind="peak")
 
 

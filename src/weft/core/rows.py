@@ -20,7 +20,7 @@ class Column(NamedTuple):
 class Rows(list[Any]):
     """A list that prints as a table.
 
-    >>> from weft.compile.explain.rows import Column, Rows
+    >>> from weft.core.rows import Column, Rows
     >>> print(Rows([3, 400], Column("n", str), Column("half", lambda n: str(n / 2))))
       n   half
       3    1.5
@@ -63,7 +63,7 @@ def cut(text: str, most: int = WIDE) -> str:
 def scaled(value: float, unit: str, steps: str = " kMGTP", base: float = 1000) -> str:
     """A number with a prefix.
 
-    >>> from weft.compile.explain.rows import scaled
+    >>> from weft.core.rows import scaled
     >>> scaled(1234, "FLOP"), scaled(0, "B"), scaled(2.5e9, "B/s")
     ('1.23 kFLOP', '0 B', '2.50 GB/s')
     """
@@ -85,7 +85,7 @@ def flop(count: float | None) -> str:
 def seconds(value: float | None) -> str:
     """A time.
 
-    >>> from weft.compile.explain.rows import seconds
+    >>> from weft.core.rows import seconds
     >>> seconds(0.0123), seconds(4.2e-6), seconds(None)
     ('12.3 ms', '4.20 µs', '–')
     """

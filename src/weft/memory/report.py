@@ -1,0 +1,89 @@
+"""The error of memory that is not there: who has it, and what would help."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.core.op import Op
+from weft.core.rows import nbytes
+from weft.errors import AllocationError
+from weft.memory.scan import KINDS, Held, Scan, Usage
+
+LARGEST = 5  # live tensors that are listed
+REMEDIES = 2
+
+
+def refusal(name: str, asked: int, *, limit: int) -> AllocationError:
+    """The error of an allocation that the limit does not leave room for."""
+    scan = Scan()
+    usage = scan.usage()
+    return AllocationError(
+        f"{name}: {nbytes(asked)} ({asked:,} bytes) more would exceed the limit of "
+        f"{nbytes(limit)} that set_memory_limit has set; {nbytes(usage.total)} are in "
+        f"use{_details(scan, usage, asked)}"
+    )
+
+
+def failure(name: str, asked: int, error: Any) -> AllocationError:
+    """The error of an allocation that the system refused."""
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+    if shape is not None and dtype is not None:  # NumPy's error says what it wanted
+        asked = max(asked, math.prod(shape) * dtype.itemsize)
+    scan = Scan()
+    usage = scan.usage()
+    wanted = f"{nbytes(asked)} ({asked:,} bytes)" if asked else "memory"
+    return AllocationError(
+        f"{name}: the system refused {wanted}: {error}{_details(scan, usage, asked)}"
+    )
+
+
+def failed(op: Op, args: tuple[Any, ...], params: Any, error: Any) -> AllocationError:
+    """The error of an operator that ran out of memory."""
+    from weft.memory.ledger import predicted
+
+    return failure(op.name, predicted(op, args, params), error)
+
+
+def _details(scan: Scan, usage: Usage, asked: int) -> str:
+    held = scan.held()
+    lines = [f"\n  peak {nbytes(usage.total + asked)}: " + ", ".join(
+        [*(f"{kind} {nbytes(n)}" for kind, n in zip(KINDS, usage, strict=True)),
+         f"asked for {nbytes(asked)}"]
+    )]  # fmt: skip
+    if held:
+        lines.append("\n  largest:")
+        lines += [f"\n    {one}" for one in held[:LARGEST]]
+    lines.append("\n  what would help:")
+    for saving, text in remedies(usage, held, asked)[:REMEDIES]:
+        lines.append(f"\n    {text}: saves about {nbytes(saving)}")
+    return "".join(lines)
+
+
+def remedies(usage: Usage, held: list[Held], asked: int) -> list[tuple[int, str]]:
+    """What could be done and what it would save, the most first."""
+    found = [(asked // 2, "the same work in two halves, one after the other")]
+    values = sum(h.kind == "activations" for h in held)
+    if values > 4:
+        left = 2 / math.sqrt(values)
+        found.append((
+            int(usage.activations * (1 - left)),
+            f'checkpoint_sequential(model, "sqrt", x), which keeps about '
+            f"{left:.0%} of the activations",
+        ))  # fmt: skip
+    if usage.activations:
+        found.append(((usage.activations + asked) // 2, "half the batch"))
+    if usage.optimizer > 1.5 * usage.parameters:
+        text = "SGD with momentum, which has half of Adam's state"
+        found.append((usage.optimizer // 2, text))
+    elif usage.optimizer:
+        found.append((usage.optimizer, "SGD without momentum, which has no state"))
+    if usage.gradients:
+        found.append((usage.gradients, "optimizer.zero_grad() before the forward run"))
+    wide = sum(h.nbytes for h in held if h.dtype == "float64")
+    if wide:
+        found.append((wide // 2, "float32 in place of float64"))
+    loose = [h.nbytes for h in held if h.kind == "other"]
+    if loose:
+        found.append((max(loose), "`del` of the largest tensor of kind 'other'"))
+    return sorted(found, reverse=True)
