@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.conv.follow import channels_of, follow, some_rows
-from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.emit import I32, I64, i64, loop
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tasks import divide
@@ -16,6 +16,7 @@ from weft.compile.llvm.gemm.vectors import (
     at,
     first_lanes,
     load,
+    mask_of,
     minimum,
     store,
     transpose,
@@ -56,7 +57,7 @@ class Deliver:
                 with spread:
                     spots = at(b, s.spots, p, I64)
                     rows = b.sub(s.row_end, s.row_begin)
-                    rest = [to, s.out_row, spots, rows, count]
+                    rest = [to, s.out_row, spots, rows, count, p, s.spot_run]
                     b.call(self.scatter, [source, s.sums_row, *rest])
             advance(count)
 
@@ -89,19 +90,52 @@ class Deliver:
 
 
 def _emit_scatter(lib: Library) -> ir.Function:
-    """``to[i, spots[j]] = source[i, j]``."""
-    arguments = "*source source_row *to to_row *spots rows count"
+    """``to[i, spots[j]] = source[i, j]``.
+
+    ``run`` above 0 says that spots are every second place for so many, counted from
+    ``first`` before the first of them.
+    """
+    arguments = "*source source_row *to to_row *spots rows count first run"
     with (
         lib.routine("scatter", arguments) as (b, s, made),
-        loop(b, i64(0), s.rows) as i,
+        b.if_else(b.icmp_signed(">", s.run, i64(0))) as (second, any_),
     ):
-        source = at(b, s.source, b.mul(i, s.source_row), lib.element)
-        to = at(b, s.to, b.mul(i, s.to_row), lib.element)
-        with loop(b, i64(0), s.count, name="j") as j:
-            spot = b.load(at(b, s.spots, j, I64), typ=I64)
-            item = b.load(at(b, source, j, lib.element), typ=lib.element)
-            b.store(item, at(b, to, spot, lib.element))
+        with second:
+            _scatter_second(b, lib, s)
+        with any_, loop(b, i64(0), s.rows) as i:
+            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
+            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+            with loop(b, i64(0), s.count, name="j") as j:
+                spot = b.load(at(b, s.spots, j, I64), typ=I64)
+                item = b.load(at(b, source, j, lib.element), typ=lib.element)
+                b.store(item, at(b, to, spot, lib.element))
     return made
+
+
+def _scatter_second(b: Any, lib: Library, s: Any) -> None:
+    """A vector of each row to every second place of two."""
+    lanes, element = lib.tile.lanes, lib.element
+    even = int("01" * lanes, 2)
+    turns = [lane // 2 for lane in range(2 * lanes)]
+    kind = ir.VectorType(I32, lanes)
+    with while_less(b, i64(0), s.count) as (j, advance):
+        left = b.sub(s.run, b.srem(b.add(s.first, j), s.run))
+        some = minimum(b, minimum(b, left, b.sub(s.count, j)), i64(lanes))
+        bits = b.sub(b.shl(i64(1), b.mul(some, i64(2))), i64(1))
+        bits = b.and_(bits, i64(even))
+        masks = [mask_of(b, b.lshr(bits, i64(k)), lanes) for k in (0, lanes)]
+        there = first_lanes(b, some, lanes)
+        source = at(b, s.source, j, element)
+        to = at(b, s.to, b.load(at(b, s.spots, j, I64), typ=I64), element)
+        with loop(b, i64(0), s.rows) as i:
+            row = at(b, source, b.mul(i, s.source_row), element)
+            value = load(b, row, lib.vector, there)
+            place = at(b, to, b.mul(i, s.to_row), element)
+            for k, mask in enumerate(masks):
+                order = ir.Constant(kind, turns[k * lanes : (k + 1) * lanes])
+                half = b.shuffle_vector(value, value, order)
+                store(b, half, at(b, place, i64(k * lanes), element), mask)
+        advance(some)
 
 
 def _emit_turned(lib: Library) -> ir.Function:

@@ -110,7 +110,7 @@ class Direct:
         by_heights(b, HEIGHTS, i64(0), s.rows, strip)
         with b.if_then(b.not_(plain)):
             spots = at(b, s.spots, s.begin, I64)
-            rest = [out, s.out_row, spots, s.rows, count]
+            rest = [out, s.out_row, spots, s.rows, count, s.begin, s.spot_run]
             b.call(self.parts.deliver.scatter, [s.sums, s.sums_row, *rest])
 
 

@@ -6,6 +6,7 @@ workspace over blocks of k in order, and then put where the pixels lie.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from llvmlite import ir
@@ -27,17 +28,25 @@ class Image:
     def __init__(self, parts: Parts) -> None:
         self.parts, self.lib = parts, parts.lib
 
+    @functools.cache  # noqa: B019  an emitter lives as long as its module
+    def gather(self, height: int) -> ir.Function:
+        """Columns of weights from anywhere."""
+        return _emit_gather(self.lib, height)
+
+    @functools.cached_property
+    def ordered(self) -> ir.Function:
+        """Rows of weights in the order of windows."""
+        return _emit_order(self.lib, self.parts.packing)
+
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        order = _emit_order(lib, self.parts.packing)
         with lib.routine("image", RECTANGLE) as (b, t, made):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             s.across = b.sub(s.column_end, s.column_begin)
             s.image = at(b, s.image, b.mul(s.group, s.image_group), lib.element)
             s.weights = at(b, s.other, b.mul(s.group, s.other_group), lib.element)
-            s.ordered = order
             call_windows(b, self.parts.windows, s, s.column_begin, s.column_end)
             biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
             with b.if_then(biased):
@@ -77,22 +86,28 @@ class Image:
         c = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
         common = [s.panels, width, b.mul(width, s.deep)]
         common += [c, s.sums_row, s.across, s.deep, s.add]
-        by_columns = b.icmp_signed("==", s.order_run, i64(1))
-        with b.if_else(by_columns) as (columns, rows):
+        near = b.icmp_signed("==", s.order_run, i64(1))
+        far = b.icmp_signed("<", s.order_run, i64(0))
+        with b.if_else(b.or_(near, far)) as (columns, rows):
             with columns:
-                self._columns(b, s, start, height, common)
+                self._columns(b, s, start, height, common, near)
             with rows:
                 self._rows(b, s, start, height, common)
 
     def _columns(
-        self, b: Any, s: Any, start: Any, height: int, common: list[Any]
+        self, b: Any, s: Any, start: Any, height: int, common: list[Any], near: Any
     ) -> None:
-        """Weights whose rows are neighbours: a column for each step of k."""
+        """A column of weights for each step of k; in ``near`` ones, rows follow."""
         tile, element = self.lib.tile, self.lib.element
         here = at(b, start, b.mul(s.p, s.order_step), element)
         to = [s.workspace, i64(tile.height)]
-        size = [s.deep, i64(height)]
-        b.call(self.parts.packing.copy, [here, s.order_step, *to, *size])
+        with b.if_else(near) as (straight, any_):
+            with straight:
+                size = [s.deep, i64(height)]
+                b.call(self.parts.packing.copy, [here, s.order_step, *to, *size])
+            with any_:
+                order = at(b, s.order, s.p, I64)
+                b.call(self.gather(height), [start, s.other_row, order, *to, s.deep])
         ahead = at(b, here, i64(height), element)
         strip = self.parts.strips[height, False]
         b.call(strip, [*to, *common, ahead, s.order_step])
@@ -123,7 +138,7 @@ class Image:
             with ordered:
                 order = at(b, s.order, s.p, I64)
                 rest = [order, s.order_run, *to, i64(height), s.deep]
-                b.call(s.ordered, [start, s.other_row, *rest])
+                b.call(self.ordered, [start, s.other_row, *rest])
 
 
 def _put_bias(b: Any, lib: Library, s: Any) -> None:
@@ -138,28 +153,30 @@ def _put_bias(b: Any, lib: Library, s: Any) -> None:
 
 
 def _emit_order(lib: Library, packing: Packing) -> ir.Function:
-    """``to[i, k] = source[i, order[k]]``: rows of weights in the order of windows.
-
-    ``run`` above 0 says that the order is made of runs of that length. Rows are the
-    inner loop: they lie side by side, and steps of k far from each other.
-    """
+    """``to[i, k] = source[i, order[k]]``, for an order that is made of runs."""
     arguments = "*source source_row *order run *to to_row rows k"
     with (
         lib.routine("order", arguments) as (b, s, made),
-        b.if_else(b.icmp_signed(">", s.run, i64(0))) as (runs, any_),
+        loop(b, i64(0), s.k, s.run, name="k") as k,
     ):
-        with runs, loop(b, i64(0), s.k, s.run, name="k") as k:
+        place = b.load(at(b, s.order, k, I64), typ=I64)
+        source = at(b, s.source, place, lib.element)
+        rest = [at(b, s.to, k, lib.element), s.to_row, s.rows, s.run]
+        b.call(packing.copy, [source, s.source_row, *rest])
+    return made
+
+
+def _emit_gather(lib: Library, height: int) -> ir.Function:
+    """``to[k, i] = source[i, order[k]]`` for so many rows, which are written out."""
+    arguments = "*source source_row *order *to to_row k"
+    with lib.routine(f"gather{height}", arguments) as (b, s, made):
+        steps = [b.mul(s.source_row, i64(i)) for i in range(height)]
+        with loop(b, i64(0), s.k, name="k") as k:
             place = b.load(at(b, s.order, k, I64), typ=I64)
-            source = at(b, s.source, place, lib.element)
-            rest = [at(b, s.to, k, lib.element), s.to_row, s.rows, s.run]
-            b.call(packing.copy, [source, s.source_row, *rest])
-        with (
-            any_,
-            loop(b, i64(0), s.k, name="k") as k,
-            loop(b, i64(0), s.rows) as i,
-        ):
-            place = b.load(at(b, s.order, k, I64), typ=I64)
-            place = b.add(place, b.mul(i, s.source_row))
-            item = b.load(at(b, s.source, place, lib.element), typ=lib.element)
-            b.store(item, at(b, s.to, b.add(b.mul(i, s.to_row), k), lib.element))
+            start = at(b, s.source, place, lib.element)
+            to = at(b, s.to, b.mul(k, s.to_row), lib.element)
+            items = [b.load(at(b, start, step, lib.element), typ=lib.element)
+                     for step in steps]  # fmt: skip
+            for i, item in enumerate(items):
+                b.store(item, at(b, to, i64(i), lib.element))
     return made

@@ -173,6 +173,7 @@ class Planner:
         if shape.stride != (1, 1, 1):
             spots = phase_spots(shape, phase)
             job.table("spots", np.ascontiguousarray(spots, np.int64))
+            job.set(spot_run=view.axes[-1].length if shape.stride[-1] == 2 else 0)
         return job, view
 
     def _image(self, job: Draft, shape: Shape, view: View, channels: int) -> None:

@@ -26,7 +26,7 @@ JOB = [
     "image_step", "image_group", "size0", "size1", "size2", "step",
     "*places", "places_row", "*taps", "tap_count", "*windows",
     "*order", "order_run", "order_step", "other_step", "other_row", "other_group",
-    "*spots", "out_step", "out_row", "out_group",
+    "*spots", "spot_run", "out_step", "out_row", "out_group",
     "task_rows", "task_columns", "task_groups", "sums_row",
     "panels_at", "sums_at", "masks_at", "masks_row", "runs_at", "counts_at",
     "*y_places", "y_places_row", "*y_taps", "*y_windows", "y_size1",
