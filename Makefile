@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 STAMP = $(VENV)/.installed
+BENCH = $(VENV)-bench/.installed
+# PyTorch for processors alone; its usual packages bring a gigabyte for GPUs.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: demo test check docs bench clean
 
@@ -18,10 +21,14 @@ check: $(STAMP)  ## format, lint, types
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-bench: $(STAMP)  ## compare with PyTorch (installs the peers into $(VENV)-bench)
+bench: $(BENCH)  ## compare with PyTorch, JAX, tinygrad: make bench ARGS="--only mlp"
+	$(VENV)-bench/bin/python -m benchmarks.suite $(ARGS)
+
+$(BENCH): pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
-	$(VENV)-bench/bin/python -m pip install -q -e . "torch==2.13.0"
-	$(VENV)-bench/bin/python benchmarks/eager.py
+	$(VENV)-bench/bin/python -m pip install -q -e ".[bench]" \
+		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	touch $@
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

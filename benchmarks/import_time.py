@@ -14,11 +14,9 @@ import time
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
-def seconds(module: str) -> float:
+def seconds(module: str, python: str = sys.executable) -> float:
     start = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", f"import {module}"], check=True, env=ENVIRONMENT
-    )
+    subprocess.run([python, "-c", f"import {module}"], check=True, env=ENVIRONMENT)
     return time.perf_counter() - start
 
 
