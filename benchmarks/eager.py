@@ -148,7 +148,21 @@ def growth(rounds: int) -> None:
 
 
 def large(rounds: int) -> None:
-    print("large float32 arrays (settled with the compiler)")
+    print("large float32 arrays, by the compiler's kernels")
+    warm_up()
+    arrays(rounds)
+    layers(rounds)
+
+
+def warm_up() -> None:
+    """Kernels are made when there was enough work for them: let there be."""
+    from weft.compile import single
+    from weft.core import bulk
+
+    bulk._kernels, bulk.EACH = single, 0.0
+
+
+def arrays(rounds: int) -> None:
     n = 16_000_000
     array = np.random.default_rng(0).normal(size=n).astype(np.float32)
     x, y = weft.tensor(array), weft.tensor(array)
@@ -162,6 +176,45 @@ def large(rounds: int) -> None:
     )
     m, k = x[: 2048 * 2048].reshape(2048, 2048), u[: 2048 * 2048].reshape(2048, 2048)
     compare("matmul, 2048 cubed", lambda: m @ m, lambda: k @ k, 1, rounds)
+
+
+def layers(rounds: int) -> None:
+    """Common layers, forward, and some of them forward and backward."""
+    rng = np.random.default_rng(0)
+    functions = weft.nn.functional, torch.nn.functional
+
+    def pair(*shape):
+        array = rng.normal(size=shape).astype(np.float32)
+        return weft.tensor(array), torch.tensor(array)
+
+    def forward(name, call, *given):
+        ours, theirs = zip(*given, strict=True)
+        calls = [
+            lambda f=f, xs=xs: call(f, *xs)
+            for f, xs in zip(functions, (ours, theirs), strict=True)
+        ]
+        compare(name, *calls, 1, rounds)
+
+    def both(name, call, *given):
+        def run(f, *xs):
+            xs = [x.detach().requires_grad_() for x in xs]
+            call(f, *xs).sum().backward()
+
+        forward(f"{name}, forward + backward", run, *given)
+
+    x, image, small = pair(4096, 1024), pair(32, 64, 28, 28), pair(64, 64, 3, 3)
+    forward("gelu, 4 M", lambda f, x: f.gelu(x), x)
+    forward("softplus, 4 M", lambda f, x: f.softplus(x), x)
+    forward("dropout, 4 M", lambda f, x: f.dropout(x, 0.5, True), x)
+    both("softmax, 4096 x 1024", lambda f, x: f.softmax(x, 1).square(), x)
+    both("layer norm, 4096 x 1024", lambda f, x: f.layer_norm(x, (1024,)).square(), x)
+    forward("sort, 4096 x 1024", lambda f, x: x.sort(1)[0], x)
+    forward("topk(10), 4096 x 1024", lambda f, x: x.topk(10, 1)[0], x)
+    forward("max pooling", lambda f, x: f.max_pool2d(x, 2), image)
+    forward(
+        "convolution, 3 x 3", lambda f, x, w: f.conv2d(x, w, padding=1), image, small
+    )
+    both("convolution", lambda f, x, w: f.conv2d(x, w, padding=1), image, small)
 
 
 def main() -> None:

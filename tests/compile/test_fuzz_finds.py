@@ -464,3 +464,44 @@ def test_truth_values_are_no_numbers_to_divide_or_shift():
     with pytest.raises(DTypeError, match="relu: expected a real, non-boolean"):
         F.relu(t)
     assert weft.conj(t).dtype is weft.bool
+
+
+# -- state
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        lambda p: p.clone(),
+        lambda p: p.t().clone(),
+        lambda p: p[:1].reshape(-1) * 1,
+        lambda p: p[:1, :1].amin((0, 1)),
+    ],
+)
+def test_old_state_is_given_back_as_it_was(old):
+    p, q = weft.full((2, 2), -1.0), weft.zeros(2, 2)
+
+    @weft.compile
+    def f():
+        before = old(p)
+        q.copy_(p)
+        p.zero_()
+        return before
+
+    assert (f() == -1).all()
+    assert (q == -1).all()
+    assert (p == 0).all()
+
+
+def test_state_changes_places():
+    p, q = weft.ones(3), weft.full((3,), 2.0)
+
+    @weft.compile
+    def swap():
+        before = p.clone()
+        p.copy_(q)
+        q.copy_(before)
+
+    swap()
+    assert p.tolist() == [2, 2, 2]
+    assert q.tolist() == [1, 1, 1]

@@ -13,6 +13,7 @@ from weft.core.mode import mode
 from weft.core.tape import Backward, Leaf, Wanted
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError, DTypeError, ShapeError
+from weft.runtime.buffers import owned
 
 Tensors = Tensor | Sequence[Tensor]
 
@@ -126,7 +127,7 @@ def _own(g: Tensor) -> Tensor:
         return g.settled()
     alone = sys.getrefcount(g) <= 6 and sys.getrefcount(g._data) <= 2
     array = g._data
-    if alone and array.base is None and array.flags.c_contiguous:
+    if alone and owned(array) and array.flags.c_contiguous:
         return Tensor(array)
     return Tensor(measure.noted(array.copy(order="C"), "gradient"))
 

@@ -23,7 +23,7 @@ from weft.ops.conv import conv_input_grad_op, conv_op, conv_weight_grad_op
 from weft.ops.shaping import reshape_op
 from weft.runtime import pool
 
-_KINDS = {
+KINDS = {
     conv_op: "forward",
     conv_input_grad_op: "input_grad",
     conv_weight_grad_op: "weight_grad",
@@ -32,7 +32,7 @@ _KINDS = {
 
 def is_convolution(node: Node) -> bool:
     """Whether a node is a convolution that the generated kernels compute."""
-    if node.op not in _KINDS or node.dtype.name not in ("float32", "float64"):
+    if node.op not in KINDS or node.dtype.name not in ("float32", "float64"):
         return False
     return len(node.shape) <= 5 and all(type(i) is Node for i in node.inputs)
 
@@ -64,13 +64,13 @@ class Convolution(Routine):
         node = self.node
         inputs = [resolve(i.shape, sizes) for i in node.inputs]
         params = resolve(node.params, sizes)
-        shape = _shape(_KINDS[node.op], inputs, resolve(node.shape, sizes), params)
+        shape = _shape(KINDS[node.op], inputs, resolve(node.shape, sizes), params)
         if 0 in resolve(node.shape, sizes):
             return None
         code = compiled(node.dtype.name, target)
         threads = max(pool.get_num_threads(), 2)
         exact = config.strict_ieee
-        plan = code.plan(_KINDS[node.op], shape, threads, exact)
+        plan = code.plan(KINDS[node.op], shape, threads, exact)
         self.plan = plan  # whose tables must live as long as the jobs
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)

@@ -28,6 +28,7 @@ from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node, Variable
 from weft.ops.control.bodies import natively
 from weft.runtime import arena
 from weft.runtime.address import address
+from weft.runtime.buffers import empty
 
 if TYPE_CHECKING:
     from weft.compile.native import Native
@@ -385,10 +386,15 @@ class Instance:
 
     def _changed(self, env: dict[Node, Any]) -> dict[Variable, ndarray]:
         """The new values of variables that have them elsewhere than in their place."""
-        return {
-            variable: env[node] if node in env else self._value(node, env)
-            for variable, node in self.given_back
-        }
+        changes = {variable for variable, _ in self.given_back}
+        found = {}
+        for variable, node in self.given_back:
+            value = env[node] if node in env else self._value(node, env)
+            base = Operand(node).base
+            if base.op is READ and base.params["variable"] in changes - {variable}:
+                value = value.copy()  # it is another variable's, which changes too
+            found[variable] = value
+        return found
 
     def _check(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
         """Raise the error of an index that a kernel found to be out of range.
@@ -444,7 +450,7 @@ class Instance:
                 break
         env = self.known.copy()
         for node, shape in self.fresh.items():
-            self._give(env, node, np.empty(shape, node.dtype.np))
+            self._give(env, node, empty(shape, node.dtype.np))
         for variable, node, shape in self.unread:
             given = room.get(variable)
             if given is None:

@@ -70,8 +70,13 @@ def kept_in_place(places: Places, graph: Graph, order: Order) -> dict[Variable, 
 
 
 def in_time(order: Order, at: int, reads: Iterable[Node]) -> bool:
-    """Whether a step comes after all that can fail, and after all others that read."""
-    return at >= order.safe and all(order.ends_with(r, at) for r in reads)
+    """Whether a step comes after all that can fail, and after all others that read.
+
+    What is read may also be given back, or become other state.
+    """
+    return at >= order.safe and all(
+        r not in order.kept and order.ends_with(r, at) for r in reads
+    )
 
 
 def reads_of(graph: Graph) -> dict[Variable, list[Node]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import measure
+from weft.core import bulk, measure
 from weft.core.mode import mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
@@ -117,7 +117,10 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
     if measure.ledger is not None:
         measure.ledger.expect(op, args, params)
     try:
-        result = op.kernel(*arrays, **params)
+        if op.bulk is None:
+            result = op.kernel(*arrays, **params)
+        else:
+            result = bulk.run(op, arrays, params)
     except RuntimeWarning:  # the user made warnings errors: infinities are none
         with np.errstate(all="ignore"):
             result = op.kernel(*arrays, **params)

@@ -21,6 +21,8 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.config import config
+from weft.core.bulk import CHEAP, LARGE
+from weft.core.bulk import run as run_bulk
 from weft.core.dispatch import bind
 from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
@@ -266,7 +268,7 @@ def times(g: Any, d: Any) -> Any:
     """``absorb(g, d)`` where ``d`` may be a number (or one of its own shape)."""
     if type(d) is Tensor is type(g) and mode.state == QUIET:
         x, y = g._data, d._data
-        if x.dtype is y.dtype:
+        if x.dtype is y.dtype and x.size < CHEAP:
             return Tensor(np.asarray(_absorb_eval(x, y)))
     if not isinstance(d, Tensor):
         return g * d
@@ -283,7 +285,7 @@ def times_conj(g: Any, d: Any) -> Any:
     """
     if type(d) is Tensor is type(g) and mode.state == QUIET:
         x, y = g._data, d._data
-        if x.dtype is y.dtype and x.dtype.char in "fd":
+        if x.dtype is y.dtype and x.dtype.char in "fd" and x.size < CHEAP:
             r = x * y
             if type(r) is ndarray:
                 flat = r.ravel("K")
@@ -365,10 +367,12 @@ def unary(
     returns: str = "same",
     domain: tuple[float, float] = (-2.0, 2.0),
     samples: Callable[..., Any] | None = None,
+    bulk: int = 0,
 ) -> Public:
     """Declare an element-wise operator of one input and its public function."""
     if d is not None:
         vjp, jvp = {"x": _vjp_from(d)}, {"x": _jvp_from(d)}
+    bulk = bulk or (LARGE if accepts in ("inexact", "floating") else CHEAP)
     op = define(
         name,
         inputs="x",
@@ -379,6 +383,7 @@ def unary(
         linear=linear,
         batch=elementwise_batch,
         lower=Pointwise(name),
+        bulk=bulk,
         samples=samples or samples_in(domain),
         reference=reference,
     )
@@ -391,7 +396,8 @@ def unary(
         state = mode.state
         if state and type(input) is Tensor and input._data.dtype.char in codes:
             try:
-                r = op.kernel(input._data)
+                x = input._data
+                r = op.kernel(x) if x.size < bulk else run_bulk(op, (x,), NO_PARAMS)
             except (RuntimeWarning, MemoryError):
                 return bind(op, (input,), NO_PARAMS)
             out = new(Tensor)
@@ -428,6 +434,7 @@ def binary(
     returns: str = "same",
     domain: tuple[tuple[float, float], tuple[float, float]] = ((-2.0, 2.0),) * 2,
     samples: Callable[..., Any] | None = None,
+    bulk: int = CHEAP,
 ) -> Public:
     """Declare an element-wise operator of two inputs and its public function."""
     if d is not None:
@@ -442,6 +449,7 @@ def binary(
         jvp=jvp,
         batch=elementwise_batch,
         lower=Pointwise(name),
+        bulk=bulk,
         samples=samples or samples_in(*domain),
         reference=reference,
     )
@@ -457,6 +465,7 @@ def binary(
             x, nx, y, ny = input, None, other, None
             if type(input) is Tensor:
                 x, nx = input._data, input._node
+                large = x
                 code = x.dtype.char
                 if type(other) is Tensor:
                     y, ny = other._data, other._node
@@ -467,6 +476,7 @@ def binary(
                     ) and code in codes
             elif type(other) is Tensor:
                 y, ny = other._data, other._node
+                large = y
                 fast = (type(input) is float or type(input) is int) and (
                     y.dtype.char in codes
                 )
@@ -474,7 +484,10 @@ def binary(
                 fast = False
             if fast:
                 try:
-                    r = op.kernel(x, y)
+                    if large.size < bulk:
+                        r = op.kernel(x, y)
+                    else:
+                        r = run_bulk(op, (x, y), NO_PARAMS)
                 except (ValueError, MemoryError, RuntimeWarning):  # left to bind
                     return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
                 out = new(Tensor)

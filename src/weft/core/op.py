@@ -167,10 +167,12 @@ class Op:
     ``inputs="*xs"`` takes any number of inputs, which rules get as one list;
     ``outputs="*outs"`` gives a tuple whose length depends on the parameters (and its
     vjp gets None as the cotangent of an output that nothing depends on).
+    ``bulk`` is how many elements an array must have for the compiler's kernel to be
+    worth asking for in eager mode (``core.bulk``).
     """
 
     __slots__ = (
-        "batch", "composite", "eval", "function", "inputs", "jvp", "kernel",
+        "batch", "bulk", "composite", "eval", "function", "inputs", "jvp", "kernel",
         "linear", "lower", "many", "name", "outputs", "plans", "reference", "samples",
         "type", "variadic", "view", "vjp",
     )  # fmt: skip
@@ -192,6 +194,7 @@ class Op:
         samples: Callable[..., Iterable[Sample]] | None = None,
         reference: Callable[..., Any] | None = None,
         lower: Any = None,
+        bulk: int | None = None,
     ) -> None:
         self.name = name
         self.variadic = inputs.startswith("*")
@@ -211,6 +214,7 @@ class Op:
         self.reference = reference
         self.lower: Any = lower  # what the compiler knows: see core.lowering
         self.function: Any = None  # the public function, where it only promotes
+        self.bulk = bulk
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self._check_rules()
 

@@ -15,6 +15,7 @@ from weft import dtype as dtypes
 from weft.core.tape import Leaf, Storage
 from weft.device import Device, cpu
 from weft.errors import AutogradError, DTypeError
+from weft.runtime.buffers import owned
 
 ndarray = np.ndarray
 
@@ -182,7 +183,7 @@ class Tensor(_Methods):
 
     def is_owned(self) -> bool:
         """Whether the memory is this tensor's own and plain, free to be reused."""
-        return type(self) is Tensor and self._data.base is None
+        return type(self) is Tensor and owned(self._data)
 
     def settled(self) -> Tensor:
         """The same value in plain memory that nothing else refers to, where a kind

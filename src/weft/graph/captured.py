@@ -15,6 +15,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.graph.cells import Cell, Guard, commit
 from weft.graph.ir import Graph, Node, Variable
+from weft.runtime.buffers import owned
 
 
 class Captured:
@@ -110,7 +111,7 @@ class Captured:
 
 def _apart(array: np.ndarray, held: set[int]) -> np.ndarray:
     """An array that shares no memory with the variables, which are about to change."""
-    shared = array.base is not None or id(array) in held
+    shared = not owned(array) or id(array) in held
     return array.copy() if shared else array
 
 

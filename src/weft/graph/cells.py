@@ -12,6 +12,7 @@ import numpy as np
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.graph.ir import Variable
+from weft.runtime.buffers import owned
 
 
 class Cell:
@@ -84,7 +85,7 @@ class GradCell(Cell):
 
     def own(self, value: np.ndarray) -> np.ndarray:
         # a view lies in memory that the next run uses
-        return value if value.base is None else value.copy()
+        return value if owned(value) else value.copy()
 
     def set(self, value: np.ndarray) -> None:
         if self.tensor.grad is None or self.tensor.grad._data is not value:
@@ -94,7 +95,7 @@ class GradCell(Cell):
         """Nobody has seen a gradient that is replaced."""
 
     def room(self) -> np.ndarray | None:
-        if self.tensor.grad is None or self.tensor.grad._data.base is not None:
+        if self.tensor.grad is None or not owned(self.tensor.grad._data):
             return None
         alone = _holders(self.tensor) == _alone()
         return self.tensor.grad._data if alone else None

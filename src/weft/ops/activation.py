@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import COSTLY
 from weft.core.elementwise import unary
 from weft.core.tensor import Tensor
 from weft.ops.choosing import where_op
@@ -22,6 +23,7 @@ relu = unary(
     accepts="real number",
     vjp={"x": _where_positive},
     jvp={"x": lambda t, out: _where_positive(t, out)},
+    bulk=COSTLY,
     reference=lambda x: (x + np.abs(x)) / 2,
     doc="""Each element, but at least 0; its derivative at 0 is 0.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import COSTLY, NEVER, SLOW
 from weft.core.elementwise import (
     Public,
     as_operand,
@@ -172,6 +173,7 @@ floor_divide: Public = binary(
     accepts="real number",
     d={"x": lambda x: x * 0, "y": lambda y: y * 0},
     domain=((-7.0, 7.0), (0.6, 2.0)),
+    bulk=SLOW,
     reference=lambda x, y: np.floor(x / y),
     doc="""The quotient rounded down.
 
@@ -186,6 +188,7 @@ remainder: Public = binary(
     accepts="real number",
     d={"x": lambda x: ones_like(x), "y": lambda x, y: -floor_divide(x, y)},
     domain=((-7.0, 7.0), (0.6, 2.0)),
+    bulk=SLOW,
     reference=lambda x, y: x - y * np.floor(x / y),
     doc="""The remainder of a division, with the divisor's sign (Python's ``%``).
 
@@ -200,6 +203,7 @@ fmod: Public = binary(
     accepts="real number",
     d={"x": lambda x: ones_like(x), "y": lambda x, y: -trunc(x / y)},
     domain=((-7.0, 7.0), (0.6, 2.0)),
+    bulk=SLOW,
     reference=lambda x, y: x - y * np.trunc(x / y),
     doc="""The remainder of a division, with the dividend's sign (C's ``fmod``).
 
@@ -255,6 +259,7 @@ sign: Public = unary(
     accepts="real",
     d=lambda x: x * 0,
     domain=(0.3, 2.0),
+    bulk=COSTLY,
     reference=lambda x: x / np.abs(x),
     doc="""-1, 0 or 1 by each element's sign; 0 at NaN.
 
@@ -293,6 +298,7 @@ copysign: Public = binary(
     accepts="floating",
     d={"x": lambda x, out: sign(x) * sign(out), "y": lambda y: y * 0},
     domain=((0.3, 2.0), (0.3, 2.0)),
+    bulk=COSTLY,
     reference=lambda x, y: np.abs(x) * np.sign(y),
     doc="""The size of one element with the sign of the other.
 
@@ -348,6 +354,7 @@ _pow: Public = binary(
     _pow_eval,
     d={"x": lambda x, y: _pow_dx(x, y), "y": lambda x, y, out: _pow_dy(x, y, out)},
     domain=((0.4, 2.0), (-2.0, 2.0)),
+    bulk=NEVER,
     reference=lambda x, y: np.exp(y * np.log(x)),
     doc="""Each element to a power.
 

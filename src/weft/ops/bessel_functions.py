@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import SLOW
 from weft.core.elementwise import Public, unary
 from weft.core.tensor import Tensor
 from weft.ops.approximation import Array, horner, in_double, pieces
@@ -72,6 +73,7 @@ i0 = unary(
     _bessel(0, scaled=False),
     accepts="floating",
     d=lambda x: i1(x),
+    bulk=SLOW,
     reference=_bessel_reference(0, scaled=False),
     doc="""The modified Bessel function of the first kind, order 0.
 
@@ -85,6 +87,7 @@ i1: Public = unary(
     _bessel(1, scaled=False),
     accepts="floating",
     d=lambda x, out: -_over(out, x) + i0(x),
+    bulk=SLOW,
     reference=_bessel_reference(1, scaled=False),
     doc="""The modified Bessel function of the first kind, order 1.
 
@@ -99,6 +102,7 @@ i0e = unary(
     accepts="floating",
     d=lambda x, out: i1e(x) - sign(x) * out,
     domain=(0.3, 2.0),
+    bulk=SLOW,
     reference=_bessel_reference(0, scaled=True),
     doc="""``exp(-|x|) * i0(x)``.
 
@@ -113,6 +117,7 @@ i1e: Public = unary(
     accepts="floating",
     d=lambda x, out: i0e(x) - sign(x) * out - _over(out, x),
     domain=(0.3, 2.0),
+    bulk=SLOW,
     reference=_bessel_reference(1, scaled=True),
     doc="""``exp(-|x|) * i1(x)``.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import SLOW
 from weft.core.elementwise import (
     Public,
     as_operand,
@@ -112,6 +113,7 @@ def _where_samples(rng: np.random.Generator) -> Any:
 
 where_op: Op = define(
     "where",
+    bulk=SLOW,
     inputs="condition x y",
     eval=np.where,
     type=_where_type,

@@ -40,6 +40,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 BLOCK = 1 << 19  # bytes of columns at a time: half of a common second-level cache
 WASTE = 1.6  # runs may hold this many cells an output cell
+_BULK = 1 << 14  # elements of an argument from which generated kernels pay
 
 
 # -- sizes
@@ -574,6 +575,7 @@ conv_op: Op = define(
     "conv",
     inputs="x w",
     eval=_conv_eval,
+    bulk=_BULK,
     type=_conv_type,
     vjp={
         "x": lambda g, x_shape, w, stride, padding, dilation, groups: _input_grad(
@@ -600,6 +602,7 @@ conv_input_grad_op: Op = define(
     "conv_input_grad",
     inputs="y w",
     eval=_input_grad_eval,
+    bulk=_BULK,
     type=_input_grad_type,
     vjp={
         "y": lambda g, w, stride, padding, dilation, groups: _conv(
@@ -626,6 +629,7 @@ conv_weight_grad_op: Op = define(
     "conv_weight_grad",
     inputs="x y",
     eval=_weight_grad_eval,
+    bulk=_BULK,
     type=_weight_grad_type,
     vjp={
         "x": lambda g, x_shape, y, stride, padding, dilation, groups: _input_grad(
@@ -697,6 +701,7 @@ conv_bias_op: Op = define(
     inputs="x w b",
     lower=Composed(_bias_calls),
     eval=lambda x, w, b, **params: _conv_eval(x, w, bias=b, **params),
+    bulk=_BULK,
     type=lambda x, w, b, **params: _conv_type(x, w, **params),
     vjp={
         **conv_op.vjp,  # type: ignore[dict-item]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import SLOW
 from weft.core.elementwise import unary
 from weft.core.tensor import Tensor
 from weft.ops.approximation import (
@@ -159,6 +160,7 @@ erf = unary(
     in_double(erf_array),
     accepts="floating",
     d=lambda x: (-x * x).exp() * (2 / SQRT_PI),
+    bulk=SLOW,
     reference=by_element(math.erf),
     doc="""The error function.
 
@@ -172,6 +174,7 @@ erfc = unary(
     in_double(erfc_array),
     accepts="floating",
     d=lambda x: (-x * x).exp() * (-2 / SQRT_PI),
+    bulk=SLOW,
     reference=by_element(math.erfc),
     doc="""``1 - erf(x)``, exact for large x.
 
@@ -185,6 +188,7 @@ erfcx = unary(
     in_double(erfcx_array),
     accepts="floating",
     d=lambda x, out: 2 * x * out - 2 / SQRT_PI,
+    bulk=SLOW,
     reference=by_element(lambda v: math.exp(v * v) * math.erfc(v)),
     doc="""``exp(x * x) * erfc(x)``, without overflow.
 
@@ -199,6 +203,7 @@ erfinv = unary(
     accepts="floating",
     d=lambda out: (out * out).exp() * (SQRT_PI / 2),
     domain=(-0.9, 0.9),
+    bulk=SLOW,
     reference=by_element(bisected),
     doc="""The inverse of the error function.
 
@@ -238,6 +243,7 @@ log_ndtr = unary(
     accepts="floating",
     d=lambda x: _mills(x),
     domain=(-4.0, 3.0),
+    bulk=SLOW,
     reference=by_element(lambda v: math.log(math.erfc(-v / math.sqrt(2)) / 2)),
     doc="""The logarithm of ``ndtr``, exact for very negative x.
 
@@ -252,6 +258,7 @@ ndtri = unary(
     accepts="floating",
     d=lambda out: (out * out * 0.5).exp() * math.sqrt(2 * math.pi),
     domain=(0.1, 0.9),
+    bulk=SLOW,
     reference=by_element(lambda p: math.sqrt(2) * bisected(2 * p - 1)),
     doc="""The inverse of ``ndtr``.
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import COSTLY
 from weft.core.dims import normalize_dim, reduced_dims
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
@@ -65,6 +66,7 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
         eval=lambda x, *, dim, keepdim: ufunc.reduce(x, dim, keepdims=keepdim),
         type=_extreme_type(name),
         lower=Reduction("maximum" if ufunc is np.maximum else "minimum"),
+        bulk=COSTLY,
         vjp={
             "x": lambda g, x, out, dim, keepdim: (
                 restore(g, x.shape, dim, keepdim) * _extreme_share(x, out, dim, keepdim)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import SLOW
 from weft.core.dispatch import bind
 from weft.core.elementwise import (
     check_accepts,
@@ -288,6 +289,7 @@ digamma = unary(
     accepts="floating",
     d=lambda x: polygamma(1, x),
     domain=(0.4, 4.0),
+    bulk=SLOW,
     reference=by_element(_digamma_sum),
     doc="""The logarithmic derivative of the gamma function.
 
@@ -302,6 +304,7 @@ lgamma = unary(
     accepts="floating",
     d=lambda x: digamma(x),
     domain=(0.4, 4.0),
+    bulk=SLOW,
     reference=by_element(math.lgamma),
     doc="""The logarithm of the gamma function's absolute value.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import SLOW
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
@@ -113,6 +114,7 @@ def _gathered_from(out: Any, *, dim: int) -> Any:
 
 gather_op: Op = define(
     "gather",
+    bulk=SLOW,
     inputs="x index",
     eval=_gather_eval,
     type=_gather_type,
@@ -220,6 +222,7 @@ scatter_op: Op = define(
 
 scatter_add_op: Op = define(
     "scatter_add",
+    bulk=SLOW,
     inputs="x index src",
     eval=_scatter_add_eval,
     lower=scattered("add"),

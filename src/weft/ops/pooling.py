@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import SLOW
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define
@@ -243,6 +244,7 @@ def _max_index_loops(x: Any, *, kernel: Sizes, **params: Any) -> Any:
 
 max_pool_index_op: Op = define(
     "max_pool_index",
+    bulk=SLOW,
     inputs="x",
     lower=Varied(_max_index_loops),
     eval=_max_index_eval,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from weft.core.bulk import fused
 from weft.core.dims import normalize_dim
 from weft.core.elementwise import as_operand, prepare
 from weft.core.tensor import Tensor
@@ -53,8 +54,12 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     tensor([0., 1.], shape=(2,), dtype=float32)
     """
     x, d, kind = _softmax_input("softmax", input, dim, dtype)
-    power = exp(_below_top(x, d))
-    return cast(power / _total(power, d), kind)
+
+    def plain(x: Tensor) -> Tensor:
+        power = exp(_below_top(x, d))
+        return power / _total(power, d)
+
+    return cast(fused("softmax", plain, x, key=d), kind)
 
 
 def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
@@ -64,8 +69,12 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     tensor([-1000.,     0.], shape=(2,), dtype=float32)
     """
     x, d, kind = _softmax_input("log_softmax", input, dim, dtype)
-    low = _below_top(x, d)
-    return cast(low - log(_total(exp(low), d)), kind)
+
+    def plain(x: Tensor) -> Tensor:
+        low = _below_top(x, d)
+        return low - log(_total(exp(low), d))
+
+    return cast(fused("log_softmax", plain, x, key=d), kind)
 
 
 # -- entropies

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import SLOW
 from weft.core.dispatch import beside, bind
 from weft.core.lowering import Element
 from weft.core.mode import mode
@@ -225,6 +226,7 @@ def _integers_element(
 
 uniform_op: Op = define(
     "uniform",
+    bulk=SLOW,
     inputs="seed counter",
     lower=Element(_uniform_element, cheap=False),
     eval=_uniform_eval,

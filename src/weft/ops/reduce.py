@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import COSTLY
 from weft.core.dims import reduced_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import Reduction
@@ -107,6 +108,7 @@ sum_op: Op = define(
     "sum",
     inputs="x",
     lower=Reduction("add"),
+    bulk=COSTLY,
     eval=_sum_eval,
     type=reduce_type,
     vjp={"x": lambda g, x_shape, dim, keepdim: restore(g, x_shape, dim, keepdim)},

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import SLOW
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
@@ -274,6 +275,7 @@ def _resample_reference(x: Any, *, taps: Taps, dim: int) -> Any:
 
 resample_op: Op = define(
     "resample",
+    bulk=SLOW,
     inputs="x",
     lower=Varied(_resample_loops),
     eval=_resample_eval,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import SLOW
 from weft.core.elementwise import Public, binary, unary
 from weft.core.tensor import Tensor
 from weft.ops.creation import ones_like
@@ -77,6 +78,7 @@ nextafter: Public = binary(
     accepts="floating",
     d={"x": lambda x: ones_like(x), "y": lambda y: y * 0},
     domain=((1.1, 1.4), (1.6, 1.9)),
+    bulk=SLOW,
     reference=lambda x, y: x + np.spacing(x),
     doc="""The next floating-point number towards the other element.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import COMPOSED
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts, conj
@@ -82,6 +83,7 @@ def _reverse_cumsum(g: Tensor, dim: int) -> Tensor:
 
 cumsum_op: Op = define(
     "cumsum",
+    bulk=COMPOSED,
     inputs="x",
     lower=_total(0, "add"),
     eval=_running_eval(np.add),

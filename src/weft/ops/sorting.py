@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.bulk import SLOW
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
@@ -57,6 +58,7 @@ def _argsort_reference(x: Any, *, dim: int, descending: bool) -> Any:
 
 argsort_op: Op = define(
     "argsort",
+    bulk=SLOW,
     inputs="x",
     lower=Rowwise("sort"),
     eval=_argsort_eval,
@@ -162,6 +164,7 @@ def _topk_samples(rng: np.random.Generator) -> Any:
 
 topk_index_op: Op = define(
     "topk_index",
+    bulk=SLOW,
     inputs="x",
     lower=Varied(_topk_loops),
     eval=_topk_eval,

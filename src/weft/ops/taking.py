@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import SLOW
 from weft.core.dims import normalize_dim
 from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
@@ -69,6 +70,7 @@ def _taken(k: Any, out: Any, x: Any, index: Any) -> Any:
 
 take_op: Op = define(
     "take",
+    bulk=SLOW,
     inputs="x index",
     eval=_take_eval,
     type=_take_type,
@@ -139,6 +141,7 @@ def _behind(x: Any, index: Any, *rest: Any, **params: Any) -> Any:
 
 add_at: Op = define(
     "add_at",
+    bulk=SLOW,
     inputs="x index",
     eval=_add_at_eval,
     lower=Scatter(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import COSTLY, NEVER, SLOW
 from weft.core.elementwise import Public, binary, unary
 from weft.core.tensor import Tensor
 from weft.ops.choosing import where
@@ -26,6 +27,7 @@ exp: Public = unary(
     "exp",
     np.exp,
     d=lambda out: out,
+    bulk=COSTLY,
     reference=lambda x: np.power(np.e, x),
     doc="""e to the power of each element.
 
@@ -50,6 +52,7 @@ expm1: Public = unary(
     "expm1",
     np.expm1,
     d=lambda out: out + 1,
+    bulk=COSTLY,
     reference=lambda x: np.exp(x) - 1,
     doc="""``exp(x) - 1``, exact near 0.
 
@@ -76,6 +79,7 @@ log2: Public = unary(
     np.log2,
     d=lambda x: 1 / (x * math.log(2)),
     domain=(0.3, 3.0),
+    bulk=NEVER,
     reference=lambda x: np.log(x) / np.log(2),
     doc="""The logarithm to base 2.
 
@@ -89,6 +93,7 @@ log10: Public = unary(
     np.log10,
     d=lambda x: 1 / (x * math.log(10)),
     domain=(0.3, 3.0),
+    bulk=NEVER,
     reference=lambda x: np.log(x) / np.log(10),
     doc="""The logarithm to base 10.
 
@@ -115,6 +120,7 @@ sqrt: Public = unary(
     np.sqrt,
     d=lambda out: 0.5 / out,
     domain=(0.3, 3.0),
+    bulk=COSTLY,
     reference=lambda x: x**0.5,
     doc="""The square root.
 
@@ -128,6 +134,7 @@ rsqrt: Public = unary(
     lambda x: 1 / np.sqrt(x),
     d=lambda x, out: -0.5 * out / x,
     domain=(0.3, 3.0),
+    bulk=COSTLY,
     reference=lambda x: x**-0.5,
     doc="""One over the square root.
 
@@ -141,6 +148,7 @@ sin: Public = unary(
     np.sin,
     d=lambda x: cos(x),
     domain=(-3.0, 3.0),
+    bulk=NEVER,
     reference=lambda x: np.exp(1j * x).imag,
     doc="""The sine.
 
@@ -154,6 +162,7 @@ cos: Public = unary(
     np.cos,
     d=lambda x: -sin(x),
     domain=(-3.0, 3.0),
+    bulk=NEVER,
     reference=lambda x: np.exp(1j * x).real,
     doc="""The cosine.
 
@@ -167,6 +176,7 @@ tan: Public = unary(
     np.tan,
     d=lambda out: out * out + 1,
     domain=(-1.2, 1.2),
+    bulk=NEVER,
     reference=lambda x: np.sin(x) / np.cos(x),
     doc="""The tangent.
 
@@ -255,6 +265,7 @@ asinh: Public = unary(
     np.arcsinh,
     d=lambda x: rsqrt(x * x + 1),
     domain=(-3.0, 3.0),
+    bulk=NEVER,
     reference=lambda x: np.log(x + np.sqrt(x * x + 1)),
     doc="""The inverse of the hyperbolic sine.
 
@@ -268,6 +279,7 @@ acosh: Public = unary(
     np.arccosh,
     d=lambda x: rsqrt(x * x - 1),
     domain=(1.3, 3.0),
+    bulk=NEVER,
     reference=lambda x: np.log(x + np.sqrt(x * x - 1)),
     doc="""The inverse of the hyperbolic cosine.
 
@@ -281,6 +293,7 @@ atanh: Public = unary(
     np.arctanh,
     d=lambda x: 1 / (1 - x * x),
     domain=(-0.8, 0.8),
+    bulk=NEVER,
     reference=lambda x: (np.log(1 + x) - np.log(1 - x)) / 2,
     doc="""The inverse of the hyperbolic tangent.
 
@@ -294,6 +307,7 @@ sigmoid: Public = unary(
     _sigmoid_eval,
     d=lambda out: out * (1 - out),
     domain=(-3.0, 3.0),
+    bulk=SLOW,
     reference=lambda x: (np.tanh(x / 2) + 1) / 2,
     doc="""``1 / (1 + exp(-x))``, without overflow.
 
@@ -328,6 +342,7 @@ hypot: Public = binary(
         "y": lambda y, out: where(out == 0, 0, y / out),
     },
     domain=((0.4, 2.0), (-2.0, 2.0)),
+    bulk=SLOW,
     reference=lambda x, y: np.sqrt(x * x + y * y),
     doc="""The length of the vector (input, other); its gradient at 0 is 0.
 
@@ -344,6 +359,7 @@ logaddexp: Public = binary(
         "x": lambda x, y: sigmoid(x - y),
         "y": lambda x, y: sigmoid(y - x),
     },
+    bulk=SLOW,
     reference=lambda x, y: np.log(np.exp(x) + np.exp(y)),
     doc="""``log(exp(input) + exp(other))``, without overflow.
 

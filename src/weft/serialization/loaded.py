@@ -13,6 +13,7 @@ from weft.errors import ArgumentError
 from weft.graph.captured import Captured
 from weft.graph.cells import Cell
 from weft.graph.ir import Variable
+from weft.runtime.buffers import owned
 from weft.serialization.structure import plain
 
 
@@ -31,7 +32,7 @@ class HeldCell(Cell):
         return self.tensor._data
 
     def own(self, value: np.ndarray) -> np.ndarray:
-        kept = self.tensor is None and value.base is not None
+        kept = self.tensor is None and not owned(value)
         return value.copy() if kept else value
 
     def set(self, value: np.ndarray) -> None:

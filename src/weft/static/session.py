@@ -16,6 +16,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
 from weft.graph.interpret import Program
 from weft.graph.ir import CONSTANT, READ, Node
+from weft.runtime.buffers import owned
 from weft.static.graph import (
     Graph,
     Operation,
@@ -237,7 +238,7 @@ class Session:
 
 def _kept(array: np.ndarray, given: set[int]) -> np.ndarray:
     """An array that no one else can change: no view, and not what was fed."""
-    return array.copy() if array.base is not None or id(array) in given else array
+    return array.copy() if not owned(array) or id(array) in given else array
 
 
 def _own(node: Node, array: np.ndarray, given: set[int]) -> np.ndarray:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
+from weft.core.bulk import fused
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.activation import relu as relu_function
@@ -126,13 +127,21 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     tensor([0.0000, 0.8413], shape=(2,), dtype=float32)
     """
     if approximate == "none":
-        return input * 0.5 * (1 + weft.erf(input * math.sqrt(0.5)))
+        return fused("gelu", _gelu, input)
     if approximate == "tanh":
-        inner = math.sqrt(2 / math.pi) * (input + 0.044715 * input * input * input)
-        return 0.5 * input * (1 + weft.tanh(inner))
+        return fused("gelu by tanh", _gelu_by_tanh, input)
     raise ArgumentError(
         f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}"
     )
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return x * 0.5 * (1 + weft.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_by_tanh(x: Tensor) -> Tensor:
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1 + weft.tanh(inner))
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -141,7 +150,8 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.silu(weft.tensor([0.0, 1.0]))
     tensor([0.0000, 0.7311], shape=(2,), dtype=float32)
     """
-    return _result(input, input * weft.sigmoid(input), inplace)
+    out = fused("silu", lambda x: x * weft.sigmoid(x), input)
+    return _result(input, out, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -159,9 +169,13 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     >>> weft.nn.functional.softplus(weft.tensor([0.0, 30.0]))
     tensor([ 0.6931, 30.0000], shape=(2,), dtype=float32)
     """
-    scaled = input * beta
-    soft = weft.log1p(weft.exp(weft.clamp(scaled, max=threshold))) / beta
-    return weft.where(scaled > threshold, input, soft)
+
+    def plain(x: Tensor) -> Tensor:
+        scaled = x * beta
+        soft = weft.log1p(weft.exp(weft.clamp(scaled, max=threshold))) / beta
+        return weft.where(scaled > threshold, x, soft)
+
+    return fused("softplus", plain, input, key=(beta, threshold))
 
 
 def softsign(input: Tensor) -> Tensor:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import weft
+from weft.core.bulk import fused
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 
@@ -63,20 +65,23 @@ def batch_norm(
             "batch_norm: expected more than one value per channel when training, got "
             f"input of shape {input.shape}"
         )
-    if training or running_mean is None or running_var is None:
-        mean = input.mean(dims, keepdim=True)
-        off = input - mean
+
+    def by_batch(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Any:
+        mean = x.mean(dims, keepdim=True)
+        off = x - mean
         var = (off * off).mean(dims, keepdim=True)
-        if running_mean is not None and running_var is not None and training:
-            _move(running_mean, mean, momentum)
-            _move(running_var, var * (count / (count - 1)), momentum)
-    else:
+        return _affine(off * weft.rsqrt(var + eps), weight, bias), mean, var
+
+    scale = _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
+    if not training and running_mean is not None and running_var is not None:
         off = input - _per_channel(running_mean, input.ndim)
-        var = _per_channel(running_var, input.ndim)
-    out = off * weft.rsqrt(var + eps)
-    return _affine(
-        out, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim)
-    )
+        spread: Any = _per_channel(running_var, input.ndim)
+        return _affine(off * weft.rsqrt(spread + eps), *scale)
+    out, mean, var = fused("batch_norm", by_batch, input, *scale, key=eps)
+    if running_mean is not None and running_var is not None and training:
+        _move(running_mean, mean, momentum)
+        _move(running_var, var * (count / (count - 1)), momentum)
+    return out
 
 
 def _move(running: Tensor, value: Tensor, momentum: float) -> None:
@@ -137,7 +142,11 @@ def layer_norm(
     tensor([[-1.,  1.]], shape=(1, 2), dtype=float32)
     """
     dims = _last("layer_norm", input, normalized_shape)
-    return _affine(_standard(input, dims, eps), weight, bias)
+
+    def plain(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        return _affine(_standard(x, dims, eps), weight, bias)
+
+    return fused("layer_norm", plain, input, weight, bias, key=(dims, eps))
 
 
 def rms_norm(
@@ -153,8 +162,12 @@ def rms_norm(
     """
     dims = _last("rms_norm", input, normalized_shape)
     small = weft.finfo(input.dtype).eps if eps is None else eps
-    out = input * weft.rsqrt((input * input).mean(dims, keepdim=True) + small)
-    return _affine(out, weight, None)
+
+    def plain(x: Tensor, weight: Tensor | None) -> Tensor:
+        out = x * weft.rsqrt((x * x).mean(dims, keepdim=True) + small)
+        return _affine(out, weight, None)
+
+    return fused("rms_norm", plain, input, weight, key=(dims, small))
 
 
 def _last(name: str, input: Tensor, shape: Sequence[int]) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from weft.graph.interpret import Program, resolve
 from weft.graph.ir import CONSTANT, Graph, Node
 from weft.graph.passes import dead_code
 from weft.ops.creation import zeros
+from weft.runtime.buffers import owned
 
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
@@ -85,7 +86,7 @@ def own(outs: Sequence[Any], graph: Graph, given: Sequence[Any]) -> tuple[Any, .
     taken = set(map(id, given))
     found = []
     for out, node in zip(outs, graph.outputs, strict=False):
-        shared = out.base is not None or id(out) in taken or node.op is CONSTANT
+        shared = not owned(out) or id(out) in taken or node.op is CONSTANT
         taken.add(id(out))
         found.append(out.copy() if shared else out)
     return tuple(found)

@@ -1,0 +1,219 @@
+"""Memory for large arrays, kept for the next one.
+
+    empty((4096, 4096), np.float32)     an array over memory from the pool
+    pool_bytes()                        what arrays use, what waits to be used again
+    release()                           give back what waits
+
+Fresh memory costs a page fault for every page that is first written, which for large
+results takes longer than computing them. So a block's pages stay when the last array
+over it is gone, up to ``LIMIT`` bytes, and the next array of about its size takes them.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.errors import AllocationError
+from weft.runtime.address import address
+
+SMALLEST = 1 << 23  # bytes; below, the system's allocator keeps pages by itself
+SHARE = 8  # one part in so many of the machine's memory may wait
+_STEPS = 8  # sizes of blocks between a power of two and the next
+_HUGE = 2 << 20  # bytes of a huge page
+_NUMBERS = "bBhHiIlLqQefdFD?"  # codes of dtypes that arrays are made of directly
+
+
+class PoolBytes(NamedTuple):
+    """How much memory arrays of the pool use, and how much waits."""
+
+    used: int
+    kept: int
+
+
+class Lease:
+    """One array's hold on a block; when it goes, so does the hold."""
+
+    __slots__ = ("__array_interface__", "block")
+
+    def __init__(self, block: np.ndarray, shape: tuple[int, ...], code: str) -> None:
+        self.block = block
+        self.__array_interface__ = {
+            "data": (address(block), False),
+            "shape": shape,
+            "typestr": code,
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        if _pool is not None:  # the interpreter may be about to end
+            _pool.give(self.block)
+
+
+class Pool:
+    """Blocks of memory by size: those in use are counted, the others kept."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.kept = 0
+        self._free: OrderedDict[int, list[np.ndarray]] = OrderedDict()
+        self._back: deque[np.ndarray] = deque()  # not yet sorted in
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """A process that was forked off does not have whoever held the old one."""
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int) -> np.ndarray:
+        """A block of at least so many bytes."""
+        size = block_size(nbytes)
+        with self._lock:
+            self._sort_in()
+            waiting = self._free.get(size)
+            block = waiting.pop() if waiting else None
+            self.used += size
+            if block is not None:
+                self.kept -= size
+        if block is not None:
+            return block
+        try:
+            return _mapped(size)
+        except (OSError, MemoryError) as error:
+            return self._scraped(size, error)
+
+    def _scraped(self, size: int, error: Exception) -> np.ndarray:
+        """A block when memory is short: what waits is given back first."""
+        self.release()
+        try:
+            return _mapped(size)
+        except (OSError, MemoryError):
+            with self._lock:
+                self.used -= size
+            raise AllocationError(
+                f"empty: the system refused {size:,} bytes ({error})"
+            ) from None
+
+    def give(self, block: np.ndarray) -> None:
+        """Take a block back. This may be called anywhere, by the garbage collector."""
+        self._back.append(block)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._sort_in()
+            finally:
+                self._lock.release()
+
+    def _sort_in(self) -> None:
+        while self._back:
+            block = self._back.popleft()
+            self._free.setdefault(block.size, []).append(block)
+            self._free.move_to_end(block.size)
+            self.used -= block.size
+            self.kept += block.size
+        self._trim(self.limit)
+
+    def _trim(self, limit: int) -> None:
+        """Give memory back, of sizes that were not used for longest first."""
+        while self.kept > limit:
+            size, blocks = next(iter(self._free.items()))
+            if blocks:
+                blocks.pop(0)
+                self.kept -= size
+            if not blocks:
+                del self._free[size]
+
+    def release(self) -> int:
+        """Give all that waits back to the system; how many bytes that was."""
+        with self._lock:
+            self._sort_in()
+            before = self.kept
+            self._trim(0)
+        return before
+
+    def bytes(self) -> PoolBytes:
+        with self._lock:
+            self._sort_in()
+            return PoolBytes(self.used, self.kept)
+
+
+def block_size(nbytes: int) -> int:
+    """The size of the block for so many bytes: at most an eighth more.
+
+    >>> weft.runtime.buffers.block_size(64_000_000)
+    67108864
+    """
+    step = max((1 << (nbytes - 1).bit_length()) // (2 * _STEPS), mmap.PAGESIZE)
+    return -(-nbytes // step) * step
+
+
+def _mapped(size: int) -> np.ndarray:
+    """Fresh pages of this process's own, huge ones where the system has them."""
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, size, flags=private)
+    if size >= _HUGE:
+        try:
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        except (AttributeError, OSError):  # another system, or a kernel without them
+            pass
+    return np.frombuffer(pages, np.uint8)
+
+
+def _limit() -> int:
+    try:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 30
+    return pages * size // SHARE
+
+
+_pool = Pool(_limit())
+if os.name == "posix":
+    os.register_at_fork(after_in_child=lambda: _pool.renew_lock())
+
+
+def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """An array without values; a large one lies in memory of the pool.
+
+    >>> weft.runtime.buffers.empty((2, 3), np.float32).shape
+    (2, 3)
+    """
+    kind = np.dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    if nbytes < SMALLEST or kind.char not in _NUMBERS:
+        return np.empty(shape, kind)
+    return np.asarray(Lease(_pool.take(nbytes), tuple(shape), kind.str))
+
+
+def owned(array: np.ndarray) -> bool:
+    """Whether an array's memory is its own, rather than a part of another's.
+
+    >>> x = np.zeros(3)
+    >>> weft.runtime.buffers.owned(x), weft.runtime.buffers.owned(x[1:])
+    (True, False)
+    """
+    return array.base is None or type(array.base) is Lease
+
+
+def pool_bytes() -> PoolBytes:
+    """The bytes that arrays use of the pool's memory, and those that wait.
+
+    >>> weft.runtime.buffers.pool_bytes().kept >= 0
+    True
+    """
+    return _pool.bytes()
+
+
+def release() -> int:
+    """Give the memory that waits for another array back; how many bytes it was.
+
+    >>> weft.runtime.buffers.release() >= 0
+    True
+    """
+    return _pool.release()
