@@ -28,6 +28,10 @@ def entering(entered: Entered) -> Iterator[None]:
         with _traced(entered):  # a profiler is running, which is not for us to stop
             yield
         return
+    if before is None and sys.implementation.name == "cpython":
+        with _asked(entered):
+            yield
+        return
     with _profiled(entered, before):
         yield
 
@@ -40,6 +44,22 @@ def _by_chance(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+@contextmanager
+def _asked(entered: Entered) -> Iterator[None]:
+    from weft.compile.guards.events import native_events
+
+    def ask(frame: FrameType) -> bool:
+        users = USERS[frame.f_code.co_filename]
+        if users and _by_chance(frame):
+            return False  # it may be called for other reasons later
+        if users:
+            entered(frame)
+        return True
+
+    with native_events(ask):
+        yield
 
 
 @contextmanager
