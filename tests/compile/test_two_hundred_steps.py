@@ -16,7 +16,8 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.models import GPT, MLP, CharLSTM, LeNet, resnet18
+from weft.models import GPT, MLP, CharLSTM, LeNet, ResNet
+from weft.models.resnet import BasicBlock
 from weft.nn import functional as F
 
 STEPS = 200
@@ -70,6 +71,11 @@ def pictures(rng):
     return (rng.random((8, 32)) < 0.4).astype(float), np.zeros(1, np.int64)
 
 
+def residual():
+    """A block with the identity beside it, and one with a convolution."""
+    return ResNet(BasicBlock, [1, 1], classes=10, cifar=True, width=4)
+
+
 # name: model, loss, optimizer, data
 TRAININGS = {
     "MLP": (lambda: MLP([20, 32, 32, 10]), classify,
@@ -77,10 +83,10 @@ TRAININGS = {
     "LeNet": (LeNet, classify,
               functools.partial(optim.SGD, lr=0.01, momentum=0.9),
               images(4, 1, 28, 28)),
-    "ResNet-18": (lambda: resnet18(classes=10, cifar=True, width=4), classify,
-                  functools.partial(optim.SGD, lr=1e-4, momentum=0.9),
-                  images(4, 3, 16, 16)),
-    "GPT": (lambda: GPT(12, context=8, width=32, heads=2, layers=2), next_token,
+    "ResNet": (residual, classify,
+               functools.partial(optim.SGD, lr=1e-4, momentum=0.9),
+               images(4, 3, 16, 16)),
+    "GPT": (lambda: GPT(12, context=8, width=32, heads=2, layers=1), next_token,
             functools.partial(optim.AdamW, lr=3e-4), tokens(8, 8)),
     "LSTM": (lambda: CharLSTM(12, 16), next_token,
              functools.partial(optim.Adam, lr=1e-3), tokens(4, 6)),
@@ -122,15 +128,14 @@ def distance(losses, exact):
 
 
 @functools.cache
-def compiled_losses(name):
-    return train(name, compiled=True)[0]
+def losses_of(name, compiled=False, dtype=weft.float32):
+    return train(name, compiled=compiled, dtype=dtype)[0]
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_compiled_equals_eager(name):
-    exact = train(name, compiled=False, dtype=weft.float64)[0]
-    eager = train(name, compiled=False)[0]
-    compiled = compiled_losses(name)
+    exact, eager = losses_of(name, dtype=weft.float64), losses_of(name)
+    compiled = losses_of(name, compiled=True)
     assert exact[-1] < exact[0]
     # no training is that steady: a loss is rounded to float32, once a step
     least = np.finfo(np.float32).eps * np.abs(exact).max()
@@ -152,7 +157,7 @@ def test_bits_are_the_same_in_every_run_and_for_every_number_of_threads(name, th
         threads(count)
         found.append(train(name, compiled=True, steps=12))
     losses, parameters = found[0]
-    assert np.array_equal(losses, compiled_losses(name)[:12])
+    assert np.array_equal(losses, losses_of(name, compiled=True)[:12])
     for other, those in found[1:]:
         assert np.array_equal(other, losses)
         assert all(map(np.array_equal, those, parameters))
@@ -160,8 +165,7 @@ def test_bits_are_the_same_in_every_run_and_for_every_number_of_threads(name, th
 
 def test_a_small_mistake_is_noticed(monkeypatch):
     """A learning rate that is a hundred-thousandth too large."""
-    exact = train("MLP", compiled=False, dtype=weft.float64)[0]
-    eager = train("MLP", compiled=False)[0]
+    exact, eager = losses_of("MLP", dtype=weft.float64), losses_of("MLP")
     make, loss_of, _, draw = TRAININGS["MLP"]
     faster = functools.partial(optim.Adam, lr=1e-3 * (1 + 1e-5))
     monkeypatch.setitem(TRAININGS, "MLP", (make, loss_of, faster, draw))
