@@ -36,6 +36,54 @@ def parts(module: ir.Module, worth: int = WORTH) -> list[str]:
     return [_text(module, group, texts) for group in _groups(roots, uses, texts, worth)]
 
 
+def separate(module: ir.Module, count: int) -> list[str]:
+    """A module's functions as several modules of about one size, to be linked again.
+
+    Unlike ``parts`` this needs no function that others do not call.
+
+    >>> from weft.compile.llvm.parts import separate
+    >>> from llvmlite import ir
+    >>> module = ir.Module("two")
+    >>> for name in ("f", "g"):
+    ...     f = ir.Function(module, ir.FunctionType(ir.VoidType(), []), name)
+    ...     _ = ir.IRBuilder(f.append_basic_block()).ret_void()
+    >>> [text.count("define") for text in separate(module, 2)]
+    [1, 1]
+    """
+    texts = {name: str(value) for name, value in module.globals.items()}
+    made = [f for f in module.functions if f.blocks]
+    if len(made) < len(texts) - len([f for f in module.functions if not f.blocks]):
+        return [str(module)]  # there is memory to share
+    groups: list[list[str]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for name in sorted((f.name for f in made), key=lambda name: -len(texts[name])):
+        least = sizes.index(min(sizes))
+        groups[least].append(name)
+        sizes[least] += len(texts[name])
+    return [_linkable(module, set(group), texts) for group in groups if group]
+
+
+def _linkable(module: ir.Module, group: set[str], texts: Mapping[str, str]) -> str:
+    """Some functions, seen by other modules; what they call is elsewhere, or here."""
+    needed = {n for name in group for n in _uses(name, texts[name], texts)}
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        if name in group:
+            text = text.replace("define internal", "define hidden", 1)
+            found[name] = text
+        elif name in needed and not text.startswith("define"):
+            found[name] = text
+        elif name in needed:
+            found[name] = _declared(module.globals[name])
+    return _text(module, set(found), found)
+
+
+def _declared(function: ir.Function) -> str:
+    kind = function.ftype
+    kinds = ", ".join(map(str, kind.args))
+    return f'declare {kind.return_type} @"{function.name}"({kinds})'
+
+
 def _uses(name: str, text: str, texts: Mapping[str, str]) -> set[str]:
     return {n for n in _NAME.findall(text) if n in texts and n != name}
 

@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from llvmlite.binding import ffi
 
-from weft.compile.llvm.parts import parts
+from weft.compile.llvm.parts import parts, separate
 from weft.compile.phases import count_module, phase
 from weft.compile.sources import sources
 from weft.errors import ArgumentError
@@ -123,11 +123,14 @@ def prepare_function(function: ir.Function, target: Target) -> None:
 class Library:
     """Machine code in memory: the object code of one module, or of its parts."""
 
-    def __init__(self, code: bytes | Sequence[bytes], target: Target) -> None:
+    def __init__(
+        self, code: bytes | Sequence[bytes], target: Target, *, linked: bool = False
+    ) -> None:
         _initialize()
         codes = [code] if isinstance(code, bytes) else code
         self.code = b"".join(codes)
-        self._engines = [_engine(one, target) for one in codes]
+        together = [codes] if linked else [[one] for one in codes]
+        self._engines = [_engine(some, target) for some in together]
 
     def address(self, name: str) -> int:
         """Where a function begins."""
@@ -138,12 +141,13 @@ class Library:
         raise ArgumentError(f"the compiled module has no function {name!r}")
 
 
-def _engine(code: bytes, target: Target) -> Any:
-    """What keeps a module's machine code in memory."""
+def _engine(codes: Sequence[bytes], target: Target) -> Any:
+    """What keeps the machine code of modules, which may call one another, in memory."""
     backing = llvm.parse_assembly("")
     backing.triple = target.triple
     engine = llvm.create_mcjit_compiler(backing, _machine(target))
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    for code in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
 
@@ -228,23 +232,27 @@ def compile_module(
 
 @phase("LLVM")
 def compile_known(
-    text: str, make: Callable[[], ir.Module], target: Target, *, level: int = 3
-) -> Library:
+    text: str, make: Callable[[], ir.Module], target: Target, *, level: int = 3,
+    linked: bool = False,
+) -> Library:  # fmt: skip
     """Machine code of the module that ``make`` gives, which ``text`` decides.
 
-    Where the code is on disk, the module is not even made.
+    Where the code is on disk, the module is not even made. Parts that call one
+    another must be ``linked``.
     """
     made: list[bytes] = []
 
     def build() -> bytes:
         code = functools.partial(object_code, target=target, level=level)
-        made.extend(_side_by_side(code, parts(make())))
+        module = make()
+        texts = separate(module, thread_limit().threads) if linked else parts(module)
+        made.extend(_side_by_side(code, texts))
         return b"".join(len(one).to_bytes(8, "little") + one for one in made)
 
     key = cache.key_of(f"{sources()}\n{text}", target.key, level=level)
     data = cache.get(key, build)
     count_module(made=bool(made))
-    return Library(made or _apart(data), target)
+    return Library(made or _apart(data), target, linked=linked)
 
 
 def _apart(data: bytes) -> list[bytes]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 
 from weft.compile.ahead import ahead
 from weft.compile.llvm.conv.draft import Plan
@@ -16,15 +16,9 @@ from weft.compile.llvm.conv.generate import emit_conv
 from weft.compile.llvm.conv.plan import GEMM, Planner
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.gemm.arrays import compiled as compiled_gemm
-from weft.compile.llvm.target import (
-    Library,
-    Target,
-    host_target,
-    new_module,
-    object_code,
-)  # fmt: skip
+from weft.compile.llvm.target import Target, compile_known, host_target, new_module
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.runtime import cache, pool
+from weft.runtime import pool
 
 ndarray = np.ndarray
 Pairs = Sequence[Sequence[int]]
@@ -38,9 +32,10 @@ class Convolutions:
     """The compiled convolutions of one element type for one target."""
 
     def __init__(self, dtype: str, target: Target) -> None:
-        make = functools.partial(_object_code, dtype, target)
-        self.library = Library(cache.get(_key(dtype, target), make), target)
         self.gemm = compiled_gemm(dtype, target)
+        make = functools.partial(_module, dtype, target)
+        text = f"conv {dtype} {self.gemm.tile}"
+        self.library = compile_known(text, make, target, level=0, linked=True)
         self.itemsize = np.dtype(dtype).itemsize
         self.plan = functools.lru_cache(maxsize=256)(self._plan)
 
@@ -72,20 +67,10 @@ class Convolutions:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _object_code(dtype: str, target: Target) -> bytes:
+def _module(dtype: str, target: Target) -> ir.Module:
     module = new_module(f"conv_{dtype}", target)
     emit_conv(module, dtype, target)
-    return object_code(module, target, level=0)
-
-
-def _key(dtype: str, target: Target) -> str:
-    """What generated code depends on, without generating it."""
-    folder = pathlib.Path(__file__).parent
-    folders = folder, folder.parent / "gemm", folder.parent
-    files = [file for f in folders for file in sorted(f.glob("*.py"))]
-    tile = compiled_gemm(dtype, target).tile
-    recipe = [repr(tile), dtype, *(f.read_text() for f in files)]
-    return cache.key_of("\n".join(recipe), target.key, level=0)
+    return module
 
 
 @ahead

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import pathlib
 import threading
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 
 from weft.compile.ahead import ahead
 from weft.compile.llvm.gemm.generate import emit_gemm, tile_for, workspace_bytes
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
-from weft.compile.llvm.target import (
-    Library,
-    Target,
-    host_target,
-    new_module,
-    object_code,
-)  # fmt: skip
+from weft.compile.llvm.target import Target, compile_known, host_target, new_module
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.runtime import cache, pool
+from weft.runtime import pool
 
 _ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
@@ -33,10 +27,9 @@ class Gemm:
     """The compiled products of one element type for one target."""
 
     def __init__(self, dtype: str, target: Target, **options: Any) -> None:
-        make = functools.partial(_object_code, dtype, target, options)
-        known_code = not options  # the package's text alone decides what is made
-        code = cache.get(_key(dtype, target), make) if known_code else make()
-        self.library = Library(code, target)
+        make = functools.partial(_module, dtype, target, options)
+        text = f"gemm {dtype} {tile_for(dtype, target)} {options}"
+        self.library = compile_known(text, make, target, level=0, linked=True)
         self.address = self.library.address("gemm_tasks")
         self.run = _TASKS(self.address)
         self.pack_address = self.library.address("gemm_pack")
@@ -62,18 +55,10 @@ class Gemm:
         return start + -start % _ALIGN
 
 
-def _object_code(dtype: str, target: Target, options: dict[str, Any]) -> bytes:
+def _module(dtype: str, target: Target, options: dict[str, Any]) -> ir.Module:
     module = new_module(f"gemm_{dtype}", target)
     emit_gemm(module, "gemm", dtype, target, **options)
-    return object_code(module, target, level=0)
-
-
-def _key(dtype: str, target: Target) -> str:
-    """What generated code depends on, without generating it."""
-    folder = pathlib.Path(__file__).parent
-    files = [*sorted(folder.glob("*.py")), *sorted(folder.parent.glob("*.py"))]
-    recipe = [repr(tile_for(dtype, target)), dtype, *(f.read_text() for f in files)]
-    return cache.key_of("\n".join(recipe), target.key, level=0)
+    return module
 
 
 @ahead
