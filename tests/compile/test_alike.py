@@ -94,7 +94,7 @@ def test_other_numbers_dtypes_and_shapes_are_not_alike():
         return apart(x * 2, x * 3, x.exp(), y * 2, (x > 0) * 2, x[1:] * 2)
 
     native = compiled(fn, floats(4, 6), floats(6, 5))
-    assert len(native.kernels) == len(uses(native)) > 5
+    assert len(native.kernels) == len(uses(native)) > 3
     x, y = floats(4, 6), floats(6, 5)
     np.testing.assert_allclose(run(native, x, y)[0], fn(x, y).numpy(), rtol=1e-5)
 
