@@ -19,7 +19,12 @@ from weft.compile.llvm.attention import (
     plan,
 )
 from weft.compile.llvm.attention.arrays import compiled
-from weft.compile.llvm.attention.plan import BACKWARD_KEYS, FORWARD_KEYS, Options
+from weft.compile.llvm.attention.plan import (
+    BACKWARD_KEYS,
+    FEW_ROWS,
+    FORWARD_KEYS,
+    Options,
+)
 from weft.compile.llvm.target import Target, host_target, new_module
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import capture
@@ -88,7 +93,9 @@ def near(got, want, dtype, allowed=8):
 SHAPES = [  # rows, keys, depth, width
     (1, 1, 1, 1),
     (1, 77, 8, 8),
-    (5, 3, 2, 7),
+    (FEW_ROWS, 3, 2, 7),
+    (FEW_ROWS + 1, FORWARD_KEYS + 1, 17, 65),
+    (2, 300, 40, 70),
     (33, 65, 17, 16),
     (64, 64, 64, 64),
     (57, FORWARD_KEYS + 1, 15, 33),
@@ -110,7 +117,7 @@ def test_values_and_gradients(shape, dtype, causal):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_narrower_vectors(target, dtype):
     machine = host_target(target)
-    for shape in SHAPES[1:6]:
+    for shape in SHAPES[1:8]:
         given = arrays(shape, dtype)
         for causal in (False, True):
             got = both(*given, causal=causal, target=machine)
@@ -133,11 +140,12 @@ def masks(rows, keys, dtype, rng):
     yield np.broadcast_to(numbers[:, :, ::2][:, :, :1], whole)
 
 
+@pytest.mark.parametrize("rows", [3, 37])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_masks(target, dtype):
+def test_masks(target, dtype, rows):
     machine = host_target(target)
-    rows, keys = 37, FORWARD_KEYS + 9
+    keys = FORWARD_KEYS + 9
     given = arrays((rows, keys, 6, 5), dtype, (2, 3))
     for mask in masks(rows, keys, dtype, np.random.default_rng(1)):
         for causal in (False, True):
@@ -145,17 +153,18 @@ def test_masks(target, dtype):
             near(got, reference(*given, mask, causal=causal), dtype)
 
 
+@pytest.mark.parametrize("rows", [5, 40])
 @pytest.mark.parametrize("kind", [bool, np.float32])
-def test_rows_that_see_nobody(kind):
-    given = arrays((40, 150, 8, 8))
-    mask = np.ones((2, 40, 150), bool)
-    mask[0, 3] = mask[1, 33] = False
+def test_rows_that_see_nobody(kind, rows):
+    given = arrays((rows, 150, 8, 8))
+    mask = np.ones((2, rows, 150), bool)
+    mask[0, 3] = mask[1, rows - 1] = False
     if kind is not bool:
         mask = np.where(mask, 0, -np.inf).astype(kind)
     got = both(*given, mask)
     near(got, reference(*given, mask), "float32")
     assert not got[0][0, 3].any()
-    assert got[1][1, 33] == -np.inf
+    assert got[1][1, rows - 1] == -np.inf
     out, lse, *grads = both(*given, mask, zeros=False)  # as softmax has it
     assert np.isnan(out[0, 3]).all()
     assert np.isnan(lse[0, 3])
@@ -163,9 +172,10 @@ def test_rows_that_see_nobody(kind):
     assert all(np.isnan(d).any() for d in grads)
 
 
-def test_large_scores():
+@pytest.mark.parametrize("rows", [2, 40])
+def test_large_scores(rows):
     """Nothing overflows, whatever comes first."""
-    q, k, v, g = arrays((40, 300, 4, 4), "float64")
+    q, k, v, g = arrays((rows, 300, 4, 4), "float64")
     for order in (1, -1):
         moved = k * np.linspace(1, 2000, 300)[::order, None]
         got, want = both(q, moved, v, g), reference(q, moved, v, g)
@@ -174,8 +184,9 @@ def test_large_scores():
         np.testing.assert_allclose(got[1], want[1], rtol=1e-12)
 
 
-def test_what_is_not_a_number_is_seen():
-    q, k, v, _ = arrays((5, 200, 4, 4))
+@pytest.mark.parametrize("rows", [5, 20])
+def test_what_is_not_a_number_is_seen(rows):
+    q, k, v, _ = arrays((rows, 200, 4, 4))
     k[0, 150, 0] = np.nan
     q[1, 2, :] = np.inf
     out, lse = attend(q, k, v)
@@ -243,7 +254,7 @@ def test_bad_arrays_are_refused():
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_is_touched_beyond_the_arrays(target):
     code = compiled("float32", host_target(target))
-    for shape in SHAPES[1:6]:
+    for shape in SHAPES[1:8]:
         q, k, v, g = arrays(shape)
         rows, keys, _, _ = shape
         made = {"o": g, "lse": g[..., 0], "dq": q, "dk": k, "dv": v}

@@ -25,6 +25,7 @@ from weft.compile.llvm.attention.parts import (
     exponential,
     filled,
     flag,
+    larger,
 )
 from weft.compile.llvm.attention.record import enter_head, given, mask_at, read_job
 from weft.compile.llvm.emit import I1, i64, loop
@@ -195,21 +196,21 @@ class Forward:
         lib, count = self.lib, self.lib.tile.vectors
         whole = b.and_(s.keys, i64(-_AT_A_TIME))
 
-        def larger(row: Any, tops: list[Any]) -> list[Any]:
+        def rise(row: Any, tops: list[Any]) -> list[Any]:
             scores = [
                 load(b, self._at(b, s.scores, b.add(row, i64(k // count)), k % count),
                      lib.vector)
                 for k in range(len(tops))
             ]  # fmt: skip
-            return [_larger(b, x, y) for x, y in zip(scores, tops, strict=True)]
+            return [larger(b, x, y) for x, y in zip(scores, tops, strict=True)]
 
-        tops = carry(b, i64(0), whole, _AT_A_TIME, old * _AT_A_TIME, larger)
+        tops = carry(b, i64(0), whole, _AT_A_TIME, old * _AT_A_TIME, rise)
         tops = [
-            _larger(b, _larger(b, tops[v], tops[v + count]),
-                    _larger(b, tops[v + 2 * count], tops[v + 3 * count]))
+            larger(b, larger(b, tops[v], tops[v + count]),
+                    larger(b, tops[v + 2 * count], tops[v + 3 * count]))
             for v in range(count)
         ]  # fmt: skip
-        return carry(b, whole, s.keys, 1, tops, larger)
+        return carry(b, whole, s.keys, 1, tops, rise)
 
     def _weights(self, b: Any, s: Any, base: list[Any], none: Any) -> list[Any]:
         """Exponentials in the place of scores, and their sums."""
@@ -279,8 +280,3 @@ class Forward:
                 with b.if_then(b.icmp_signed(">", rows, i64(lane))):
                     place = b.add(b.mul(s.width, i64(v * tile.lanes + lane)), d)
                     store(b, value, at(b, s.o, place, lib.element), mask)
-
-
-def _larger(b: Any, x: Any, y: Any) -> Any:
-    """The larger one; a NaN in x is passed over (its exponential is found later)."""
-    return b.select(b.fcmp_ordered(">", x, y), x, y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from weft.compile.llvm.attention.backward import Backward
+from weft.compile.llvm.attention.few import Few
 from weft.compile.llvm.attention.forward import Forward
 from weft.compile.llvm.attention.parts import Parts
 from weft.compile.llvm.gemm.generate import ELEMENTS, tile_for
@@ -13,9 +14,10 @@ from weft.compile.llvm.target import Target
 
 
 def emit_attention(module: ir.Module, dtype: str, target: Target) -> None:
-    """Add ``attention_forward_tasks`` and ``attention_backward_tasks``."""
+    """Add ``attention_X_tasks`` with X ``forward``, ``few`` and ``backward``."""
     tile = tile_for(dtype, target)
     lib = Library(module, "attention", ELEMENTS[dtype], target, tile)
     parts = Parts(lib)
     Forward(parts).emit()
+    Few(parts).emit()
     Backward(parts).emit()

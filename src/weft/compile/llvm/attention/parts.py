@@ -212,6 +212,11 @@ def exponential(b: Any, lib: Library, x: Any) -> Any:
         return exp_negative(Value(b, x)).ir
 
 
+def larger(b: Any, x: Any, y: Any) -> Any:
+    """The larger one; a NaN in x is passed over (its exponential is found later)."""
+    return b.select(b.fcmp_ordered(">", x, y), x, y)
+
+
 def flag(b: Any, condition: Any) -> Any:
     """A condition as 0 or 1."""
     return b.zext(condition, I64)

@@ -18,6 +18,7 @@ ndarray = np.ndarray
 # compute less in vain.
 FORWARD_KEYS = 128
 BACKWARD_ROWS, CAUSAL_ROWS, BACKWARD_KEYS = 56, 28, 256
+FEW_ROWS = 6  # that are computed one after the other
 _PANELS = 4  # of queries that a forward task takes, for each block of keys
 _FIELD = {word.lstrip("*"): at for at, word in enumerate(JOB)}
 POINTERS = [word.lstrip("*") for word in JOB[1 : JOB.index("heads")]]
@@ -55,12 +56,14 @@ def forward(
     slack = tile.width * tile.lanes
     parts = {
         "turned": block * depth + slack,
-        "other": block * width,
+        "other": block * (width + tile.lanes),
         "scores": FORWARD_KEYS * tile.width + slack,
         "tops": block,
         "sums": block,
     }
     sizes = {"block_rows": block, "block_keys": FORWARD_KEYS}
+    if rows <= FEW_ROWS:
+        return _plan("few_tasks", arrays, options, sizes, parts, 1)
     return _plan("forward_tasks", arrays, options, sizes, parts, _ceil(rows, block))
 
 
