@@ -225,3 +225,31 @@ def test_rows_that_are_too_long_to_be_combined_inside():
     x = floats(300, 5000)
     found = by_threads(lambda x: (x * 2).sum(0), x)
     np.testing.assert_allclose(found, 2 * x.sum(0, dtype=np.float64), rtol=1e-6)
+
+
+# -- the machine code
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_the_largest_of_rows_with_nan_and_zeros(name, dtype):
+    """Which of two zeros it is does not matter; that there is a NaN does."""
+    x = RNG.normal(size=(40, 70)).astype(dtype)
+    x[3, 5] = x[7, 69] = np.nan
+    x[5], x[6] = 0.0, -0.0
+    x[9, :9] = -np.inf
+    x[11], x[12] = -np.inf, np.inf
+    found = by_threads(lambda x: getattr(x, name)(1), x)
+    wanted = {"amax": np.max, "amin": np.min}[name]
+    np.testing.assert_array_equal(found, wanted(x, 1))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 4, 1, 9), (6, 1, 130, 2)])
+def test_several_parallel_loops_are_counted_through(shape):
+    """Each thread begins somewhere, and goes on from there."""
+    x = floats(*shape)
+    found = by_threads(lambda x: x.permute(2, 0, 1, 3) * 2, x)
+    np.testing.assert_array_equal(found, 2 * x.transpose(2, 0, 1, 3))
+    large = floats(31, 17, 9, 40)
+    found = by_threads(lambda x: x.permute(1, 2, 0, 3) + 1, large)
+    np.testing.assert_array_equal(found, large.transpose(1, 2, 0, 3) + 1)

@@ -25,6 +25,7 @@ from weft.compile.llvm.target import Target, prepare_function
 from weft.compile.llvm.turn import SIDE, Turn, emit_turn, turning
 from weft.compile.loop.ir import (
     Buffer,
+    Call,
     Const,
     For,
     Kernel,
@@ -109,10 +110,12 @@ class _Emitter:
         if self.checks:
             self.failed = self.b.alloca(I64, name="failed")
             self.b.store(i64(0), self.failed)
+        counters = self._counters(rest[-2])
         with loop(self.b, rest[-2], rest[-1], name="p") as p:
-            self._decode(p)
+            self._decode(p, counters)
             with self._scope():
                 self._body(kernel.body)
+            self._count_on(counters)
         if self.checks:
             self._report(rest[-3])
         self.b.ret_void()
@@ -136,16 +139,41 @@ class _Emitter:
                 kind = scalar.register_type(stmt.local.dtype)
                 self.locals[stmt.local.name] = self.b.alloca(kind, name=stmt.local.name)
 
-    def _decode(self, position: Any) -> None:
-        """The parallel variables at a position of the flattened loops."""
-        if not self.kernel.parallel:
-            return
-        *outer, first = reversed(self.kernel.parallel)
-        for var, extent in outer:
+    def _counters(self, begin: Any) -> list[tuple[Any, Any]]:
+        """The parallel variables at the first position, and their extents.
+
+        From there on they are counted: a division takes as long as a short row.
+        """
+        if len(self.kernel.parallel) < 2:
+            return []
+        found = []
+        for _, extent in self.kernel.parallel[:0:-1]:
             size = self.index(extent)
-            self.symbols[var] = self.b.urem(position, size)
-            position = self.b.udiv(position, size)
-        self.symbols[first[0]] = position
+            none = self.b.icmp_signed("==", size, i64(0))
+            size = self.b.select(none, i64(1), size)  # then there are no iterations
+            found.append((self.b.alloca(I64), size))
+            self.b.store(self.b.urem(begin, size), found[-1][0])
+            begin = self.b.udiv(begin, size)
+        found.append((self.b.alloca(I64), None))
+        self.b.store(begin, found[-1][0])
+        return found[::-1]
+
+    def _decode(self, position: Any, counters: list[tuple[Any, Any]]) -> None:
+        """The parallel variables at a position of the flattened loops."""
+        names = [var for var, _ in self.kernel.parallel]
+        values = [self.b.load(room) for room, _ in counters] or [position]
+        self.symbols.update(zip(names, values, strict=False))
+
+    def _count_on(self, counters: list[tuple[Any, Any]]) -> None:
+        """The next position: a variable at its end begins again."""
+        carry: Any = ir.Constant(I1, 1)
+        for room, size in reversed(counters):
+            value = self.b.load(room)
+            more = self.b.add(value, self.b.zext(carry, I64))
+            if size is not None:
+                carry = self.b.icmp_signed("==", more, size)
+                more = self.b.select(carry, i64(0), more)
+            self.b.store(more, room)
 
     # -- statements
 
@@ -242,6 +270,8 @@ class _Emitter:
         value = self.value(stmt.value)
         if stmt.reorder and value.opname == "fadd":
             value.flags = ["reassoc", "nsz"]
+        elif stmt.reorder and _is_extreme(stmt.value):
+            value.fastmath.add("nsz")  # of two zeros, either
         self.b.store(value, self.locals[stmt.local.name])
         self.cache.pop(stmt.local, None)
 
@@ -391,6 +421,12 @@ class _Emitter:
 
 
 _EXTREMES = ("maximum", "minimum")
+
+
+def _is_extreme(value: Any) -> bool:
+    """Whether a value is the larger or smaller of two numbers that may be NaN."""
+    call = isinstance(value, Call) and value.name in _EXTREMES
+    return call and value.dtype.name in ("float32", "float64")
 
 
 def _branches(body: list[Any]) -> bool:
