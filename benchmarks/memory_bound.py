@@ -163,19 +163,20 @@ def copies(n: int) -> Iterator[Case]:
 
 
 def updates(n: int) -> Iterator[Case]:
-    p, g = floats(10_000_000) * 0.1, floats(10_000_000) * 0.1
-    m, v = np.zeros_like(p), np.zeros_like(p)
+    """An optimizer's step: four arrays are read, and three written in their place."""
+    values, g = floats(10_000_000) * 0.1, floats(10_000_000) * 0.1
+    mine = weft.nn.Parameter(weft.tensor(values.copy()))
+    optimizer = weft.optim.AdamW([mine], lr=1e-3)
 
-    def step(p: Any, g: Any, m: Any, v: Any) -> Any:
-        m = 0.9 * m + 0.1 * g
-        v = 0.999 * v + 0.001 * g * g
-        update = (m * 10) / ((v * 1000).sqrt() + 1e-8)
-        return p * (1 - 1e-5) - 1e-3 * update, m, v
+    def step(g: Any) -> None:
+        optimizer.zero_grad()
+        (mine * g).sum().backward()
+        optimizer.step()
 
-    parameter = torch.nn.Parameter(torch.from_numpy(p.copy()))
+    parameter = torch.nn.Parameter(torch.from_numpy(values.copy()))
     parameter.grad = torch.from_numpy(g)
     peers = torch.optim.AdamW([parameter], lr=1e-3, fused=True)
-    yield case("AdamW of 10M", 7, step, lambda *_: peers.step(), p, g, m, v)
+    yield case("AdamW of 10M", 7, step, lambda *_: peers.step(), g)
 
 
 PARTS = (elementwise, rows, reductions, copies, updates)

@@ -128,6 +128,7 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: m.__name__)
-def test_a_mistake_is_caught(mistake, monkeypatch):
+def test_a_mistake_is_caught(mistake, monkeypatch, tmp_path):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))  # code that is wrong stays here
     mistake(monkeypatch)
     assert caught(range(60)), mistake.__doc__
