@@ -1,0 +1,202 @@
+"""Checkpointing policies: memory and time of a training step, beside PyTorch's.
+
+    python benchmarks/checkpoint.py                (needs torch in the environment)
+    python benchmarks/checkpoint.py --models chain --lib weft
+
+Every cell is a process of its own. Memory is the most that the process had resident
+during a step, above what it had before (gradients are there already); time is the best
+of a few steps, in processor seconds of one thread. Each policy cuts the model into the
+same pieces for both:
+
+    keep        nothing is computed again
+    blocks      every block is checkpointed
+    sqrt        about sqrt(N) segments
+    selective   every block, but results of products and convolutions are kept
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+POLICIES = ("keep", "blocks", "sqrt", "selective")
+
+
+def chain(nn, width=128):
+    """64 layers, each a product, a norm and an activation."""
+    blocks = [
+        nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width), nn.GELU())
+        for _ in range(64)
+    ]
+    return blocks, (4096, width)
+
+
+def resnet(nn, width=16, depth=9):
+    """Blocks of two convolutions with norms, on small pictures."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+            )  # fmt: skip
+            self.last = nn.ReLU()
+
+        def forward(self, x):
+            return self.last(self.body(x) + x)
+
+    return [Block() for _ in range(depth)], (32, width, 32, 32)
+
+
+def transformer(nn, width=128, heads=4, depth=24, length=128):
+    """Pre-norm blocks with attention written out."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.mix, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.wide = nn.Sequential(
+                nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+            )
+            self.drop = nn.Dropout(0.1)
+
+        def forward(self, x):
+            x = x + self.drop(self.attend(self.first(x)))
+            return x + self.drop(self.wide(self.second(x)))
+
+        def attend(self, x):
+            b, t, c = x.shape
+            parts = (
+                self.mix(x).reshape(b, t, 3, heads, c // heads).permute(2, 0, 3, 1, 4)
+            )
+            q, k, v = parts[0], parts[1], parts[2]  # (B, heads, T, C / heads)
+            scores = (q @ k.transpose(-2, -1)) * (c // heads) ** -0.5
+            mixed = scores.softmax(-1) @ v
+            return self.out(mixed.transpose(1, 2).reshape(b, t, c))
+
+    return [Block() for _ in range(depth)], (8, length, width)
+
+
+MODELS = {"chain": chain, "resnet": resnet, "transformer": transformer}
+
+
+def runner(lib: str, blocks, policy: str):
+    """A function from the input to the output, under a policy."""
+    api = importlib.import_module(f"{lib}.utils.checkpoint")
+    if policy == "keep":
+        return lambda x: run_all(blocks, x)
+    options = {"use_reentrant": False}
+    if policy == "sqrt":
+        count = round(len(blocks) ** 0.5)
+        return lambda x: api.checkpoint_sequential(blocks, count, x, **options)
+    if policy == "selective":
+        options |= {"policy": "selective"} if lib == "weft" else selective(api)
+
+    def run(x):
+        for block in blocks:
+            x = api.checkpoint(block, x, **options)
+        return x
+
+    return run
+
+
+def selective(api):
+    import torch
+
+    ops = torch.ops.aten
+    kept = [ops.mm.default, ops.addmm.default, ops.bmm.default, ops.convolution.default]
+    return {
+        "context_fn": lambda: api.create_selective_checkpoint_contexts(kept),
+    }
+
+
+def run_all(blocks, x):
+    for block in blocks:
+        x = block(x)
+    return x
+
+
+def resident(field: str) -> int:
+    """Bytes of this process in memory, now (VmRSS) or at most (VmHWM)."""
+    with open("/proc/self/status") as file:
+        line = next(row for row in file if row.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def measure(lib: str, model: str, policy: str, steps: int) -> dict[str, float]:
+    """Peak memory and time of a step."""
+    library = importlib.import_module(lib)
+    nn = importlib.import_module(f"{lib}.nn")
+    library.manual_seed(0)
+    if lib == "torch":
+        library.set_num_threads(1)
+    blocks, shape = MODELS[model](nn)
+    everything = nn.Sequential(*blocks)
+    run = runner(lib, blocks, policy)
+    x = library.randn(*shape)
+
+    def step(x):
+        run(x).square().mean().backward()
+
+    for p in everything.parameters():
+        p.grad = library.zeros_like(p)
+    for _ in range(2):
+        step(x[:2])  # whatever is loaded when first used
+    before = resident("VmRSS")
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # forget the peak
+    step(x)
+    peak = resident("VmHWM") - before
+    times = []
+    for _ in range(steps):
+        start = time.process_time()
+        step(x)
+        times.append(time.process_time() - start)
+    return {"peak": peak, "seconds": min(times)}
+
+
+def apart(*words: str) -> dict[str, float]:
+    """``measure`` in a process of its own."""
+    command = [sys.executable, __file__, "--one", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--lib", nargs="+", default=["weft", "torch"])
+    parser.add_argument("--steps", default="3")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        lib, model, policy, steps = given.one
+        print(json.dumps(measure(lib, model, policy, int(steps))))
+        return
+    for name in ("OMP", "OPENBLAS"):
+        os.environ[f"{name}_NUM_THREADS"] = "1"
+    head = "".join(f"{lib:>12} MB {'ms':>8} {'time':>6}" for lib in given.lib)
+    print(f"{'model':12} {'policy':10}{head}")
+    for model in given.models:
+        base: dict[str, float] = {}
+        for policy in POLICIES:
+            cells = ""
+            for lib in given.lib:
+                got = apart(lib, model, policy, given.steps)
+                first = base.setdefault(lib, got["seconds"])
+                cells += f"{got['peak'] / 1e6:15.0f} {got['seconds'] * 1e3:8.0f} "
+                cells += f"{got['seconds'] / first:6.2f}"
+            print(f"{model:12} {policy:10}{cells}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
