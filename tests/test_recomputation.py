@@ -697,3 +697,29 @@ def test_nothing_is_left_to_the_cycle_collector():
         assert left < 0.5
     finally:
         gc.enable()
+
+
+def test_kernels_that_come_in_between_change_nothing(monkeypatch):
+    """Large work gets kernels of its own at some time; not between the two runs."""
+    from weft.core import bulk
+
+    def fn(x):
+        return nn.functional.softmax(x, -1).exp().log_softmax(-1) * x.sum(-1, True)
+
+    def run(call):
+        bulk._spent.clear()
+        x = weft.linspace(-3, 3, 4 * bulk.COSTLY).reshape(64, -1).requires_grad_()
+        y = call(x)
+        bulk._load()  # from here on everything is due
+        everything = [*map(weft.core.op.find_op, ("exp", "sum")), *bulk._spent]
+        bulk._spent.update(dict.fromkeys(everything, 1.0))
+        y.square().sum().backward()
+        return bits(y, x.grad)
+
+    monkeypatch.setattr(bulk, "_spent", {})
+    monkeypatch.setattr(bulk, "_kernels", None)
+    plain = run(fn)
+    bulk._kernels = None
+    again = run(lambda x: checkpoint(fn, x))
+    assert bulk.due()
+    assert again == plain

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.core import bulk
 from weft.core.dispatch import Evaluator
 from weft.core.mode import mode, set_inference, set_recording
 from weft.core.op import Op, Plan
@@ -156,6 +157,7 @@ class Segment:
         self.given = [Given(x) if isinstance(x, Tensor) else x for x in leaves]
         self.marks: list[Mark] = []
         self.stripped: set[int] = set()  # positions of nodes without values
+        self.due = bulk.due()
         self.leaves: list[tuple[weakref.ref[Tensor], int]] = []
         self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
         self.changed: dict[int, Storage] = {}
@@ -183,7 +185,7 @@ class Segment:
     @contextmanager
     def _watching(self) -> Iterator[None]:
         """Note generators that draw and memory that changes, for us and outside."""
-        draws, changes = mode.draws, mode.changes
+        draws, changes, due = mode.draws, mode.changes, mode.due
 
         def on_draw(generator: Any) -> None:
             self.generators.setdefault(generator, state_of(generator))
@@ -198,12 +200,12 @@ class Segment:
             if changes is not None:
                 changes(target)
 
-        mode.draws, mode.changes = on_draw, on_change
+        mode.draws, mode.changes, mode.due = on_draw, on_change, self.due
         try:
             with self.keeper or nullcontext():
                 yield
         finally:
-            mode.draws, mode.changes = draws, changes
+            mode.draws, mode.changes, mode.due = draws, changes, due
 
     def _freeze(self, storage: Storage) -> None:
         """Copy the arguments in memory that the function is about to change."""
@@ -336,7 +338,7 @@ class Segment:
                 undo[key] = Change(target)
 
         with ExitStack() as stack:
-            stack.enter_context(_first_modes(on_draw, on_change))
+            stack.enter_context(_first_modes(on_draw, on_change, self.due))
             if self.keeper is not None:
                 stack.enter_context(Reuser(self.keeper.results))
             if self.preserve_rng_state:
@@ -516,22 +518,21 @@ class Change:
 
 
 @contextmanager
-def _first_modes(on_draw: Any, on_change: Any) -> Iterator[None]:
+def _first_modes(on_draw: Any, on_change: Any, due: Any) -> Iterator[None]:
     """Recording, as when the function ran first, in the middle of a backward."""
-    names = ("forward", "views", "backward_node", "draws", "changes", "refilled")
-    before = [getattr(mode, name) for name in names]
+    wanted = {
+        "forward": True, "views": True, "backward_node": None, "draws": on_draw,
+        "changes": on_change, "due": due, "refilled": None,
+    }  # fmt: skip
+    before = {name: getattr(mode, name) for name in wanted}
     inference = mode.inference
     recording = set_recording(True)
     set_inference(False)
-    for name, value in zip(
-        names, (True, True, None, on_draw, on_change, None), strict=True
-    ):
-        setattr(mode, name, value)
+    vars(mode).update(wanted)
     try:
         yield
     finally:
-        for name, value in zip(names, before, strict=True):
-            setattr(mode, name, value)
+        vars(mode).update(before)
         set_inference(inference)
         set_recording(recording)
 

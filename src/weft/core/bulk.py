@@ -108,13 +108,22 @@ def _plain(tensors: Any) -> bool:
 def is_due(what: Hashable, size: int, bulk: int) -> bool:
     """Whether there was so much of some work that a kernel is to be made for it."""
     if _kernels is not None and _spent.get(what, 0.0) >= EACH:
-        return True
+        return mode.due is None or what in mode.due
     seconds = size * max(COSTLY / bulk, 1) * 1e-9
     with _lock:
         _spent[what] = _spent.get(what, 0.0) + seconds
         if _kernels is None and sum(_spent.values()) >= PATIENCE:
             _load()
     return False
+
+
+def due() -> frozenset[Any]:
+    """What kernels are made for: a function that is run again must use the same."""
+    if mode.due is not None:
+        return mode.due
+    with _lock:
+        found = [what for what, seconds in _spent.items() if seconds >= EACH]
+    return frozenset(found) if _kernels is not None else frozenset()
 
 
 def _load() -> None:
