@@ -4,6 +4,7 @@
 """
 
 import collections
+import os
 
 import pytest
 from programs import draw
@@ -11,7 +12,7 @@ from three_ways import accepts, fit, judged
 
 import weft.compile.entry
 import weft.compile.lower.values
-from weft.compile.llvm import kernel
+from weft.compile.llvm import kernel, target
 from weft.compile.loop.ir import Const
 from weft.core.lowering import View
 from weft.core.op import find_op
@@ -83,6 +84,8 @@ def dropped_store(patch):
             right(self, stmt)
 
     patch.setattr(kernel._Emitter, "_store", store)
+    # another compiler, whose code is kept apart
+    patch.setattr(target, "sources", lambda: f"dropped store {os.urandom(8).hex()}")
 
 
 def stale_constant(patch):

@@ -15,6 +15,9 @@ _FOLDERS = (".", "../core", "loop", "lower", "llvm", "llvm/conv", "llvm/gemm",
 def sources() -> str:
     """A text that is another one once a file of the compiler has changed.
 
+    A compiler that is changed while it runs must change this too: code that it makes
+    would be found by the others.
+
     >>> from weft.compile.sources import sources
     >>> len(sources())
     64
