@@ -15,6 +15,11 @@ os.environ.setdefault(
     "WEFT_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"weft-tests-{os.getuid()}")
 )
 
+# Eager results are what others are compared with: they are NumPy's. The tests of eager
+# kernels switch them on, and WEFT_EAGER_KERNELS=1 does for all.
+if "WEFT_EAGER_KERNELS" not in os.environ:
+    weft.config.eager_kernels = False
+
 # The same examples in every run; WEFT_EXPLORE=1 looks for new ones.
 hypothesis.settings.register_profile(
     "weft", derandomize=not os.environ.get("WEFT_EXPLORE"), deadline=None
