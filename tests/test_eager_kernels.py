@@ -183,6 +183,22 @@ def test_convolutions_and_their_gradients(used):
     assert {"conv_input_grad", "conv_weight_grad"} <= set(used)
 
 
+def test_infinite_weights_reach_only_their_taps(used):
+    x, w = normal(8, 4, 32, 32), normal(4, 4, 3, 3, seed=1)
+    w[0, 0, 0, 0] = np.inf
+
+    def gradient():
+        t = weft.tensor(x, requires_grad=True)
+        out = F.conv2d(t, weft.tensor(w), padding=1)
+        weft.where(out.isfinite(), out, 0.0).sum().backward()
+        return [out.detach().numpy(), t.grad.numpy()]
+
+    want = plainly(gradient)
+    for got, right in zip(gradient(), want, strict=True):
+        np.testing.assert_array_equal(np.isfinite(got), np.isfinite(right))
+    assert {"conv", "conv_input_grad"} <= set(used)
+
+
 @pytest.mark.parametrize(
     "view",
     [

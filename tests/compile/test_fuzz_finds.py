@@ -1,12 +1,17 @@
 """What random programs have found, each as short as it became."""
 
+import re
+
 import numpy as np
 import pytest
 
 import weft
 from weft import dtype as dtypes
 from weft import nn
-from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Store
+from weft.compile.llvm.kernel import emit_kernel
+from weft.compile.llvm.parts import parts
+from weft.compile.llvm.target import host_target, new_module
+from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Load, Store
 from weft.compile.loop.text import kernel_key
 from weft.compile.native import Native
 from weft.core.size import Scope, may_be_negative, smaller
@@ -505,3 +510,24 @@ def test_state_changes_places():
     swap()
     assert p.tolist() == [2, 2, 2]
     assert q.tolist() == [1, 1, 1]
+
+
+# -- speed
+
+
+def test_functions_that_branch_are_called_for_vectors_in_each_part_of_a_module():
+    module = new_module("two", host_target())
+    for k in range(2):
+        n = Scope().symbol("n")
+        x, y = Buffer("x", (n,), dtypes.float32), Buffer("y", (n,), dtypes.float32)
+        at = (n.scope.symbol("i"),)
+        value = Call("sin", (Load(x, at),), dtypes.float32)
+        body = [For("i", n, [Store(y, at, value)])]
+        emit_kernel(
+            module, Kernel(f"k{k}", (x, y), (), (), body, n.scope), host_target()
+        )
+    texts = parts(module, worth=1)
+    assert len(texts) > 1
+    for text in texts:
+        for name in re.findall(r"_ZGV_LLVM_[^(]*\(([^)]*)\)", text):
+            assert re.search(rf'define [^\n]* @"{re.escape(name)}"', text)

@@ -340,7 +340,7 @@ def _general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray |
     if not all(type(a) is ndarray for a in arrays):
         return None
     if op.bulk == SLOW:  # a copy is the lesser part
-        arrays = [np.ascontiguousarray(a) for a in arrays]
+        arrays = [np.asarray(a, order="C") for a in arrays]
     if not all(a.flags.c_contiguous for a in arrays):
         return None
     sizes, shapes = _named([a.shape for a in arrays])
@@ -399,7 +399,8 @@ def _convolution(
     name = kind if kind.endswith("grad") else "convolve"
     call: Callable[..., ndarray] = getattr(convolutions, name)
     threads = max(pool.get_num_threads(), 2)  # plans are the same for any number
-    return call(*arrays, **params, threads=threads, exact=config.strict_ieee)
+    exact = config.strict_ieee or not all(np.isfinite(a).all() for a in arrays)
+    return call(*arrays, **params, threads=threads, exact=exact)
 
 
 # -- compositions

@@ -148,7 +148,6 @@ sin: Public = unary(
     np.sin,
     d=lambda x: cos(x),
     domain=(-3.0, 3.0),
-    bulk=NEVER,
     reference=lambda x: np.exp(1j * x).imag,
     doc="""The sine.
 
@@ -162,7 +161,6 @@ cos: Public = unary(
     np.cos,
     d=lambda x: -sin(x),
     domain=(-3.0, 3.0),
-    bulk=NEVER,
     reference=lambda x: np.exp(1j * x).real,
     doc="""The cosine.
 

@@ -13,6 +13,7 @@ from llvmlite import ir
 
 WORTH = 24_000  # characters that are worth a module of their own
 _NAME = re.compile(r'@"([^"]*)"')
+_VARIANT = re.compile(r"_ZGV_LLVM_[^(]*\(([^)]*)\)")  # what does the same for vectors
 
 
 def parts(module: ir.Module, worth: int = WORTH) -> list[str]:
@@ -85,7 +86,8 @@ def _declared(function: ir.Function) -> str:
 
 
 def _uses(name: str, text: str, texts: Mapping[str, str]) -> set[str]:
-    return {n for n in _NAME.findall(text) if n in texts and n != name}
+    found = {*_NAME.findall(text), *_VARIANT.findall(text)}
+    return {n for n in found if n in texts and n != name}
 
 
 def _groups(
