@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 import weft
 from weft import nn, optim
+from weft.compile.api import compile as compiled
 from weft.core.tensor import Tensor
 from weft.datasets import TextCorpus
 from weft.models import GPT
@@ -39,7 +40,7 @@ def validation(model: nn.Module, corpus: TextCorpus, batches: int = 8) -> float:
 def training_step(model: nn.Module, optimizer: optim.Optimizer) -> Any:
     """Forward, backward and update as one program, compiled in its first call."""
 
-    @weft.compile
+    @compiled
     def step(x: Tensor, y: Tensor) -> Tensor:
         optimizer.zero_grad()
         loss = loss_of(model, x, y)

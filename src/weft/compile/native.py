@@ -167,7 +167,8 @@ class Native:
     def _add_all(self) -> None:
         follow = followers(self.fusion)
         done: set[Group] = set()
-        self._panels = dict.fromkeys(read_often(self.graph.nodes))
+        self._often = read_often(self.graph.nodes)
+        self._panels: dict[Node, Node] = {}
         self._picks: dict[Node, list[Node]] = {}  # of nodes with several outputs
         for node in self.graph.nodes:
             if node.op is PICK:
@@ -215,17 +216,20 @@ class Native:
             self.refused[use.group] = self._proven[text]
         return not self._proven[text]
 
+    def _packed(self, right: Node, operand: Node) -> Node:
+        """A product's right operand as panels, which the first that needs it makes."""
+        if right not in self._panels:
+            self._panels[right] = packed(operand, self.target)
+            self.steps.append(Panels(self._panels[right], [operand]))
+        return self._panels[right]
+
     def _add_routine(
         self, kind: type[Routine], unit: Call, group: Group | None
     ) -> bool:
         """Add a routine; whether a group that may follow it does."""
         inputs = self._operands(unit, kind.copies)
-        right = unit.node.inputs[1]
-        if is_product(unit.node) and right in self._panels:
-            if self._panels[right] is None:
-                made = self._panels[right] = packed(inputs[1], self.target)
-                self.steps.append(Panels(made, [inputs[1]]))
-            inputs.append(self._panels[right])
+        if is_product(unit.node) and unit.node.inputs[1] in self._often:
+            inputs.append(self._packed(unit.node.inputs[1], inputs[1]))
         follower = None
         if group is not None:
             follower = Follower(group, unit.node, self.alike)

@@ -93,6 +93,7 @@ def packed(node: Node, target: Target) -> Node:
     """A node that is a matrix as panels."""
     tile = tile_for(node.dtype.name, target)
     params = {"width": tile.width, "lanes": tile.lanes}
+    assert PACK.type is not None
     kind = PACK.type(node.type, **params)
     return Node(PACK, (node,), params, kind, f"{node.name}/pack", (), node.module,
                 node.code, node.lasti)  # fmt: skip
