@@ -706,20 +706,25 @@ def test_kernels_that_come_in_between_change_nothing(monkeypatch):
     def fn(x):
         return nn.functional.softmax(x, -1).exp().log_softmax(-1) * x.sum(-1, True)
 
-    def run(call):
-        bulk._spent.clear()
+    def run(call, load=False):
         x = weft.linspace(-3, 3, 4 * bulk.COSTLY).reshape(64, -1).requires_grad_()
         y = call(x)
-        bulk._load()  # from here on everything is due
-        everything = [*map(weft.core.op.find_op, ("exp", "sum")), *bulk._spent]
-        bulk._spent.update(dict.fromkeys(everything, 1.0))
+        if load:  # from here on everything is due
+            bulk._load()
+            some = map(weft.core.op.find_op, ("exp", "sum"))
+            bulk._spent.update(dict.fromkeys([*some, *bulk._spent], 1.0))
         y.square().sum().backward()
         return bits(y, x.grad)
 
+    def forget():
+        bulk._spent.clear()
+        bulk._kernels = None
+
     monkeypatch.setattr(bulk, "_spent", {})
     monkeypatch.setattr(bulk, "_kernels", None)
-    plain = run(fn)
-    bulk._kernels = None
-    again = run(lambda x: checkpoint(fn, x))
-    assert bulk.due()
-    assert again == plain
+    plain, kernels = run(fn, load=True), run(fn)
+    for policy in (None, "selective"):
+        forget()
+        assert run(lambda x, p=policy: checkpoint(fn, x, policy=p), load=True) == plain
+        assert bulk.due()
+        assert run(lambda x, p=policy: checkpoint(fn, x, policy=p)) == kernels

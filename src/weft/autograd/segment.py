@@ -543,6 +543,8 @@ def _first_modes(on_draw: Any, on_change: Any, due: Any) -> Iterator[None]:
 class Keeper(Evaluator):
     """Keeps the results that a policy asks for, by the operators' order."""
 
+    parts = False
+
     def __init__(self, keep: Keep) -> None:
         self.keep = keep
         self.count = 0
@@ -567,6 +569,8 @@ class Keeper(Evaluator):
 
 class Reuser(Evaluator):
     """Gives kept results in the second run."""
+
+    parts = False
 
     def __init__(self, results: dict[int, Any]) -> None:
         self.results = results

@@ -89,7 +89,9 @@ def fused(
 
 def _plain(tensors: Any) -> bool:
     """Whether tensors hold arrays that a kernel can take, and nobody is watching."""
-    if not config.eager_kernels or mode.taker is not None:
+    if not config.eager_kernels or mode.capture is not None:
+        return False
+    if mode.evaluator is not None and not mode.evaluator.takes_whole:
         return False
     if mode.observers or mode.measured:
         return False

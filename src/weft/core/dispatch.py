@@ -58,6 +58,12 @@ class Evaluator:
     """
 
     below: Evaluator | None = None
+    parts = True  # whether it must see what compositions consist of
+
+    @property
+    def takes_whole(self) -> bool:
+        """Whether a composition may run as one operator here."""
+        return not self.parts and (self.below is None or self.below.takes_whole)
 
     def __enter__(self) -> Any:
         self.below = set_evaluator(self)
