@@ -1,5 +1,6 @@
 """Checkpointed functions: the same bits, less memory, one more forward run."""
 
+import contextlib
 import gc
 import math
 import tracemalloc
@@ -728,3 +729,45 @@ def test_kernels_that_come_in_between_change_nothing(monkeypatch):
         assert run(lambda x, p=policy: checkpoint(fn, x, policy=p), load=True) == plain
         assert bulk.due()
         assert run(lambda x, p=policy: checkpoint(fn, x, policy=p)) == kernels
+
+
+def watchers():
+    return {
+        "nobody": contextlib.nullcontext,
+        "observer": lambda: weft.core.mode.observe(lambda *given: None),
+        "anomaly": weft.autograd.detect_anomaly,
+        "memory": weft.memory.record,
+        "count": count_ops,
+    }
+
+
+@pytest.mark.parametrize("second", watchers())
+@pytest.mark.parametrize("first", watchers())
+@pytest.mark.parametrize("policy", [None, "selective"])
+def test_watching_one_of_the_runs_changes_nothing(first, second, policy, monkeypatch):
+    from weft.core import bulk
+
+    row = weft.linspace(0.1, 1, 512).requires_grad_()
+
+    def fn(x):
+        h = (x * row).softmax(-1) + x.sum()
+        return checkpoint(lambda h: (h / row).exp().log_softmax(-1), h)
+
+    def run(call, first=contextlib.nullcontext, second=contextlib.nullcontext):
+        x = weft.linspace(-3, 3, 64 * 512).reshape(64, 512).requires_grad_()
+        with first():
+            y = call(x)
+        with second():
+            y.square().sum().backward()
+        return x.grad.numpy()
+
+    plain = run(fn)
+    bulk._load()
+    fused = dict.fromkeys([*bulk._spent, "softmax", "log_softmax"], 1.0)
+    for spent in ({}, fused):
+        monkeypatch.setattr(bulk, "_spent", spent)
+        way = watchers()[first], watchers()[second]
+        got = run(lambda x: checkpoint(fn, x, policy=policy), *way)
+        np.testing.assert_allclose(got, plain, rtol=1e-4, atol=1e-5)
+        assert weft.core.mode.mode.state == weft.core.mode.RECORDING
+    assert "measured" not in vars(weft.core.mode.mode)

@@ -23,7 +23,13 @@ import numpy as np
 
 from weft.core import bulk
 from weft.core.dispatch import Evaluator
-from weft.core.mode import mode, set_inference, set_recording
+from weft.core.mode import (
+    WATCHED,
+    mode,
+    set_inference,
+    set_recording,
+    set_watchers,
+)
 from weft.core.op import Op, Plan
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tape import Leaf, Node, Pick, Storage, changed, next_number, reach
@@ -157,6 +163,7 @@ class Segment:
         self.given = [Given(x) if isinstance(x, Tensor) else x for x in leaves]
         self.marks: list[Mark] = []
         self.stripped: set[int] = set()  # positions of nodes without values
+        self.watched = keep is not None or mode.state == WATCHED
         self.due = bulk.due()
         self.leaves: list[tuple[weakref.ref[Tensor], int]] = []
         self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
@@ -339,6 +346,7 @@ class Segment:
 
         with ExitStack() as stack:
             stack.enter_context(_first_modes(on_draw, on_change, self.due))
+            stack.enter_context(_watched(self.watched))
             if self.keeper is not None:
                 stack.enter_context(Reuser(self.keeper.results))
             if self.preserve_rng_state:
@@ -535,6 +543,27 @@ def _first_modes(on_draw: Any, on_change: Any, due: Any) -> Iterator[None]:
         vars(mode).update(before)
         set_inference(inference)
         set_recording(recording)
+
+
+@contextmanager
+def _watched(watched: bool) -> Iterator[None]:
+    """Operators are watched, or not, as they were the first time: they take another
+    way then, and save other things."""
+    if watched == (mode.state == WATCHED):
+        yield
+        return
+    if watched:
+        before = set_watchers((_no_observer,), mode.evaluator, None)
+    else:
+        before = set_watchers((), None, False)
+    try:
+        yield
+    finally:
+        set_watchers(*before)
+
+
+def _no_observer(op: Op, args: Any, params: Any, out: Any) -> None:
+    """Looks at nothing, but is there."""
 
 
 # -- results that are kept

@@ -80,6 +80,8 @@ def fused(
     first: Any = tensors[0]
     if type(first) is not Tensor or first._data.size < COMPOSED or not _plain(tensors):
         return fn(*tensors)
+    if mode.due is None and _is_watched():
+        return fn(*tensors)
     if is_due(name, first._data.size, COMPOSED):
         found = _kernels.fused(name, fn, tensors, key)
         if found is not None:
@@ -88,12 +90,8 @@ def fused(
 
 
 def _plain(tensors: Any) -> bool:
-    """Whether tensors hold arrays that a kernel can take, and nobody is watching."""
+    """Whether tensors hold arrays that a kernel can take."""
     if not config.eager_kernels or mode.capture is not None:
-        return False
-    if mode.evaluator is not None and not mode.evaluator.takes_whole:
-        return False
-    if mode.observers or mode.measured:
         return False
     code = tensors[0]._data.dtype.char
     return code in "fd" and all(
@@ -105,6 +103,13 @@ def _plain(tensors: Any) -> bool:
         )
         for t in tensors
     )
+
+
+def _is_watched() -> bool:
+    """Whether somebody wants to see each operator of a composition."""
+    if mode.evaluator is not None and not mode.evaluator.takes_whole:
+        return True
+    return bool(mode.observers) or mode.measured
 
 
 def is_due(what: Hashable, size: int, bulk: int) -> bool:
@@ -120,12 +125,14 @@ def is_due(what: Hashable, size: int, bulk: int) -> bool:
 
 
 def due() -> frozenset[Any]:
-    """What kernels are made for: a function that is run again must use the same."""
-    if mode.due is not None:
-        return mode.due
+    """What is run by kernels now: a function that is run again must use the same."""
+    if mode.due is not None or _kernels is None:
+        return mode.due or frozenset()
     with _lock:
         found = [what for what, seconds in _spent.items() if seconds >= EACH]
-    return frozenset(found) if _kernels is not None else frozenset()
+    if _is_watched():
+        found = [what for what in found if not isinstance(what, str)]
+    return frozenset(found)
 
 
 def _load() -> None:

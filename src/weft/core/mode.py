@@ -77,6 +77,22 @@ def set_evaluator(evaluator: Any) -> Any:
     return before
 
 
+def set_watchers(
+    observers: tuple[Observer, ...], evaluator: Any, measured: bool | None
+) -> tuple[Any, Any, Any]:
+    """Exchange all that watch this thread's operators; returns those before.
+
+    ``measured`` is False to hide from ``weft.memory`` here, None not to.
+    """
+    before = mode.observers, mode.evaluator, vars(mode).get("measured")
+    mode.observers = observers
+    vars(mode).pop("measured", None)
+    if measured is not None:
+        mode.measured = measured
+    set_evaluator(evaluator)
+    return before
+
+
 def set_measured(measured: bool) -> None:
     """Send every thread's operators through ``bind``, where they are measured.
 
