@@ -315,7 +315,7 @@ def test_programs_have_native_convolutions():
     graph = G.capture(run, x, w, b).graph
     steps = Native(graph).steps
     routines = [step.node.op.name for step in steps if isinstance(step, Convolution)]
-    assert sorted(routines) == ["conv", "conv_input_grad", "conv_weight_grad"]
+    assert sorted(routines) == ["conv_bias", "conv_input_grad", "conv_weight_grad"]
 
 
 def test_sizes_may_be_symbolic():

@@ -19,12 +19,18 @@ from weft.compile.llvm.target import Target
 from weft.config import config
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.conv import conv_input_grad_op, conv_op, conv_weight_grad_op
+from weft.ops.conv import (
+    conv_bias_op,
+    conv_input_grad_op,
+    conv_op,
+    conv_weight_grad_op,
+)  # fmt: skip
 from weft.ops.shaping import reshape_op
 from weft.runtime import pool
 
 KINDS = {
     conv_op: "forward",
+    conv_bias_op: "biased",
     conv_input_grad_op: "input_grad",
     conv_weight_grad_op: "weight_grad",
 }
@@ -96,6 +102,7 @@ def _shape(kind: str, inputs: list[Any], out: Any, params: dict[str, Any]) -> Sh
     """The convolution that a node is, or is a gradient of."""
     ends: dict[str, Callable[[], Any]] = {
         "forward": lambda: (inputs[0], inputs[1]),
+        "biased": lambda: (inputs[0], inputs[1]),
         "input_grad": lambda: (out, inputs[1]),
         "weight_grad": lambda: (inputs[0], out),
     }

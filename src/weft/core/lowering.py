@@ -129,7 +129,7 @@ class Varied(NamedTuple):
 class Composed(NamedTuple):
     """``calls(call, *inputs, **params)`` is a ``call(name, *inputs, **params)``.
 
-    The inputs of a call are nodes, numbers and other calls. None leaves the operator.
+    The inputs of a call are nodes, numbers and other calls.
     """
 
     calls: Callable[..., Any]

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from weft.core.elementwise import check_accepts
-from weft.core.lowering import Composed, Element, Varied, cast_element
+from weft.core.lowering import Element, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
@@ -685,21 +685,9 @@ def _along_channels(t: Tensor, out: Tensor) -> Tensor:
     return expand(reshape(t, (-1, *(1,) * (out.ndim - 2))), out.shape)
 
 
-def _bias_calls(call: Any, x: Any, w: Any, b: Any, **params: Any) -> Any:
-    """A convolution and a sum, which follows it; half types round both at once."""
-    if x.dtype.name not in ("float32", "float64"):
-        return None
-    shape = _conv_type(x.type, w.type, **params).shape
-    aligned = call("reshape", b, shape=(shape[1], *(1,) * len(shape[2:])))
-    return call(
-        "add", call("conv", x, w, **params), call("expand", aligned, shape=shape)
-    )
-
-
 conv_bias_op: Op = define(
     "conv_bias",
     inputs="x w b",
-    lower=Composed(_bias_calls),
     eval=lambda x, w, b, **params: _conv_eval(x, w, bias=b, **params),
     bulk=_BULK,
     type=lambda x, w, b, **params: _conv_type(x, w, **params),

@@ -1,26 +1,26 @@
-"""What follows a convolution channel by channel becomes part of its frozen weights.
+"""What follows a convolution channel by channel becomes part of its weights.
 
     conv(x, w) * s      →  conv(x, w * s)          s: one number a channel
     conv(x, w) + t      →  conv(x, w) with the bias t
     (conv(x, w, b)) * s →  conv(x, w * s, b * s)
 
 A batch norm at inference is such a chain, so convolution, batch norm and activation
-become one convolution and the activation. Weights that may change stay as they are:
-the code generator computes what follows on each part of the result while it is in a
-cache, which costs less than new weights in each run. Results may differ in the last
-bits, so the strict mode leaves it.
+become one convolution and the activation. New weights are computed from the old
+ones in each run, which is a fraction of the work it saves; frozen, they are
+constants. Results may differ in the last bits, so the strict mode leaves it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, elementwise, splat
+from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, splat
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.op import find_op
 from weft.core.size import Size, is_one
-from weft.graph.ir import CONSTANT, Graph, Node
+from weft.graph.ir import Graph, Node
 
 _CONV = find_op("conv")
 _BIASED = find_op("conv_bias")
@@ -30,11 +30,10 @@ _ADD, _SUB, _MUL, _NEG = map(find_op, ("add", "sub", "mul", "neg"))
 def convolution(graph: Graph) -> Graph:
     """The graph with scales and shifts of channels inside the convolutions.
 
-    >>> w, s = weft.ones(2, 1, 3, 3), weft.ones(2, 1, 1)
-    >>> def fn(x):
+    >>> def fn(x, w, s):
     ...     return weft.nn.functional.conv2d(x, w) * s
-    >>> g = weft.graph.capture(fn, weft.ones(1, 1, 9, 9)).graph
-    >>> g = weft.compile.passes.freeze(g, {"w": w.numpy(), "s": s.numpy()})
+    >>> g = weft.graph.capture(
+    ...     fn, weft.ones(1, 1, 9, 9), weft.ones(2, 1, 3, 3), weft.ones(2, 1, 1)).graph
     >>> [node.op.name for node in weft.compile.passes.convolution(g) if node.inputs]
     ['reshape', 'reshape', 'expand', 'mul', 'conv']
     """
@@ -48,22 +47,14 @@ class _Convolution(Walk):
         x, y = node.inputs
         if node.op is not _SUB and not self.changeable(x):
             x, y = y, x
-        able = self.changeable(x) and self.frozen(y)
-        values = _by_channel(y, x) if able else None
+        values = _by_channel(y, x) if self.changeable(x) else None
         return None if values is None else _merged(node, x, values)
 
     def changeable(self, value: Any) -> bool:
-        """Whether this is a convolution with frozen weights that nothing else uses."""
+        """Whether this is a convolution that nothing else uses."""
         if type(value) is not Node or value.op not in (_CONV, _BIASED):
             return False
-        return self.used_once(value) and self.frozen(value.inputs[1])
-
-    def frozen(self, value: Any) -> bool:
-        """Whether a value is a constant, or made of constants alone."""
-        if type(value) is not Node or value.op is CONSTANT:
-            return True
-        known = elementwise(value.op) or value.op in (RESHAPE, EXPAND, FULL)
-        return known and all(map(self.frozen, value.inputs))
+        return self.used_once(value)
 
 
 def _by_channel(value: Any, conv: Node) -> Call | None:
@@ -93,6 +84,8 @@ def _merged(node: Node, conv: Node, values: Call) -> Found:
         else:
             bias = Call(node.op, (rest[0], values))
         return Call(_BIASED, (x, w, bias), conv.params)
+    if not _worth(conv, w):
+        return None
     return Call(
         conv.op,
         (x, _scaled(w, values), *[Call(_MUL, (b, values)) for b in rest]),
@@ -105,3 +98,9 @@ def _scaled(w: Node, values: Call) -> Call:
         RESHAPE, (values,), {"shape": (w.shape[0], *(1,) * len(w.shape[1:]))}
     )
     return Call(_MUL, (w, Call(EXPAND, (aligned,), {"shape": w.shape})))
+
+
+def _worth(conv: Node, w: Node) -> bool:
+    """Whether there are fewer weights than results; an open size counts as large."""
+    sizes = [n for n in conv.shape if not isinstance(n, Size)]
+    return len(sizes) < len(conv.shape) or math.prod(w.shape) <= math.prod(sizes)
