@@ -30,7 +30,10 @@ def failing(kind):
 
 def one(seed, shorten, large):
     """What became of a program: a word, and a report."""
-    program, refused = programs.draw(seed, three_ways.fit, large=large)
+    try:
+        program, refused = programs.draw(seed, three_ways.fit, large=large)
+    except programs.Unfit as reason:
+        return "unfit", f"# {reason}"
     program, word, reason = three_ways.judged(program)
     if word == "failed" and shorten:
         program = three_ways.smaller(program, failing(kind_of(reason)))

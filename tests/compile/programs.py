@@ -834,6 +834,10 @@ def is_owned(program, name):
     return False
 
 
+class Unfit(AssertionError):
+    """A program that cannot be compared whatever its lines: it is too large."""
+
+
 def draw(seed, run, length=9, tries=40, large=0.05):
     """A random program, and a line (or None) that eager execution refused in it.
 
@@ -843,7 +847,7 @@ def draw(seed, run, length=9, tries=40, large=0.05):
     rng, program = begin(seed, large)
     tensors = run(program)
     if tensors is None:
-        raise AssertionError(f"the inputs of program {seed} are not fit")
+        raise Unfit(f"the inputs of program {seed} are not fit")
     refused = None
     for _ in range(tries):
         if len(program.lines) >= length:
