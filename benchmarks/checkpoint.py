@@ -2,6 +2,7 @@
 
     python benchmarks/checkpoint.py                (needs torch in the environment)
     python benchmarks/checkpoint.py --models chain --lib weft
+    python benchmarks/checkpoint.py --deepest 32MB      (how deep a ResNet fits)
 
 Every cell is a process of its own. Memory is the most that the process had resident
 during a step, above what it had before (gradients are there already); time is the best
@@ -175,6 +176,62 @@ def measure(lib: str, model: str, policy: str, steps: int) -> dict[str, float]:
     return {"peak": peak, "seconds": min(times)}
 
 
+def deepest(limit: str) -> None:
+    """The most residual blocks that can be trained under a limit, by policy."""
+    import weft
+
+    first = 0
+    print(f"blocks that fit {limit}, and processor time of a step a block")
+    for policy in POLICIES:
+        found = 0
+        step = 64
+        while step:
+            if fits(limit, policy, found + step):
+                found += step
+            else:
+                step //= 2
+        first = first or found
+        took = seconds_of(policy, min(found, 64))
+        print(f"{policy:10} {found:5} ({found / first:.1f} x) {took * 1e3:7.2f} ms")
+    weft.set_memory_limit(None)
+
+
+def training(policy: str, depth: int):
+    """A step of a small ResNet."""
+    import weft
+
+    blocks, _ = resnet(weft.nn, width=8, depth=depth)
+    run = runner("weft", blocks, policy)
+    x = weft.randn(8, 8, 16, 16)
+    return lambda: run(x).square().mean().backward()
+
+
+def fits(limit: str, policy: str, depth: int) -> bool:
+    import weft
+
+    weft.set_memory_limit(None)
+    step = training(policy, depth)
+    weft.set_memory_limit(limit)
+    try:
+        step()
+    except weft.errors.AllocationError:
+        return False
+    return True
+
+
+def seconds_of(policy: str, depth: int) -> float:
+    import weft
+
+    weft.set_memory_limit(None)
+    step = training(policy, depth)
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        step()
+        times.append(time.process_time() - start)
+    return min(times) / depth
+
+
 def apart(*words: str) -> dict[str, float]:
     """``measure`` in a process of its own."""
     command = [sys.executable, __file__, "--one", *words]
@@ -188,7 +245,11 @@ def main() -> None:
     parser.add_argument("--lib", nargs="+", default=["weft", "torch"])
     parser.add_argument("--steps", default="3")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--deepest", metavar="LIMIT")
     given = parser.parse_args()
+    if given.deepest:
+        deepest(given.deepest)
+        return
     if given.one:
         lib, model, policy, steps = given.one
         print(json.dumps(measure(lib, model, policy, int(steps))))

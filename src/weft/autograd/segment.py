@@ -15,7 +15,7 @@ only weakly and nodes know the segment, so a tape still has no cycles.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from weft.core import bulk
 from weft.core.dispatch import Evaluator
+from weft.core.lowering import Pointwise
 from weft.core.mode import (
     WATCHED,
     mode,
@@ -30,7 +31,7 @@ from weft.core.mode import (
     set_recording,
     set_watchers,
 )
-from weft.core.op import Op, Plan
+from weft.core.op import Op, Plan, all_ops
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tape import Leaf, Node, Pick, Storage, changed, next_number, reach
 from weft.core.tensor import Tensor
@@ -163,7 +164,7 @@ class Segment:
         self.given = [Given(x) if isinstance(x, Tensor) else x for x in leaves]
         self.marks: list[Mark] = []
         self.stripped: set[int] = set()  # positions of nodes without values
-        self.watched = keep is not None or mode.state == WATCHED
+        self.watched = mode.state == WATCHED
         self.due = bulk.due()
         self.leaves: list[tuple[weakref.ref[Tensor], int]] = []
         self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
@@ -348,7 +349,7 @@ class Segment:
             stack.enter_context(_first_modes(on_draw, on_change, self.due))
             stack.enter_context(_watched(self.watched))
             if self.keeper is not None:
-                stack.enter_context(Reuser(self.keeper.results))
+                stack.enter_context(Reuser(self.keeper))
             if self.preserve_rng_state:
                 for generator, state in self.generators.items():
                     on_draw(generator)
@@ -569,6 +570,21 @@ def _no_observer(op: Op, args: Any, params: Any, out: Any) -> None:
 # -- results that are kept
 
 
+class Named:
+    """The policy that keeps the results of some operators."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = frozenset(names)
+        self.fast = any(
+            op.name in ("full", "arange") or isinstance(op.lower, Pointwise)
+            for op in all_ops()
+            if op.name in self.names
+        )  # whether some of them may run without coming by ``bind``
+
+    def __call__(self, result: Result) -> bool:
+        return result.op in self.names
+
+
 class Keeper(Evaluator):
     """Keeps the results that a policy asks for, by the operators' order."""
 
@@ -576,6 +592,7 @@ class Keeper(Evaluator):
 
     def __init__(self, keep: Keep) -> None:
         self.keep = keep
+        self.all = not isinstance(keep, Named) or keep.fast
         self.count = 0
         self.results: dict[int, tuple[str, Any, list[int]]] = {}
 
@@ -601,8 +618,8 @@ class Reuser(Evaluator):
 
     parts = False
 
-    def __init__(self, results: dict[int, Any]) -> None:
-        self.results = results
+    def __init__(self, keeper: Keeper) -> None:
+        self.results, self.all = keeper.results, keeper.all
         self.count = 0
 
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -25,6 +25,7 @@ class _Mode(threading.local):
     capture: Any = None  # the running capture: operators become nodes of its graph
     evaluator: Any = None  # stands between ``bind`` and the kernels
     taker: Any = None  # the capture or else the evaluator: who gets operators
+    taking: bool = False  # does it get all of them, fast paths too?
     measured: bool = False  # allocations are counted: see weft.memory
     changes: Callable[[Any], None] | None = None  # told of changes in place before
     draws: Callable[[Any], None] | None = None  # told of a generator before it draws
@@ -39,7 +40,7 @@ mode = _Mode()
 
 
 def _settle() -> None:
-    if mode.observers or mode.inference or mode.taker is not None or mode.measured:
+    if mode.observers or mode.inference or mode.taking or mode.measured:
         mode.state = WATCHED
     else:
         mode.state = RECORDING if mode.recording else QUIET
@@ -63,8 +64,7 @@ def set_capture(capture: Any) -> Any:
     """Let a capture (or none) take all operators; returns the one before."""
     before = mode.capture
     mode.capture = capture
-    mode.taker = mode.evaluator if capture is None else capture
-    _settle()
+    _choose_taker()
     return before
 
 
@@ -72,9 +72,15 @@ def set_evaluator(evaluator: Any) -> Any:
     """Let an evaluator (or none) run the operators; returns the one before."""
     before = mode.evaluator
     mode.evaluator = evaluator
-    mode.taker = evaluator if mode.capture is None else mode.capture
-    _settle()
+    _choose_taker()
     return before
+
+
+def _choose_taker() -> None:
+    capture, evaluator = mode.capture, mode.evaluator
+    mode.taker = evaluator if capture is None else capture
+    mode.taking = capture is not None or (evaluator is not None and evaluator.takes_all)
+    _settle()
 
 
 def set_watchers(

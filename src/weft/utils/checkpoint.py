@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from weft.autograd.segment import Keep, Result, Segment
+from weft.autograd.segment import Keep, Named, Result, Segment
 from weft.core.mode import mode
 from weft.core.op import all_ops
 from weft.errors import ArgumentError, DTypeError
@@ -27,7 +27,7 @@ from weft.nn.containers import Sequential
 __all__ = ["Result", "checkpoint", "checkpoint_sequential"]
 
 # What "selective" keeps: results that cost much to compute for their size.
-SELECTIVE = ("matmul", "conv", "conv_bias", "attention")
+SELECTIVE = Named(("matmul", "conv", "conv_bias", "attention"))
 
 Policy = str | Iterable[str] | Callable[[Result], bool] | None
 
@@ -91,7 +91,7 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
     if callable(policy):
         return False, policy
     if policy == "selective":
-        return False, _named(frozenset(SELECTIVE))
+        return False, SELECTIVE
     if isinstance(policy, str) or not isinstance(policy, Iterable):
         raise ArgumentError(
             "checkpoint: expected a policy 'recompute', 'keep' or 'selective', a set "
@@ -101,11 +101,7 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
     _check_names(names)
     if "conv" in names:
         names |= {"conv_bias"}  # the same with a bias added
-    return False, _named(names)
-
-
-def _named(names: frozenset[str]) -> Keep:
-    return lambda result: result.op in names
+    return False, Named(names)
 
 
 def _check_names(names: frozenset[str]) -> None:
