@@ -28,11 +28,11 @@ from weft import dtype as dtypes
 from weft.compile.convolutions import KINDS
 from weft.compile.driver import driver
 from weft.compile.function import GraphFunction
-from weft.compile.instance import GRAIN
 from weft.compile.launches import Use
 from weft.compile.llvm.conv import arrays as convolutions
 from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
+from weft.compile.tables import GRAIN
 from weft.config import config
 from weft.core.bulk import SLOW
 from weft.core.lowering import Pointwise, Reduction
