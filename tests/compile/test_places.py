@@ -391,6 +391,35 @@ def test_an_argument_may_be_the_state_itself():
         np.testing.assert_array_equal(a, b)
 
 
+def test_gradients_are_written_where_nobody_else_looks():
+    model = nn.Linear(4, 4)
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    @weft.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = floats(3, 4)
+    for _ in range(2):
+        step(x)
+    first = model.weight.grad.numpy().ctypes.data
+    step(x)
+    assert model.weight.grad.numpy().ctypes.data == first
+    held = model.weight.grad
+    before = held.numpy().copy()
+    step(x)
+    assert model.weight.grad is not held
+    np.testing.assert_array_equal(held.numpy(), before)
+    view = model.weight.grad.numpy()[1:]
+    before = view.copy()
+    step(x)
+    np.testing.assert_array_equal(view, before)
+
+
 # -- operands that are packed once
 
 

@@ -66,7 +66,11 @@ class CompiledFunction:
             functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree_flatten((args, kwargs))
+        structure: Any = len(args)
+        if not kwargs and {*map(type, args)} == {Tensor}:  # the usual case
+            leaves = list(args)
+        else:
+            leaves, structure = tree_flatten((args, kwargs))
         if mode.capture is not None or any(
             isinstance(x, Tensor) and x._interpreter is not None for x in leaves
         ):

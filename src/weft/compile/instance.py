@@ -9,6 +9,7 @@ import bisect
 import itertools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,8 @@ class Instance(Tables):
         super().__init__(native, sizes)
         self.lock = threading.Lock()  # memory is for one run at a time
         self.known: dict[Node, Any] = {}  # what is there before the first step
-        self.rooms: dict[Variable, ndarray] = {}  # what was given last to be written
+        self.elsewhere: dict[Variable, Node] = {}
+        # What was given last to be written. It is not held: who else does, is asked.
         self.bound: list[Any] = []  # the variables of the last run
         readers = reads_of(native.graph)
         self.readers = [readers[v] for v in native.reads]
@@ -50,6 +52,8 @@ class Instance(Tables):
             for variable, node in self.state.items()
             if variable not in read
         ]
+        # What was given last to be written. It is not held: who else does, is asked.
+        self.rooms: dict[Variable, Any] = {v: _nothing for v, _, _ in self.unread}
 
     def run(
         self,
@@ -112,15 +116,26 @@ class Instance(Tables):
 
     def _changed(self, env: dict[Node, Any]) -> dict[Variable, ndarray]:
         """The new values of variables that have them elsewhere than in their place."""
-        changes = {variable for variable, _ in self.given_back}
         found = {}
-        for variable, node in self.given_back:
+        for variable, node, shared in self.given_back:
             value = env[node] if node in env else self._value(node, env)
-            base = Operand(node).base
-            if base.op is READ and base.params["variable"] in changes - {variable}:
-                value = value.copy()  # it is another variable's, which changes too
-            found[variable] = value
+            found[variable] = value.copy() if shared else value
+        for variable, node in self.elsewhere.items():
+            found[variable] = env[node]
         return found
+
+    def _give_back(self, written: set[Variable]) -> list[tuple[Variable, Node, bool]]:
+        """The variables that get their new values later, and whether these are copied:
+        those that are another variable's, which changes too."""
+        unread = {variable for variable, _, _ in self.unread}
+        writes = [(n.params["variable"], n.inputs[0]) for n in self.native.writes]
+        later = [(v, n) for v, n in writes if v not in written and v not in unread]
+        changes = {variable for variable, _ in later}
+        bases = [(v, n, Operand(n).base) for v, n in later]
+        return [
+            (v, n, base.op is READ and base.params["variable"] in changes - {v})
+            for v, n, base in bases
+        ]
 
     def _check(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
         """Raise the error of an index that a kernel found to be out of range.
@@ -177,13 +192,15 @@ class Instance(Tables):
         env = self.known.copy()
         for node, shape in self.fresh.items():
             self._give(env, node, empty(shape, node.dtype.np))
+        self.elsewhere = {}  # state that is only written, and not into given memory
         for variable, node, shape in self.unread:
             given = room.get(variable)
             if given is None:
                 given = np.empty(shape, node.dtype.np)
-            if given is not self.rooms.get(variable):
+                self.elsewhere[variable] = node
+            if self.rooms[variable]() is not given:
                 self.addresses[self.places[node]] = address(given)
-                self.rooms[variable] = given
+                self.rooms[variable] = weakref.ref(given)
             env[node] = given
         for node, array in zip(self.native.graph.inputs, feeds, strict=True):
             if array is not None:
@@ -213,11 +230,7 @@ class Instance(Tables):
             if variable in arrays:
                 self.known[node] = arrays[variable]
         written = {v for v in self.state if v in arrays and v not in moved}
-        self.given_back = [
-            (n.params["variable"], n.inputs[0])
-            for n in self.native.writes
-            if n.params["variable"] not in written
-        ]
+        self.given_back = self._give_back(written)
         self.bound = [None] * len(held) if moved else list(held)
 
     def _fits(self, k: int, array: ndarray) -> None:
@@ -297,6 +310,10 @@ class Instance(Tables):
             for view in reversed(operand.views):
                 found = view.op.kernel(found, **resolve(view.params, self.sizes))
         return found
+
+
+def _nothing() -> None:
+    """A reference to nothing."""
 
 
 def _own(found: ndarray, args: list[Any]) -> ndarray:
