@@ -16,7 +16,7 @@ from records import OPS, cases_of
 import weft
 from weft import dtype as dtypes
 from weft import graph as G
-from weft.compile import instance
+from weft.compile import tables
 from weft.compile.launches import Use
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.native import Native
@@ -179,7 +179,7 @@ LAYOUTS = (in_order, transposed, strided, reversed_)
 @pytest.fixture
 def small_shares(monkeypatch):
     """Even a few elements are shared out among threads."""
-    monkeypatch.setattr(instance, "GRAIN", 1)
+    monkeypatch.setattr(tables, "GRAIN", 1)
     before = weft.get_num_threads()
     yield
     weft.set_num_threads(before)
