@@ -531,3 +531,15 @@ def test_functions_that_branch_are_called_for_vectors_in_each_part_of_a_module()
     for text in texts:
         for name in re.findall(r"_ZGV_LLVM_[^(]*\(([^)]*)\)", text):
             assert re.search(rf'define [^\n]* @"{re.escape(name)}"', text)
+
+
+def test_changes_under_a_new_axis_are_differentiated():
+    def program(x):
+        y = (x.mT @ x).clone()
+        y[None, :, 1:3] -= 1
+        return (y * 1.5).sum()
+
+    x, z = (weft.ones(3, 1, dtype=weft.float64).requires_grad_() for _ in range(2))
+    program(x).backward()
+    weft.compile(program)(z).backward()
+    np.testing.assert_allclose(z.grad.numpy(), x.grad.numpy())

@@ -78,6 +78,8 @@ class _Joins(Walk):
 def _piece(node: Node) -> _Piece | None:
     """Where a place puts its input, if that is a range of one axis."""
     index, shape = node.params["index"], node.params["shape"]
+    if any(type(item) is not slice for item in index):
+        return None  # axes of the value are not those of the whole
     parts = [k for k, item in enumerate(index) if not whole_axis(item, shape[k])]
     if len(parts) != 1:
         return None
