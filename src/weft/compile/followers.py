@@ -162,7 +162,8 @@ class StripLoops(Lowering):
     lead = 0  # axes that are rows
 
     def loops(self) -> Kernel:
-        group, memo = self.group, {}  # type: ignore[var-annotated]
+        group = self.group
+        memo: dict[Any, Any] = {}
         body: list[Any] = [
             Store(self.buffer(n), group.home[n], self.value(n, 0, memo))
             for n in group.nodes
