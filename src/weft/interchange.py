@@ -16,6 +16,7 @@ from weft.core.tensor import Tensor
 from weft.device import Device, cpu
 from weft.device import device as find_device
 from weft.errors import ArgumentError, AutogradError, WeftError
+from weft.ufuncs import plain_call
 
 CPU_CODE = 1  # DLPack's kDLCPU
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -140,6 +141,10 @@ def array_ufunc(
     >>> np.add(np.ones(2), weft.tensor([1.0, 2.0]))
     tensor([2., 3.], shape=(2,), dtype=float64)
     """
+    if method == "__call__" and not kwargs:
+        found = plain_call(ufunc, args)
+        if found is not None:
+            return found
     from weft import numpy_protocol
 
     return numpy_protocol.call_ufunc(ufunc, method, args, kwargs)

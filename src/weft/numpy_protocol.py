@@ -44,30 +44,12 @@ from weft.ops import (
     taking,
 )
 from weft.ops.operands import as_tensorlike
+from weft.ufuncs import SAME
 
 # -- ufuncs
 
-_RENAMED = {
-    "absolute": "abs", "fabs": "abs", "add": "add", "arccos": "acos",
-    "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-    "arctan2": "atan2", "arctanh": "atanh", "conjugate": "conj", "divide": "div",
-    "equal": "eq", "greater": "gt", "greater_equal": "ge", "invert": "bitwise_not",
-    "left_shift": "bitwise_left_shift", "less": "lt", "less_equal": "le",
-    "multiply": "mul", "negative": "neg", "not_equal": "ne", "power": "pow",
-    "right_shift": "bitwise_right_shift", "rint": "round", "subtract": "sub",
-    "degrees": "rad2deg", "radians": "deg2rad",
-}  # fmt: skip
-_SAME = [
-    "bitwise_and", "bitwise_or", "bitwise_xor", "ceil", "copysign", "cos", "cosh",
-    "deg2rad", "exp", "exp2", "expm1", "floor", "floor_divide", "fmod", "gcd", "hypot",
-    "isfinite", "isinf", "isnan", "lcm", "log", "log10", "log1p", "log2", "logaddexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum",
-    "minimum", "nextafter", "positive", "rad2deg", "reciprocal", "remainder",
-    "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
-]  # fmt: skip
 UFUNCS: dict[Any, Callable[..., Any]] = {
-    getattr(np, theirs): getattr(weft, ours)
-    for theirs, ours in {**_RENAMED, **{n: n for n in _SAME}}.items()
+    ufunc: getattr(weft, name) for ufunc, name in SAME.items()
 }
 UFUNCS[np.sign] = xp.sign
 UFUNCS[np.vecdot] = xp.vecdot

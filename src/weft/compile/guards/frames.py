@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from collections.abc import Callable, Iterator
@@ -9,53 +10,53 @@ from contextlib import contextmanager
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from weft.compile.guards.events import available, native_events
 from weft.compile.guards.kinds import USERS
 
-Entered = Callable[[FrameType], None]
+Entered = Callable[[CodeType, dict[str, Any]], None]
 TOOL = 4  # of sys.monitoring: one that no debugger or profiler claims
 
 
 @contextmanager
 def entering(entered: Entered) -> Iterator[None]:
-    """Call ``entered(frame)`` when the user's functions begin in this thread."""
-    monitoring: Any = getattr(sys, "monitoring", None)
-    if monitoring is not None and monitoring.get_tool(TOOL) is None:
-        with _monitored(monitoring, entered):
-            yield
-        return
-    before = sys.getprofile()
-    if before is not None and type(before) is not FunctionType:
-        with _traced(entered):  # a profiler is running, which is not for us to stop
-            yield
-        return
-    if before is None and sys.implementation.name == "cpython":
-        with _asked(entered):
-            yield
-        return
-    with _profiled(entered, before):
+    """Call ``entered(code, its globals)`` when the user's functions begin here.
+
+    Only those of this thread count.
+    """
+    with _way()(entered):
         yield
 
 
-def _by_chance(frame: FrameType | None) -> bool:
+def _way() -> Any:
+    monitoring: Any = getattr(sys, "monitoring", None)
+    if monitoring is not None and monitoring.get_tool(TOOL) is None:
+        return functools.partial(_monitored, monitoring)
+    if monitoring is None and available():
+        return _evaluated
+    before = sys.getprofile()
+    if before is not None and type(before) is not FunctionType:
+        return _traced  # a profiler is running, which is not for us to stop
+    return functools.partial(_profiled, before)
+
+
+def _by_chance(code: CodeType, frame: FrameType | None) -> bool:
     """Whether a function runs because memory is being collected, not as called."""
     codes = {getattr(f, "__code__", None) for f in gc.callbacks}
-    while frame is not None:
-        if frame.f_code in codes or frame.f_code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
+    while code not in codes and code.co_name != "__del__":
+        if frame is None:
+            return False
+        code, frame = frame.f_code, frame.f_back
+    return True
 
 
 @contextmanager
-def _asked(entered: Entered) -> Iterator[None]:
-    from weft.compile.guards.events import native_events
-
-    def ask(frame: FrameType) -> bool:
-        users = USERS[frame.f_code.co_filename]
-        if users and _by_chance(frame):
+def _evaluated(entered: Entered) -> Iterator[None]:
+    def ask(code: CodeType, names: dict[str, Any]) -> bool:
+        users = USERS[code.co_filename]
+        if users and _by_chance(code, sys._getframe(1)):
             return False  # it may be called for other reasons later
         if users:
-            entered(frame)
+            entered(code, names)
         return True
 
     with native_events(ask):
@@ -63,16 +64,16 @@ def _asked(entered: Entered) -> Iterator[None]:
 
 
 @contextmanager
-def _profiled(entered: Entered, before: Any) -> Iterator[None]:
+def _profiled(before: Any, entered: Entered) -> Iterator[None]:
     seen: set[CodeType] = set()
 
     def event(frame: FrameType, kind: str, arg: Any) -> None:
         if kind == "call" and frame.f_code not in seen:
             users = USERS[frame.f_code.co_filename]
-            if not users or not _by_chance(frame):
+            if not users or not _by_chance(frame.f_code, frame.f_back):
                 seen.add(frame.f_code)
                 if users:
-                    entered(frame)
+                    entered(frame.f_code, frame.f_globals)
         if before is not None:
             before(frame, kind, arg)
 
@@ -88,8 +89,9 @@ def _traced(entered: Entered) -> Iterator[None]:
     before = sys.gettrace()
 
     def event(frame: FrameType, kind: str, arg: Any) -> None:
-        if USERS[frame.f_code.co_filename] and not _by_chance(frame):
-            entered(frame)
+        code = frame.f_code
+        if USERS[code.co_filename] and not _by_chance(code, frame.f_back):
+            entered(code, frame.f_globals)
 
     sys.settrace(event)
     try:
@@ -103,9 +105,9 @@ def _monitored(monitoring: Any, entered: Entered) -> Iterator[None]:
     def event(code: CodeType, offset: int) -> Any:
         if USERS[code.co_filename]:
             frame = sys._getframe(1)
-            if _by_chance(frame):
+            if _by_chance(code, frame.f_back):
                 return None
-            entered(frame)
+            entered(code, frame.f_globals)
         return monitoring.DISABLE
 
     start = monitoring.events.PY_START

@@ -144,21 +144,20 @@ class Reads:
         finally:
             self.busy = before
 
-    def enter(self, frame: FrameType) -> None:
+    def enter(self, code: CodeType, names: dict[str, Any]) -> None:
         """A function of the user's begins."""
-        code = frame.f_code
         if threading.get_ident() != self.thread or code in self.entered:
             return
         with self.pausing():
-            self.enter_code(code, frame)
+            self.enter_code(code, names)
 
-    def enter_code(self, code: CodeType, frame: FrameType) -> None:
-        self.entered[code] = frame.f_globals
+    def enter_code(self, code: CodeType, names: dict[str, Any]) -> None:
+        self.entered[code] = names
         for load in loads(code):
-            if load.name in frame.f_globals:
-                value = frame.f_globals[load.name]
+            if load.name in names:
+                value = names[load.name]
                 if not _library(value):
-                    self.note(frame.f_globals, load.name, load.name)
+                    self.note(names, load.name, load.name)
                     self.discover(value, load.name, load.keys, load.indexed)
         if code.co_freevars and code.co_freevars != ("__class__",):
             for function in self.functions_of(code):
