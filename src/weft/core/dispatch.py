@@ -153,11 +153,14 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
 
 def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to arguments of which one is no plain CPU tensor."""
-    found = [a._interpreter for a in args if isinstance(a, Tensor) and a._interpreter]
-    if mode.capture is not None:
-        found.append(mode.capture)
-    if found:
-        return max(found, key=lambda i: i.level).process(op, args, params)
+    chosen, capture = None, mode.capture
+    for a in args:
+        if isinstance(a, Tensor) and a._interpreter is not None:
+            chosen = _inner(chosen, a._interpreter)
+    if capture is not None:
+        chosen = _inner(chosen, capture)
+    if chosen is not None:
+        return chosen.process(op, args, params)
     if op.composite:
         return run_composite(op, args)
     device = _common_device(op, args)
@@ -170,6 +173,13 @@ def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     if type(result) is tuple:
         return tuple([Tensor.on_device(r, device) for r in result])
     return Tensor.on_device(result, device)
+
+
+def _inner(one: Any, other: Any) -> Any:
+    """The interpreter of the inner transform."""
+    if one is None:
+        return other
+    return one if one is other or one.level >= other.level else other
 
 
 def run_composite(op: Op, args: tuple[Any, ...]) -> Any:

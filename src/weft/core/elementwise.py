@@ -78,24 +78,37 @@ def _unequal(sizes: set[Any]) -> set[Any]:
 def elementwise_type(name: str, accepts: str, returns: str) -> Callable[..., Any]:
     """The type rule of an element-wise operator."""
 
+    known: dict[DType, DType] = {}
+
     def rule(*types: Any, **params: Any) -> TensorType:
-        tensors = [t for t in types if isinstance(t, TensorType)]
-        shape = tensors[0].shape
-        for t in tensors[1:]:
-            if t.shape != shape:
-                broadcast_shapes(name, shape, t.shape)
-                raise ShapeError(
-                    f"{name}: expected equal shapes, got {shape} and {t.shape}"
-                )
-        kinds = {t.dtype for t in tensors}
-        if len(kinds) > 1:
-            listed = " and ".join(sorted(d.name for d in kinds))
-            raise DTypeError(f"{name}: expected equal dtypes, got {listed}")
-        dtype = tensors[0].dtype
-        check_accepts(name, accepts, dtype)
-        return TensorType(shape, _returned(returns, dtype))
+        tensors = [t for t in types if type(t) is TensorType]
+        first = tensors[0]
+        for t in tensors:
+            if t is not first and t != first:
+                _check_equal(name, tensors)
+        dtype = first.dtype
+        found = known.get(dtype)
+        if found is None:
+            check_accepts(name, accepts, dtype)
+            found = known[dtype] = _returned(returns, dtype)
+        return first if found is dtype else TensorType(first.shape, found)
 
     return rule
+
+
+def _check_equal(name: str, tensors: list[TensorType]) -> None:
+    """Refuse operands of several shapes or dtypes."""
+    shape = tensors[0].shape
+    for t in tensors[1:]:
+        if t.shape != shape:
+            broadcast_shapes(name, shape, t.shape)
+            raise ShapeError(
+                f"{name}: expected equal shapes, got {shape} and {t.shape}"
+            )
+    kinds = {t.dtype for t in tensors}
+    if len(kinds) > 1:
+        listed = " and ".join(sorted(d.name for d in kinds))
+        raise DTypeError(f"{name}: expected equal dtypes, got {listed}")
 
 
 def _returned(returns: str, dtype: DType) -> DType:
@@ -180,6 +193,8 @@ def _raise_category(low: DType, high: DType) -> DType:
 
 def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
     """Operands of one dtype and one shape (Python numbers may stay numbers)."""
+    if _agree(accepts, values):
+        return values
     operands = [as_operand(name, v) for v in values]
     dtype = result_type(*operands)
     if accepts in ("inexact", "floating") and not dtype.is_inexact:
@@ -193,18 +208,36 @@ def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
     return tuple([_fit(x, dtype, shape, plain) for x in operands])
 
 
-def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
-    from weft.ops.broadcasting import expand
-    from weft.ops.copies import cast
-    from weft.ops.creation import full
+def _agree(accepts: str, values: tuple[Any, ...]) -> bool:
+    """Whether the usual operands, floating tensors and numbers, fit as they are."""
+    dtype = shape = None
+    for x in values:
+        if isinstance(x, Tensor):
+            if dtype is None:
+                dtype, shape = x.dtype, x.shape
+            elif x.dtype is not dtype or not same_shape(x.shape, shape):  # type: ignore[arg-type]
+                return False
+        elif type(x) is not float and type(x) is not int:
+            return False
+    return dtype is not None and dtype.np.char in _fast_codes(accepts, NATIVE_CODES)
 
+
+def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
     if not isinstance(x, Tensor):
         if plain:
             return x
+        from weft.ops.creation import full
+
         return full(shape, _wrap_int(x, dtype), dtype=dtype)
     if x.dtype is not dtype:
+        from weft.ops.copies import cast
+
         x = cast(x, dtype)
-    return x if same_shape(x.shape, shape) else expand(x, shape)
+    if same_shape(x.shape, shape):
+        return x
+    from weft.ops.broadcasting import expand
+
+    return expand(x, shape)
 
 
 def _wrap_int(value: Any, dtype: DType) -> Any:

@@ -621,7 +621,14 @@ def same(a: Any, b: Any) -> bool:
 
 def same_shape(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     """Whether two shapes are surely equal."""
-    return a is b or (len(a) == len(b) and all(map(same, a, b)))
+    if a is b:
+        return True
+    if len(a) != len(b):
+        return False
+    for m, n in zip(a, b, strict=True):
+        if m != n if type(m) is int is type(n) else not same(m, n):
+            return False
+    return True
 
 
 def is_one(size: Any) -> bool:

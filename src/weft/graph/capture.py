@@ -36,6 +36,7 @@ from weft.graph.cells import Cell, GradCell, Guard, NumberCell, SlotCell, SumCel
 from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
+_new = object.__new__
 _LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
@@ -115,7 +116,8 @@ class Capture(Building):
     # -- symbols
 
     def symbol(self, node: Node) -> Symbol:
-        made = super().symbol(node)
+        made = _new(self.symbols)
+        made.parts, made._interpreter = (node,), self
         self.made.append(weakref.ref(made))
         return made
 
@@ -127,10 +129,14 @@ class Capture(Building):
         tape = mode.backward_node
         if tape is None:
             return super().process(op, args, params)
-        origin = self.origins.get(tape)
+        build, origin = self.builder, self.origins.get(tape)
+        before = build.origin, build.prefix
         lead = origin.name if origin is not None else tape.name
-        with self.builder.deriving(origin), self.builder.scope(f"grad/{lead}"):
+        build.origin, build.prefix = origin, f"{build.prefix}grad/{lead}/"
+        try:
             return super().process(op, args, params)
+        finally:
+            build.origin, build.prefix = before
 
     def note(self, out: Any) -> None:
         """Remember which node of the graph a node of the tape stands for."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from types import CodeType
 from typing import Any
 
@@ -41,15 +42,15 @@ from weft.errors import (
     module_stack,
 )
 
-_set = object.__setattr__
+_new = object.__new__
 
 
 class GraphError(WeftError, ValueError, RuntimeError):
     """A graph that is not well formed, or a node used where it does not belong."""
 
 
-class Node:
-    """One operator applied to nodes, numbers and sizes; never changed."""
+class _Fields:
+    """What a node has, before it is one."""
 
     __slots__ = (
         "__weakref__", "after", "code", "inputs", "lasti", "module", "name", "op",
@@ -66,8 +67,14 @@ class Node:
     code: CodeType | str | None  # a node from a file has its line as text
     lasti: int
 
-    def __init__(
-        self,
+
+class Node(_Fields):
+    """One operator applied to nodes, numbers and sizes; never changed."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
         op: Op,
         inputs: tuple[Any, ...],
         params: dict[str, Any],
@@ -77,16 +84,19 @@ class Node:
         module: str = "",
         code: CodeType | str | None = None,
         lasti: int = 0,
-    ) -> None:
-        _set(self, "op", op)
-        _set(self, "inputs", inputs)
-        _set(self, "params", params)
-        _set(self, "type", type)
-        _set(self, "name", name)
-        _set(self, "after", after)
-        _set(self, "module", module)
-        _set(self, "code", code)
-        _set(self, "lasti", lasti)
+    ) -> Node:
+        made = _new(_Fields)
+        made.op = op
+        made.inputs = inputs
+        made.params = params
+        made.type = type
+        made.name = name
+        made.after = after
+        made.module = module
+        made.code = code
+        made.lasti = lasti
+        made.__class__ = cls
+        return made  # type: ignore[return-value]
 
     def __setattr__(self, field: str, value: Any) -> None:
         raise AttributeError(
@@ -218,6 +228,7 @@ class Builder:
         self.after: tuple[Node, ...] = ()
         self._counts: dict[str, int] = {}
         self._paths: dict[tuple[int, ...], str] = {}
+        self._children: dict[int, dict[int, str]] = {}  # of modules, by identity
         self.default_name = ""  # of new nodes, instead of their operator's
         self.origin: Node | None = None  # whose line and module new nodes take over
 
@@ -298,8 +309,18 @@ class Builder:
         key = tuple(map(id, stack))
         found = self._paths.get(key)
         if found is None:
-            found = self._paths[key] = _path(stack)
+            found = self._paths[key] = self._path(stack)
         return found
+
+    def _path(self, stack: list[Any]) -> str:
+        steps = []
+        for parent, child in pairwise(stack):
+            names = self._children.get(id(parent))
+            if names is None:
+                known = {id(module): name for name, module in parent.named_children()}
+                names = self._children[id(parent)] = known
+            steps.append(names.get(id(child)) or type(child).__name__)
+        return ".".join(steps) or type(stack[0]).__name__
 
     # -- nodes
 
@@ -321,13 +342,26 @@ class Builder:
         self.by_name[unique] = node
         return node
 
+    def again(
+        self, node: Node, inputs: tuple[Any, ...], params: dict[str, Any], type: Any
+    ) -> Node:
+        """Another node of the same operator at the same place, of a known type."""
+        unique = self.unique(node.op.name)
+        made = Node(
+            node.op, inputs, params, type, unique, self.after, node.module, node.code,
+            node.lasti,
+        )  # fmt: skip
+        self.nodes.append(made)
+        self.by_name[unique] = made
+        return made
+
     def infer(self, op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if op.type is None:
             raise GraphError(
                 f"{op.name}: this operator has no type rule, so it cannot be part of "
                 "a graph; give its record a `type`"
             )
-        types = [i.type if isinstance(i, Node) else i for i in inputs]
+        types = [i.type if type(i) is Node else i for i in inputs]
         return op.type(*types, **params)
 
     def adopt(self, node: Node) -> Node:
@@ -375,15 +409,6 @@ class Builder:
     def finish(self, outputs: Sequence[Node]) -> Graph:
         """The graph of all nodes so far."""
         return Graph(self.name, self.nodes, outputs, self.sizes)
-
-
-def _path(stack: list[Any]) -> str:
-    steps = []
-    for k in range(1, len(stack)):
-        parent, child = stack[k - 1], stack[k]
-        names = [name for name, module in parent.named_children() if module is child]
-        steps.append(names[0] if names else type(child).__name__)
-    return ".".join(steps) or type(stack[0]).__name__
 
 
 class Graph:

@@ -51,15 +51,15 @@ class Symbol(Tracer):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.node.type.shape
+        return self.parts[0].type.shape
 
     @property
     def ndim(self) -> int:
-        return len(self.node.type.shape)
+        return len(self.parts[0].type.shape)
 
     @property
     def dtype(self) -> DType:
-        return self.node.type.dtype
+        return self.parts[0].type.dtype
 
     @property
     def device(self) -> Device:  # type: ignore[override]
@@ -205,8 +205,11 @@ class Building(Interpreter):
         inputs = tuple([self.lift(a) if isinstance(a, Tensor) else a for a in args])
         out = self.wrap(self.builder.add(op, inputs, params))
         if not mode.recording:
-            for one in out if type(out) is tuple else (out,):
-                one.quiet = True
+            if type(out) is tuple:
+                for one in out:
+                    one.quiet = True
+            else:
+                out.quiet = True
         return out
 
     def compose(self, op: Op, args: tuple[Any, ...]) -> Any:
@@ -227,7 +230,7 @@ class Building(Interpreter):
 
     def wrap(self, node: Node) -> Any:
         """The symbol of a node, or one an output."""
-        if isinstance(node.type, tuple) and type(node.type) is tuple:
+        if type(node.type) is tuple:
             picks = range(len(node.type))
             return tuple(self.symbol(self.builder.pick(node, i)) for i in picks)
         return self.symbol(node)

@@ -16,6 +16,7 @@ from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.graph.capture import paused
 from weft.optim.flat import State, checked_gradient
+from weft.optim.stamps import Stamp, likeness
 
 
 def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
@@ -40,10 +41,11 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
         numbers = _read_numbers(run, optimizer, [states[i] for i in shelf])
         numbers["step"] = numbers["step"] + 1
         after = numbers
+        update = _Update(optimizer, numbers, options)
         for i in shelf:
             name, p = active[i]
             with run.builder.scope(f"{type(optimizer).__name__}/{name}"):
-                after = _update(optimizer, name, p, states[i], dict(numbers), options)
+                after = update(name, p, states[i])
         for key, value in after.items():
             if key in numbers:
                 run.set_number((id(states[shelf[0]]), key), value)
@@ -87,22 +89,46 @@ def _read_numbers(run: Any, optimizer: Any, states: list[State]) -> State:
     return found
 
 
-def _update(
-    optimizer: Any, name: str, p: Tensor, state: State, numbers: State, options: Any
-) -> State:
-    run = mode.capture
-    held = {k: v for k, v in state.items() if isinstance(v, Tensor)}
-    for key, tensor in held.items():
-        run.names[id(tensor)] = f"{name}.{key}"
-        run.slots[id(tensor)] = state, key
-    run.names.setdefault(id(p), name)
-    local = {k: _flat(v) for k, v in held.items()} | numbers
-    new = optimizer._signed(_flat(checked_gradient(p)), _flat(p), local, options)
-    who = f"{type(optimizer).__name__}.step"
-    for key, tensor in held.items():
-        _store(tensor, local[key], who)
-    _store(p, new, who)
-    return {k: v for k, v in local.items() if k not in held}
+class _Update:
+    """An optimizer's rule for parameters whose states have their numbers in common."""
+
+    def __init__(self, optimizer: Any, numbers: State, options: Any) -> None:
+        self.rule = optimizer._signed
+        self.who = f"{type(optimizer).__name__}.step"
+        self.numbers, self.options = numbers, options
+        self.stamps: dict[Any, Stamp] = {}
+
+    def __call__(self, name: str, p: Tensor, state: State) -> State:
+        """Update a parameter and its state's tensors; returns the numbers after."""
+        run = mode.capture
+        held = {k: v for k, v in state.items() if isinstance(v, Tensor)}
+        for key, tensor in held.items():
+            run.names[id(tensor)] = f"{name}.{key}"
+            run.slots[id(tensor)] = state, key
+        run.names.setdefault(id(p), name)
+        new, local = self.result(checked_gradient(p), p, held)
+        for key, tensor in held.items():
+            _store(tensor, local[key], self.who)
+        _store(p, new, self.who)
+        return {k: v for k, v in local.items() if k not in held}
+
+    def result(self, g: Any, p: Tensor, held: State) -> tuple[Any, State]:
+        """What the rule gives, from the nodes of a parameter like this if there is
+        one."""
+        tensors = [g, p, *held.values()]
+        like = likeness(tensors)
+        key = like, *held
+        if key in self.stamps:
+            return self.stamps[key].again(tensors)
+        nodes = mode.capture.builder.nodes
+        first = len(nodes)
+        local = {k: _flat(v) for k, v in held.items()} | self.numbers
+        new = self.rule(_flat(g), _flat(p), local, self.options)
+        if like is not None:
+            stamp = Stamp(nodes[first:], tensors, new, local)
+            if stamp.fits and stamp.began_as(like):
+                self.stamps[key] = stamp
+        return new, local
 
 
 def _flat(value: Any) -> Any:

@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 _SUBSCRIPTS = ("BINARY_SUBSCR", "BINARY_OP")
+_SUBSCRIPT_CODES = {dis.opmap[name] for name in _SUBSCRIPTS if name in dis.opmap}
 _LOADS = ("LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF",
           "LOAD_SMALL_INT")  # fmt: skip
 CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "update", "add",
@@ -37,6 +38,12 @@ def _offsets(code: CodeType) -> list[int]:
 
 
 @functools.lru_cache(maxsize=4096)
+def _indexes(code: CodeType) -> bool:
+    """Whether anything is indexed, found without taking the code apart."""
+    return not _SUBSCRIPT_CODES.isdisjoint(code.co_code[::2])
+
+
+@functools.lru_cache(maxsize=4096)
 def loads(code: CodeType, kind: str = "LOAD_GLOBAL") -> tuple[Load, ...]:
     """The globals (or with LOAD_DEREF the closure's variables) that are read."""
     kinds = (kind, "LOAD_NAME") if kind == "LOAD_GLOBAL" else (kind, "LOAD_CLASSDEREF")
@@ -51,6 +58,8 @@ def loads(code: CodeType, kind: str = "LOAD_GLOBAL") -> tuple[Load, ...]:
 
 def keys_after(code: CodeType, lasti: int, name: str) -> tuple[tuple[Any, ...], bool]:
     """The constant keys by which the attribute that is being read is indexed."""
+    if not _indexes(code):
+        return (), False
     at = bisect.bisect_right(_offsets(code), lasti) - 1
     found = instructions(code)
     if at < 0 or found[at].opname != "LOAD_ATTR" or found[at].argval != name:

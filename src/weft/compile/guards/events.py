@@ -94,6 +94,7 @@ class Known:
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
         self.table = np.zeros(SLOTS, np.int64)
+        self.slots = self.table.data
         self.held: list[CodeType] = []  # so that their addresses stay theirs
         self.asked = self._asked  # one object, whose address the native code has
 
@@ -102,9 +103,9 @@ class Known:
             return
         self.held.append(code)
         at = (id(code) >> 4) % SLOTS
-        while self.table[at]:
+        while self.slots[at]:
             at = (at + 1) % SLOTS
-        self.table[at] = id(code)
+        self.slots[at] = id(code)
 
 
 class Events:

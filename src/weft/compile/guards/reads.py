@@ -112,6 +112,7 @@ class Reads:
         self.seen: set[tuple[int, str]] = set()
         self.patched = ExitStack()
         self.known: set[type] = set()
+        self.telling: dict[type, bool] = {}
         self.busy = False
 
     # -- the time of a capture
@@ -286,13 +287,20 @@ class Reads:
         get, put, drop = whole.__getattribute__, whole.__setattr__, whole.__delattr__
 
         def __getattribute__(held: Any, name: str) -> Any:
+            if name[:2] == "__" and name != "__dict__":
+                return get(held, name)  # ``isinstance`` asks for the class
             try:
                 value = get(held, name)
             except AttributeError:
                 if self.active():
                     self.read(held, name, MISSING, sys._getframe(1))
                 raise
-            if self.active():
+            if (
+                mode.capture is not None
+                and not self.busy
+                and (id(held), name) not in self.seen
+                and self.active()
+            ):
                 self.read(held, name, value, sys._getframe(1))
             return value
 
@@ -331,19 +339,18 @@ class Reads:
 
     def read(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
         """An attribute of some object was read."""
-        if name[:2] == "__" and name != "__dict__":
-            return
-        with self.pausing():
+        self.busy = True  # not from here: see ``active``
+        try:
             self.read_plain(held, name, value, frame)
+        finally:
+            self.busy = False
 
     def read_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
         known = self.outside.get(id(held))
         if known is None or known[0] is not held or (id(held), name) in self.seen:
             return
-        kind = type(held)
         users = USERS[frame.f_code.co_filename]
-        told = isinstance(held, self.module) or of_user(kind)
-        if not users and not told and kind.__module__ != "collections":
+        if not users and not self.tells(type(held)):
             return
         if name in _HOOKS and isinstance(held, self.module):
             self.seen.add((id(held), name))
@@ -352,9 +359,18 @@ class Reads:
         keys, indexed = keys_after(frame.f_code, frame.f_lasti, name)
         if not keys:
             self.seen.add((id(held), name))
-        self.locate(held, name, value, f"{known[1]}.{name}", users)
+        path = f"{known[1]}.{name}"
+        self.locate(held, name, value, path, users)
         if value is not MISSING and name != "__dict__" and not _library(value):
-            self.discover(value, f"{known[1]}.{name}", keys, indexed)
+            self.discover(value, path, keys, indexed)
+
+    def tells(self, kind: type) -> bool:
+        """Whether reads of such objects count where Weft's own code reads."""
+        found = self.telling.get(kind)
+        if found is None:
+            own = issubclass(kind, self.module) or of_user(kind)
+            found = self.telling[kind] = own or kind.__module__ == "collections"
+        return found
 
     def locate(self, held: Any, name: str, value: Any, path: str, users: bool) -> None:
         """Note an attribute where it lies: in the object, a slot or a class."""
@@ -407,7 +423,10 @@ class Reads:
     # -- notes
 
     def group(self, source: Any, sized: bool = True) -> _Group:
-        return self.groups.setdefault(id(source), _Group(source, sized))
+        found = self.groups.get(id(source))
+        if found is None:
+            found = self.groups[id(source)] = _Group(source, sized)
+        return found
 
     def note(self, source: Any, key: Any, path: str, sized: bool = True) -> None:
         group = self.group(source, sized and type(source) is dict)
