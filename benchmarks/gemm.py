@@ -24,8 +24,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from llvmlite import ir
 
+import weft
 from weft.compile.llvm.emit import F32, VOID, function, i64
 from weft.compile.llvm.gemm.arrays import Gemm, compiled
+from weft.compile.llvm.gemm.kinds import RESULTS
 from weft.compile.llvm.gemm.tasks import Split, split
 from weft.compile.llvm.gemm.vectors import PTR, carry, fma, store
 from weft.compile.llvm.target import (
@@ -162,6 +164,53 @@ def doubles() -> None:
         product("float64, A @ B.T", a, b.T)
 
 
+def halves() -> None:
+    """bfloat16 with float32 results, beside PyTorch's (bfloat16) and its float32."""
+    for m, n, k in NARROW:
+        for name, turned in (("A @ B", False), ("A @ B.T", True)):
+            narrow(f"bfloat16, {name}", "bfloat16", m, n, k, turned)
+
+
+def bytes_() -> None:
+    """int8 with int32 results, beside torch._int_mm."""
+    for m, n, k in NARROW:
+        for name, turned in (("A @ B", False), ("A @ B.T", True)):
+            narrow(f"int8, {name}", "int8", m, n, k, turned)
+
+
+NARROW = [
+    (64, 64, 64), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (500, 501, 503),
+    (32, 1024, 1024), (64, 4096, 1024), (1, 4096, 4096), (4, 4096, 4096),
+]  # fmt: skip
+
+
+def narrow(name: str, dtype: str, m: int, n: int, k: int, turned: bool) -> None:
+    """A product of two matrices of short elements, beside float32's and PyTorch's."""
+    kind = np.dtype(dtype) if dtype == "int8" else weft.bfloat16.np
+    shape = (n, k) if turned else (k, n)
+    wide = [RNG.integers(-127, 128, s).astype(np.float32) for s in ((m, k), shape)]
+    a, b = (x.astype(kind) for x in wide)
+    gemm, floats = (compiled(kind, host_target()) for kind in (dtype, "float32"))
+    out, other = (np.empty((m, n), kind) for kind in (RESULTS[dtype], np.float32))
+    right = b.T if turned else b
+    jobs = [
+        one.job(x, y.T if turned else y, to, split(gemm.tile, m, n, k))
+        for one, x, y, to in ((gemm, a, b, out), (floats, *wide, other))
+    ]
+    runs: dict[str, Thunk] = {
+        "weft": lambda: gemm.run(jobs[0].ctypes.data, 0, 1, 0),
+        "float32": lambda: floats.run(jobs[1].ctypes.data, 0, 1, 0),
+    }
+    if torch is not None:
+        raw = [torch.from_numpy(x).to(getattr(torch, dtype)) for x in wide]
+        x, y = raw[0], raw[1].T if turned else raw[1]
+        runs["torch"] = lambda: (torch.mm if dtype != "int8" else torch._int_mm)(x, y)
+    times = medians(list(runs.values()), 2.0 * m * n * k / 1e11 + 1e-6)
+    exact = a.astype(np.float64) @ right.astype(np.float64)
+    np.testing.assert_allclose(out, exact, rtol=1e-4, atol=10.0)
+    report(f"{name} {m}x{n}x{k}", 2.0 * m * n * k, dict(zip(runs, times, strict=True)))
+
+
 def skinny() -> None:
     shapes = [
         (4096, 64, 1024), (64, 4096, 1024), (4096, 16, 4096), (16, 4096, 4096),
@@ -270,6 +319,7 @@ def compiling() -> None:
 def main() -> None:
     parts: dict[str, Callable[[], None]] = {
         "peak": peak, "square": square, "transposed": transposed, "doubles": doubles,
+        "bfloat16": halves, "int8": bytes_,
         "skinny": skinny, "small": small, "batched": batched, "threads": threads,
         "compiling": compiling,
     }  # fmt: skip

@@ -51,10 +51,14 @@ CALLS = {
     **dict.fromkeys(("real", "imag", "complex"), PARTS),
 }  # fmt: skip
 # Records of which some dtypes are calls, besides complex numbers, which all are:
-# products, for which there is code in float32 and float64.
+# convolutions and attention, for which there is code in float32 and float64, and
+# products of integers that are longer than a byte.
 PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_weight_grad", "conv_bias")
 ATTENTION = ("attention", "attention_backward")
-CALLS_IN = dict.fromkeys((*PRODUCTS, *ATTENTION), EXACT | HALF)
+CALLS_IN = {
+    **dict.fromkeys((*PRODUCTS, *ATTENTION), EXACT | HALF),
+    "matmul": {"bool", "i16", "i32", "i64"},
+}
 # records that promise another dtype than their evaluation gives: not run in these
 BROKEN: dict[str, set[str]] = {}
 
@@ -73,7 +77,7 @@ APPROXIMATE = dict.fromkeys(
     4,
 )  # fmt: skip
 # Added up in another order: units of the last place of the sum of absolute values.
-REORDERED = dict.fromkeys(("sum", "prod", *PRODUCTS), 4)
+REORDERED = dict.fromkeys(("sum", "prod", "wide_matmul", *PRODUCTS), 4)
 # Sums by weights that are exponentials of scores, whose rounding they magnify: units
 # of the last place of the largest value, times the largest score.
 WEIGHTED = dict.fromkeys(ATTENTION, 4)

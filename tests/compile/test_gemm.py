@@ -300,7 +300,9 @@ def test_wrong_arguments_are_named(rng):
         matmul_arrays(a, b, np.ones((4, 2), np.float32))
     with pytest.raises(DTypeError, match="got float32 and float64"):
         matmul_arrays(a, b.astype(np.float64))
-    with pytest.raises(DTypeError, match="float32 or float64, got int64"):
+    with pytest.raises(
+        DTypeError, match=r"int8 or uint8, and one.*got int64 and int64"
+    ):
         matmul_arrays(a.astype(np.int64), b.astype(np.int64))
     with pytest.raises(DTypeError, match="out of float32, got float64"):
         matmul_arrays(a, b, np.ones((2, 4)))

@@ -41,6 +41,7 @@ from weft.compile.llvm.target import (
 )
 from weft.compile.loop.ir import Kernel
 from weft.compile.loop.verify import verify_kernel
+from weft.compile.narrow import narrowed, product_kind
 from weft.compile.outputs import owned
 from weft.compile.parts import parted
 from weft.compile.phases import phase
@@ -72,7 +73,7 @@ from weft.graph.ir import (
 )
 
 ndarray = np.ndarray
-PREPARATIONS = (composed, early, parted, owned, in_memory)
+PREPARATIONS = (narrowed, composed, early, parted, owned, in_memory)
 INSTANCES = 8  # sets of sizes whose memory is kept
 
 
@@ -108,8 +109,8 @@ def _begin_routines(graph: Graph, target: Target) -> None:
     """Have the code that is not the graph's own made while kernels are lowered."""
     driver.start()
     for node in graph.nodes:
-        if is_product(node):
-            product_code.start(node.dtype.name, target)
+        if kind := product_kind(node):
+            product_code.start(kind, target)
         elif is_convolution(node):
             convolution_code.start(node.dtype.name, target)
         elif is_attention(node):

@@ -16,15 +16,16 @@ import numpy as np
 from weft.compile.driver import driver
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
-from weft.compile.llvm.gemm.arrays import compiled, make_job
+from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job
 from weft.compile.llvm.gemm.generate import tile_for
+from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
 from weft.compile.llvm.target import Target
+from weft.compile.narrow import product_kind
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.products import matmul_op
 from weft.ops.shaping import reshape_op
 from weft.runtime import pool
 
@@ -38,10 +39,7 @@ OFTEN = 4  # products that read the same operand: it is worth packing it once
 
 def is_product(node: Node) -> bool:
     """Whether a node is a product that the generated kernels compute."""
-    if node.op is not matmul_op or node.dtype.name not in ("float32", "float64"):
-        return False
-    ranks = [len(i.shape) for i in node.inputs if type(i) is Node]
-    return len(ranks) == 2 and ranks[0] == ranks[1] == len(node.shape) >= 2
+    return product_kind(node) is not None
 
 
 # An operand in memory of its own, for one that strides cannot describe.
@@ -101,7 +99,9 @@ def packed(node: Node, target: Target) -> Node:
 
 def read_often(nodes: Iterable[Node]) -> set[Node]:
     """Right operands that are worth packing once: weights of an unrolled loop."""
-    found = Counter(n.inputs[1] for n in nodes if is_product(n) and len(n.shape) == 2)
+    found = Counter(
+        n.inputs[1] for n in nodes if product_kind(n) in FLOATS and len(n.shape) == 2
+    )
     return {node for node, count in found.items() if count >= OFTEN}
 
 
@@ -138,6 +138,9 @@ class Product(Routine):
         """All but the last."""
         return len(node.shape) - 1
 
+    def _code(self, target: Target) -> Gemm:
+        return compiled(product_kind(self.node), target)
+
     def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
         """Whether it is worth it that its follower follows, for some sizes.
 
@@ -146,7 +149,7 @@ class Product(Routine):
         if self.follower is None or not self.follower.whole:
             return True
         threads = pool.get_num_threads()
-        tile = compiled(self.node.dtype.name, target).tile
+        tile = self._code(target).tile
         *lead, m, n = resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         batch = lead[-1] if lead else 1
@@ -169,7 +172,7 @@ class Product(Routine):
             return None
         arrays = [view[0] for view in views] + [out]
         starts = [view[1] for view in views] + [out]
-        gemm = compiled(node.dtype.name, target)
+        gemm = self._code(target)
         (m, n), k = shape[-2:], arrays[0].shape[-1]
         batch = shape[-3] if len(shape) > 2 else 1
         threads = max(pool.get_num_threads(), 2)

@@ -30,6 +30,8 @@ from weft.compile.driver import driver
 from weft.compile.function import GraphFunction
 from weft.compile.launches import Use
 from weft.compile.llvm.conv import arrays as convolutions
+from weft.compile.llvm.gemm.arrays import kind_name, matmul_arrays
+from weft.compile.llvm.gemm.kinds import RESULTS
 from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
 from weft.compile.tables import GRAIN
@@ -43,6 +45,8 @@ from weft.errors import WeftError
 from weft.graph.capture import capture, labels_of
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Builder, Graph
+from weft.ops.copies import cast_op
+from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.resample import resample_op
 from weft.runtime import pool
 from weft.runtime.address import address
@@ -61,6 +65,8 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """An operator's result from a kernel, or None if there is none."""
     if op in KINDS:
         return _convolution(op, arrays, params)
+    if op is matmul_op or op is wide_matmul_op:
+        return _product(*arrays, **params)
     if isinstance(op.lower, Pointwise) and not params:
         return _elementwise(op, arrays)
     if isinstance(op.lower, Reduction):
@@ -382,6 +388,26 @@ def _general_program(
     except WeftError:  # a parameter that goes with one size alone
         return None
     return _program(builder.finish([out]))
+
+
+# -- products
+
+
+def _product(x: Any, y: Any, dtype: dtypes.DType | None = None) -> ndarray | None:
+    """A product of short elements: summed in wide ones, and rounded if not asked."""
+    name = kind_name(x.dtype.name, y.dtype.name)
+    wide = RESULTS.get(name)
+    if wide is None or (dtype is not None and dtype.name != wide):
+        return None
+    if any(s % a.itemsize for a in (x, y) for s in a.strides):
+        return None
+    stacks = [a.reshape(-1, *a.shape[-2:]) if a.ndim > 3 else a for a in (x, y)]
+    threads = max(pool.get_num_threads(), 2)
+    found: ndarray | None = matmul_arrays(*stacks, threads=threads)
+    if dtype is None:
+        cast = {"dtype": dtypes.of_code(x.dtype.char)}
+        found = _general(cast_op, [found], cast)
+    return None if found is None else found.reshape(*x.shape[:-1], y.shape[-1])
 
 
 # -- convolutions

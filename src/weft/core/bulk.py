@@ -46,10 +46,13 @@ def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
     """What an operator with a ``bulk`` gives, by a kernel where that pays."""
     if len(arrays) == 1 and arrays[0].size < op.bulk:  # what is small is not to wait
         return op.kernel(*arrays, **params)
+    least = op.bulk
+    if type(least) is dict:
+        least = least.get(arrays[0].dtype.char, NEVER)
     size = _size(op, arrays, params)
-    if size < op.bulk or not config.eager_kernels or op.kernel is not op.eval:
+    if size < least or not config.eager_kernels or op.kernel is not op.eval:
         return op.kernel(*arrays, **params)
-    if is_due(op, size, op.bulk):
+    if is_due(op, size, least):
         found = _kernels.run(op, arrays, params)
         if found is not None:
             return found

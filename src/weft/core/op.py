@@ -168,7 +168,8 @@ class Op:
     ``outputs="*outs"`` gives a tuple whose length depends on the parameters (and its
     vjp gets None as the cotangent of an output that nothing depends on).
     ``bulk`` is how many elements an array must have for the compiler's kernel to be
-    worth asking for in eager mode (``core.bulk``).
+    worth asking for in eager mode (``core.bulk``), or that by the code of the first
+    argument's dtype.
     """
 
     __slots__ = (
@@ -194,7 +195,7 @@ class Op:
         samples: Callable[..., Iterable[Sample]] | None = None,
         reference: Callable[..., Any] | None = None,
         lower: Any = None,
-        bulk: int | None = None,
+        bulk: int | dict[str, int] | None = None,
     ) -> None:
         self.name = name
         self.variadic = inputs.startswith("*")
@@ -214,7 +215,7 @@ class Op:
         self.reference = reference
         self.lower: Any = lower  # what the compiler knows: see core.lowering
         self.function: Any = None  # the public function, where it only promotes
-        self.bulk = bulk
+        self.bulk: Any = bulk
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self._check_rules()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.bulk import COMPOSED, SLOW
 from weft.core.dims import normalize_dims
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes, conj, result_type
@@ -15,6 +16,17 @@ from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tape import Node, caller
 from weft.core.tensor import Tensor
+from weft.dtype import (
+    DType,
+    as_dtype,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    uint8,
+)  # fmt: skip
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
@@ -83,13 +95,33 @@ def _matmul_batch(
     if x.ndim == 3 and batched[0] and not batched[1] and y.ndim == 2:
         # one matrix for the whole batch: fold the batch into the rows
         rows = reshape(x, (size * x.shape[1], x.shape[2]))
-        return reshape(matmul_op(rows, y), (size, x.shape[1], y.shape[1]))
+        return reshape(op(rows, y, **params), (size, x.shape[1], y.shape[1]))
     full = [
         a if b else expand(a, (size, *a.shape))
         for a, b in zip(args, batched, strict=True)
     ]
-    return matmul_op(*full)
+    return op(*full, **params)
 
+
+def _samples(rng: Any, params: dict[str, Any]) -> list[Sample]:
+    return [
+        Sample((rng.uniform(-2, 2, a), rng.uniform(-2, 2, b)), params)
+        for a, b in (
+            ((3, 4), (4, 2)),
+            ((2, 3, 4), (2, 4, 2)),
+            ((0, 3), (3, 2)),
+            ((2, 0), (0, 3)),
+            ((1, 1), (1, 1)),
+        )
+    ]
+
+
+def _summed(x: Any, y: Any) -> Any:
+    return (x[..., :, :, None] * y[..., None, :, :]).sum(-2)
+
+
+# NumPy converts the first two, and multiplies the others one by one.
+_NARROW = {"e": COMPOSED, "E": COMPOSED, "b": SLOW // 2, "B": SLOW // 2}
 
 matmul_op: Op = define(
     "matmul",
@@ -102,17 +134,64 @@ matmul_op: Op = define(
     },
     jvp={"x": lambda t, y: matmul_op(t, y), "y": lambda t, x: matmul_op(x, t)},
     batch=_matmul_batch,
-    samples=lambda rng: [
-        Sample((rng.uniform(-2, 2, a), rng.uniform(-2, 2, b)))
-        for a, b in (
-            ((3, 4), (4, 2)),
-            ((2, 3, 4), (2, 4, 2)),
-            ((0, 3), (3, 2)),
-            ((2, 0), (0, 3)),
-            ((1, 1), (1, 1)),
-        )
-    ],
-    reference=lambda x, y: (x[..., :, :, None] * y[..., None, :, :]).sum(-2),
+    samples=lambda rng: _samples(rng, {}),
+    reference=lambda x, y: _summed(x, y),
+    bulk=_NARROW,
+)
+
+# -- the product in a wider dtype than its operands
+
+
+def _wide_eval(x: Any, y: Any, *, dtype: DType) -> Any:
+    if dtype is int32:  # products of bytes are exact in float64, for any k there is
+        found = np.matmul(x.astype(np.float64), y.astype(np.float64))
+        return found.astype(np.int64).astype(np.int32)
+    return np.matmul(x.astype(dtype.np), y.astype(dtype.np))
+
+
+def _wide_type(x: TensorType, y: TensorType, *, dtype: DType) -> TensorType:
+    wide = _matmul_type(*(TensorType(kind.shape, dtype) for kind in (x, y)))
+    for kind in (x, y):
+        if not _widens(kind.dtype, dtype):
+            raise DTypeError(
+                f"wide_matmul: expected operands that {dtype.name} can hold, got "
+                f"{kind.dtype.name}"
+            )
+    return wide
+
+
+def _widens(dtype: DType, to: DType) -> bool:
+    """Whether a product's operands may have this dtype, for a result of another."""
+    if to is int32:
+        return dtype in (int8, uint8)
+    return (
+        dtype.is_floating_point
+        and to.is_floating_point
+        and (dtype.np.itemsize <= to.np.itemsize)
+    )
+
+
+wide_matmul_op: Op = define(
+    "wide_matmul",
+    inputs="x y",
+    eval=_wide_eval,
+    type=_wide_type,
+    vjp={
+        "x": lambda g, y, x_dtype, dtype: cast(
+            _times_turned(g, cast(y, dtype)), x_dtype
+        ),
+        "y": lambda g, x, y_dtype, dtype: cast(
+            _turned_times(cast(x, dtype), g), y_dtype
+        ),
+    },
+    jvp={
+        "x": lambda t, y, dtype: wide_matmul_op(t, y, dtype=dtype),
+        "y": lambda t, x, dtype: wide_matmul_op(x, t, dtype=dtype),
+    },
+    batch=_matmul_batch,
+    samples=lambda rng: _samples(rng, {"dtype": float64}),
+    reference=lambda x, y, *, dtype: _summed(x.astype(dtype.np), y.astype(dtype.np)),
+    bulk=_NARROW,
 )
 
 _PLANS = [matmul_op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
@@ -181,22 +260,64 @@ def _matrix_operand(value: Any) -> Tensor:
     return value
 
 
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
+def mm(input: Tensor, mat2: Tensor, *, out_dtype: DType | None = None) -> Tensor:
     """The product of two matrices.
+
+    ``out_dtype`` gives the result without rounding it to the operands' dtype: float32
+    for float16 and bfloat16, int32 for int8 and uint8 (also one of each). Sums are made
+    in that dtype; those of integers are exact as long as int32 holds them.
 
     >>> weft.mm(weft.ones(1, 2), weft.ones(2, 1))
     tensor([[2.]], shape=(1, 1), dtype=float32)
+    >>> x = weft.full((1, 3), 100, dtype=weft.int8)
+    >>> weft.mm(x, x.T, out_dtype=weft.int32)
+    tensor([[30000]], shape=(1, 1), dtype=int32)
     """
-    return matmul(*_with_rank("mm", 2, input, mat2))
+    x, y = _with_rank("mm", 2, input, mat2)
+    return matmul(x, y) if out_dtype is None else _wide("mm", x, y, out_dtype)
 
 
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of two batches of matrices.
+def bmm(input: Tensor, mat2: Tensor, *, out_dtype: DType | None = None) -> Tensor:
+    """The products of two batches of matrices; ``out_dtype`` is as for ``mm``.
 
     >>> weft.bmm(weft.ones(5, 1, 2), weft.ones(5, 2, 3)).shape
     (5, 1, 3)
     """
-    return matmul(*_with_rank("bmm", 3, input, mat2))
+    x, y = _with_rank("bmm", 3, input, mat2)
+    return matmul(x, y) if out_dtype is None else _wide("bmm", x, y, out_dtype)
+
+
+# What a product's result may be, by what its operands are.
+_WIDER = {
+    float16: (float16, float32),
+    bfloat16: (bfloat16, float32),
+    int8: (int8, int32),
+    uint8: (uint8, int32),
+}
+
+
+def _wide(name: str, x: Tensor, y: Tensor, to: Any) -> Tensor:
+    """A product in the dtype that was asked for."""
+    to = as_dtype(to)
+    _check_inner(x.shape, y.shape)
+    if x.shape[:-2] != y.shape[:-2]:
+        raise ShapeError(
+            f"{name}: expected equal batch dimensions, got {x.shape} and {y.shape}"
+        )
+    bytes_ = to is int32 and {x.dtype, y.dtype} <= {int8, uint8}
+    if x.dtype is not y.dtype and not bytes_:
+        raise DTypeError(
+            f"{name}: expected equal dtypes, or int8 and uint8 for out_dtype=int32, "
+            f"got {x.dtype.name} and {y.dtype.name}"
+        )
+    allowed = _WIDER.get(x.dtype, (x.dtype,))
+    if to not in allowed:
+        names = " or ".join(dtype.name for dtype in allowed)
+        raise DTypeError(
+            f"{name}: expected out_dtype {names} for operands of {x.dtype.name}, got "
+            f"{to.name}; cast the operands, or the result"
+        )
+    return matmul(x, y) if to is x.dtype else wide_matmul_op(x, y, dtype=to)
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from weft.nn.containers import Sequential
 __all__ = ["Result", "checkpoint", "checkpoint_sequential"]
 
 # What "selective" keeps: results that cost much to compute for their size.
-SELECTIVE = Named(("matmul", "conv", "conv_bias", "attention"))
+SELECTIVE = Named(("matmul", "wide_matmul", "conv", "conv_bias", "attention"))
 
 Policy = str | Iterable[str] | Callable[[Result], bool] | None
 

@@ -68,7 +68,7 @@ def _element_wise(node: Node, sizes: Sizes) -> int:
 def _products(node: Node, sizes: Sizes) -> int | None:
     """Of the operators that are sums of products."""
     name, inputs = node.op.name, node.inputs
-    if name == "matmul":
+    if name in ("matmul", "wide_matmul"):
         return 2 * elements((*node.shape, inputs[0].shape[-1]), sizes)
     if name in ("conv", "conv_bias"):
         return 2 * elements((*node.shape, *inputs[1].shape[1:]), sizes)

@@ -14,14 +14,15 @@ from weft.compile.llvm.conv.tile_plans import has_winograd
 from weft.compile.llvm.conv.transforms import Transforms
 from weft.compile.llvm.conv.weight import Weight
 from weft.compile.llvm.conv.winograd import Winograd
-from weft.compile.llvm.gemm.generate import ELEMENTS, tile_for
+from weft.compile.llvm.gemm.generate import tile_for
+from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.target import Target
 
 
 def emit_conv(module: ir.Module, dtype: str, target: Target) -> None:
     """Add ``conv_X_tasks`` for each kind of tasks."""
-    lib = Library(module, "conv", ELEMENTS[dtype], target, tile_for(dtype, target))
+    lib = Library(module, "conv", FLOATS[dtype], target, tile_for(dtype, target))
     parts = Parts(lib)
     emit_rectangles(lib, "image_tasks", Image(parts).emit())
     emit_rectangles(lib, "weight_tasks", Weight(parts).emit())

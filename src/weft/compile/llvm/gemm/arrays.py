@@ -12,8 +12,10 @@ from llvmlite import ir
 
 from weft.compile.ahead import ahead
 from weft.compile.llvm.gemm.generate import emit_gemm, tile_for, workspace_bytes
+from weft.compile.llvm.gemm.kinds import RESULTS
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
 from weft.compile.llvm.target import Target, compile_known, host_target, new_module
+from weft.config import config
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import pool
 
@@ -67,6 +69,18 @@ def compiled(dtype: str, target: Target) -> Gemm:
     return Gemm(dtype, target)
 
 
+def kind_name(left: str, right: str) -> str:
+    """What a product of operands of two dtypes is called in `kinds`.
+
+    >>> from weft.compile.llvm.gemm.arrays import kind_name
+    >>> kind_name("uint8", "int8")
+    'uint8 int8'
+    """
+    if left != right:
+        return f"{left} {right}"
+    return "bfloat16 widened" if left == "bfloat16" and config.strict_ieee else left
+
+
 def matmul_arrays(
     a: np.ndarray,
     b: np.ndarray,
@@ -78,6 +92,7 @@ def matmul_arrays(
 ) -> np.ndarray:
     """``a @ b`` of matrices, or of stacks of matrices with equal leading sizes.
 
+    Products of float16 and bfloat16 are float32, those of int8 and uint8 int32.
     C is cut for so many ``threads``, and shared out to the pool's if they are more
     than one.
 
@@ -88,7 +103,7 @@ def matmul_arrays(
            [14., 50.]], dtype=float32)
     """
     out = _checked_out(a, b, out, accumulate)
-    gemm = compiled(a.dtype.name, target or host_target())
+    gemm = compiled(kind_name(a.dtype.name, b.dtype.name), target or host_target())
     m, n = out.shape[-2:]
     batch = out.shape[0] if out.ndim == 3 else 1
     cut = split(gemm.tile, m, n, a.shape[-1], batch=batch, threads=threads)
@@ -118,9 +133,8 @@ def make_job(
     ``packed`` is the address of B's panels; ``follower`` is what runs on parts of C:
     its address and its context's.
     """
-    size = a.itemsize
     (a_batch, a_row, a_col), (b_batch, b_row, b_col), (c_batch, c_row, _) = (
-        [0] * (3 - x.ndim) + [s // size for s in x.strides] for x in (a, b, out)
+        [0] * (3 - x.ndim) + [s // x.itemsize for s in x.strides] for x in (a, b, out)
     )
     pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, packed, *follower
     sizes = *out.shape[-2:], a.shape[-1]
@@ -137,14 +151,15 @@ def _checked_out(
 ) -> np.ndarray:
     _check_operands(a, b)
     shape = (*a.shape[:-1], b.shape[-1])
+    result = np.dtype(RESULTS[kind_name(a.dtype.name, b.dtype.name)])
     if out is None:
-        return (np.zeros if accumulate else np.empty)(shape, a.dtype)
+        return (np.zeros if accumulate else np.empty)(shape, result)
     if out.shape != shape:
         raise ShapeError(
             f"matmul_arrays: expected out of shape {shape}, got {out.shape}"
         )
-    if out.dtype != a.dtype:
-        raise DTypeError(f"matmul_arrays: expected out of {a.dtype}, got {out.dtype}")
+    if out.dtype != result:
+        raise DTypeError(f"matmul_arrays: expected out of {result}, got {out.dtype}")
     if not out.flags.writeable:
         raise ArgumentError("matmul_arrays: expected out to be writable")
     if out.size and (out.shape[-1] > 1 and out.strides[-1] != out.itemsize):
@@ -157,9 +172,11 @@ def _checked_out(
 
 
 def _check_operands(a: np.ndarray, b: np.ndarray) -> None:
-    if a.dtype != b.dtype or not a.dtype.isnative:
+    name = kind_name(a.dtype.name, b.dtype.name)
+    if name not in RESULTS or not (a.dtype.isnative and b.dtype.isnative):
         raise DTypeError(
-            f"matmul_arrays: expected one native dtype, got {a.dtype} and {b.dtype}"
+            "matmul_arrays: expected float32, float64, float16, bfloat16, int8 or "
+            f"uint8, and one native dtype, got {a.dtype} and {b.dtype}"
         )
     fits = a.ndim == b.ndim and a.ndim in (2, 3) and a.shape[:-2] == b.shape[:-2]
     if not fits or a.shape[-1] != b.shape[-2]:
@@ -167,7 +184,7 @@ def _check_operands(a: np.ndarray, b: np.ndarray) -> None:
             f"matmul_arrays: expected (..., m, k) and (..., k, n) with at most one "
             f"leading axis, got {a.shape} and {b.shape}"
         )
-    if any(s % a.itemsize for x in (a, b) for s in x.strides):
+    if any(s % x.itemsize for x in (a, b) for s in x.strides):
         raise ArgumentError(
             "matmul_arrays: expected strides of whole elements, got "
             f"{a.strides} and {b.strides}"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import F32, F64
+from weft.compile.llvm.gemm.kinds import kind_of
 from weft.compile.llvm.gemm.product import KNOWABLE, Product
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tasks import emit_pack, emit_tasks
 from weft.compile.llvm.gemm.tiling import Tiling, tiling
 from weft.compile.llvm.gemm.vectors import itemsize
 from weft.compile.llvm.target import Target
-from weft.errors import ArgumentError, DTypeError
-
-ELEMENTS: dict[str, Any] = {"float32": F32, "float64": F64}
+from weft.errors import ArgumentError
 
 
 def emit_gemm(
@@ -44,9 +41,8 @@ def emit_gemm(
             f"emit_gemm: expected known values for some of "
             f"{', '.join(sorted(KNOWABLE))}, got {', '.join(unknown)}"
         )
-    element = _element(dtype)
-    tile = tiling(itemsize(element), target)
-    lib = Library(module, name, element, target, tile)
+    kind = kind_of(dtype, target)
+    lib = Library(module, name, kind, target, tile_for(dtype, target))
     product = Product(lib, known)
     made = product.emit()
     emit_tasks(lib, made)
@@ -62,15 +58,10 @@ def workspace_bytes(dtype: str, target: Target) -> int:
     >>> workspace_bytes("float64", host_target()) >= 1 << 16
     True
     """
-    return tile_for(dtype, target).workspace * itemsize(_element(dtype))
+    size = itemsize(kind_of(dtype, target).element)
+    return tile_for(dtype, target).workspace * size
 
 
 def tile_for(dtype: str, target: Target) -> Tiling:
-    """The tiling of products of an element type."""
-    return tiling(itemsize(_element(dtype)), target)
-
-
-def _element(dtype: str) -> Any:
-    if dtype not in ELEMENTS:
-        raise DTypeError(f"gemm: expected {' or '.join(ELEMENTS)}, got {dtype}")
-    return ELEMENTS[dtype]
+    """The tiling of products of an element type; lengths count words."""
+    return tiling(itemsize(kind_of(dtype, target).element), target)

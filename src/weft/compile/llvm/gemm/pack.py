@@ -12,6 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import i64, loop
+from weft.compile.llvm.gemm.kinds import Kind
 from weft.compile.llvm.gemm.known import branch, pick
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
@@ -84,8 +85,9 @@ class Packing:
             loop(b, i64(0), s.across, width, name="j") as j,
         ):
             offset = b.add(b.mul(j, s.b_col), b.mul(k, s.b_row))
-            here = at(b, source, offset, element)
-            place = b.add(b.mul(j, s.deep), b.mul(k, width))
+            here = at(b, source, offset, self.lib.item)
+            row = words_of(b, k, self.lib.kind)
+            place = b.add(b.mul(j, s.words), b.mul(row, width))
             to = at(b, s.panels, place, element)
             count = minimum(b, width, b.sub(s.across, j))
             rows = minimum(b, step, b.sub(s.deep, k))
@@ -115,6 +117,13 @@ def panel_length(b: Any, k: Any, lanes: int) -> Any:
     return b.and_(b.add(k, i64(lanes - 1)), i64(-lanes))
 
 
+def words_of(b: Any, k: Any, kind: Kind) -> Any:
+    """How many words hold so many items of k."""
+    if kind.group == 1:
+        return k
+    return b.sdiv(b.add(k, i64(kind.group - 1)), i64(kind.group))
+
+
 def _emit_copy(lib: Library) -> ir.Function:
     """``to[i, :count] = source[i, :count]`` for rows with unit stride."""
     lanes = lib.tile.lanes
@@ -136,16 +145,16 @@ def _emit_copy(lib: Library) -> ir.Function:
 
 
 def _emit_gather(lib: Library) -> ir.Function:
-    """``to[i, :count] = source[i, :count]`` for any strides."""
+    """``to[i, :count] = source[i, :count]`` of items, for any strides."""
     arguments = "*source source_row source_col *to to_row rows count"
     with lib.routine("gather", arguments) as (b, s, made):
         rows = loop(b, i64(0), s.rows)
         with rows as i:
-            source = at(b, s.source, b.mul(i, s.source_row), lib.element)
-            to = at(b, s.to, b.mul(i, s.to_row), lib.element)
+            source = at(b, s.source, b.mul(i, s.source_row), lib.item)
+            to = at(b, s.to, b.mul(i, s.to_row), lib.item)
             with loop(b, i64(0), s.count) as j:
-                item = at(b, source, b.mul(j, s.source_col), lib.element)
-                b.store(b.load(item, typ=lib.element), at(b, to, j, lib.element))
+                item = at(b, source, b.mul(j, s.source_col), lib.item)
+                b.store(b.load(item, typ=lib.item), at(b, to, j, lib.item))
     return made
 
 

@@ -20,12 +20,13 @@ from weft.compile.llvm.gemm.known import (
     times,
     value,
 )  # fmt: skip
-from weft.compile.llvm.gemm.pack import Packing, panel_length
+from weft.compile.llvm.gemm.pack import Packing, panel_length, words_of
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.skinny import Skinny, few_limit
 from weft.compile.llvm.gemm.strip import Strips, by_heights
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum
+from weft.compile.llvm.gemm.words import Words
 
 ARGUMENTS = (
     "*a *b *c *packed *follower *context m n k a_row a_col b_row b_col c_row keep "
@@ -42,7 +43,7 @@ class Product:
 
     def __init__(self, lib: Library, known: Mapping[str, int]) -> None:
         self.lib, self.known = lib, known
-        self.packing = Packing(lib)
+        self.packing: Any = Words(lib) if lib.kind.widens else Packing(lib)
         self.skinny = Skinny(lib, self.packing)
         self.strips = Strips(lib)
 
@@ -62,14 +63,16 @@ class Product:
         """Blocks of columns, and of k in order; C is finished with the last of k."""
         tile = self.lib.tile
         s.panels = at(b, s.workspace, i64(tile.row_panel), self.lib.element)
+        deepest = tile.depth * self.lib.kind.group
         some = b.select(b.icmp_signed(">", s.k, i64(0)), s.k, i64(1))
         with (
             loop(b, s.column_begin, s.column_end, i64(tile.columns), name="j") as j,
-            loop(b, i64(0), some, i64(tile.depth), name="p") as p,
+            loop(b, i64(0), some, i64(deepest), name="p") as p,
         ):
             s.j, s.p = j, p
             s.across = minimum(b, i64(tile.columns), b.sub(s.column_end, j))
-            s.deep = minimum(b, i64(tile.depth), b.sub(s.k, p))
+            s.deep = minimum(b, i64(deepest), b.sub(s.k, p))
+            s.words = words_of(b, s.deep, self.lib.kind)
             s.add = b.or_(s.keep, b.zext(b.icmp_signed(">", p, i64(0)), I64))
             s.final = b.icmp_signed(">=", b.add(p, s.deep), s.k)
             self._right(b, s)
@@ -78,17 +81,19 @@ class Product:
     def _right(self, b: Any, s: Any) -> None:
         """This block of B: packed, or where it is."""
         offset = b.add(b.mul(s.p, s.b_row), b.mul(s.j, s.b_col))
-        here = at(b, s.b, offset, self.lib.element)
+        here = at(b, s.b, offset, self.lib.item)
         width = i64(self.lib.tile.width)
         ready = b.icmp_unsigned("!=", s.packed, PTR(None))
         with b.if_then(b.not_(ready)):
             branch(b, s.pack_b, lambda: self.packing.panels(b, s, here))
-        length = panel_length(b, s.k, self.lib.tile.lanes)
-        place = b.add(b.mul(s.j, length), b.mul(s.p, width))
+        kind = self.lib.kind
+        length = panel_length(b, words_of(b, s.k, kind), self.lib.tile.lanes)
+        row = words_of(b, s.p, kind)
+        place = b.add(b.mul(s.j, length), b.mul(row, width))
         before = at(b, s.packed, place, self.lib.element)
         block = pick(b, s.pack_b, s.panels, here)
         row = pick(b, s.pack_b, width, s.b_row)
-        panel = pick(b, s.pack_b, b.mul(width, s.deep), width)
+        panel = pick(b, s.pack_b, b.mul(width, s.words), width)
         s.block = b.select(ready, before, block)
         s.block_row = b.select(ready, width, row)
         s.block_panel = b.select(ready, b.mul(width, length), panel)
@@ -104,17 +109,18 @@ class Product:
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         tile, element = self.lib.tile, self.lib.element
         offset = b.add(b.mul(row, s.a_row), b.mul(s.p, s.a_col))
-        here = at(b, s.a, offset, element)
+        here = at(b, s.a, offset, self.lib.item)
         branch(b, s.pack_a, lambda: self.packing.rows(b, s, here, height))
         left = pick(b, s.pack_a, s.workspace, here)
         c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), element)
-        common = [s.block, s.block_row, s.block_panel, c, s.c_row, s.across, s.deep]
+        common = [s.block, s.block_row, s.block_panel, c, s.c_row, s.across, s.words]
         common.append(s.add)
-        ahead = at(b, here, b.mul(s.a_row, i64(height)), element)
+        ahead = at(b, here, b.mul(s.a_row, i64(height)), self.lib.item)
+        shift = self._shift(b, s, height) if self.lib.kind.shifted else []
 
         def run(rows: bool, packed: int, stride: Any) -> None:
             now = pick(b, s.pack_a, packed, stride)
-            arguments = [left, now, *common, ahead, stride]
+            arguments = [left, now, *common, ahead, stride, *shift]
             b.call(self.strips[height, rows], arguments)
 
         branch(
@@ -126,14 +132,24 @@ class Product:
         bottom, right = b.add(row, i64(height)), b.add(s.j, s.across)
         follow(b, s, row, bottom, s.j, right, s.final)
 
+    def _shift(self, b: Any, s: Any, height: int) -> list[Any]:
+        """What corrects this strip's rows, which are packed: see ``kinds``."""
+        tile = self.lib.tile
+        last = i64(tile.workspace - tile.corrections)
+        to = at(b, s.workspace, last, self.lib.element)
+        by = pick(b, s.by_columns, 1, 0)
+        b.call(self.packing.shift, [s.workspace, to, i64(height), s.words, by])
+        return [to]
+
 
 def _decide(b: Any, s: Any, lib: Library) -> None:
     """How to compute it: by the whole product's sizes, never by a thread's part."""
     for name in ("a_row", "a_col", "b_row", "b_col"):
         setattr(s, f"unit_{name}", compare(b, "==", getattr(s, name), 1))
     s.by_columns = both(b, s.unit_a_row, negate(b, s.unit_a_col))
-    s.pack_a = negate(b, _direct_a(b, s, lib.tile))
-    s.pack_b = negate(b, _direct_b(b, s, lib))
+    words = lib.kind.widens  # they are made by packing
+    s.pack_a = words or negate(b, _direct_a(b, s, lib.tile))
+    s.pack_b = words or negate(b, _direct_b(b, s, lib))
     limit, many = few_limit(lib), 4 * lib.tile.lanes
     s.narrow, s.flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
     s.tall, s.wide, s.long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I64, VOID, function
+from weft.compile.llvm.gemm.kinds import Kind
 from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import PTR
 from weft.compile.llvm.target import Target, prepare_function
@@ -20,9 +21,19 @@ class Library(NamedTuple):
 
     module: ir.Module
     name: str
-    element: Any
+    kind: Kind
     target: Target
     tile: Tiling
+
+    @property
+    def element(self) -> Any:
+        """The type of C's elements, of sums and of words."""
+        return self.kind.element
+
+    @property
+    def item(self) -> Any:
+        """The type of A's and B's elements."""
+        return self.kind.item
 
     @property
     def vector(self) -> Any:

@@ -27,6 +27,7 @@ from weft.compile.llvm.gemm.vectors import (
     lane,
     load,
     minimum,
+    plus,
     splat,
     store,
     totals,
@@ -50,20 +51,19 @@ class Skinny:
     def __init__(self, lib: Library, packing: Packing) -> None:
         self.lib, self.packing = lib, packing
         self.most = few_limit(lib)
+        self.made: dict[Any, ir.Function] = {}
         itemsize = lib.target.bits // lib.tile.lanes // 8
         self.chunk, self.reach = CHUNK_BYTES // itemsize, REACH_BYTES // itemsize
         needed = self.most * (self.chunk + self.reach) + _PAGE // itemsize
         assert needed <= lib.tile.workspace
 
-    @functools.cached_property
-    def dots(self) -> ir.Function:
-        """Rows of the big operand times rows of the small one."""
-        return _emit_dots(self.lib, self.most, self.chunk)
-
-    @functools.cached_property
-    def sums(self) -> ir.Function:
-        """Columns of the big operand, scaled by the small one and added up."""
-        return _emit_sums(self.lib, self.most, self.chunk)
+    def _function(self, emit: Callable[..., ir.Function], by_rows: bool) -> ir.Function:
+        """The function for when A, or B, is the big operand."""
+        kind = self.lib.kind
+        key = emit, kind.tag(not by_rows) + kind.tag(by_rows)
+        if key not in self.made:
+            self.made[key] = emit(self.lib, self.most, self.chunk, by_rows, key[1])
+        return self.made[key]
 
     @functools.cached_property
     def deliver(self) -> ir.Function:
@@ -92,7 +92,7 @@ class Skinny:
         )
 
     def _way(self, b: Any, s: Any, way: Any, by_rows: bool) -> None:
-        way(b, _Sides(b, s, self.lib.element, by_rows), s)
+        way(b, _Sides(b, s, self.lib, by_rows), s)
         follow(b, s, s.row_begin, s.row_end, s.column_begin, s.column_end)
 
     def _dots(self, b: Any, side: _Sides, s: Any) -> None:
@@ -100,30 +100,32 @@ class Skinny:
         lib, reach = self.lib, i64(self.reach)
         room = at(b, s.workspace, i64(self.most * self.chunk), lib.element)
         packed = b.icmp_signed("!=", side.small_k, i64(1))
+        dots = self._function(_emit_dots, side.by_rows)
         with loop(b, i64(0), side.count, i64(self.chunk), name="x") as x:
             count = minimum(b, i64(self.chunk), b.sub(side.count, x))
-            rows = at(b, side.big, b.mul(x, side.big_row), lib.element)
+            rows = at(b, side.big, b.mul(x, side.big_row), lib.item)
             with loop(b, i64(0), s.k, reach, name="p") as p:
                 deep = minimum(b, reach, b.sub(s.k, p))
-                small = at(b, side.small, b.mul(p, side.small_k), lib.element)
+                small = at(b, side.small, b.mul(p, side.small_k), lib.item)
                 with b.if_then(packed):
                     strides = [side.small_row, side.small_k]
                     part = [small, *strides, room, reach, side.few, deep]
                     b.call(self.packing.gather, part)
                 small = b.select(packed, room, small)
                 row = b.select(packed, reach, side.small_row)
-                big = [at(b, rows, p, lib.element), side.big_row, count]
-                b.call(self.dots, [*big, small, row, side.few, deep, p, s.workspace])
+                big = [at(b, rows, p, lib.item), side.big_row, count]
+                b.call(dots, [*big, small, row, side.few, deep, p, s.workspace])
             self._deliver(b, side, s, x, count, s.workspace)
 
     def _sums(self, b: Any, side: _Sides, s: Any) -> None:
         lib = self.lib
         with loop(b, i64(0), side.count, i64(self.chunk)) as x:
             count = minimum(b, i64(self.chunk), b.sub(side.count, x))
-            big = at(b, side.big, x, lib.element)
+            big = at(b, side.big, x, lib.item)
             small = [side.small, side.small_row, side.small_k, side.few, s.k]
             sums = _apart(b, s.workspace, big)
-            b.call(self.sums, [big, side.big_k, count, *small, sums])
+            call = self._function(_emit_sums, side.by_rows)
+            b.call(call, [big, side.big_k, count, *small, sums])
             self._deliver(b, side, s, x, count, sums)
 
     def _deliver(
@@ -150,12 +152,12 @@ def few_limit(lib: Library) -> int:
 class _Sides:
     """Operands by role: A is big and C's rows are many, or B and C's columns are."""
 
-    def __init__(self, b: Any, s: Any, element: Any, by_rows: bool) -> None:
+    def __init__(self, b: Any, s: Any, lib: Library, by_rows: bool) -> None:
         self.by_rows = by_rows
-        a = at(b, s.a, b.mul(s.row_begin, s.a_row), element)
-        right = at(b, s.b, b.mul(s.column_begin, s.b_col), element)
+        a = at(b, s.a, b.mul(s.row_begin, s.a_row), lib.item)
+        right = at(b, s.b, b.mul(s.column_begin, s.b_col), lib.item)
         offset = b.add(b.mul(s.row_begin, s.c_row), s.column_begin)
-        self.c = at(b, s.c, offset, element)
+        self.c = at(b, s.c, offset, lib.element)
         rows = b.sub(s.row_end, s.row_begin)
         columns = b.sub(s.column_end, s.column_begin)
         left = a, s.a_row, s.a_col, rows, s.c_row
@@ -172,9 +174,12 @@ def _write(b: Any, s: Any, value: Any, pointer: Any, mask: Any) -> None:
     store(b, done, pointer, mask)
 
 
-def _emit_dots(lib: Library, most: int, chunk: int) -> ir.Function:
+def _emit_dots(
+    lib: Library, most: int, chunk: int, by_rows: bool, tag: str
+) -> ir.Function:
     """``sums[q, p]`` (+)= the dot product of big's row p and small's row q."""
-    with lib.routine("dots", DOTS) as (b, s, made):
+    with lib.routine(f"dots{tag}", DOTS) as (b, s, made):
+        s.by_rows = by_rows
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
             with single:
@@ -208,41 +213,51 @@ def _put(b: Any, lib: Library, s: Any, sums: list[Any], place: Any) -> None:
 
 
 def _added(b: Any, value: Any, pointer: Any, mask: Any = None) -> list[Any]:
-    return [b.fadd(load(b, pointer, value.type, mask), value)]
+    return [plus(b, load(b, pointer, value.type, mask), value)]
 
 
 def _dot_tile(b: Any, lib: Library, s: Any, p: Any, height: int, few: int) -> list[Any]:
     """Vectors whose totals are the dot products of some rows."""
-    lanes, element = lib.tile.lanes, lib.element
+    kind, item = lib.kind.along, lib.item
+    many = lib.tile.lanes * kind.group
+    items = ir.VectorType(item, many)
     big = [
-        at(b, s.big, b.mul(b.add(p, i64(i)), s.big_row), element) for i in range(height)
+        at(b, s.big, b.mul(b.add(p, i64(i)), s.big_row), item) for i in range(height)
     ]
     last = b.sub(s.few, i64(1))
     small = [  # those beyond the last repeat it, and are not stored
-        at(b, s.small, b.mul(minimum(b, i64(q), last), s.small_row), element)
+        at(b, s.small, b.mul(minimum(b, i64(q), last), s.small_row), item)
         for q in range(few)
     ]
 
+    def words(row: Any, k: Any, mask: Any, right: bool) -> Any:
+        return kind.words(b, load(b, at(b, row, k, item), items, mask), right)
+
     def step(k: Any, sums: list[Any], mask: Any = None) -> list[Any]:
-        right = [load(b, at(b, x, k, element), lib.vector, mask) for x in small]
+        right = [words(x, k, mask, s.by_rows) for x in small]
         made: list[Any] = []
         for row in big:
-            left = load(b, at(b, row, k, element), lib.vector, mask)
-            made += [fma(b, left, x, sums[len(made) + q]) for q, x in enumerate(right)]
+            left = words(row, k, mask, not s.by_rows)
+            made += [
+                kind.dot(b, left, x, sums[len(made) + q]) for q, x in enumerate(right)
+            ]
         return made
 
     zero = ir.Constant(lib.vector, None)
-    whole = b.mul(b.sdiv(s.k, i64(lanes)), i64(lanes))
-    sums = carry(b, i64(0), whole, lanes, [zero] * (height * few), step)
+    whole = b.mul(b.sdiv(s.k, i64(many)), i64(many))
+    sums = carry(b, i64(0), whole, many, [zero] * (height * few), step)
     rest = b.sub(s.k, whole)
-    mask = first_lanes(b, rest, lanes)
+    mask = first_lanes(b, rest, many)
     more = b.icmp_signed(">", rest, i64(0))
     return choose(b, more, sums, lambda: step(whole, sums, mask))
 
 
-def _emit_sums(lib: Library, most: int, chunk: int) -> ir.Function:
+def _emit_sums(
+    lib: Library, most: int, chunk: int, by_rows: bool, tag: str
+) -> ir.Function:
     """``sums[q, x] = sum over k of small[q, k] * big[k, x]``, in order of k."""
-    with lib.routine("sums", SUMS) as (b, s, made):
+    with lib.routine(f"sums{tag}", SUMS) as (b, s, made):
+        s.by_rows = by_rows
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
             with single:
@@ -270,20 +285,23 @@ def _add_columns(
     b: Any, lib: Library, s: Any, few: int, chunk: int, k: Any, steps: int
 ) -> None:
     """Add ``steps`` rows of big, from row k on, to each of the sums."""
-    lanes, element = lib.tile.lanes, lib.element
+    kind, lanes, element = lib.kind, lib.tile.lanes, lib.element
+    items = ir.VectorType(lib.item, lanes)
     last = b.sub(s.few, i64(1))
     big, scale = [], []
     for u in range(steps):
         here = b.add(k, i64(u))
-        big.append(at(b, s.big, b.mul(here, s.big_k), element))
+        big.append(at(b, s.big, b.mul(here, s.big_k), lib.item))
         for q in range(few):
             row = b.mul(minimum(b, i64(q), last), s.small_row)
-            item = at(b, s.small, b.add(row, b.mul(here, s.small_k)), element)
-            scale.append(splat(b, b.load(item, typ=element), lanes))
+            item = at(b, s.small, b.add(row, b.mul(here, s.small_k)), lib.item)
+            one = kind.widen(b, b.load(item, typ=lib.item), s.by_rows)
+            scale.append(splat(b, one, lanes))
     sums = [at(b, s.sums, i64(q * chunk), element) for q in range(few)]
 
     def add(x: Any, mask: Any = None) -> None:
-        values = [load(b, at(b, row, x, element), lib.vector, mask) for row in big]
+        found = [load(b, at(b, row, x, lib.item), items, mask) for row in big]
+        values = [kind.widen(b, one, not s.by_rows) for one in found]
         for q, place in enumerate(at(b, row, x, element) for row in sums):
             sum_ = load(b, place, lib.vector)
             for u, value in enumerate(values):

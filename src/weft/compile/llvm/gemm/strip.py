@@ -19,14 +19,15 @@ from weft.compile.llvm.gemm.vectors import (
     carry,
     choose,
     first_lanes,
-    fma,
     load,
+    plus,
     prefetch,
     splat,
     store,
 )  # fmt: skip
 
 _LONG = 128  # steps of k that leave time to fetch ahead
+# ``shift`` is there if C is corrected for each row.
 ARGUMENTS = "*a a_stride *b b_row b_panel *c c_row n k keep *ahead ahead_stride"
 
 
@@ -38,7 +39,8 @@ def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
     next. ``keep`` adds to C instead of replacing it.
     """
     tile = lib.tile
-    with lib.routine(strip_name(height, rows), ARGUMENTS) as (b, s, made):
+    arguments = ARGUMENTS + " *shift" * lib.kind.shifted
+    with lib.routine(strip_name(height, rows), arguments) as (b, s, made):
         done = i64(0)
         if not lib.masks_are_free:
             done = b.sdiv(s.n, i64(tile.width))
@@ -131,7 +133,7 @@ class _Tile:
         if self.height == lib.tile.height:
             with b.if_then(b.icmp_signed(">=", s.k, i64(_LONG))):
                 self._fetch_ahead(b)
-        sums = self._sum(b)
+        sums = self._corrected(b, self._sum(b))
         targets = self._targets(b)
         keep = b.trunc(s.keep, I1)
         total = choose(b, keep, sums, lambda: self._add(b, sums, targets))
@@ -155,12 +157,12 @@ class _Tile:
             if self.rows
             else b.mul(i64(self.height), s.ahead_stride)
         )
-        ahead = at(b, s.ahead, b.mul(self.t, across), lib.element)
+        ahead = at(b, s.ahead, b.mul(self.t, across), lib.item)
         with loop(b, i64(0), i64(self.height)) as i:
             row = at(b, c, b.mul(i, s.c_row), lib.element)
             for v in range(len(self.masks)):
                 prefetch(b, at(b, row, i64(v * lib.tile.lanes), lib.element))
-            line = at(b, ahead, b.mul(i, s.ahead_stride), lib.element)
+            line = at(b, ahead, b.mul(i, s.ahead_stride), lib.item)
             prefetch(b, line, level=2)
 
     def _sum(self, b: Any) -> list[Any]:
@@ -185,8 +187,20 @@ class _Tile:
             value = b.load(at(b, start, across, lib.element), typ=lib.element)
             left = splat(b, value, lib.tile.lanes)
             made += [
-                fma(b, left, x, sums[i * len(right) + v]) for v, x in enumerate(right)
+                lib.kind.dot(b, left, x, sums[i * len(right) + v])
+                for v, x in enumerate(right)
             ]
+        return made
+
+    def _corrected(self, b: Any, sums: list[Any]) -> list[Any]:
+        """The sums with what their rows need added to them."""
+        if not self.lib.kind.shifted:
+            return sums
+        across, lanes, made = len(self.masks), self.lib.tile.lanes, []
+        for i in range(self.height):
+            place = at(b, self.s.shift, i64(i), self.lib.element)
+            by = splat(b, b.load(place, typ=self.lib.element), lanes)
+            made += [plus(b, x, by) for x in sums[i * across : (i + 1) * across]]
         return made
 
     def _targets(self, b: Any) -> list[tuple[Any, Any]]:
@@ -204,6 +218,6 @@ class _Tile:
 
     def _add(self, b: Any, sums: list[Any], targets: list[Any]) -> list[Any]:
         return [
-            b.fadd(load(b, pointer, self.lib.vector, mask), value)
+            plus(b, load(b, pointer, self.lib.vector, mask), value)
             for value, (pointer, mask) in zip(sums, targets, strict=True)
         ]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I8, I64, i64, loop
-from weft.compile.llvm.gemm.pack import Packing, panel_length
+from weft.compile.llvm.gemm.pack import Packing, panel_length, words_of
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import PTR, at, choose, minimum, while_less
@@ -100,10 +100,10 @@ def emit_pack(lib: Library, packing: Packing) -> ir.Function:
         for name in ("b_row", "b_col"):
             unit = b.icmp_signed("==", getattr(job, name), i64(1))
             setattr(job, f"unit_{name}", unit)
-        length = panel_length(b, job.k, tile.lanes)
+        length = panel_length(b, words_of(b, job.k, lib.kind), tile.lanes)
         with loop(b, s.begin, s.end) as q:
             j = b.mul(q, i64(tile.width))
-            here = at(b, job.b, b.mul(j, job.b_col), element)
+            here = at(b, job.b, b.mul(j, job.b_col), lib.item)
             to = at(b, job.c, b.mul(j, length), element)
             count = minimum(b, i64(tile.width), b.sub(job.n, j))
             packing.panel(b, job, here, to, job.k, count)
@@ -141,7 +141,8 @@ def _arguments(
 
     def operand(name: str) -> Any:
         offset = b.mul(matrix, getattr(job, f"{name}_batch"))
-        return at(b, getattr(job, name), offset, lib.element)
+        kind = lib.element if name == "c" else lib.item
+        return at(b, getattr(job, name), offset, kind)
 
     row_begin = b.mul(first, job.task_rows)
     row_end = minimum(b, job.m, b.mul(last, job.task_rows))

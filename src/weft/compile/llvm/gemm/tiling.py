@@ -46,7 +46,12 @@ class Tiling(NamedTuple):
     def workspace(self) -> int:
         """Elements of scratch memory that one thread needs."""
         slack = self.width * self.lanes  # transposing writes whole vectors
-        return self.row_panel + self.depth * self.columns + slack
+        return self.row_panel + self.depth * self.columns + slack + self.corrections
+
+    @property
+    def corrections(self) -> int:
+        """Elements for a number for each row of a strip, at the workspace's end."""
+        return self.lanes * -(-self.height // self.lanes)
 
 
 def tiling(itemsize: int, target: Target) -> Tiling:

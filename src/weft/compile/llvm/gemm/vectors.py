@@ -11,7 +11,7 @@ from llvmlite import ir
 from weft.compile.llvm.emit import I1, I32, I64, VOID, i64
 
 PTR = ir.PointerType()
-ITEMSIZE = {"float": 4, "double": 8}
+ITEMSIZE = {"float": 4, "double": 8, "i32": 4, "i16": 2, "i8": 1}
 
 
 def itemsize(element: Any) -> int:
@@ -39,12 +39,16 @@ def first_lanes(b: Any, count: Any, lanes: int) -> Any:
     of the registers that sums need.
     """
     most = minimum(b, count, i64(lanes))
-    return mask_of(b, b.sub(b.shl(i64(1), most), i64(1)), lanes)
+    bits = b.sub(b.shl(i64(1), most), i64(1))
+    if lanes == 64:  # where a shift by all of them is none
+        bits = b.select(b.icmp_signed(">=", count, i64(64)), i64(-1), bits)
+    return mask_of(b, bits, lanes)
 
 
 def mask_of(b: Any, bits: Any, lanes: int) -> Any:
     """A mask from the lowest bits of an integer."""
-    return b.bitcast(b.trunc(bits, ir.IntType(lanes)), ir.VectorType(I1, lanes))
+    short = bits if lanes == 64 else b.trunc(bits, ir.IntType(lanes))
+    return b.bitcast(short, ir.VectorType(I1, lanes))
 
 
 def minimum(b: Any, x: Any, y: Any) -> Any:
@@ -86,7 +90,7 @@ def _add_halves(b: Any, x: Any, y: Any, lanes: int, groups: int) -> Any:
     kind = ir.VectorType(I32, len(first))
     low = b.shuffle_vector(x, y, ir.Constant(kind, first))
     high = b.shuffle_vector(x, y, ir.Constant(kind, [i + size // 2 for i in first]))
-    return b.fadd(low, high)
+    return plus(b, low, high)
 
 
 def load(b: Any, pointer: Any, vector: Any, mask: Any = None) -> Any:
@@ -113,8 +117,21 @@ def store(b: Any, value: Any, pointer: Any, mask: Any = None) -> None:
     b.call(call, [value, pointer, I32(size), mask])
 
 
+def is_whole(kind: Any) -> bool:
+    """Whether a type is one of integers, or of vectors of them."""
+    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    return isinstance(element, ir.IntType)
+
+
+def plus(b: Any, x: Any, y: Any) -> Any:
+    """A sum of numbers, or of vectors."""
+    return b.add(x, y) if is_whole(x.type) else b.fadd(x, y)
+
+
 def fma(b: Any, x: Any, y: Any, z: Any) -> Any:
     """``x * y + z``, in one rounding where the target can."""
+    if is_whole(x.type):
+        return b.add(b.mul(x, y), z)
     kind = ir.FunctionType(x.type, [x.type] * 3)
     name = suffix(x.type) if isinstance(x.type, ir.VectorType) else _scalar(x.type)
     return b.call(intrinsic(b, f"llvm.fmuladd.{name}", kind), [x, y, z])
@@ -217,7 +234,7 @@ def choose(
 
 
 def _scalar(element: Any) -> str:
-    return f"f{8 * itemsize(element)}"
+    return f"{'i' if is_whole(element) else 'f'}{8 * itemsize(element)}"
 
 
 def suffix(vector: Any) -> str:
