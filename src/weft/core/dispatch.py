@@ -155,9 +155,9 @@ def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to arguments of which one is no plain CPU tensor."""
     chosen, capture = None, mode.capture
     for a in args:
-        if isinstance(a, Tensor) and a._interpreter is not None:
+        if isinstance(a, Tensor) and a._interpreter is not chosen:
             chosen = _inner(chosen, a._interpreter)
-    if capture is not None:
+    if capture is not chosen:
         chosen = _inner(chosen, capture)
     if chosen is not None:
         return chosen.process(op, args, params)
@@ -176,10 +176,10 @@ def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 
 
 def _inner(one: Any, other: Any) -> Any:
-    """The interpreter of the inner transform."""
-    if one is None:
-        return other
-    return one if one is other or one.level >= other.level else other
+    """The interpreter of the inner transform, of two or one."""
+    if one is None or other is None:
+        return one or other
+    return one if one.level >= other.level else other
 
 
 def run_composite(op: Op, args: tuple[Any, ...]) -> Any:

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import gc
 import inspect
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +68,7 @@ class Borrowed:
     def give_back(self) -> None:
         tensor = self.tensor
         tensor.__class__ = self.kind
-        del tensor.parts  # type: ignore[attr-defined]
+        del tensor.node  # type: ignore[attr-defined]
         del tensor._interpreter
         for name in ("past", "quiet", "source"):
             tensor.__dict__.pop(name, None)
@@ -117,7 +118,7 @@ class Capture(Building):
 
     def symbol(self, node: Node) -> Symbol:
         made = _new(self.symbols)
-        made.parts, made._interpreter = (node,), self
+        made.node, made._interpreter = node, self
         self.made.append(weakref.ref(made))
         return made
 
@@ -137,6 +138,14 @@ class Capture(Building):
             return super().process(op, args, params)
         finally:
             build.origin, build.prefix = before
+
+    def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        build, before = self.builder, self.builder.known
+        build.known = (sys._getframe(), *build.caller())
+        try:
+            return super().run_module(module, args, kwargs)
+        finally:
+            build.known = before
 
     def note(self, out: Any) -> None:
         """Remember which node of the graph a node of the tape stands for."""
@@ -343,8 +352,8 @@ class Capture(Building):
             )
 
     def _alive(self, keep: set[int]) -> list[Symbol]:
-        found = (ref() for ref in self.made)
-        return [s for s in found if s is not None and id(s) not in keep]
+        found = [s for ref in self.made if (s := ref()) is not None]
+        return [s for s in found if id(s) not in keep]
 
 
 # While a capture runs, plain tensors say who made them, and one from outside that

@@ -21,10 +21,11 @@ changes by a pass that builds another one. A node's inputs and the nodes it come
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,9 @@ import numpy as np
 from weft.core.lowering import SAME
 from weft.core.op import Op, TensorType
 from weft.core.size import Scope, Size
-from weft.core.tape import caller
 from weft.dtype import of_array
 from weft.errors import (
+    INTERNAL,
     ArgumentError,
     DTypeError,
     WeftError,
@@ -231,6 +232,7 @@ class Builder:
         self._children: dict[int, dict[int, str]] = {}  # of modules, by identity
         self.default_name = ""  # of new nodes, instead of their operator's
         self.origin: Node | None = None  # whose line and module new nodes take over
+        self.known: tuple[FrameType | None, CodeType | None, int] = (None, None, 0)
 
     # -- names and places
 
@@ -295,11 +297,21 @@ class Builder:
         finally:
             self.origin = before
 
-    def _place(self) -> tuple[str, CodeType | str | None, int]:
-        if self.origin is not None:
-            return self.origin.module, self.origin.code, self.origin.lasti
-        code, lasti = caller()
-        return self.module_path(), code, lasti
+    def caller(self) -> tuple[CodeType | None, int]:
+        """The user's code object and instruction offset, as the tape's ``caller``.
+
+        Looked for no further than the frame above which it is known.
+        """
+        known, code, lasti = self.known
+        frame = sys._getframe(1)
+        while frame is not known and INTERNAL[frame.f_code.co_filename]:
+            back = frame.f_back
+            if back is None:
+                break
+            frame = back
+        if frame is known:
+            return code, lasti
+        return frame.f_code, frame.f_lasti
 
     def module_path(self) -> str:
         """Where in the model the running code is, relative to the outermost module."""
@@ -334,8 +346,13 @@ class Builder:
     ) -> Node:
         """A new node; its type is the operator's rule unless given."""
         if type is None:
-            type = self.infer(op, inputs, params)
-        module, code, lasti = self._place()
+            type = infer(op, inputs, params)
+        origin = self.origin
+        if origin is not None:
+            module, code, lasti = origin.module, origin.code, origin.lasti
+        else:
+            module = self.module_path()
+            code, lasti = self.caller()
         unique = self.unique(name or self.default_name or op.name)
         node = Node(op, inputs, params, type, unique, self.after, module, code, lasti)
         self.nodes.append(node)
@@ -354,15 +371,6 @@ class Builder:
         self.nodes.append(made)
         self.by_name[unique] = made
         return made
-
-    def infer(self, op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        if op.type is None:
-            raise GraphError(
-                f"{op.name}: this operator has no type rule, so it cannot be part of "
-                "a graph; give its record a `type`"
-            )
-        types = [i.type if type(i) is Node else i for i in inputs]
-        return op.type(*types, **params)
 
     def adopt(self, node: Node) -> Node:
         """Take over a node as it is (a pass that keeps it)."""
@@ -409,6 +417,19 @@ class Builder:
     def finish(self, outputs: Sequence[Node]) -> Graph:
         """The graph of all nodes so far."""
         return Graph(self.name, self.nodes, outputs, self.sizes)
+
+
+def infer(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """The type that an operator's rule gives for nodes and other arguments."""
+    if op.type is None:
+        raise GraphError(
+            f"{op.name}: this operator has no type rule, so it cannot be part of a "
+            "graph; give its record a `type`"
+        )
+    types = []
+    for i in inputs:
+        types.append(i.type if type(i) is Node else i)
+    return op.type(*types, **params)
 
 
 class Graph:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,9 +36,13 @@ class Symbol(Tracer):
     past: Node | None = None  # whose derivative counts: changed, and not recorded
     source: Symbol | None = None  # what it was detached from: memory, but no history
 
+    def __init__(self, node: Node, *, interpreter: Any) -> None:
+        self.node = node
+        self._interpreter = interpreter
+
     @property
-    def node(self) -> Node:
-        return self.parts[0]
+    def parts(self) -> tuple[Any, ...]:  # type: ignore[override]
+        return (self.node,)
 
     @property
     def name(self) -> str:
@@ -49,17 +54,13 @@ class Symbol(Tracer):
         """The operator that the node applies."""
         return self.node.op
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.parts[0].type.shape
+    # Asked for so often that they are not Python functions.
+    shape: tuple[int, ...] = property(attrgetter("node.type.shape"))  # type: ignore[assignment]
+    dtype: DType = property(attrgetter("node.type.dtype"))  # type: ignore[assignment]
 
     @property
     def ndim(self) -> int:
-        return len(self.parts[0].type.shape)
-
-    @property
-    def dtype(self) -> DType:
-        return self.parts[0].type.dtype
+        return len(self.node.type.shape)
 
     @property
     def device(self) -> Device:  # type: ignore[override]
@@ -83,7 +84,7 @@ class Symbol(Tracer):
         )
 
     def alias(self, node: Any = None) -> Tensor:
-        twin = type(self)(*self.parts, interpreter=self._interpreter)
+        twin = type(self)(self.node, interpreter=self._interpreter)
         twin._node = node
         twin._storage = self.storage
         twin.quiet, twin.past = self.quiet, self.past
@@ -108,7 +109,7 @@ class Symbol(Tracer):
         return self._with(self.parts, self._node if keep(self._node) else None)
 
     def become(self, other: Any) -> None:
-        self.parts = (self._interpreter.lift(other),)
+        self.node = self._interpreter.lift(other)
         self.past = None
         self.quiet = isinstance(other, Symbol) and other.quiet
 
@@ -196,15 +197,22 @@ class Building(Interpreter):
     def embody(self, tensor: Tensor, node: Node) -> None:
         """Turn a tensor itself into the symbol of a node."""
         tensor.__class__ = self.symbols
-        tensor.parts = (node,)  # type: ignore[attr-defined]
+        tensor.node = node  # type: ignore[attr-defined]
         tensor._interpreter = self
 
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if op.composite:
             return self.compose(op, args)
-        inputs = tuple([self.lift(a) if isinstance(a, Tensor) else a for a in args])
-        out = self.wrap(self.builder.add(op, inputs, params))
-        if not mode.recording:
+        inputs, recording = [], mode.recording
+        for a in args:
+            if isinstance(a, Tensor):
+                plain = type(a) is Symbol and a._interpreter is self and not recording
+                inputs.append(a.node if plain else self.lift(a))  # type: ignore[attr-defined]
+            else:
+                inputs.append(a)
+        node = self.builder.add(op, tuple(inputs), params)
+        out = self.wrap(node) if type(node.type) is tuple else self.symbol(node)
+        if not recording:
             if type(out) is tuple:
                 for one in out:
                     one.quiet = True
@@ -243,16 +251,18 @@ class Building(Interpreter):
         if isinstance(value, Symbol):
             if value._interpreter is not self:
                 return self.foreign(value)
-            return self.recorded(value) if mode.recording else value.node
+            if (value.quiet or value.past is not None) and mode.recording:
+                return self.recorded(value)
+            return value.node
         return self.concrete(value)
 
     def recorded(self, value: Symbol) -> Node:
         """The node of a symbol, as derivatives see it."""
         if value.past is not None:
             inputs = (value.node, value.past)
-            value.parts = (self.builder.add(RENEW, inputs, {}),)
+            value.node = self.builder.add(RENEW, inputs, {})
         elif value.quiet:
-            value.parts = (self.stop(value.node).node,)
+            value.node = self.stop(value.node).node
         value.quiet, value.past = False, None
         return value.node
 

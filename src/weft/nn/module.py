@@ -20,6 +20,7 @@ from weft.errors import ArgumentError, DTypeError, module_stack
 from weft.nn.parameter import Parameter, Uninitialized
 
 Hook = Callable[..., Any]
+_PLAIN = frozenset((bool, int, float, str, set, type(None)))  # hold no parameters
 
 
 class RemovableHandle:
@@ -225,7 +226,9 @@ class Module:
 
     def _own(self) -> Iterator[tuple[str, Any]]:
         for name, value in self.__dict__.items():
-            if name != "_buffers" and not name.startswith("_forward_"):
+            if type(value) in _PLAIN or name == "_buffers":
+                continue
+            if not name.startswith("_forward_"):
                 yield from _inside(name, value)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -269,7 +272,7 @@ class Module:
     ) -> Iterator[tuple[str, Tensor]]:
         """Parameters with their paths; a shared one once unless asked."""
         yield from self._named(
-            lambda m: ((n, v) for n, v in m._own() if isinstance(v, Parameter)),
+            lambda m: ((n, v) for n, v in m._own() if not isinstance(v, Module)),
             prefix, recurse, remove_duplicate,
         )  # fmt: skip
 
@@ -311,10 +314,22 @@ class Module:
 
     def get_submodule(self, target: str) -> Module:
         """The submodule at a path such as ``blocks.3.fc1``."""
-        for path, module in self.named_modules():
-            if path == target:
-                return module
-        raise AttributeError(f"{type(self).__name__} has no submodule {target!r}")
+        found = self._at(target)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no submodule {target!r}")
+        return found
+
+    def _at(self, path: str) -> Module | None:
+        if not path:
+            return self
+        for name, child in self._submodules():
+            if path == name:
+                return child
+            if path.startswith(f"{name}."):
+                found = child._at(path[len(name) + 1 :])
+                if found is not None:
+                    return found
+        return None
 
     def get_parameter(self, target: str) -> Tensor:
         """The parameter at a path."""

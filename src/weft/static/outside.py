@@ -135,5 +135,5 @@ class _Borrowed:
     def give_back(self) -> None:
         tensor: Any = self.tensor
         tensor.__class__ = self.kind
-        del tensor.parts, tensor._interpreter
+        del tensor.node, tensor._interpreter
         tensor._node = self.tape

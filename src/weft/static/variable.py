@@ -82,7 +82,7 @@ class Variable(StaticTensor):
         return self.variable.trainable
 
     def alias(self, node: Any = None) -> Tensor:
-        twin = StaticTensor(*self.parts, interpreter=self._interpreter)
+        twin = StaticTensor(self.node, interpreter=self._interpreter)
         twin._node = node
         twin._storage = self.storage
         return twin

@@ -193,10 +193,12 @@ class Reads:
         self, value: Any, path: str, keys: tuple[Any, ...] = (), indexed: bool = False
     ) -> None:
         """Watch what can be read of a value that comes from outside."""
-        if isinstance(value, Tensor):
+        if id(value) in self.outside:
+            return
+        if issubclass(type(value), Tensor):
             self.tensors.setdefault(path, value)
             return
-        if plain(value) or id(value) in self.outside:
+        if plain(value):
             return
         if type(value) in (*CONTAINERS, tuple):
             self.contents(value, path, keys)
@@ -352,7 +354,7 @@ class Reads:
         users = USERS[frame.f_code.co_filename]
         if not users and not self.tells(type(held)):
             return
-        if name in _HOOKS and isinstance(held, self.module):
+        if name in _HOOKS and issubclass(type(held), self.module):
             self.seen.add((id(held), name))
             self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
             return
@@ -416,9 +418,9 @@ class Reads:
             self.group(own).absent["*" if whole else "parts"] = lead
 
     def is_part(self, value: Any) -> bool:
-        if isinstance(value, tuple):
+        if issubclass(type(value), tuple):
             return any(map(self.is_part, value))
-        return isinstance(value, (self.module, Tensor, list, dict))
+        return issubclass(type(value), (self.module, Tensor, list, dict))
 
     # -- notes
 
@@ -611,9 +613,9 @@ def _refill(source: Any, values: list[Any]) -> None:
 
 def _library(value: Any) -> bool:
     """Functions, classes and modules that are not the user's stay as they are."""
-    if isinstance(value, (ModuleType, type, FunctionType)):
+    if issubclass(type(value), (ModuleType, type, FunctionType)):
         return not of_user(value)
-    return isinstance(value, BuiltinFunctionType)
+    return type(value) is BuiltinFunctionType
 
 
 def _has(value: Any, key: Any) -> bool:
