@@ -24,6 +24,7 @@ from weft.compile.loop.ranges import Range, at_most, index_range
 from weft.compile.loop.text import kernel_key
 from weft.compile.lower import lower
 from weft.compile.passes.cse import key_of
+from weft.compile.tuning.choices import Loops, chosen, threaded
 from weft.core.lowering import Filled, Pointwise, Reduction
 from weft.core.size import Size, same
 from weft.graph.ir import CONSTANT, GraphError, Node
@@ -63,6 +64,7 @@ class Alike:
 
     def __init__(self) -> None:
         self._made: dict[Any, tuple[Any, list[Any], bool]] = {}
+        self.cuts: dict[int, tuple[str, Loops]] = {}  # by a body's identity
         self._texts: dict[int, tuple[Any, str]] = {}  # by a body's identity
 
     def lowered(
@@ -76,7 +78,7 @@ class Alike:
         key = (kind, like.key)
         found = self._made.get(key)
         if found is None:
-            kernel, owners = (make or _plainly)(group, like.windows)
+            kernel, owners = (make or self._chosen)(group, like.windows)
             places = [like.numbers.get(n, n) for n in owners]
             found = self._made[key] = kernel, places, kernel.checks
         kernel, places, checks = found
@@ -85,6 +87,20 @@ class Alike:
         gaps = [like.gaps.get(n, 0) for n in owners]
         return Lowered(kernel, owners, gaps if any(gaps) else (), checks)
 
+    def _chosen(self, group: Group, windows: Windows) -> tuple[Any, list[Node]]:
+        """A group's kernel, cut as it was found best for it."""
+        kernel, owners = lower(group, "kernel", windows)
+        key = threaded(f"loops {self.text(kernel)}")
+        cuts = chosen(key, Loops())
+        if cuts != Loops():
+            kernel, owners = lower(group, "kernel", windows, cuts)
+        self.cuts[id(kernel.body)] = key, cuts
+        return kernel, owners
+
+    def cut(self, kernel: Kernel) -> tuple[str, Loops]:
+        """What a kernel is stored by, and the numbers of its schedule."""
+        return self.cuts.get(id(kernel.body), ("", Loops()))
+
     def text(self, kernel: Kernel) -> str:
         """What is equal for kernels that do the same, found out once for each body."""
         found = self._texts.get(id(kernel.body))
@@ -92,10 +108,6 @@ class Alike:
             text = kernel_key(kernel._replace(shared=()))
             found = self._texts[id(kernel.body)] = kernel.body, text
         return f"{found[1]}\n{kernel.shared}" if kernel.shared else found[1]
-
-
-def _plainly(group: Group, windows: Windows) -> tuple[Any, list[Node]]:
-    return lower(group, "kernel", windows)
 
 
 class Likeness:

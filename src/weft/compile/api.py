@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.compile.entry import Entry, entry_of
 from weft.compile.phases import recording
+from weft.compile.tuning import seconds_of, tuned
 from weft.compile.why import advice, reason
 from weft.config import config
 from weft.core.mode import mode
@@ -39,11 +40,13 @@ class Compilation(NamedTuple):
     when: float  # in seconds, as ``time.time``
     phases: dict[str, float]  # seconds by phase
     cached: str  # where the machine code came from
+    tuned: Any = None  # what measuring has found: a ``tuning.search.Tuned``
 
     def __str__(self) -> str:
+        tuned = f"; tuned: {self.tuned}" if self.tuned is not None else ""
         return (
             f"{self.why}: {self.nodes} nodes, {self.kernels} kernels, "
-            f"{self.seconds * 1e3:.0f} ms"
+            f"{self.seconds * 1e3:.0f} ms{tuned}"
         )
 
 
@@ -52,12 +55,13 @@ class CompiledFunction:
 
     def __init__(
         self, fn: Callable[..., Any], dynamic: bool | None, verify: bool,
-        max_compiles: int,
+        max_compiles: int, tune: bool | float = False,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.dynamic = dynamic
         self.verify = verify
         self.max_compiles = max_compiles
+        self.tune = seconds_of(tune)
         self.compiles: list[Compilation] = []
         self.latest: Entry | None = None  # the form that ran last
         self._entries: dict[Any, list[Entry]] = {}
@@ -117,13 +121,16 @@ class CompiledFunction:
         start = time.perf_counter()
         with recording() as record:
             entry = self._entry(args, kwargs, self._open(key, shapes, args, kwargs))
+            found = None
+            if self.tune:
+                entry, found = tuned(entry, arrays, self.tune)
         self._entries.setdefault(key, []).insert(0, entry)
         self._seen.setdefault(key, []).append(shapes)
         took = time.perf_counter() - start
         counts = len(entry.native.graph), len(entry.native.kernels)
         when = time.time() - took
         self.compiles.append(
-            Compilation(why, took, *counts, when, record.seconds, record.cached)
+            Compilation(why, took, *counts, when, record.seconds, record.cached, found)
         )
         entry.number = len(self.compiles) - 1
         return entry
@@ -208,6 +215,7 @@ def compile(
     dynamic: bool | None = None,
     verify: bool = False,
     max_compiles: int = 16,
+    tune: bool | float = False,
 ) -> Any:
     """A function (or module) that runs as native code.
 
@@ -215,7 +223,9 @@ def compile(
     ``optimizer.step()`` become one program. ``dynamic`` makes sizes symbolic from the
     first call on (True) or never (False); otherwise those that differ are.
     ``verify`` runs the function eagerly too and compares results, gradients and
-    state.
+    state. ``tune`` measures other ways to cut the kernels of each compilation, for 30
+    seconds at most or as many as it says, and takes the fastest; results keep their
+    bits.
 
     >>> @weft.compile
     ... def f(x):
@@ -227,6 +237,7 @@ def compile(
     """
     if fn is None:
         return functools.partial(
-            compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles
-        )
-    return CompiledFunction(fn, dynamic, verify, max_compiles)
+            compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles,
+            tune=tune,
+        )  # fmt: skip
+    return CompiledFunction(fn, dynamic, verify, max_compiles, tune)

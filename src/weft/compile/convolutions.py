@@ -16,6 +16,7 @@ from weft.compile.llvm.conv.arrays import compiled
 from weft.compile.llvm.conv.draft import Plan
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.target import Target
+from weft.compile.tuning.choices import Columns, chosen, threaded
 from weft.config import config
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -65,18 +66,28 @@ class Convolution(Routine):
         """Whether what follows needs no whole rows: tasks have some pixels each."""
         return self.follower is None or not self.follower.whole
 
-    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
-        """Jobs for a part of the result each."""
+    def _shape(self, sizes: Mapping[str, int]) -> Shape:
         node = self.node
         inputs = [resolve(i.shape, sizes) for i in node.inputs]
         params = resolve(node.params, sizes)
-        shape = _shape(KINDS[node.op], inputs, resolve(node.shape, sizes), params)
+        return _shape(KINDS[node.op], inputs, resolve(node.shape, sizes), params)
+
+    def key(self, sizes: Mapping[str, int]) -> str:
+        """What a choice for this convolution is stored by."""
+        kind = f"{KINDS[self.node.op]} {self.node.dtype.name} {config.strict_ieee}"
+        return threaded(f"convolution {kind} {self._shape(sizes)}")
+
+    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+        """Jobs for a part of the result each."""
+        node = self.node
+        shape = self._shape(sizes)
         if 0 in resolve(node.shape, sizes):
             return None
         code = compiled(node.dtype.name, target)
         threads = max(pool.get_num_threads(), 2)
         exact = config.strict_ieee
-        plan = code.plan(KINDS[node.op], shape, threads, exact)
+        cuts = chosen(self.key(sizes), Columns())
+        plan = code.plan(KINDS[node.op], shape, threads, exact, cuts)
         self.plan = plan  # whose tables must live as long as the jobs
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)

@@ -16,17 +16,19 @@ import numpy as np
 from weft.compile.driver import driver
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
-from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job
+from weft.compile.llvm.gemm.arrays import compiled, make_job
 from weft.compile.llvm.gemm.generate import tile_for
 from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
+from weft.compile.llvm.gemm.tiling import SHAPES
 from weft.compile.llvm.target import Target
 from weft.compile.narrow import product_kind
+from weft.compile.tuning.choices import Cut, chosen, threaded
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.shaping import reshape_op
+from weft.ops.shaping import permute_op, reshape_op
 from weft.runtime import pool
 
 MOST_JOBS = 256  # of one product: beyond that, its operands are not regular enough
@@ -124,6 +126,11 @@ class Panels(Routine):
         return Work(gemm.pack_address, [Job(job, pointers)], cut.tasks)
 
 
+def _is_turned(operand: Operand) -> bool:
+    """Whether an operand is a view with its axes in another order."""
+    return any(view.op is permute_op for view in operand.views)
+
+
 class Product(Routine):
     """A product of two matrices, or of stacks of them, and what follows it.
 
@@ -138,8 +145,23 @@ class Product(Routine):
         """All but the last."""
         return len(node.shape) - 1
 
-    def _code(self, target: Target) -> Gemm:
-        return compiled(product_kind(self.node), target)
+    def _chosen(self, sizes: Mapping[str, int]) -> tuple[str, Cut]:
+        """What the product is stored by, and how it is to be cut."""
+        kind, (*lead, m, n) = product_kind(self.node), resolve(self.node.shape, sizes)
+        k = resolve(self.node.inputs[0].shape, sizes)[-1]
+        turned = "".join("t" if _is_turned(o) else "n" for o in self.operands[:2])
+        whole = self.follower is not None and self.follower.whole
+        ready = len(self.operands) > 2
+        kinds = f"{turned}{' whole' * whole}{' packed' * ready}"
+        key = threaded(f"product {kind} {lead} {m} {n} {k} {kinds}")
+        cut = chosen(key, Cut())
+        if ready or not cut.shape < len(SHAPES[True]):  # panels have their width
+            cut = cut._replace(shape=0)
+        return key, cut
+
+    def key(self, sizes: Mapping[str, int]) -> str:
+        """What a choice for this product is stored by."""
+        return self._chosen(sizes)[0]
 
     def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
         """Whether it is worth it that its follower follows, for some sizes.
@@ -149,12 +171,15 @@ class Product(Routine):
         if self.follower is None or not self.follower.whole:
             return True
         threads = pool.get_num_threads()
-        tile = self._code(target).tile
+        _, cuts = self._chosen(sizes)
+        tile = compiled(product_kind(self.node), target, cuts.shape).tile
         *lead, m, n = resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         batch = lead[-1] if lead else 1
         free, cut = (
-            split(tile, m, n, k, batch=batch, threads=threads, whole=whole)
+            split(
+                tile, m, n, k, batch=batch, threads=threads, whole=whole, parts=cuts[:2]
+            )
             for whole in (False, True)
         )
         return cut.tasks >= min(free.tasks, threads)
@@ -172,12 +197,22 @@ class Product(Routine):
             return None
         arrays = [view[0] for view in views] + [out]
         starts = [view[1] for view in views] + [out]
-        gemm = self._code(target)
+        _, cuts = self._chosen(sizes)
+        gemm = compiled(product_kind(node), target, cuts.shape)
         (m, n), k = shape[-2:], arrays[0].shape[-1]
         batch = shape[-3] if len(shape) > 2 else 1
         threads = max(pool.get_num_threads(), 2)
         whole = self.follower is not None and self.follower.whole
-        cut = split(gemm.tile, m, n, k, batch=batch, threads=threads, whole=whole)
+        cut = split(
+            gemm.tile,
+            m,
+            n,
+            k,
+            batch=batch,
+            threads=threads,
+            whole=whole,
+            parts=cuts[:2],
+        )
         follow = driver().follow if self.follower is not None else 0
         jobs: list[Job] = []
         for place in np.ndindex(*outer):

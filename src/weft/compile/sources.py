@@ -8,7 +8,7 @@ import os
 import pathlib
 
 _FOLDERS = (".", "../core", "loop", "lower", "llvm", "llvm/conv", "llvm/gemm",
-            "llvm/math")  # fmt: skip
+            "llvm/math", "tuning")  # fmt: skip
 
 
 @functools.cache

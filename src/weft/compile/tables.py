@@ -14,6 +14,7 @@ from weft.compile.jobs import Routine
 from weft.compile.joined import Piece
 from weft.compile.launches import Launch, Use
 from weft.compile.placed import Placed
+from weft.compile.tuning.choices import Loops
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -22,7 +23,7 @@ from weft.runtime.address import address
 if TYPE_CHECKING:
     from weft.compile.native import Native
 
-GRAIN = 1 << 15  # operations that are worth handing to another thread
+GRAIN = Loops().grain
 
 
 class Tables(Placed):
@@ -86,7 +87,9 @@ class Tables(Placed):
         work = sum(self._count(n) for n in use.works)
         share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
         function, body = self._function(use), driver().iterations
-        grain = max(GRAIN // share, 1)
+        _, cuts = self.native.alike.cut(use.kernel)
+        worth = GRAIN if cuts.grain == Loops().grain else cuts.grain
+        grain = max(worth // share, 1)
         return [0, function, *self.found[use], count, grain, body, 0, 0]
 
     def _job_row(self, routine: Routine) -> list[int]:

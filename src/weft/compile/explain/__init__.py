@@ -70,6 +70,22 @@ class Explanation:
             Column("why", lambda c: c.why, number=False),
         )
 
+    @cached_property
+    def choices(self) -> Rows:
+        """What measuring has found (``weft.compile(..., tune=True)``), by kernel."""
+        from weft.compile.tuning.search import text
+
+        tuned = [c.tuned for c in self._compiles if c.tuned is not None]
+        return Rows(
+            [tried for one in tuned for tried in one.tried],
+            Column("kernel", lambda t: t.name, number=False),
+            Column("runs", lambda t: f"{t.runs:,}"),
+            Column("default", lambda t: seconds(t.before)),
+            Column("chosen", lambda t: seconds(t.after)),
+            Column("tried", lambda t: f"{len(t.times):,}"),
+            Column("how", lambda t: text(t.choice), number=False),
+        )
+
     @property
     def program(self) -> Program:
         """The newest program."""

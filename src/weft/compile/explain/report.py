@@ -23,6 +23,8 @@ def report(about: Explanation) -> str:
         f"{about.name}: {counted(len(about.compilations), 'compilation')}",
         about.compilations.table(FEW),
     ]
+    if about.choices:
+        parts.append(f"measured choices\n{about.choices.table(FEW)}")
     if about.measured:
         parts.append(f"this machine: {machine()}")
     parts += map(_program, about.programs)

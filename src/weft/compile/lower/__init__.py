@@ -24,19 +24,24 @@ from weft.compile.lower.choose import BLOCK
 from weft.compile.lower.flat import FlatLoops
 from weft.compile.lower.rows import RowLoops
 from weft.compile.lower.values import as_dtype
+from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Node
 
 __all__ = ["BLOCK", "Lowering", "as_dtype", "lower", "replaced"]
 
 
 def lower(
-    group: Group, name: str, windows: Mapping[Node, Any] | None = None
+    group: Group,
+    name: str,
+    windows: Mapping[Node, Any] | None = None,
+    cuts: Loops | None = None,
 ) -> tuple[Kernel, list[Node]]:
     """The kernel of a group, and the node that each of its buffers belongs to.
 
-    Of values that have a window (``compile.alike``) it sees that part alone.
+    Of values that have a window (``compile.alike``) it sees that part alone. ``cuts``
+    are the numbers of its schedule.
     """
-    lowering = _kind(group)(group, name, windows)
+    lowering = _kind(group)(group, name, windows, cuts)
     return lowering.loops(), lowering.owners
 
 

@@ -20,6 +20,7 @@ from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Let, Load, St
 from weft.compile.loop.pieces import Settling
 from weft.compile.loop.rewrite import replaced_value
 from weft.compile.lower.values import as_dtype, number, rescoped, total_dtype
+from weft.compile.tuning.choices import Loops
 from weft.core.lowering import Element, Filled, Reduction
 from weft.core.op import TensorType
 from weft.core.size import Size, same, smaller
@@ -38,9 +39,14 @@ class Lowering:
     """One group; indices are polynomials in the group's loop variables."""
 
     def __init__(
-        self, group: Group, name: str, windows: Mapping[Node, Any] | None = None
+        self,
+        group: Group,
+        name: str,
+        windows: Mapping[Node, Any] | None = None,
+        cuts: Loops | None = None,
     ) -> None:
         self.group = group
+        self.cuts = cuts or Loops()
         self.name = name
         self.windows = windows or {}  # parts of values that are seen in their place
         self.buffers: dict[Node, Buffer] = {}

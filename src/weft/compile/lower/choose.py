@@ -32,34 +32,32 @@ from weft.compile.loop.rewrite import uses, with_places
 from weft.compile.loop.schedule import fuse, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.totals import in_levels
+from weft.compile.tuning.choices import Loops
 from weft.core.size import Size, hinted, same, same_shape
 from weft.graph.ir import GraphError
 
-BLOCK = 64  # elements of the last axis that one iteration of a column kernel takes
-WIDE = 1024  # elements of the last axis, where there are iterations enough
-TILE = 16  # along each side of a square that is read by columns
-COLUMN = 512  # numbers that are added up one after the other
-CHUNK = 4096  # elements that one iteration of a flat kernel takes
+BLOCK, CHUNK = Loops().block, Loops().chunk
+COLUMN = 512  # numbers that are added up one after the other: it decides rounding
 
 
 # -- nothing is reduced
 
 
-def flat_schedule(kernel: Kernel) -> Kernel:
+def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
     """Loops over all elements of a shape."""
     if _empty(kernel):
         return kernel
     kernel = _fused(kernel)
-    loops = _nest(kernel)
-    if not loops:
+    nest = _nest(kernel)
+    if not nest:
         return kernel
-    names = [loop.var for loop in loops]
+    names = [loop.var for loop in nest]
     try:
-        if len(loops) == 1 and _linear(kernel):
-            return _in_chunks(kernel, *loops)
+        if len(nest) == 1 and _linear(kernel):
+            return _in_chunks(kernel, nest[0], loops.chunk)
         turned = _turned(kernel, names)
         if turned:
-            return _in_squares(kernel, names, turned)
+            return _in_squares(kernel, names, turned, loops.square)
         return _parallel(kernel, names[:-1])
     except GraphError:
         return _apart(kernel, len(names) - 1)
@@ -109,14 +107,14 @@ def _apart(kernel: Kernel, count: int) -> Kernel:
     return kernel
 
 
-def _in_chunks(kernel: Kernel, loop: For) -> Kernel:
+def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
     """The only loop, cut into pieces.
 
     If all memory is read and written in order, how much there is becomes an argument
     of the kernel, so that the updates of all parameters share one.
     """
     kernel = _counted(kernel, loop)
-    kernel = tile(kernel, loop.var, CHUNK, names=("chunk", "i"))
+    kernel = tile(kernel, loop.var, chunk, names=("chunk", "i"))
     kernel = parallelise(kernel, "chunk")
     return unroll(kernel, "i", 4) if _uses(kernel, "random") else kernel
 
@@ -189,15 +187,15 @@ def _turned(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
     return None if first is None else (first, list(dict.fromkeys(found[first])))
 
 
-def _in_squares(kernel: Kernel, names: list[str], turned: Any) -> Kernel:
+def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Kernel:
     """Small squares of two axes, so that what is read by columns stays near."""
     (dim, buffers), last = turned, names[-1]
-    kernel = tile(kernel, dim, TILE, names=("u", "a"))
-    kernel = tile(kernel, last, TILE, names=("v", "b"))
+    kernel = tile(kernel, dim, side, names=("u", "a"))
+    kernel = tile(kernel, last, side, names=("v", "b"))
     outer = [name for name in names if name not in (dim, last)] + ["u", "v"]
     kernel = _parallel(reorder(kernel, [*outer, "a", "b"]), outer)
     sides = [most(loop.extent) for loop in _nest(kernel)]
-    for buffer in buffers if sides == [TILE, TILE] else ():
+    for buffer in buffers if sides == [side, side] else ():
         try:
             kernel = cache(kernel, buffer)
         except GraphError:
@@ -208,7 +206,7 @@ def _in_squares(kernel: Kernel, names: list[str], turned: Any) -> Kernel:
 # -- reductions
 
 
-def row_schedule(group: Group, kernel: Kernel) -> Kernel:
+def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
     """Loops over what is kept, around those over what is reduced."""
     if _empty(kernel):
         return kernel
@@ -224,7 +222,7 @@ def row_schedule(group: Group, kernel: Kernel) -> Kernel:
     if len(group.shape) - 1 not in group.kept:
         return in_levels(kernel)
     try:
-        size = _width(group)
+        size = _width(group, loops)
         short = in_levels(kernel, COLUMN) if _tall(group) else kernel
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
     except GraphError:
@@ -250,14 +248,14 @@ def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
     ]
 
 
-def _width(group: Group) -> int:
+def _width(group: Group, loops: Loops) -> int:
     """How much of the last axis one iteration takes.
 
     Memory is read fastest in order, but threads need several iterations.
     """
     size = group.shape[-1]
-    narrow = not isinstance(size, Size) and size < 4 * WIDE
-    return BLOCK if narrow and len(group.outer) == 1 else WIDE
+    narrow = not isinstance(size, Size) and size < 4 * Loops().wide
+    return loops.block if narrow and len(group.outer) == 1 else loops.wide
 
 
 def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from weft.compile.loop.ir import For, Kernel, Store
@@ -24,4 +25,5 @@ class FlatLoops(Lowering):
         sizes = self._sizes(group.shape)
         for d in reversed(range(len(sizes))):
             body = [For(f"i{d}", sizes[d], body)]
-        return self._made((), body, flat_schedule)
+        schedule = functools.partial(flat_schedule, loops=self.cuts)
+        return self._made((), body, schedule)

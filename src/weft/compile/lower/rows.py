@@ -36,7 +36,8 @@ class RowLoops(Lowering):
         for var, extent in reversed(self.group.outer):
             (size,) = self._sizes((extent,))
             body = [For(var, size, body)]
-        return self._made((), body, functools.partial(row_schedule, self.group))
+        schedule = functools.partial(row_schedule, self.group, loops=self.cuts)
+        return self._made((), body, schedule)
 
     def _before(self, stage: int) -> list[Any]:
         """Rows that are known now, and those that must be stored."""

@@ -17,6 +17,7 @@ from weft.compile.llvm.conv.plan import GEMM, Planner
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.gemm.arrays import compiled as compiled_gemm
 from weft.compile.llvm.target import Target, compile_known, host_target, new_module
+from weft.compile.tuning.choices import Columns
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import pool
 
@@ -45,9 +46,17 @@ class Convolutions:
             return self.gemm.address
         return self.library.address(f"conv_{function}")
 
-    def _plan(self, kind: str, shape: Shape, threads: int, exact: bool = False) -> Plan:
+    def _plan(
+        self,
+        kind: str,
+        shape: Shape,
+        threads: int,
+        exact: bool = False,
+        cuts: Columns | None = None,
+    ) -> Plan:
         """What to do for some sizes: ``kind`` is the name of a method of `Planner`."""
-        planner = Planner(self.gemm.tile, self.itemsize, threads, exact=exact)
+        tile = self.gemm.tile
+        planner = Planner(tile, self.itemsize, threads, exact=exact, cuts=cuts)
         return getattr(planner, kind)(shape)
 
     def run(self, plan: Plan, arrays: Sequence[ndarray], threads: int) -> None:

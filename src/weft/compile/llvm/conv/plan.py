@@ -39,8 +39,8 @@ from weft.compile.llvm.conv.tile_plans import (
 from weft.compile.llvm.gemm.tasks import JOB as PRODUCT
 from weft.compile.llvm.gemm.tasks import split
 from weft.compile.llvm.gemm.tiling import Tiling
+from weft.compile.tuning.choices import Columns
 
-COLUMNS = 256  # of C that a task computes at a time
 TALL = 18  # strips of the weights' gradient that a task has at most
 HEAVY_BYTES = 1 << 21  # of weights that should be read for more columns at a time
 FEW_ROWS = 8  # of C for which windows are not packed
@@ -60,10 +60,17 @@ class Planner:
     """
 
     def __init__(
-        self, tile: Tiling, itemsize: int, threads: int, *, exact: bool = False
+        self,
+        tile: Tiling,
+        itemsize: int,
+        threads: int,
+        *,
+        exact: bool = False,
+        cuts: Columns | None = None,
     ) -> None:
         self.tile, self.itemsize = tile, itemsize
         self.threads, self.exact = threads, exact
+        self.cuts = cuts or Columns()
 
     def _draft(self) -> Draft:
         return Draft(self.tile, self.itemsize)
@@ -81,7 +88,7 @@ class Planner:
     def _forward(self, shape: Shape, pointers: Sequence[int]) -> Plan:
         if self._in_tiles(shape, shape.group_filters, shape.group_channels):
             draft = winograd_draft(self._draft(), shape)
-            return winograd_plan(draft, shape, self.threads, pointers)
+            return winograd_plan(draft, shape, self.threads, pointers, self.cuts.tiles)
         view = forward_view(shape)
         job = self._draft()
         k = shape.group_channels * shape.taps
@@ -102,7 +109,8 @@ class Planner:
         turned = turned_shape(shape)
         if self._in_tiles(turned, shape.group_channels, shape.group_filters):
             draft = turned_draft(self._draft(), shape)
-            return winograd_plan(draft, turned, self.threads, (IMAGE, OTHER, OUT))
+            ends = IMAGE, OTHER, OUT
+            return winograd_plan(draft, turned, self.threads, ends, self.cuts.tiles)
         phases = itertools.product(
             *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
         )
@@ -181,7 +189,7 @@ class Planner:
         tile, rows = self.tile, job["rows"]
         columns = shape.images * view.pixels
         heavy = rows * job["k"] * self.itemsize > HEAVY_BYTES or job["order_run"] < 0
-        across = min((1 + heavy) * COLUMNS, up(columns, tile.width))
+        across = min((1 + heavy) * self.cuts.columns, up(columns, tile.width))
         blocks = ceil(columns, across) * shape.groups
         down = min(ceil(2 * self.threads, blocks), ceil(rows, tile.height))
         height = up(ceil(rows, down), EVEN)
@@ -197,7 +205,7 @@ class Planner:
     def _direct(self, job: Draft, shape: Shape, view: View, channels: int) -> None:
         """What direct tasks have in common; columns are those of one image."""
         tile, rows, k = self.tile, job["rows"], job["k"]
-        across = min(COLUMNS, up(view.pixels, tile.width))
+        across = min(self.cuts.columns, up(view.pixels, tile.width))
         vectors, work = across // tile.lanes, max(rows * k, 1) * across
         job.set(
             columns=view.pixels, task_columns=across, sums_row=across + tile.lanes,
@@ -221,7 +229,7 @@ class Planner:
     def _dots(self, shape: Shape) -> Plan:
         view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
         weights = job["rows"] * job["columns"]
-        block = min(COLUMNS, up(shape.pixels, tile.lanes))
+        block = min(self.cuts.columns, up(shape.pixels, tile.lanes))
         groups = ceil(DOTS_SUMS, weights * tile.lanes)
         groups = min(groups, ceil(shape.groups, 2 * self.threads))
         vectors = block // tile.lanes
@@ -252,7 +260,7 @@ class Planner:
         # cost more to pack than windows, which each block of columns needs.
         pieces = ceil(self.threads, shape.groups)
         apart = min(pieces, ceil(columns, 2 * tile.width))
-        across = min(COLUMNS, up(ceil(columns, apart), tile.width))
+        across = min(self.cuts.columns, up(ceil(columns, apart), tile.width))
         blocks = ceil(columns, across)
         down = max(ceil(rows, TALL * tile.height), ceil(pieces, blocks))
         height = up(ceil(rows, min(down, ceil(rows, tile.height))), EVEN)

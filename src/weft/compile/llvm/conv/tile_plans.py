@@ -23,7 +23,6 @@ from weft.compile.llvm.gemm.tiling import Tiling
 
 FEW_CHANNELS = 16  # fewer are not worth the transforms
 FEW_TILES = 12  # fewer fill no vector
-TILES = 128  # that a task computes at a time
 BLOCK = 128  # channels that are summed at a time
 KERNEL_ROWS, KERNEL_COLUMNS = 126, 256  # channels of x and of y in a task
 KERNEL_BLOCK = 128  # tiles that are summed at a time
@@ -77,13 +76,13 @@ def turned_draft(draft: Draft, shape: Shape) -> Draft:
 
 
 def winograd_plan(
-    draft: Draft, shape: Shape, threads: int, pointers: Sequence[int]
+    draft: Draft, shape: Shape, threads: int, pointers: Sequence[int], many: int
 ) -> Plan:
-    """Tiles of y from x, in the sizes of ``shape``."""
+    """Tiles of y from x, in the sizes of ``shape``, so many at a time."""
     tile, rows = draft.tile, draft["rows"]
     view, tiles = tile_views(shape)
     columns = shape.images * view.pixels
-    across = min(TILES, up(columns, tile.width))
+    across = min(many, up(columns, tile.width))
     blocks = ceil(columns, across) * shape.groups
     down = min(ceil(2 * threads, blocks), ceil(rows, tile.height))
     block = min(BLOCK, up(draft["k"], tile.lanes))

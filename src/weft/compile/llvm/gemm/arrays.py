@@ -28,15 +28,17 @@ _TASKS = ctypes.CFUNCTYPE(
 class Gemm:
     """The compiled products of one element type for one target."""
 
-    def __init__(self, dtype: str, target: Target, **options: Any) -> None:
-        make = functools.partial(_module, dtype, target, options)
-        text = f"gemm {dtype} {tile_for(dtype, target)} {options}"
+    def __init__(
+        self, dtype: str, target: Target, shape: int = 0, **options: Any
+    ) -> None:
+        make = functools.partial(_module, dtype, target, {**options, "shape": shape})
+        text = f"gemm {dtype} {tile_for(dtype, target, shape)} {options}"
         self.library = compile_known(text, make, target, level=0, linked=True)
         self.address = self.library.address("gemm_tasks")
         self.run = _TASKS(self.address)
         self.pack_address = self.library.address("gemm_pack")
-        self.tile = tile_for(dtype, target)
-        self.bytes = workspace_bytes(dtype, target)
+        self.tile = tile_for(dtype, target, shape)
+        self.bytes = workspace_bytes(dtype, target, shape)
         self._local = threading.local()
 
     def job(
@@ -64,9 +66,9 @@ def _module(dtype: str, target: Target, options: dict[str, Any]) -> ir.Module:
 
 
 @ahead
-def compiled(dtype: str, target: Target) -> Gemm:
-    """The products of an element type, compiled once."""
-    return Gemm(dtype, target)
+def compiled(dtype: str, target: Target, shape: int = 0) -> Gemm:
+    """The products of an element type by one shape of tile, compiled once."""
+    return Gemm(dtype, target, shape)
 
 
 def kind_name(left: str, right: str) -> str:

@@ -23,6 +23,7 @@ def emit_gemm(
     target: Target,
     *,
     known: Mapping[str, int] | None = None,
+    shape: int = 0,
 ) -> ir.Function:
     """Add ``name``, ``name_tasks`` and ``name_pack`` to a module; gives ``name``.
 
@@ -42,7 +43,7 @@ def emit_gemm(
             f"{', '.join(sorted(KNOWABLE))}, got {', '.join(unknown)}"
         )
     kind = kind_of(dtype, target)
-    lib = Library(module, name, kind, target, tile_for(dtype, target))
+    lib = Library(module, name, kind, target, tile_for(dtype, target, shape))
     product = Product(lib, known)
     made = product.emit()
     emit_tasks(lib, made)
@@ -50,7 +51,7 @@ def emit_gemm(
     return made
 
 
-def workspace_bytes(dtype: str, target: Target) -> int:
+def workspace_bytes(dtype: str, target: Target, shape: int = 0) -> int:
     """Bytes of workspace that each thread needs.
 
     >>> from weft.compile.llvm.gemm import workspace_bytes
@@ -59,9 +60,9 @@ def workspace_bytes(dtype: str, target: Target) -> int:
     True
     """
     size = itemsize(kind_of(dtype, target).element)
-    return tile_for(dtype, target).workspace * size
+    return tile_for(dtype, target, shape).workspace * size
 
 
-def tile_for(dtype: str, target: Target) -> Tiling:
+def tile_for(dtype: str, target: Target, shape: int = 0) -> Tiling:
     """The tiling of products of an element type; lengths count words."""
-    return tiling(itemsize(kind_of(dtype, target).element), target)
+    return tiling(itemsize(kind_of(dtype, target).element), target, shape)

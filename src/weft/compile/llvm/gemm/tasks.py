@@ -28,6 +28,7 @@ JOB = [
     "workspace_bytes",
 ]  # fmt: skip
 _SMALL = 1 << 19  # multiplications that are not worth sharing
+_FEW_STRIPS = 4  # for which B is not packed more than once
 
 
 class Split(NamedTuple):
@@ -47,10 +48,12 @@ def split(
     batch: int = 1,
     threads: int = 1,
     whole: bool = False,
+    parts: tuple[int, int] = (0, 0),
 ) -> Split:
     """Rectangles for a number of threads, of ``whole`` rows if asked.
 
-    Results are the same for every split.
+    ``parts`` says into how many blocks of columns and of rows instead. Results are the
+    same for every split.
 
     >>> from weft.compile.llvm.target import host_target
     >>> from weft.compile.llvm.gemm.tasks import split
@@ -58,13 +61,27 @@ def split(
     >>> split(tiling(4, host_target("avx2")), 1024, 1024, 1024, threads=2)
     Split(rows=516, columns=512, tasks=4)
     """
-    if threads == 1 or batch >= 4 * threads or batch * m * n * k <= _SMALL:
-        return Split(max(m, 1), max(n, 1), batch)
-    across = 1 if whole else min(threads, _ceil(n, 4 * tile.width))
-    down = min(_ceil(2 * threads, across), _ceil(m, tile.height))
+    across, down = parts
+    if not across or (whole and across > 1):
+        if threads == 1 or batch >= 4 * threads or batch * m * n * k <= _SMALL:
+            return Split(max(m, 1), max(n, 1), batch)
+        across, down = _by_size(tile, m, n, threads, whole)
     columns = _ceil(_ceil(n, across), tile.width) * tile.width
     rows = _ceil(_ceil(m, down), tile.height) * tile.height
     return Split(rows, columns, batch * _ceil(n, columns) * _ceil(m, rows))
+
+
+def _by_size(tile: Tiling, m: int, n: int, threads: int, whole: bool) -> Any:
+    """Blocks of columns and of rows: two of them for each thread.
+
+    Every block of rows packs all of B's columns, which few rows do not pay for.
+    """
+    if m <= _FEW_STRIPS * tile.height and not whole:
+        across = min(2 * threads, _ceil(n, 2 * tile.width))
+        if across >= threads:
+            return across, 1
+    across = 1 if whole else min(threads, _ceil(n, 4 * tile.width))
+    return across, min(_ceil(2 * threads, across), _ceil(m, tile.height))
 
 
 def _ceil(x: int, y: int) -> int:

@@ -54,8 +54,19 @@ class Tiling(NamedTuple):
         return self.lanes * -(-self.height // self.lanes)
 
 
-def tiling(itemsize: int, target: Target) -> Tiling:
-    """The tiling for elements of a size.
+# Register tiles, by how many registers there are: heights, and vectors side by side.
+# All but one, or all but a few, hold sums. The first is the best for large products;
+# the others may suit few columns, or a number of them that the first one cuts badly.
+SHAPES: dict[bool, tuple[tuple[tuple[int, ...], int], ...]] = {
+    True: (((14, 8, 4, 2, 1), 2), ((9, 8, 4, 2, 1), 3), ((28, 16, 8, 4, 2, 1), 1)),
+    False: (((6, 4, 2, 1), 2), ((4, 4, 2, 1), 3), ((12, 8, 4, 2, 1), 1)),
+}
+
+
+def tiling(itemsize: int, target: Target, shape: int = 0) -> Tiling:
+    """The tiling for elements of a size, with a register tile of ``SHAPES``.
+
+    Results are the same for every shape.
 
     >>> from weft.compile.llvm.target import host_target
     >>> from weft.compile.llvm.gemm.tiling import tiling
@@ -65,11 +76,11 @@ def tiling(itemsize: int, target: Target) -> Tiling:
     """
     lanes = target.lanes(itemsize)
     many = target.bits == 512 or not target.triple.startswith(("x86", "i686"))
-    heights = (14, 8, 4, 2, 1) if many else (6, 4, 2, 1)
+    heights, vectors = SHAPES[many][shape]
     depth = DEPTH_BYTES // itemsize
-    width = 2 * lanes
+    width = vectors * lanes
     columns = _second_cache() // 2 // (depth * itemsize) // width * width
-    return Tiling(lanes, heights, 2, depth, columns)
+    return Tiling(lanes, heights, vectors, depth, columns)
 
 
 def has_masks(target: Target) -> bool:

@@ -266,7 +266,10 @@ def _emit_shift(lib: Library) -> ir.Function:
 
         def columns() -> None:
             count = b.mul(s.words, i64(tile.height))
-            store(b, sum_of(tile.height, count, False, s.source), s.to)
+            for first in range(0, tile.height, lanes):
+                source = at(b, s.source, i64(first), lib.element)
+                sums = sum_of(tile.height, count, False, source)
+                store(b, sums, at(b, s.to, i64(first), lib.element))
 
         def by_rows() -> None:
             with loop(b, i64(0), s.rows) as i:

@@ -1,0 +1,49 @@
+"""Choices by measurement: ``weft.compile(fn, tune=True)``.
+
+choices     the numbers that may be chosen, their defaults, and where they are kept
+subjects    what there is to choose in a program
+trials      a kernel of it, on arrays of its own
+search      measuring
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from weft.compile.entry import Entry
+    from weft.compile.tuning.search import Tuned
+
+
+def seconds_of(tune: Any) -> float:
+    """How long a search may take: 0 for none.
+
+    >>> from weft.compile.tuning import seconds_of
+    >>> seconds_of(False), seconds_of(2)
+    (0.0, 2.0)
+    """
+    if tune is True:
+        from weft.compile.tuning.search import SECONDS
+
+        return SECONDS
+    if isinstance(tune, (bool, int, float)) and tune >= 0:
+        return float(tune)
+    raise ArgumentError(f"compile: expected tune=True or seconds, got tune={tune!r}")
+
+
+def tuned(entry: Entry, arrays: list[Any], seconds: float) -> tuple[Entry, Tuned]:
+    """A compiled form with the best choices for its kernels, and what was found."""
+    from tqdm import tqdm
+
+    from weft.compile.entry import Entry
+    from weft.compile.tuning.search import Search
+    from weft.graph.interpret import bind_sizes
+
+    def progress(what: Any) -> Any:
+        return tqdm(what, "tuning", leave=False, delay=2.0, disable=None)
+
+    sizes = bind_sizes(entry.captured.graph.inputs, arrays)
+    found = Search(seconds, progress=progress).run(entry.native, sizes)
+    return (Entry(entry.captured, entry.reads) if found.changed else entry), found

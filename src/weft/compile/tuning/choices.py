@@ -1,0 +1,205 @@
+"""The numbers that decide how kernels are cut, what they are by default, and why.
+
+A model of costs sets them: what stays in a cache, what is worth handing to another
+thread, what fills a register. It knows neither the machine's other work nor its cache's
+neighbours, so measuring may find better ones (``tuning.search``). They are looked for
+here, by what the kernel is:
+
+    chosen(key, default)          the choice in force: being tried, stored, or default
+
+None of them changes a bit of any result. What would (how long sums are, which way a
+convolution is computed) is not for choosing, so that a program gives the same bits
+whether choices are stored or not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from weft.compile.llvm.target import host_target
+from weft.compile.sources import sources
+from weft.runtime import cache, pool
+
+C = TypeVar("C", bound=tuple)
+MOST = 4096  # choices that are stored
+_LENGTH = 24  # of a key's digest, in characters
+
+
+class Loops(NamedTuple):
+    """How the loops of a kernel are cut."""
+
+    chunk: int = 4096  # elements of one iteration: 16 KiB of float32, half a cache
+    square: int = 16  # side of a square that is turned: its lines fill whole vectors
+    block: int = 64  # columns of a reduction that one iteration takes
+    wide: int = 1024  # the same, where there are iterations enough for all threads
+    grain: int = 1 << 15  # operations that are worth handing to another thread
+
+
+class Cut(NamedTuple):
+    """How a product is cut among threads, and into register tiles.
+
+    By default a thread has two blocks of rows, so that one that is late costs half a
+    block, and columns of its own where there are enough: B is packed once for each.
+    """
+
+    across: int = 0  # blocks of columns; 0: by the number of threads
+    down: int = 0  # blocks of rows
+    shape: int = 0  # of a register tile: a place in ``gemm.tiling.SHAPES``
+
+
+class Columns(NamedTuple):
+    """How many columns a convolution's task computes at a time."""
+
+    columns: int = 256  # pixels: their windows fill half of a second cache
+    tiles: int = 128  # of Winograd's method, which take 16 numbers each
+
+
+class Found(NamedTuple):
+    """A choice that was measured: seconds by what was tried, as text."""
+
+    choice: tuple[int, ...]
+    times: dict[str, float]
+
+
+class Table:
+    """Choices by kernel, kept on disk beside the code.
+
+    >>> from weft.compile.tuning.choices import Found, Table
+    >>> table = Table()
+    >>> table.keep({"some kernel": Found((1024, 16, 64, 1024, 32768), {})})
+    >>> table.find("some kernel").choice[0]
+    1024
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, Found] = {}
+        self._lock = threading.Lock()
+
+    def find(self, key: str) -> Found | None:
+        """What was chosen for a kernel, or None."""
+        return self._known.get(_digest(key)) if self._known else None
+
+    def keep(self, found: Mapping[str, Found]) -> None:
+        """Take choices, in the place of others."""
+        with self._lock:
+            self._known |= {_digest(key): one for key, one in found.items()}
+
+    def load(self) -> None:
+        """Take those that another process has measured; damaged ones are none."""
+        data = cache.default().find(_place()) or b""
+        with self._lock:
+            self._known = {**_parsed(data), **self._known}
+
+    def save(self) -> None:
+        """Keep all for other processes, beside those that they have stored."""
+        self.load()
+        with self._lock:
+            last = dict(list(self._known.items())[-MOST:])
+        text = json.dumps({key: [one.choice, one.times] for key, one in last.items()})
+        cache.default().put(_place(), text.encode())
+
+    def stamp(self) -> str:
+        """A text that is another one when choices are."""
+        chosen = sorted((key, one.choice) for key, one in self._known.items())
+        return hashlib.sha256(repr(chosen).encode()).hexdigest() if chosen else ""
+
+
+def _parsed(data: bytes) -> dict[str, Found]:
+    """The choices in a stored text; what is no choice is left out."""
+    try:
+        entries = json.loads(data).items() if data else ()
+    except (ValueError, AttributeError):
+        return {}
+    return {key: Found(*one) for key, one in map(_checked, entries) if one}
+
+
+def _checked(entry: tuple[str, Any]) -> tuple[str, Any]:
+    key, value = entry
+    if not isinstance(value, list) or len(value) != 2:
+        return key, None
+    numbers, times = value
+    if not isinstance(numbers, list) or not isinstance(times, dict):
+        return key, None
+    right = all(type(n) is int and 0 <= n < 1 << 40 for n in numbers)
+    named = all(type(t) is float for t in times.values())
+    return key, ((tuple(numbers), times) if right and named else None)
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:_LENGTH]
+
+
+def _place() -> str:
+    return cache.key_of(f"choices {sources()}", host_target().key)
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.trying: dict[str, tuple[int, ...]] = {}
+        self.asked: set[str] | None = None
+
+
+_state = _State()
+_table: list[Table] = []
+
+
+def table() -> Table:
+    """What is stored, read once."""
+    if not _table:
+        made = Table()
+        made.load()
+        _table.append(made)
+    return _table[0]
+
+
+def threaded(key: str) -> str:
+    """A kernel's key for as many threads as there are."""
+    return f"{pool.get_num_threads()} threads, {key}"
+
+
+def chosen(key: str, default: C) -> C:
+    """The choice for a kernel: what is being tried, what was measured, or the default.
+
+    A stored one that has not the default's form is none.
+    """
+    if _state.asked is not None:
+        _state.asked.add(key)
+    found = _state.trying.get(key)
+    if found is None:
+        stored = table().find(key)
+        found = None if stored is None else stored.choice
+    if found is None or len(found) != len(default) or not _sensible(found, default):
+        return default
+    form: Any = type(default)
+    return form(*found)
+
+
+def _sensible(found: tuple[int, ...], default: tuple[int, ...]) -> bool:
+    """Whether numbers are positive where the default's are."""
+    return all(n > 0 or not d for n, d in zip(found, default, strict=True))
+
+
+@contextmanager
+def trying(choices: Mapping[str, tuple[int, ...]]) -> Iterator[None]:
+    """Have these choices in force, in this thread, in the place of stored ones."""
+    before = _state.trying
+    _state.trying = {**before, **choices}
+    try:
+        yield
+    finally:
+        _state.trying = before
+
+
+@contextmanager
+def asked() -> Iterator[set[str]]:
+    """Note the keys that are asked for."""
+    before, _state.asked = _state.asked, set()
+    try:
+        yield _state.asked
+    finally:
+        _state.asked = before

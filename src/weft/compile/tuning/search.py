@@ -1,0 +1,204 @@
+"""The search for choices that are faster than the default ones, by measuring.
+
+The default is always among what is measured, and stays unless another choice is
+faster by more than ``MARGIN`` at its best, and faster in most of the rounds that they
+run in turns: what is chosen is never slower.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from weft.compile.native import Native
+from weft.compile.tuning.choices import Found, table
+from weft.compile.tuning.subjects import Subject, subjects
+from weft.compile.tuning.trials import Sizes, Trial
+from weft.errors import WeftError
+
+SECONDS = 30.0  # that a search takes at most
+MARGIN = 0.05  # by which a choice must be faster than the default: noise is less
+SHORT = 5e-6  # seconds: what is faster than this is left alone
+SHARE = 0.005  # of a program's time that a kernel must take
+LEAST = 0.001  # seconds that one timing takes
+ROUNDS = 5, 15  # in turns: while looking, and before the default is given up
+MOST_ROUNDS = 0.8  # in which it must be faster
+Measure = Callable[[Sequence[Callable[[], None]], int], list[list[float]]]
+Clock = Callable[[], float]
+
+
+class Tried(NamedTuple):
+    """A kernel and what was found: seconds of one run, by choice."""
+
+    name: str
+    key: str
+    runs: int
+    default: Any
+    choice: Any
+    times: dict[str, float]
+    stored: bool = False  # whether another search had found it
+
+    @property
+    def before(self) -> float | None:
+        """Seconds of a run by the default."""
+        return self.times.get(text(self.default))
+
+    @property
+    def after(self) -> float | None:
+        """Seconds of a run as chosen."""
+        return self.times.get(text(self.choice))
+
+    def __str__(self) -> str:
+        if self.choice == self.default:
+            return f"{self.name}: as by default"
+        speed = (self.before or 0.0) / (self.after or 1.0)
+        return f"{self.name}: {text(self.choice)}, {speed:.2f} times as fast"
+
+
+class Tuned(NamedTuple):
+    """A search: what was tried, how long it took, and what there was no time for."""
+
+    tried: list[Tried]
+    seconds: float
+    left: int
+
+    @property
+    def changed(self) -> list[Tried]:
+        """Those for which the default was not the best."""
+        return [one for one in self.tried if one.choice != one.default]
+
+    def __str__(self) -> str:
+        found = f"{len(self.changed)} of {len(self.tried)} kernels cut otherwise"
+        late = f", no time for {self.left}" if self.left else ""
+        return f"{found}, {self.seconds:.1f} s{late}"
+
+
+def text(choice: Any) -> str:
+    """A choice in words: where it is not the default."""
+    default = type(choice)()
+    parts = zip(choice._fields, choice, default, strict=True)
+    return ", ".join(f"{k}={n}" for k, n, usual in parts if n != usual) or "default"
+
+
+def measure(runs: Sequence[Callable[[], None]], rounds: int) -> list[list[float]]:
+    """Seconds of each in some rounds, in turns."""
+    numbers = []
+    for run in runs:
+        run()
+        start = time.perf_counter()
+        run()
+        took = time.perf_counter() - start
+        numbers.append(max(1, round(LEAST / max(took, 1e-7))))
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, number, taken in zip(runs, numbers, times, strict=True):
+            start = time.perf_counter()
+            for _ in range(number):
+                run()
+            taken.append((time.perf_counter() - start) / number)
+    return times
+
+
+class Search:
+    """One search over the kernels of a program.
+
+    ``measure`` and ``clock`` are what times; tests give others.
+    """
+
+    def __init__(
+        self,
+        seconds: float = SECONDS,
+        *,
+        measure: Measure = measure,
+        clock: Clock = time.monotonic,
+        progress: Callable[[Sequence[Any]], Any] = list,
+    ) -> None:
+        self.limit = seconds
+        self.measure, self.clock, self.progress = measure, clock, progress
+
+    def run(self, native: Native, sizes: Sizes) -> Tuned:
+        """Measure, and store what is found."""
+        self.start = self.clock()
+        everything = subjects(native, sizes)
+        known = [one for one in everything if table().find(one.key) is not None]
+        done = [_known(one) for one in known]
+        spent = sum((one.after or 0.0) * one.runs for one in done)
+        due = self._worthy([one for one in everything if one not in known], spent)
+        tried = []
+        for one in self.progress(due):
+            if self._late():
+                break
+            tried.append(self._try(one))
+        if tried:
+            table().keep({t.key: Found(tuple(t.choice), t.times) for t in tried})
+            table().save()
+        left = len(due) - len(tried)
+        return Tuned([*tried, *done], self.clock() - self.start, left)
+
+    def _late(self) -> bool:
+        return self.clock() - self.start > self.limit
+
+    def _worthy(self, found: list[Subject], spent: float) -> list[Subject]:
+        """Those that take time beside what others take, most of it first."""
+        timed = []
+        for one in found:
+            trial = None if self._late() else _made(one, one.default, one.memory())
+            if trial is not None:
+                took = min(self.measure([trial], 2)[0])
+                timed.append((took * one.runs, took, one))
+        total = spent + sum(took for took, _, _ in timed)
+        timed.sort(key=lambda item: -item[0])
+        return [s for all_, each, s in timed if each > SHORT and all_ > SHARE * total]
+
+    def _try(self, one: Subject) -> Tried:
+        """Vary one number after the other from the best so far."""
+        memory = one.memory()
+        first = _made(one, one.default, memory)
+        assert first is not None
+        want = first.result()
+        trials: dict[Any, Trial] = {one.default: first}
+        times: dict[Any, float] = {}
+        best = one.default
+        for axis in one.axes:
+            near = [best, *[c for c in axis(best) if c not in times and c != best]]
+            for choice in near[1:]:
+                trial = None if self._late() else _made(one, choice, memory)
+                if trial is not None and trial.result() == want:
+                    trials[choice] = trial
+            some = [choice for choice in near if choice in trials]
+            found = self.measure([trials[choice] for choice in some], ROUNDS[0])
+            times |= {choice: min(t) for choice, t in zip(some, found, strict=True)}
+            best = min(some, key=lambda choice: times[choice])
+        if best != one.default:
+            pair = [one.default, best]
+            ends = self.measure([trials[choice] for choice in pair], ROUNDS[1])
+            times |= {choice: min(t) for choice, t in zip(pair, ends, strict=True)}
+            if not _faster(*ends):
+                best = one.default
+        named = {text(choice): took for choice, took in times.items()}
+        return Tried(one.name, one.key, one.runs, one.default, best, named)
+
+
+def _faster(before: list[float], after: list[float]) -> bool:
+    """Whether one is surely faster than the other, by times taken in turns."""
+    rounds = [x < y for x, y in zip(after, before, strict=True)]
+    often = sum(rounds) >= MOST_ROUNDS * len(rounds)
+    return often and min(after) < (1 - MARGIN) * min(before)
+
+
+def _made(one: Subject, choice: Any, memory: Any) -> Trial | None:
+    """A trial, or None where this choice cannot be."""
+    try:
+        return one.make(choice, memory)
+    except (WeftError, MemoryError):
+        return None
+
+
+def _known(one: Subject) -> Tried:
+    found = table().find(one.key)
+    assert found is not None
+    form = type(one.default)
+    fits = len(found.choice) == len(one.default)
+    choice = form(*found.choice) if fits else one.default
+    return Tried(one.name, one.key, one.runs, one.default, choice, found.times, True)

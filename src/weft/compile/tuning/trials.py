@@ -1,0 +1,101 @@
+"""One kernel or routine of a program, run on arrays of its own to be measured.
+
+The program's state is not touched: a trial has arrays of the same sizes, with random
+numbers where it reads floating ones and zeros elsewhere, so that every index is valid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from weft.compile.alike import Alike
+from weft.compile.driver import driver
+from weft.compile.jobs import Jobs, Routine
+from weft.compile.launches import Use
+from weft.compile.native import Native
+from weft.core.size import evaluate
+from weft.graph.interpret import resolve
+from weft.graph.ir import CONSTANT, Node
+from weft.runtime.address import address
+
+Sizes = Mapping[str, int]
+
+
+class Memory(dict[Node, np.ndarray]):
+    """Arrays for values, made when they are asked for."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.rng = np.random.default_rng(0)
+
+    def __missing__(self, node: Node) -> np.ndarray:
+        if node.op is CONSTANT:
+            array = np.ascontiguousarray(node.params["value"])
+        else:
+            shape = resolve(node.shape, self.sizes)
+            array = np.zeros(shape, node.dtype.np)
+            if node.dtype.is_floating_point:
+                array[...] = self.rng.standard_normal(shape, np.float32)
+        self[node] = array
+        return array
+
+
+class Trial:
+    """Native code that is ready to run; ``made`` are its results."""
+
+    def __init__(self, row: list[int], made: list[np.ndarray], *held: Any) -> None:
+        self.row = np.array(row, np.int64)
+        self.made, self.held = made, held  # what the row's addresses lead to
+
+    def __call__(self) -> None:
+        driver().run(address(self.row), 0, 1)
+
+    def result(self) -> bytes:
+        """What a run gives, as bytes."""
+        for array in self.made:
+            array.fill(0)
+        self()
+        return b"".join(array.tobytes() for array in self.made)
+
+
+def routine_trial(
+    native: Native, routine: Routine, sizes: Sizes, memory: Memory
+) -> Trial | None:
+    """A routine without what follows it; None if it is called for these sizes."""
+    alone = routine.alone
+    jobs = Jobs([alone], sizes, native.target)
+    if alone not in jobs.works:
+        return None
+    slots = {node: k for k, node in enumerate(alone.owners)}
+    jobs.link(slots)
+    jobs.fill(np.array([address(memory[node]) for node in slots], np.int64))
+    row = [*jobs.row(alone, driver().jobs), 0]
+    return Trial(row, [memory[n] for n in alone.made], jobs, alone, memory)
+
+
+def loop_trial(native: Native, use: Use, sizes: Sizes, memory: Memory) -> Trial | None:
+    """A kernel, lowered as is being tried; None if it needs other sizes."""
+    alike = Alike()
+    lowered = alike.lowered(use.group)
+    kernel = lowered.kernel._replace(name="tried")
+    known = {**sizes, **{k: evaluate(n, sizes) for k, n in kernel.given}}
+    if any(evaluate(n, known) <= 0 for n in kernel.positive):
+        return None
+    library = native._library([kernel])
+    fresh = Use(lowered._replace(kernel=kernel), use.group)
+    arrays = fresh.arrays(memory)
+    table = np.array([address(a) for a in arrays], np.int64)
+    numbers = np.array([*[known[n] for n in kernel.sizes], 0], np.int64)
+    count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
+    work = sum(math.prod(resolve(n.shape, sizes)) for n in fresh.works)
+    share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
+    _, cuts = alike.cut(lowered.kernel)
+    grain = max(cuts.grain // share, 1)
+    fields = library.address("tried"), address(table), address(numbers), count, grain
+    row = [0, *fields, driver().iterations, 0, 0]
+    held = table, numbers, library, memory
+    return Trial(row, [memory[n] for n in fresh.made], *held)
