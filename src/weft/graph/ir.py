@@ -442,7 +442,9 @@ class Graph:
     TensorType(shape=(), dtype=weft.float32)
     """
 
-    __slots__ = ("_by_name", "derived", "inputs", "name", "nodes", "outputs", "sizes")
+    __slots__ = (
+        "_by_name", "_ops", "derived", "inputs", "name", "nodes", "outputs", "sizes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -462,6 +464,7 @@ class Graph:
             else tuple(inputs)
         )
         self._by_name: dict[str, Node] | None = None
+        self._ops: tuple[frozenset[Op], bool] | None = None
         self.derived: dict[Any, Any] = {}  # what was made from it: programs, gradients
 
     @property
@@ -469,6 +472,24 @@ class Graph:
         if self._by_name is None:
             self._by_name = {node.name: node for node in self.nodes}
         return self._by_name
+
+    @property
+    def ops(self) -> frozenset[Op]:
+        """The operators of its nodes, and of those of graphs in their parameters."""
+        return self._survey()[0]
+
+    @property
+    def nested(self) -> bool:
+        """Whether there are graphs in the parameters of its nodes."""
+        return self._survey()[1]
+
+    def _survey(self) -> tuple[frozenset[Op], bool]:
+        if self._ops is None:
+            own = {node.op for node in self.nodes}
+            inside = [n for n in self.nodes if n.params and has_graphs(n.params)]
+            below = [graph.ops for n in inside for _, graph in subgraphs(n)]
+            self._ops = frozenset(own.union(*below)), bool(inside)
+        return self._ops
 
     @property
     def variables(self) -> dict[str, Variable]:
@@ -538,6 +559,15 @@ class Graph:
         ins = ", ".join(type_text(i.type) for i in self.inputs)
         outs = ", ".join(type_text(o.type) for o in self.outputs)
         return f"<graph {self.name}({ins}) -> ({outs}), {len(self.nodes)} nodes>"
+
+
+def has_graphs(params: dict[str, Any]) -> bool:
+    """Whether there are graphs among parameters."""
+    for value in params.values():
+        kind = type(value)
+        if kind is Graph or (kind is tuple and Graph in map(type, value)):
+            return True
+    return False
 
 
 def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.graph.ir import Graph
+from weft.graph.ir import ASSIGN, Graph, Node
 
 
 def dead_code(graph: Graph) -> Graph:
@@ -12,8 +12,16 @@ def dead_code(graph: Graph) -> Graph:
     >>> len(g), len(weft.graph.passes.dead_code(g))
     (3, 2)
     """
-    needed = graph.ancestors([*graph.outputs, *graph.effects, *graph.inputs])
-    if len(needed) == len(graph.nodes):
+    needed = {*graph.outputs, *graph.inputs}
+    kept = []
+    for node in reversed(graph.nodes):
+        if node in needed or node.op is ASSIGN:
+            kept.append(node)
+            needed.update(node.after)
+            for i in node.inputs:
+                if type(i) is Node:
+                    needed.add(i)
+    if len(kept) == len(graph.nodes):
         return graph
-    kept = [node for node in graph.nodes if node in needed]
+    kept.reverse()
     return Graph(graph.name, kept, graph.outputs, graph.sizes, graph.inputs)

@@ -54,6 +54,9 @@ class _Scores(NamedTuple):
 
 
 class _Attention(Walk):
+    ops = frozenset([_MATMUL])
+    needs = frozenset([_DIV, _EXP, _SUB, _SUM, _AMAX])
+
     def visit(self, node: Node) -> Found:
         if node.op is not _MATMUL or node.dtype.name not in ("float32", "float64"):
             return None

@@ -25,7 +25,7 @@ from weft.compile.passes.facts import (
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import same_shape
-from weft.graph.ir import Graph, Node
+from weft.graph.ir import CONSTANT, Graph, Node
 
 # Operators that take a number as well as a tensor, and on which dtypes.
 _ON_INTEGERS = frozenset(
@@ -35,6 +35,9 @@ _ON_INTEGERS = frozenset(
 _ON_FLOATS = _ON_INTEGERS | frozenset(
     map(find_op, ("div", "pow", "remainder", "fmod", "floor_divide"))
 )
+
+
+_SPREAD = (FULL, EXPAND, CONSTANT)  # the same in several places, or one number
 
 
 def canonical(graph: Graph) -> Graph:
@@ -53,7 +56,12 @@ def canonical(graph: Graph) -> Graph:
 
 class _Canonical(Walk):
     def visit(self, node: Node) -> Found:
-        if not node.inputs or not elementwise(node.op):
+        for one in node.inputs:
+            if type(one) is Node and one.op in _SPREAD:
+                break
+        else:
+            return None
+        if not elementwise(node.op):
             return None
         return _with_numbers(node) or _before_expand(node)
 

@@ -41,6 +41,11 @@ def convolution(graph: Graph) -> Graph:
 
 
 class _Convolution(Walk):
+    ops = frozenset([_ADD, _SUB, _MUL])
+
+    def concerns(self, graph: Graph) -> bool:
+        return not graph.ops.isdisjoint((_CONV, _BIASED)) and super().concerns(graph)
+
     def visit(self, node: Node) -> Found:
         if node.op not in (_ADD, _SUB, _MUL) or not Policy.ROUNDING.allows(node.dtype):
             return None

@@ -16,7 +16,7 @@ from weft.compile.passes.policy import Policy
 from weft.compile.passes.walk import Call, Found
 from weft.core.op import Op, find_op
 from weft.dtype import DType
-from weft.graph.ir import Node
+from weft.graph.ir import CONSTANT, Node
 from weft.graph.verify import same_type
 
 Bound = dict[str, Any]
@@ -38,6 +38,7 @@ class Equation(NamedTuple):
     op: Op
     match: Matcher
     make: Maker
+    wants: tuple[frozenset[Any], ...]  # an input of each: an operator, or a number
 
     def __call__(self, node: Node) -> Found:
         bound: Bound = {}
@@ -74,12 +75,27 @@ def table(rows: Iterable[Equation]) -> dict[Op, list[Equation]]:
     return found
 
 
+def fitting(rows: Iterable[Equation], node: Node) -> list[Equation]:
+    """The equations that may apply to a node, as its inputs' operators tell."""
+    kinds = [i.op if type(i) is Node else None for i in node.inputs]
+    return [
+        one for one in rows if not any(want.isdisjoint(kinds) for want in one.wants)
+    ]
+
+
 def _equation(policy: Policy, text: str) -> Equation:
     left, right = [
         ast.parse(side.strip(), mode="eval").body for side in text.split("=")
     ]
     assert isinstance(left, ast.Call)
-    return Equation(text, policy, _op(left), _matcher(left), _maker(right))
+    wants = tuple([_want(arg) for arg in left.args if not isinstance(arg, ast.Name)])
+    return Equation(text, policy, _op(left), _matcher(left), _maker(right), wants)
+
+
+def _want(arg: ast.expr) -> frozenset[Any]:
+    if isinstance(arg, ast.Call):
+        return frozenset([_op(arg)])
+    return frozenset([None, FULL, CONSTANT])  # where there may be a number
 
 
 def _op(call: ast.Call) -> Op:

@@ -113,6 +113,10 @@ _KEEPING = frozenset(
 ) | {*SAME}  # fmt: skip
 
 
+_UNIFORM = find_op("uniform")
+_TELLING = _BOUNDED | _KEEPING | {FULL, CONSTANT, WHERE, CAST, _UNIFORM}
+
+
 class Ranges:
     """How large a node's value can be, from those of its inputs; asked in order."""
 
@@ -126,6 +130,8 @@ class Ranges:
         return FINITE if finite else UNKNOWN
 
     def note(self, node: Node) -> None:
+        if node.op not in _TELLING:
+            return
         found = self._found(node)
         if found:
             self._of[node] = found
@@ -146,7 +152,7 @@ class Ranges:
             return min(self[inputs[1]], self[inputs[2]])
         if op is CAST:
             return self._cast(inputs[0], node.dtype)
-        return FINITE if op.name == "uniform" else UNKNOWN
+        return FINITE if op is _UNIFORM else UNKNOWN
 
     def _cast(self, x: Node, dtype: DType) -> int:
         wide = x.dtype.category == dtypes.INT and dtype is not dtypes.float16

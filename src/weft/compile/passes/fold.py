@@ -23,7 +23,17 @@ from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
 from weft.dtype import of_array
-from weft.graph.ir import CONSTANT, PICK, STRUCTURAL, Graph, Node, sized, subgraphs
+from weft.graph.ir import (
+    CONSTANT,
+    INPUT,
+    PICK,
+    READ,
+    STRUCTURAL,
+    Graph,
+    Node,
+    sized,
+    subgraphs,
+)
 from weft.ops.control.branch import cond_op
 
 SMALL = 1 << 16  # bytes that a constant may always have
@@ -32,6 +42,7 @@ _MOVES = frozenset(
     map(find_op, ("expand", "reshape", "permute", "slice", "flip", "diagonal"))
 )
 _CHOICES = frozenset(map(find_op, ("amax", "amin", "any", "all")))
+_GIVEN = (INPUT, READ)
 _SUM = find_op("sum")
 _CAT = find_op("cat")
 _MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
@@ -58,6 +69,11 @@ class _Fold(Walk):
         super().__init__(graph)
         self.values: dict[Node, np.ndarray | None] = {}
         self.branches: dict[Node, list[Node] | None] = {}
+        self.unknown: set[Node] = set()  # until it runs
+
+    def note(self, node: Node) -> None:
+        if node.op in _GIVEN or not self.unknown.isdisjoint(_nodes(node.inputs)):
+            self.unknown.add(node)
 
     def visit(self, node: Node) -> Found:
         if node.op is CONSTANT:
@@ -65,6 +81,8 @@ class _Fold(Walk):
         if node.op is PICK and node.inputs[0].op is cond_op:
             return self.branch_taken(node)
         if not node.inputs or not isinstance(node.type, TensorType):
+            return None
+        if not self.unknown.isdisjoint(_nodes(node.inputs)):
             return None
         number = self.number(node)
         if number is not None:
@@ -176,6 +194,10 @@ class _Fold(Walk):
         found = _run(node.op, args, node.params)
         fits = found is not None and (found.shape, of_array(found)) == node.type
         return found if fits else None
+
+
+def _nodes(inputs: tuple[Any, ...]) -> list[Node]:
+    return [i for i in inputs if type(i) is Node]
 
 
 def _foldable(node: Node) -> bool:

@@ -47,6 +47,9 @@ class _Piece(NamedTuple):
 
 
 class _Joins(Walk):
+    ops = frozenset([_ADD])
+    needs = frozenset([_PLACE])
+
     def visit(self, node: Node) -> Found:
         if node.op is not _ADD or not Policy.ZEROS.allows(node.dtype):
             return None

@@ -57,6 +57,8 @@ def conversions(graph: Graph) -> int:
 class _Layout(Walk):
     """Each node whose operands are permuted becomes a permuted one."""
 
+    needs = frozenset([PERMUTE])
+
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         permutes = [n for n in graph.nodes if n.op is PERMUTE]

@@ -37,6 +37,9 @@ def products(graph: Graph) -> Graph:
 
 
 class _Products(Walk):
+    ops = frozenset([PERMUTE])
+    needs = frozenset([_MATMUL])
+
     def visit(self, node: Node) -> Found:
         if node.op is not PERMUTE or not Policy.ROUNDING.allows(node.dtype):
             return None

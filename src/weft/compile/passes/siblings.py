@@ -41,6 +41,9 @@ def siblings(graph: Graph) -> Graph:
 
 
 class _Siblings(Walk):
+    ops = frozenset([_MATMUL, _CONV, _BIASED])
+    needs = frozenset([CONSTANT])
+
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.groups: dict[Any, list[Node]] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.compile.passes.equations import equations, table
+from weft.compile.passes.equations import Equation, equations, fitting, table
 from weft.compile.passes.facts import FINITE, NOT_INFINITE, Ranges, splat, takes_numbers
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.walk import Call, Found, Walk
@@ -96,9 +96,12 @@ def simplify(graph: Graph) -> Graph:
 
 
 class _Simplify(Walk):
+    ops = frozenset([*_TABLE, _ABSORB, _DIV])
+
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.ranges = Ranges()
+        self.rows: dict[Any, list[Equation]] = {}  # by operators of nodes and inputs
 
     def note(self, node: Node) -> None:
         self.ranges.note(node)
@@ -106,7 +109,13 @@ class _Simplify(Walk):
     def visit(self, node: Node) -> Found:
         if not isinstance(node.type, TensorType) or node.dtype.is_complex:
             return None
-        for one in _TABLE.get(node.op, ()):
+        key: list[Any] = [node.op]
+        for i in node.inputs:
+            key.append(i.op if type(i) is Node else None)
+        rows = self.rows.get(tuple(key))
+        if rows is None:
+            rows = self.rows[tuple(key)] = fitting(_TABLE.get(node.op, ()), node)
+        for one in rows:
             found = one(node)
             if found is not None:
                 return found

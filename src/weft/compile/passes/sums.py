@@ -12,6 +12,7 @@ in another order, so the strict mode leaves it.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from weft.compile.passes.policy import Policy
@@ -42,13 +43,19 @@ def sums(graph: Graph) -> Graph:
 
 
 class _Sums(Walk):
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        adds = [n for n in graph.nodes if n.op is _ADD]
-        self.inside = {
-            i.name for n in adds for i in n.inputs if type(i) is Node and i.op is _ADD
-        }
-        self.order = {node.name: k for k, node in enumerate(graph.nodes)}
+    ops = frozenset([_ADD])
+    needs = frozenset([_MATMUL])
+
+    @cached_property
+    def inside(self) -> set[str]:
+        """The sums that are terms of others."""
+        adds = [n for n in self.graph.nodes if n.op is _ADD]
+        terms = [i for n in adds for i in n.inputs if type(i) is Node]
+        return {i.name for i in terms if i.op is _ADD}
+
+    @cached_property
+    def order(self) -> dict[str, int]:
+        return {node.name: k for k, node in enumerate(self.graph.nodes)}
 
     def visit(self, node: Node) -> Found:
         if node.op is not _ADD or not Policy.ROUNDING.allows(node.dtype):

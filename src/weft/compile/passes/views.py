@@ -214,3 +214,4 @@ RULES: dict[Op, tuple[Local, ...]] = {
     CAST: (_same_dtype, _casts),
     **dict.fromkeys(REDUCTIONS, (_over_ones,)),
 }
+_Views.ops = frozenset(RULES)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from weft.core.op import Op
 from weft.errors import WeftError
-from weft.graph.ir import INPUT, Graph, Node
+from weft.graph.ir import INPUT, Graph, Node, has_graphs
 from weft.graph.passes import dead_code
 from weft.graph.verify import Unassuming, same_type
 
@@ -39,6 +39,9 @@ Local = Callable[[Node], Found]
 class Walk:
     """One walk over a graph, from its first node to its last."""
 
+    ops: frozenset[Op] | None = None  # those that ``visit`` looks at, if not all
+    needs: frozenset[Op] = frozenset()  # without one of which there is nothing to do
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes: list[Node] = []
@@ -46,6 +49,7 @@ class Walk:
         self.changed = False
         self.pinned = {other for node in graph.nodes for other in node.after}
         self._names: set[str] | None = None
+        self.notes = type(self).note is not Walk.note
 
     def visit(self, node: Node) -> Found:
         """What stands in the place of a node; None keeps it."""
@@ -60,19 +64,37 @@ class Walk:
 
     @cached_property
     def _uses(self) -> Counter[str]:
-        found = Counter([out.name for out in self.graph.outputs])
+        names = [out.name for out in self.graph.outputs]
         for node in self.graph.nodes:
-            found.update([other.name for other in node.parents])
-        return found
+            for i in (*node.inputs, *node.after):
+                if type(i) is Node:
+                    names.append(i.name)
+        return Counter(names)
 
     def inner(self, graph: Graph) -> Graph:
         """The same pass over a graph in a parameter."""
         return type(self)(graph).run()
 
+    def concerns(self, graph: Graph) -> bool:
+        """Whether there is anything to do in a graph."""
+        there = graph.ops
+        some = self.ops is None or not self.ops.isdisjoint(there)
+        return some and self.needs <= there
+
     def run(self) -> Graph:
-        graph = self.graph
+        graph, ops = self.graph, self.ops
+        if not self.concerns(graph):
+            return graph
+        new, nested = self.new, graph.nested
         for node in graph.nodes:
-            self.new[node] = self.settled(node, self.renewed(node))
+            fresh = self.renewed(node) if nested or self.changed else node
+            if ops is None or node.op in ops:
+                new[node] = self.settled(node, fresh)
+            else:
+                new[node] = fresh
+                self.nodes.append(fresh)
+                if self.notes:
+                    self.note(fresh)
         if not self.changed:
             return graph
         outputs = [self.new[out] for out in graph.outputs]
@@ -86,8 +108,12 @@ class Walk:
         """Place a node, or what ``visit`` puts in its place."""
         if node.op is INPUT or node.after or old in self.pinned:
             return self.placed(node)
+        found = self.visit(node)
+        return self.placed(node) if found is None else self.replaced(node, found)
+
+    def replaced(self, node: Node, found: Found) -> Node:
+        """What a node gives way to, which may give way in turn."""
         for _ in range(DEEPEST):
-            found = self.visit(node)
             if type(found) is Node:
                 self.changed = True
                 return found
@@ -95,11 +121,13 @@ class Walk:
             if fresh is None:
                 break
             self.changed, node = True, fresh
+            found = self.visit(node)
         return self.placed(node)
 
     def placed(self, node: Node) -> Node:
         self.nodes.append(node)
-        self.note(node)
+        if self.notes:
+            self.note(node)
         return node
 
     def made(self, call: Call, like: Node, name: str = "") -> Node | None:
@@ -146,13 +174,17 @@ class Walk:
     # -- the old graph's nodes over the new one's
 
     def renewed(self, node: Node) -> Node:
-        new, params = self.new, self.params(node)
-        if not self.changed:  # then every node before it is as it was
-            return node
+        new, params = self.new, node.params
+        if params and self.graph.nested:
+            params = self.params(node)
+        for i in (*node.inputs, *node.after):
+            if type(i) is Node and new[i] is not i:
+                break
+        else:
+            if params is node.params:
+                return node
         inputs = tuple([new[i] if type(i) is Node else i for i in node.inputs])
         after = tuple([new[i] for i in node.after]) if node.after else ()
-        if inputs == node.inputs and after == node.after and params is node.params:
-            return node
         return Node(
             node.op, inputs, params, node.type, node.name, after,
             node.module, node.code, node.lasti,
@@ -160,12 +192,7 @@ class Walk:
 
     def params(self, node: Node) -> dict[str, Any]:
         """The parameters, with the pass applied to graphs among them."""
-        for value in node.params.values():
-            if type(value) is Graph or (
-                type(value) is tuple and Graph in map(type, value)
-            ):
-                break
-        else:
+        if not has_graphs(node.params):
             return node.params
         found = {k: self._param(v) for k, v in node.params.items()}
         if all(found[k] is v for k, v in node.params.items()):
