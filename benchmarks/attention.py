@@ -66,8 +66,8 @@ def check(ours, theirs) -> None:
 
 def kept(fn) -> int:
     """Bytes of a compiled program's own memory."""
-    instance = fn.latest.native.latest
-    return instance.layout.nbytes + instance.jobs.memory.nbytes
+    native = fn.latest.native
+    return native.latest.arena.nbytes + native.latest.jobs.memory.nbytes
 
 
 def line(length: int, heads: int, depth: int, causal: bool, threads: int) -> str:

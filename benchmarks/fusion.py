@@ -33,10 +33,10 @@ from weft.compile.explain.cost import (
     unfused,
 )
 from weft.compile.fuse import Fusion, Operand
-from weft.compile.instance import Instance
 from weft.compile.jobs import Routine
 from weft.compile.launches import Use
 from weft.compile.native import Native, supported
+from weft.compile.tables import Tables
 from weft.graph import capture
 from weft.graph.ir import Graph, Node
 
@@ -82,7 +82,7 @@ def grouped(graph: Graph) -> Stage:
     return Stage("groups", len(units), read, bytes_written(made, {}))
 
 
-def launched(instance: Instance) -> tuple[Stage, Stage]:
+def launched(instance: Tables) -> tuple[Stage, Stage]:
     """Launches as they are, and how often threads meet."""
     steps = [s for s in instance.steps if not _is_nothing(s)]
     needed = _needed(instance)
@@ -111,7 +111,7 @@ def _made(step: Any, needed: set[Node]) -> list[Node]:
     return [step] if isinstance(step, Node) else list(step.made)
 
 
-def _needed(instance: Instance) -> set[Node]:
+def _needed(instance: Tables) -> set[Node]:
     """Values that are read by another step than their own, or after all."""
     found = {Operand(n).base for n in instance.native.graph.outputs}
     found |= {Operand(n.inputs[0]).base for n in instance.native.writes}
@@ -128,7 +128,7 @@ def table(step: Any, *args: Any) -> Table:
     captured = capture(step, *args)
     graph = pipeline.run(captured.graph)
     native = Native(graph, in_place=True)
-    instance = Instance(native, {})
+    instance = Tables(native, {})
     stages = [
         everything("a kernel a node", captured.graph),
         everything("passes", graph),

@@ -199,7 +199,7 @@ def runs(native, cases, layout):
 
 def called(native):
     """The nodes that were called as a whole in the last run, and all after them."""
-    found = {step for step in native.latest.steps if isinstance(step, Node)}
+    found = {step for step in native.tables.steps if isinstance(step, Node)}
     for node in native.graph.nodes:
         if any(type(i) is Node and i in found for i in node.inputs):
             found.add(node)

@@ -6,7 +6,7 @@ import pytest
 import weft
 from weft import nn, optim
 from weft.compile import entry as entries
-from weft.compile.native import Native
+from weft.compile.prepared import Prepared
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
 from weft.runtime import arena
@@ -225,19 +225,20 @@ def test_verified_arguments_that_change():
 
 def spoil(monkeypatch, change):
     """Let the native program give something else."""
-    run = Native.run
+    run = Prepared.run
 
-    def wrong(self, feeds, store, room=None, write=None):
-        outs, writes = run(self, feeds, store, room)
-        there = {v: store[v].copy() for v in self.places.state if v in store}
+    def wrong(self, feeds, held=(), rooms=(), write=None):
+        outs, writes = run(self, feeds, held, rooms)
+        store = dict(zip([v.name for v in self.reads], held, strict=True))
+        there = {v.name: store[v.name].copy() for v in self.state}
         outs, writes = change(self, list(outs), {**there, **writes})
-        for variable in there:
-            np.copyto(store[variable], writes.pop(variable))
+        for name in there:
+            np.copyto(store[name], writes.pop(name))
         if write is not None:
             write(writes)
         return outs, writes
 
-    monkeypatch.setattr(Native, "run", wrong)
+    monkeypatch.setattr(Prepared, "run", wrong)
 
 
 def test_a_wrong_result_is_found(monkeypatch):
@@ -260,7 +261,7 @@ def test_wrong_state_is_found(name, monkeypatch):
 
     def change(native, outs, writes):
         for variable, value in writes.items():
-            if variable.name.endswith(name) or name in variable.name:
+            if variable.endswith(name) or name in variable:
                 writes[variable] = value + np.ones_like(value)
                 break
         else:
@@ -279,7 +280,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
     f(weft.ones(3))
     held = next(e for some in f._entries.values() for e in some)
     assert isinstance(held, entries.Entry)
-    back = held.function.pullback.native
+    back = held.function.pullback.program
     spoil(
         monkeypatch,
         lambda n, outs, writes: ([o * 2 if n is back else o for o in outs], writes),

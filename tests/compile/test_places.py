@@ -60,7 +60,7 @@ def same_for_all_threads(native, feeds, store):
     try:
         for threads in (1, 2, 3):
             pool.set_num_threads(threads)
-            native._instances.clear()
+            native.instances.clear()
             for a, b in zip(first, native.run(feeds, store)[0], strict=True):
                 np.testing.assert_array_equal(a, b)
     finally:
@@ -208,7 +208,7 @@ def test_what_follows_a_convolution_needs_no_whole_rows_and_no_phases():
     ):
         native, feeds, store = prepared(fn, *args)
         agrees(native, feeds, store, atol=1e-4)
-        steps = native.latest.steps
+        steps = native.tables.steps
         assert not any(s.follower for s in steps if isinstance(s, Routine))
 
 
@@ -232,8 +232,7 @@ def test_a_product_lies_where_its_follower_writes():
     agrees(native, feeds, store, atol=1.0)
     (product, *_) = [s for s in native.steps if isinstance(s, Routine)]
     assert native.places.joint[product.node] in product.follower.made
-    instance = native.latest
-    assert product.node not in instance.layout.offsets
+    assert product.node not in native.tables.layout.offsets
 
 
 # -- side by side
@@ -243,8 +242,8 @@ def test_independent_launches_are_one_wave():
     w = [floats(16, 16) for _ in range(3)]
     native, feeds, store = prepared(lambda x: tuple(x @ a for a in w), floats(8, 16))
     agrees(native, feeds, store)
-    assert native.latest.order.waves == [0, 0, 0]
-    assert len(native.latest.gangs) == 1
+    assert native.tables.order.waves == [0, 0, 0]
+    assert len(native.tables.gangs) == 1
 
 
 def test_many_updates_are_one_launch():
@@ -262,7 +261,7 @@ def test_many_updates_are_one_launch():
     step(weft.ones(4, 9))  # moments exist
     native, feeds, store = prepared(step, weft.ones(4, 9), in_place=True)
     agrees(native, feeds, {v: a.copy() for v, a in store.items()})
-    waves = native.latest.order.waves
+    waves = native.tables.order.waves
     assert max(waves.count(w) for w in waves) >= 10
 
 
@@ -279,7 +278,7 @@ def test_results_take_the_place_of_what_is_read_last():
     native, feeds, store = prepared(chain, floats(32, 128))
     agrees(native, feeds, store)
     assert native.places.over
-    layout = native.latest.layout
+    layout = native.tables.layout
     assert layout.nbytes < 2.1 * 32 * 128 * 4
     layout.verify()
 

@@ -127,8 +127,7 @@ class CompiledFunction:
         self._entries.setdefault(key, []).insert(0, entry)
         self._seen.setdefault(key, []).append(shapes)
         took = time.perf_counter() - start
-        counts = len(entry.native.graph), len(entry.native.kernels)
-        when = time.time() - took
+        counts, when = entry.program.counts, time.time() - took
         self.compiles.append(
             Compilation(why, took, *counts, when, record.seconds, record.cached, found)
         )

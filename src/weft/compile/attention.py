@@ -21,6 +21,7 @@ from weft.compile.llvm.attention.arrays import compiled
 from weft.compile.llvm.attention.plan import Options, Plan
 from weft.compile.llvm.target import Target
 from weft.compile.products import MOST_JOBS
+from weft.compile.script import Symbol
 from weft.core.size import is_one, same
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -124,7 +125,8 @@ class Attention(Routine):
             Job(fields, _pointers(arrays, owners, place))
             for fields, place in zip(plan.jobs, plan.places, strict=True)
         ]
-        return Work(code.address(plan.function), jobs, plan.tasks, plan.workspace)
+        function = Symbol("attention", arrays["q"].dtype.name, plan.function)
+        return Work(function, jobs, plan.tasks, plan.workspace)
 
 
 def _pointers(

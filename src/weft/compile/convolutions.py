@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft.compile.driver import driver
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work
 from weft.compile.llvm.conv.arrays import compiled
@@ -17,6 +16,7 @@ from weft.compile.llvm.conv.draft import Plan
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.target import Target
 from weft.compile.tuning.choices import Columns, chosen, threaded
+from weft.compile.script import Symbol
 from weft.config import config
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -88,21 +88,15 @@ class Convolution(Routine):
         exact = config.strict_ieee
         cuts = chosen(self.key(sizes), Columns())
         plan = code.plan(KINDS[node.op], shape, threads, exact, cuts)
-        self.plan = plan  # whose tables must live as long as the jobs
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)
-        jobs = [Job(self._followed(plan, fields), pointers) for fields in plan.jobs]
-        address, context = code.address(plan.function), plan.follower + 1
-        return Work(address, jobs, plan.tasks, plan.workspace, context)
-
-    def _followed(self, plan: Plan, fields: Any) -> Any:
-        """A job's fields, with what is called for each part that is done."""
-        if self.follower is None:
-            return fields
-        assert plan.follower >= 0
-        fields = fields.copy()
-        fields[plan.follower] = driver().follow
-        return fields
+        assert self.follower is None or plan.follower >= 0
+        jobs = [
+            Job(fields, pointers, tables)
+            for fields, tables in zip(plan.jobs, plan.tables, strict=True)
+        ]
+        function = Symbol("conv", node.dtype.name, plan.function)
+        return Work(function, jobs, plan.tasks, plan.workspace, plan.follower + 1)
 
 
 def _pointers(plan: Plan, bases: list[Node]) -> list[Pointer]:

@@ -11,7 +11,7 @@ from weft.compile.guards import Guards, Reads
 from weft.compile.guards.state import Tensors
 from weft.compile.native import Native
 from weft.compile.phases import phase
-from weft.compile.pipeline import run as run_passes
+from weft.compile.prepared import Prepared
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Size
@@ -43,19 +43,23 @@ class Entry:
             written = {n.params.get("variable") for n in self.graph if n.op is ASSIGN}
             self.written = [v in written for v in variables]
             self.function = GraphFunction(self.graph, self._write)
-            self.native = self.function.native
+            self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            self.native = Native(run_passes(self.captured.graph), in_place=own)
-        self.held = [(v, self.cells[v.name]) for v in self.native.reads]
-        self.unread = [(v, self.cells[v.name]) for v in self.native.unread]
-        state = [v for v in self.native.places.state if v not in self.native.unread]
-        self.in_place = [(v, self.cells[v.name]) for v in state]
+            self.program = Prepared(self.captured.graph, own)
+        self.held = [self.cells[v.name] for v in self.program.reads]
+        self.unread = [self.cells[v.name] for v in self.program.unread]
+        self.in_place = [(v.name, self.cells[v.name]) for v in self.program.state]
         sizes = self.captured.graph.sizes
         inputs = self.captured.graph.inputs
         self.shapes: Any = None  # of all arguments, if no size is open
         if not any(isinstance(n, Size) for i in inputs for n in i.shape):
             self.shapes = [i.shape for i in inputs] if not sizes.assumptions else None
+
+    @property
+    def native(self) -> Native:
+        """The program with its graph and kernels."""
+        return self.program.native
 
     def fits(self, arrays: list[Any]) -> bool:
         """Whether this form is for arguments of these shapes.
@@ -103,21 +107,21 @@ class Entry:
             return self._recorded(leaves)
         if self.differentiable:
             held = [cell.get() for cell in self.variables]
-            results, _ = self.native.run([*arrays, *held], {}, write=self._write)
+            results, _ = self.program.run([*arrays, *held], write=self._write)
         else:
-            store = {v: cell.get() for v, cell in self.held}
-            room = {v: cell.room() for v, cell in self.unread}
-            results, _ = self.native.run(arrays, store, room, self._write)
+            held = [cell.get() for cell in self.held]
+            rooms = [cell.room() for cell in self.unread]
+            results, _ = self.program.run(arrays, held, rooms, self._write)
         found = [Tensor(array) for array in results]
         rewrite(self.captured, leaves, found)
         return self._tree(found)
 
-    def _write(self, changed: dict[Any, Any]) -> None:
+    def _write(self, changed: dict[str, Any]) -> None:
         """Take the new values; those of other state are in their places already."""
-        commit([(self.cells[v.name], array) for v, array in changed.items()])
+        commit([(self.cells[name], array) for name, array in changed.items()])
         where = caller()
-        for variable, cell in self.in_place:
-            if variable not in changed:
+        for name, cell in self.in_place:
+            if name not in changed:
                 cell.touch(where)
 
     def _recorded(self, leaves: list[Any]) -> Any:

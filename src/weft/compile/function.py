@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.compile.native import Native
-from weft.compile.pipeline import run as run_passes
+from weft.compile.prepared import Prepared
 from weft.core.dispatch import bind
 from weft.core.op import Op
 from weft.core.tensor import Tensor
@@ -23,18 +23,20 @@ class GraphFunction:
     """A graph without variables as a differentiable function of tensors."""
 
     def __init__(
-        self, graph: Graph, write: Callable[[dict[Any, Any]], None] | None = None
+        self, graph: Graph, write: Callable[[dict[str, Any]], None] | None = None
     ) -> None:
         self.graph = graph
-        self.native = Native(run_passes(graph))
+        self.program = Prepared(graph)
         self.write = write  # gets the variables' new values
         self._pullback: GraphFunction | None = None
 
     def arrays(self, tensors: Sequence[Any]) -> list[Any]:
-        found, changed = self.native.run([t.to_host() for t in tensors], {})
-        if self.write is not None:
-            self.write(changed)
+        found, _ = self.program.run([t.to_host() for t in tensors], write=self.write)
         return found
+
+    @property
+    def native(self) -> Native:
+        return self.program.native
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
         names = " ".join(f"x{k}" for k in range(len(tensors)))

@@ -1,4 +1,4 @@
-"""Runs of a native graph for one set of sizes.
+"""Runs of a script, in memory of its own.
 
 A run fills a table of addresses and lets one native loop go through the launches.
 """
@@ -10,57 +10,138 @@ import itertools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from weft.compile.driver import driver
-from weft.compile.fuse import Operand, inlined
-from weft.compile.launches import Launch
-from weft.compile.placed import in_order
-from weft.compile.places import reads_of
-from weft.compile.tables import Tables
-from weft.core.size import evaluate
-from weft.graph.interpret import Program, failed, resolve
-from weft.graph.ir import CONSTANT, PICK, READ, GraphError, Node, Variable
+from weft.compile.driver import FIELDS, driver
+from weft.compile.script import (
+    GANG,
+    ITERATIONS,
+    JOBS,
+    NOWHERE,
+    Called,
+    Jobs,
+    Script,
+    value_of,
+)
+from weft.graph.interpret import failed
+from weft.graph.ir import PICK, GraphError
 from weft.ops.control.bodies import natively
+from weft.runtime import arena, pool
 from weft.runtime.address import address
 from weft.runtime.buffers import empty
 
-if TYPE_CHECKING:
-    from weft.compile.native import Native
-
 ndarray = np.ndarray
+_ALIGN = 64
 
 
-class Instance(Tables):
-    """A native graph that runs, in memory for one set of sizes."""
+class Workspaces:
+    """Memory that each thread of the pool has for itself, and the jobs that use it."""
 
-    def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
-        super().__init__(native, sizes)
+    def __init__(self, jobs: Jobs, contexts: ndarray, data: ndarray) -> None:
+        self.words = jobs.words.copy()
+        self.places, self.slots, self.gaps = jobs.pointers.T.copy()
+        self.at, self.each = jobs.workspaces, jobs.each
+        if len(jobs.contexts):
+            words, numbers = jobs.contexts.T
+            self.words[words] = address(contexts) + 8 * contexts.shape[1] * numbers
+            self.words[words - 1] = driver().follow
+        if len(jobs.tables):
+            words, offsets = jobs.tables.T
+            self.words[words] = address(data) + offsets
+        self.data = data
+        self._allocate()
+
+    def _allocate(self) -> None:
+        self.threads = pool.get_num_threads()
+        self.memory = np.empty(self.threads * self.each + _ALIGN, np.uint8)
+        start = address(self.memory)
+        self.words[self.at] = start + -start % _ALIGN
+        self.words[self.at + 1] = self.each
+
+    def fill(self, addresses: ndarray) -> None:
+        """Put the present addresses into the jobs."""
+        if not len(self.words):
+            return
+        if pool.get_num_threads() != self.threads:
+            self._allocate()
+        self.words[self.places] = addresses[self.slots] + self.gaps
+
+
+class Instance:
+    """A script that runs.
+
+    ``functions`` are the addresses of the script's; ``replay`` runs the program again,
+    slowly, and raises the error that a kernel has found.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        functions: Sequence[int],
+        replay: Callable[[Sequence[Any], Sequence[Any]], Any],
+    ) -> None:
+        self.script = script
+        self.replay = replay
+        self.libraries: Any = None  # code that must live as long
         self.lock = threading.Lock()  # memory is for one run at a time
-        self.known: dict[Node, Any] = {}  # what is there before the first step
-        self.elsewhere: dict[Variable, Node] = {}
-        # What was given last to be written. It is not held: who else does, is asked.
+        self.arena = arena.Arena(script.nbytes)
+        self.addresses = np.zeros(script.slots, np.int64)
+        slots, offsets = script.offsets.T
+        self.addresses[slots] = self.arena.address + offsets
+        self._link(np.array(functions, np.int64))
+        self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
-        readers = reads_of(native.graph)
-        self.readers = [readers[v] for v in native.reads]
-        read = set(native.reads)
-        self.unread = [  # state that is only written, into memory that a run is given
-            (variable, node, resolve(node.shape, self.sizes))
-            for variable, node in self.state.items()
-            if variable not in read
-        ]
+        inputs, held, rooms = len(script.inputs), len(script.held), len(script.rooms)
+        self.first = inputs, inputs + held, inputs + held + rooms
+        self.has_state = bool(rooms) or any(one.state for one in script.held)
+        self.rooms = [(r.slot, r.shape, r.dtype.np, r.name) for r in script.rooms]
+        self.fresh = [(r.slot, r.shape, r.dtype.np) for r in script.fresh]
         # What was given last to be written. It is not held: who else does, is asked.
-        self.rooms: dict[Variable, Any] = {v: _nothing for v, _, _ in self.unread}
+        self.given: list[Any] = [_nothing] * rooms
+        self.elsewhere: list[tuple[str, int]] = []  # rooms that were not given
+
+    def _link(self, functions: ndarray) -> None:
+        """Put addresses where the script has numbers."""
+        script = self.script
+        self.where, self.table = script.where, np.zeros(len(script.where), np.int64)
+        self.gaps = script.gaps if script.gaps.any() else None
+        self.numbers, self.flags = script.numbers.copy(), script.flags
+        table, numbers = address(self.table), address(self.numbers)
+        self.contexts = script.contexts.copy()
+        if len(self.contexts):
+            self.contexts[:, 0] = functions[self.contexts[:, 0]]
+            self.contexts[:, 1] = table + 8 * self.contexts[:, 1]
+            self.contexts[:, 2] = numbers + 8 * self.contexts[:, 2]
+        self.jobs = Workspaces(script.jobs, self.contexts, script.data.copy())
+        kinds = driver()
+        bodies = np.array([kinds.iterations, kinds.jobs, kinds.gang], np.int64)
+        self.rows = script.rows.copy()
+        starts = {
+            ITERATIONS: (table, 8), JOBS: (address(self.jobs.words), 8),
+            GANG: (address(self.rows), 8 * FIELDS),
+        }  # fmt: skip
+        self.gangs = script.gangs.copy()
+        for rows in (self.rows, self.gangs):
+            kind = rows[:, 6].copy()
+            if len(functions):
+                single = kind != GANG
+                rows[single, 1] = functions[rows[single, 1]]
+            for one, (start, width) in starts.items():
+                rows[kind == one, 2] = start + width * rows[kind == one, 2]
+            mine = kind == ITERATIONS
+            rows[mine, 3] = numbers + 8 * rows[mine, 3]
+            rows[:, 6] = bodies[kind]
+        self.gangs_at = address(self.gangs)
 
     def run(
         self,
         feeds: Sequence[ndarray],
         held: Sequence[ndarray],
-        room: Mapping[Variable, ndarray | None] | None = None,
-        write: Callable[[dict[Variable, ndarray]], None] | None = None,
+        rooms: Sequence[ndarray | None] = (),
+        write: Callable[[dict[str, ndarray]], None] | None = None,
     ) -> Any:
         """Outputs, and new values of variables that were not written in place.
 
@@ -68,74 +149,68 @@ class Instance(Tables):
         an interrupt waits until all of it is.
         """
         with self.lock:
-            env = self._given(feeds, held, room or {})
-            late = self._go(feeds, held, env)
-            outputs, changed = self._outputs(env), self._changed(env)
+            values = self._given(feeds, held, rooms)
+            late = self._go(feeds, held, values)
+            outputs, changed = self._outputs(values), self._changed(values)
             if write is not None:
                 write(changed)
         if late is not None:
             raise late
         return outputs, changed
 
-    def _go(self, feeds: Any, held: Any, env: dict[Node, Any]) -> Any:
+    def _go(self, feeds: Any, held: Any, values: list[Any]) -> Any:
         """Run all steps; an interrupt that came when state was being written."""
-        native, rows, late, fresh = driver().run, self.rows_at, None, True
-        for at, step in enumerate(self.plan):
-            if at == self.stop:
+        native, rows, late, fresh = driver().run, self.gangs_at, None, True
+        plan, stop = self.script.plan, self.script.stop
+        for at, step in enumerate(plan):
+            if at == stop:
                 self._check(feeds, held)
-            if isinstance(step, tuple):
+            if type(step) is tuple:
                 if fresh:
                     self._fill()
                     fresh = False
                 try:
                     native(rows, *step)
                 except KeyboardInterrupt as interrupt:  # it came before: all was run
-                    if at < self.stop or not self.state:
+                    if at < stop or not self.has_state:
                         raise
                     late = interrupt
             else:
                 try:
-                    self._call(step, env)
+                    self._call(step, values)
                 except Exception:
                     self._check(feeds, held)  # the error that came first
                     raise
                 fresh = True
-        if self.stop == len(self.plan):
+        if stop == len(plan):
             self._check(feeds, held)
         return late
 
-    def _outputs(self, env: dict[Node, Any]) -> list[ndarray]:
+    def _outputs(self, values: list[Any]) -> list[ndarray]:
         """The outputs, each in memory that no other value and no later run uses."""
-        found, given = [], set()
-        for node in self.native.graph.outputs:
-            array = self._value(node, env)
-            own = node in self.fresh and node not in given
-            found.append(array if own else array.copy())
-            given.add(node)
+        found = []
+        for ref, copied in self.script.outputs:
+            array = value_of(ref, values)
+            found.append(array.copy() if copied else array)
         return found
 
-    def _changed(self, env: dict[Node, Any]) -> dict[Variable, ndarray]:
+    def _changed(self, values: list[Any]) -> dict[str, ndarray]:
         """The new values of variables that have them elsewhere than in their place."""
         found = {}
-        for variable, node, shared in self.given_back:
-            value = env[node] if node in env else self._value(node, env)
-            found[variable] = value.copy() if shared else value
-        for variable, node in self.elsewhere.items():
-            found[variable] = env[node]
+        for name, ref, shared in self.given_back:
+            value = value_of(ref, values)
+            found[name] = value.copy() if shared else value
+        for name, number in self.elsewhere:
+            found[name] = values[number]
         return found
 
-    def _give_back(self, written: set[Variable]) -> list[tuple[Variable, Node, bool]]:
+    def _give_back(self, written: set[str]) -> list[tuple[str, Any, bool]]:
         """The variables that get their new values later, and whether these are copied:
         those that are another variable's, which changes too."""
-        unread = {variable for variable, _, _ in self.unread}
-        writes = [(n.params["variable"], n.inputs[0]) for n in self.native.writes]
-        later = [(v, n) for v, n in writes if v not in written and v not in unread]
-        changes = {variable for variable, _ in later}
-        bases = [(v, n, Operand(n).base) for v, n in later]
-        return [
-            (v, n, base.op is READ and base.params["variable"] in changes - {v})
-            for v, n, base in bases
-        ]
+        done = written | {room.name for room in self.script.rooms}
+        later = [w for w in self.script.writes if w.name not in done]
+        changes = {w.name for w in later}
+        return [(w.name, w.ref, w.source in changes - {w.name}) for w in later]
 
     def _check(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
         """Raise the error of an index that a kernel found to be out of range.
@@ -146,24 +221,27 @@ class Instance(Tables):
         if not self.flags.size or not self.numbers[self.flags].any():
             return
         self.numbers[self.flags] = 0
-        graph = self.native.graph
-        store = dict(zip(self.native.reads, held, strict=True))
-        Program(graph, graph.outputs).run(feeds, store)
+        self.replay(feeds, held)
         raise GraphError("a kernel reports an index that the interpreter accepts")
 
-    def timed(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> list[float]:
-        """A run one step at a time: the seconds that each of the steps took."""
-        env = self._given(feeds, held, {})
+    def timed(
+        self, steps: Sequence[Any], feeds: Sequence[ndarray], held: Sequence[ndarray]
+    ) -> list[float]:
+        """A run one step at a time: the seconds that each of the steps took.
+
+        Of steps, those that are not ``Called`` are launches.
+        """
+        values = self._given(feeds, held, ())
         run, rows = driver().run, address(self.rows)
         found, k = [], 0
-        for step in self.steps:
+        for step in steps:
             self._fill()
             start = time.perf_counter()
-            if isinstance(step, Launch):
+            if isinstance(step, Called):
+                self._call(step, values)
+            else:
                 run(rows, k, k + 1)
                 k += 1
-            else:
-                self._call(step, env)
             found.append(time.perf_counter() - start)
         return found
 
@@ -180,8 +258,8 @@ class Instance(Tables):
         self,
         feeds: Sequence[ndarray],
         held: Sequence[ndarray],
-        room: Mapping[Variable, ndarray | None],
-    ) -> dict[Node, Any]:
+        rooms: Sequence[ndarray | None],
+    ) -> list[Any]:
         """All values that no step makes, and places for outputs."""
         if len(held) != len(self.bound) or not self.known:
             self._bind(held)
@@ -189,77 +267,101 @@ class Instance(Tables):
             if array is not before and not self._rebind(k, array):
                 self._bind(held)
                 break
-        env = self.known.copy()
-        for node, shape in self.fresh.items():
-            self._give(env, node, empty(shape, node.dtype.np))
-        self.elsewhere = {}  # state that is only written, and not into given memory
-        for variable, node, shape in self.unread:
-            given = room.get(variable)
-            if given is None:
-                given = np.empty(shape, node.dtype.np)
-                self.elsewhere[variable] = node
-            if self.rooms[variable]() is not given:
-                self.addresses[self.places[node]] = address(given)
-                self.rooms[variable] = weakref.ref(given)
-            env[node] = given
-        for node, array in zip(self.native.graph.inputs, feeds, strict=True):
+        values, addresses = self.known.copy(), self.addresses
+        _, first, number = self.first
+        for slot, shape, kind in self.fresh:
+            values[number] = made = empty(shape, kind)
+            addresses[slot] = address(made)
+            number += 1
+        if self.rooms:
+            self._give_rooms(values, rooms or [None] * len(self.rooms), first)
+        for number, (slot, array) in enumerate(
+            zip(self.script.inputs, feeds, strict=True)
+        ):
             if array is not None:
-                self._give(env, node, self._apart(array) if self.starts else array)
-        return env
+                if self.starts:
+                    array = self._apart(array)
+                if slot != NOWHERE:
+                    array = in_order(array)
+                    addresses[slot] = address(array)
+                values[number] = array
+        return values
+
+    def _give_rooms(
+        self, values: list[Any], rooms: Sequence[ndarray | None], first: int
+    ) -> None:
+        """Memory for state that is only written: what is given, or fresh."""
+        self.elsewhere = []
+        for k, (array, (slot, shape, kind, name)) in enumerate(
+            zip(rooms, self.rooms, strict=True)
+        ):
+            if array is None:
+                array = np.empty(shape, kind)
+                self.elsewhere.append((name, first + k))
+            if self.given[k]() is not array:
+                self.addresses[slot] = address(array)
+                self.given[k] = weakref.ref(array)
+            values[first + k] = array
 
     def _bind(self, held: Sequence[ndarray]) -> None:
         """Take variables' arrays, for this run and for those that give the same."""
-        arrays = dict(zip(self.native.reads, held, strict=True))
         for k, array in enumerate(held):
             self._fits(k, array)
+        arrays, script = list(held), self.script
         spans = sorted(_span(a) for a in held)
         apart = all(x[1] <= y[0] for x, y in itertools.pairwise(spans))
-        moved: set[Variable] = set()  # state that is computed elsewhere
-        for variable, array in arrays.items():
+        moved: set[str] = set()  # state that is computed elsewhere
+        for k, array in enumerate(held):
             flags = array.flags
-            whole = flags.c_contiguous and (flags.writeable or not self.state)
-            if not whole or not (apart or not self.state):
-                arrays[variable] = array.copy(order="C")
-                moved.add(variable)
-        self.spans = sorted(_span(arrays[v]) for v in self.state if v in arrays)
+            whole = flags.c_contiguous and (flags.writeable or not self.has_state)
+            if not whole or not (apart or not self.has_state):
+                arrays[k] = array.copy(order="C")
+                moved.add(script.held[k].name)
+        pairs = list(zip(script.held, arrays, strict=True))
+        self.spans = sorted(_span(array) for one, array in pairs if one.state)
         self.starts = [start for start, _ in self.spans]
-        self.known = dict(self.arrays)
-        for variable, nodes in zip(self.native.reads, self.readers, strict=True):
-            self._take(variable, nodes, arrays[variable])
-        for variable, node in self.state.items():
-            if variable in arrays:
-                self.known[node] = arrays[variable]
-        written = {v for v in self.state if v in arrays and v not in moved}
+        self.known = self._constants()
+        for k, array in enumerate(arrays):
+            self._take(k, array)
+        written = {one.name for one in script.held if one.state} - moved
         self.given_back = self._give_back(written)
         self.bound = [None] * len(held) if moved else list(held)
 
+    def _constants(self) -> list[Any]:
+        """All values, of which those are there that are the same in every run."""
+        known: list[Any] = [None] * self.script.values
+        for number, offset, shape, dtype in self.script.kept:
+            known[number] = self.arena.view(offset, shape, dtype.np)
+        for slot, number, value in self.script.constants:
+            known[number] = value
+            if slot != NOWHERE:
+                known[number] = in_order(value)
+                self.addresses[slot] = address(known[number])
+        return known
+
     def _fits(self, k: int, array: ndarray) -> None:
         """Check that a variable's array is what the code was made for."""
-        want = self.native.reads[k].type
-        if (
-            array.shape != resolve(want.shape, self.sizes)
-            or array.dtype != want.dtype.np
-        ):
+        want = self.script.held[k]
+        if array.shape != want.shape or array.dtype != want.dtype.np:
+            shape = ", ".join(map(str, want.shape))
             raise GraphError(
-                f"{self.native.reads[k].name}: expected {want}, got {array.dtype} of "
-                f"shape {array.shape}"
+                f"{want.name}: expected {want.dtype.name}[{shape}], got {array.dtype} "
+                f"of shape {array.shape}"
             )
 
-    def _take(self, variable: Variable, nodes: list[Node], array: ndarray) -> None:
-        """An array for a variable, and for the nodes that read it."""
-        slot = self.slot_of.get(variable)
-        if slot is not None:
+    def _take(self, k: int, array: ndarray) -> None:
+        """An array for a variable."""
+        slot = self.script.held[k].slot
+        if slot != NOWHERE:
             self.addresses[slot] = address(array)
-        for node in nodes:
-            self.known[node] = array
+        self.known[self.first[0] + k] = array
 
     def _rebind(self, k: int, array: ndarray) -> bool:
         """Take another array for one variable, if that is all there is to do."""
         self._fits(k, array)
-        variable = self.native.reads[k]
-        if variable in self.state or not array.flags.c_contiguous:
+        if self.script.held[k].state or not array.flags.c_contiguous:
             return False
-        self._take(variable, self.readers[k], array)
+        self._take(k, array)
         self.bound[k] = array
         return self._apart(array) is array
 
@@ -269,47 +371,30 @@ class Instance(Tables):
         at = bisect.bisect_left(self.starts, last) - 1
         return array.copy() if at >= 0 and self.spans[at][1] > first else array
 
-    def _give(self, env: dict[Node, Any], node: Node, array: Any) -> None:
-        """A value that launches find at its address."""
-        slot = self.places.get(node)
-        if slot is not None:
-            array = in_order(array)
-            self.addresses[slot] = address(array)
-        env[node] = array
-
-    def _call(self, node: Node, env: dict[Node, Any]) -> None:
-        args = [self._value(i, env) for i in node.inputs]
+    def _call(self, call: Called, values: list[Any]) -> None:
+        node, params = call.node, call.params
+        args = [value_of(ref, values) for ref in call.args]
         if node.op is PICK:
-            self._give(env, node, args[0][node.params["index"]])
-            return
-        params = resolve(node.params, self.sizes)
-        try:
-            with np.errstate(all="ignore"), natively():
-                found = node.op.kernel(*args, **params)
-        except Exception as error:
-            raise failed(node, args, params, error) from None
-        if type(found) is tuple:
-            env[node] = tuple(_own(np.asarray(f), args) for f in found)
+            found = args[0][node.params["index"]]
         else:
-            self._give(env, node, _own(np.asarray(found), args))
+            try:
+                with np.errstate(all="ignore"), natively():
+                    found = node.op.kernel(*args, **params)
+            except Exception as error:
+                raise failed(node, args, params, error) from None
+            if type(found) is tuple:
+                values[call.value] = tuple(_own(np.asarray(f), args) for f in found)
+                return
+            found = _own(np.asarray(found), args)
+        if call.slot != NOWHERE:
+            found = in_order(found)
+            self.addresses[call.slot] = address(found)
+        values[call.value] = found
 
-    def _value(self, value: Any, env: dict[Node, Any]) -> Any:
-        """A node's array, through the views it may be."""
-        if type(value) is not Node:
-            return evaluate(value, self.sizes)
-        found = env.get(value)
-        if found is None:
-            if value.op is CONSTANT:
-                return value.params["value"]
-            operand = Operand(value)
-            if inlined(value):
-                args = [self._value(i, env) for i in value.inputs]
-                params = resolve(value.params, self.sizes)
-                return np.asarray(value.op.kernel(*args, **params))
-            found = self._value(operand.base, env)
-            for view in reversed(operand.views):
-                found = view.op.kernel(found, **resolve(view.params, self.sizes))
-        return found
+
+def in_order(array: ndarray) -> ndarray:
+    """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
+    return array if array.flags.c_contiguous else array.copy(order="C")
 
 
 def _nothing() -> None:

@@ -7,7 +7,7 @@ jobs, records of 64-bit integers:
 
 A job ends with the address of workspaces, one for each worker, and their size. How many
 jobs there are and what they say is known with the sizes; addresses are filled in
-before every run.
+when the jobs have memory, and before every run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compile import script
 from weft.compile.fuse import Operand
 from weft.compile.llvm.target import Target
+from weft.compile.script import Symbol
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.runtime import pool
 
 _ALIGN = 64
 
@@ -39,16 +40,18 @@ class Job(NamedTuple):
 
     fields: Any  # whole numbers
     pointers: Sequence[Pointer]
+    tables: Sequence[tuple[int, np.ndarray]] = ()  # fields that are their addresses
 
 
 class Work(NamedTuple):
     """What a routine does for some sizes: jobs of equally many tasks."""
 
-    function: int
+    function: Symbol
     jobs: list[Job]
     tasks: int
     workspace: int = 0  # bytes for each worker
-    context: int = -1  # the jobs' field that leads to a follower's kernel, if any
+    context: int = -1  # the jobs' field that leads to a follower's kernel, if any;
+    #                    the field before it leads to what calls that
 
 
 class Routine:
@@ -118,7 +121,7 @@ def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
 
 
 class Jobs:
-    """The jobs of an instance's routines, and the addresses they need."""
+    """The jobs of an instance's routines, and where addresses stand in them."""
 
     def __init__(
         self, routines: Sequence[Routine], sizes: Mapping[str, int], target: Target
@@ -126,57 +129,74 @@ class Jobs:
         found = {r: r.work(sizes, target) for r in routines}
         self.works = {r: work for r, work in found.items() if work and work.jobs}
         self.starts: dict[Routine, int] = {}
-        fields: list[int] = []
-        places: list[tuple[int, Node, int]] = []
+        self.words: list[int] = []
+        self.pointers: list[tuple[int, Node, int]] = []
+        self.contexts: list[tuple[int, int]] = []
+        self.tables = _Tables()
         ends: list[int] = []
         for routine, work in self.works.items():
-            self.starts[routine] = len(fields)
+            self.starts[routine] = len(self.words)
             for job in work.jobs:
-                places += [(len(fields) + p.field, *p[1:]) for p in job.pointers]
-                fields.extend(job.fields)
-                ends.append(len(fields))
-        self.table = np.array(fields, np.int64)
-        self._places = places
-        self._workspace = np.array(ends, np.int64) - 2
-        self._each = max((w.workspace for w in self.works.values()), default=0)
-        self._give_workspaces()
+                start = len(self.words)
+                self.pointers += [(start + p.field, *p[1:]) for p in job.pointers]
+                for field, table in job.tables:
+                    self.tables.add(start + field, table)
+                self.words.extend(job.fields)
+                ends.append(len(self.words))
+        self.workspaces = np.array(ends, np.int64) - 2
+        self.each = max((w.workspace for w in self.works.values()), default=0)
 
-    def row(self, routine: Routine, body: int) -> list[int]:
-        """What the native loop reads of a routine's launch."""
+    def row(self, routine: Routine) -> tuple[int, int, int, int]:
+        """Of a routine's launch: the first word, tasks of a job, of all, and bytes."""
         work = self.works[routine]
-        first = self.table.ctypes.data + 8 * self.starts[routine]
-        count = work.tasks * len(work.jobs)
         length = 8 * len(work.jobs[0].fields)
-        return [0, work.function, first, work.tasks, count, 1, body, length]
+        return self.starts[routine], work.tasks, work.tasks * len(work.jobs), length
 
-    def lead_to(self, routine: Routine, address: int) -> None:
-        """Tell all jobs of a routine where its follower's context is."""
+    def lead_to(self, routine: Routine, context: int) -> None:
+        """Tell all jobs of a routine which context its follower has."""
         work = self.works[routine]
         length = len(work.jobs[0].fields)
         first = self.starts[routine] + work.context
-        self.table[first : first + length * len(work.jobs) : length] = address
+        words = range(first, first + length * len(work.jobs), length)
+        self.contexts += [(word, context) for word in words]
 
-    def _give_workspaces(self) -> None:
-        """Memory that each thread of the pool has for itself."""
-        self.threads = pool.get_num_threads()
-        if not len(self.table):
-            return
-        each = self._each + -self._each % _ALIGN
-        self.memory = np.empty(self.threads * each + _ALIGN, np.uint8)
-        start = self.memory.ctypes.data
-        self.table[self._workspace] = start + -start % _ALIGN
-        self.table[self._workspace + 1] = each
+    def data(self, slots: Mapping[Node, int]) -> script.Jobs:
+        """The jobs without addresses, by the slots that these are kept in."""
+        pointers = [(word, slots[node], gap) for word, node, gap in self.pointers]
+        return script.Jobs(
+            np.array(self.words, np.int64),
+            _pairs(pointers, 3),
+            self.workspaces,
+            self.each + -self.each % _ALIGN,
+            _pairs(self.contexts, 2),
+            _pairs(self.tables.places, 2),
+        )
 
-    def link(self, slots: Mapping[Node, int]) -> None:
-        """Prepare to fill in addresses, by the slots that they are kept in."""
-        self.places = np.array([p for p, _, _ in self._places], np.int64)
-        self.slots = np.array([slots[node] for _, node, _ in self._places], np.int64)
-        self.gaps = np.array([gap for _, _, gap in self._places], np.int64)
 
-    def fill(self, addresses: np.ndarray) -> None:
-        """Put the present addresses into the jobs."""
-        if not len(self.table):
-            return
-        if pool.get_num_threads() != self.threads:
-            self._give_workspaces()
-        self.table[self.places] = addresses[self.slots] + self.gaps
+class _Tables:
+    """Constant tables one after the other; one that several jobs name is there once."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int]] = []
+        self._parts: list[np.ndarray] = []
+        self._starts: dict[int, int] = {}
+        self._size = 0
+
+    def add(self, word: int, table: np.ndarray) -> None:
+        if id(table) not in self._starts:
+            self._starts[id(table)] = self._size
+            self._parts.append(table)
+            self._size += table.nbytes + -table.nbytes % _ALIGN
+        self.places.append((word, self._starts[id(table)]))
+
+    @property
+    def data(self) -> np.ndarray:
+        found = np.zeros(self._size, np.uint8)
+        for part in self._parts:
+            start = self._starts[id(part)]
+            found[start : start + part.nbytes] = part.reshape(-1).view(np.uint8)
+        return found
+
+
+def _pairs(rows: Sequence[Any], width: int) -> np.ndarray:
+    return np.array(rows, np.int64).reshape(-1, width)

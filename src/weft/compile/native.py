@@ -49,6 +49,9 @@ from weft.compile.places import assigned_once, share
 from weft.compile.products import Panels, copied, is_product, packed, read_often
 from weft.compile.proofs import Proofs
 from weft.compile.routines import routine_of
+from weft.compile.script import Symbol
+from weft.compile.symbols import address_of
+from weft.compile.tables import Tables
 from weft.config import config
 from weft.core.lowering import (
     Element,
@@ -60,7 +63,7 @@ from weft.core.lowering import (
     View,
 )
 from weft.core.size import same
-from weft.graph.interpret import bind_sizes
+from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import (
     ASSIGN,
     GROUP,
@@ -105,7 +108,7 @@ def supported(node: Node) -> bool:
     return scalar.has_function(rule.scalar, kinds, node.dtype)
 
 
-def _begin_routines(graph: Graph, target: Target) -> None:
+def start_routines(graph: Graph, target: Target) -> None:
     """Have the code that is not the graph's own made while kernels are lowered."""
     driver.start()
     for node in graph.nodes:
@@ -144,7 +147,7 @@ class Native:
             graph = prepare(graph)
         self.graph = graph
         self.target = target or host_target()
-        _begin_routines(graph, self.target)
+        start_routines(graph, self.target)
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # launches, and nodes that are called
         self.refused: dict[Group, str] = {}
@@ -161,9 +164,11 @@ class Native:
         self.unread = [v for v in self.places.state if v not in self.reads]
         self.kernels: dict[str, Kernel] = {}
         self._name_kernels()
-        self.library = self._compile()
-        self._others: dict[Any, Library] = {}  # kernels for other places than planned
-        self._instances: dict[Any, Instance] = {}
+        self.libraries: dict[str, Library] = {}  # machine code, by its key
+        self._symbols: dict[Any, Symbol] = {}
+        self._compile()
+        self.instances: dict[Any, Instance] = {}
+        self.tables: Tables | None = None  # of the instance that was made last
 
     def _add_all(self) -> None:
         follow = followers(self.fusion)
@@ -269,15 +274,21 @@ class Native:
         found = [s.follower if isinstance(s, Routine) else s for s in self.steps]
         return [one for one in found if isinstance(one, (Use, Follower))]
 
-    def _compile(self) -> Library | None:
-        kernels = self.kernels.values()
+    def _compile(self) -> None:
+        """Machine code of all kernels, for the places that are planned."""
         _proofs().save()
-        return self._library(kernels) if kernels else None
+        if self.kernels:
+            library = self._library(self.kernels.values())
+            for name, kernel in self.kernels.items():
+                symbol = Symbol("kernel", library.key, name)
+                self._symbols[name, kernel.shared] = symbol
 
     def _library(self, kernels: Iterable[Kernel]) -> Library:
         texts = [f"{kernel.name}: {self.alike.text(kernel)}" for kernel in kernels]
         key = "\n".join([f"strict: {config.strict_ieee}", *texts])
-        return compile_known(key, lambda: self._module(kernels), self.target)
+        library = compile_known(key, lambda: self._module(kernels), self.target)
+        self.libraries[library.key] = library
+        return library
 
     def _module(self, kernels: Iterable[Kernel]) -> ir.Module:
         module = new_module("kernels", self.target)
@@ -285,16 +296,17 @@ class Native:
             emit_kernel(module, kernel, self.target)
         return module
 
-    def function(self, kernel: Kernel, shared: tuple[tuple[str, str], ...]) -> int:
-        """The address of a kernel's code for arguments of which these share places."""
-        library = self.library
-        if shared != kernel.shared:
-            key = kernel.name, shared
-            if key not in self._others:
-                self._others[key] = self._library([kernel._replace(shared=shared)])
-            library = self._others[key]
-        assert library is not None
-        return library.address(kernel.name)
+    def function(self, kernel: Kernel, shared: tuple[tuple[str, str], ...]) -> Symbol:
+        """A kernel's code for arguments of which these share places."""
+        key = kernel.name, shared
+        if key not in self._symbols:  # other places than planned
+            library = self._library([kernel._replace(shared=shared)])
+            self._symbols[key] = Symbol("kernel", library.key, kernel.name)
+        return self._symbols[key]
+
+    def address(self, symbol: Symbol) -> int:
+        """Where a function begins."""
+        return address_of(symbol, self.libraries, self.target)
 
     def run(
         self,
@@ -311,20 +323,53 @@ class Native:
         ``write`` gets the new values before anything can interrupt. ``known`` are
         sizes that the feeds may not tell.
         """
+        instance = self.instance_for(feeds, known)
+        held = [store[v] for v in self.reads]
+        rooms = [room.get(v) for v in self.unread] if room else ()
+        names = {v.name: v for v in self.graph.variables.values()}
+        found: list[Any] = []
+
+        def noted(changed: dict[str, ndarray]) -> None:
+            found.append({names[name]: array for name, array in changed.items()})
+            if write is not None:
+                write(found[0])
+
+        outputs, _ = instance.run(feeds, held, rooms, noted)
+        return outputs, found[0]
+
+    def instance_for(
+        self, feeds: Sequence[ndarray], known: Mapping[str, int] | None = None
+    ) -> Instance:
+        """The instance for arguments of these sizes."""
         key: Any = [(a.shape, a.dtype) if a is not None else None for a in feeds]
         key = (*key, *known.items()) if known else tuple(key)
-        instance = self._instances.get(key)
-        if instance is None:
+        found = self.instances.get(key)
+        if found is None:
             sizes = {**(known or {}), **bind_sizes(self.graph.inputs, feeds)}
             if self.graph.sizes.assumptions:
                 self.graph.sizes.check(sizes)
-            if len(self._instances) >= INSTANCES:
-                self._instances.clear()
-            instance = self._instances[key] = Instance(self, sizes)
-        held = [store[v] for v in self.reads]
-        return instance.run(feeds, held, room, write)
+            if len(self.instances) >= INSTANCES:
+                self.instances.clear()
+            found = self.instances[key] = self.instance(sizes)
+        return found
+
+    def instance(self, sizes: Mapping[str, int]) -> Instance:
+        """A new instance, with memory of its own."""
+        self.tables = Tables(self, sizes)
+        functions = [self.address(one) for one in self.tables.script.functions]
+        return Instance(self.tables.script, functions, self._replay)
+
+    def timed(self, sizes: Mapping[str, int]) -> tuple[Instance, list[Any]]:
+        """A new instance, and the steps to measure there one by one."""
+        made, kept = self.instance(sizes), self.tables
+        assert kept is not None
+        return made, kept.timeline
+
+    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
+        store = dict(zip(self.reads, held, strict=True))
+        Program(self.graph, self.graph.outputs).run(feeds, store)
 
     @property
     def latest(self) -> Instance | None:
         """The instance that was made last; None before the first run."""
-        return next(reversed(self._instances.values()), None)
+        return next(reversed(self.instances.values()), None)

@@ -6,25 +6,23 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from weft.compile.jobs import Jobs, Routine
 from weft.compile.launches import Launch, Order, Use
 from weft.compile.places import kept_in_place
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
-from weft.graph.ir import CONSTANT, READ, Node
+from weft.graph.ir import READ, Node
 from weft.runtime import arena
-from weft.runtime.address import address
 
 if TYPE_CHECKING:
     from weft.compile.native import Native
 
-ndarray = np.ndarray
-
 
 class Placed:
-    """Steps with a place for each value: in one arena, or where a run is given."""
+    """Steps with a place for each value: in one arena, or where a run is given.
+
+    Nothing is allocated.
+    """
 
     def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
         self.native = native
@@ -34,7 +32,7 @@ class Placed:
         self.launches = [s for s in self.steps if isinstance(s, Launch)]
         self.state = kept_in_place(native.places, native.graph, self.order)
         self._name_slots()
-        self.arrays = self._allocate()
+        self._lay_out()
 
     # -- steps
 
@@ -89,7 +87,6 @@ class Placed:
                 at = joint[at]
             key: Any = at.params["variable"] if at.op is READ else new.get(at, at)
             self.places[node] = self.slot_of.setdefault(key, len(self.slot_of))
-        self.addresses = np.zeros(len(self.slot_of), np.int64)
         self.own = {  # values that lie in the arena
             n: at
             for n, at in self.places.items()
@@ -97,12 +94,11 @@ class Placed:
         }
         self.joint = joint
 
-    def _allocate(self) -> dict[Node, ndarray]:
+    def _lay_out(self) -> None:
         """One arena for all that launches make, by when it is needed."""
         order, over = self.order, self.native.places.over
         buffers: dict[Node, arena.Buffer] = {}
-        shapes: dict[Node, Any] = {}
-        spans = self._spans()
+        spans, state = self._spans(), set(self.state.values())
         self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
         for at, step in enumerate(self.steps):
             wave = order.waves[at]
@@ -119,26 +115,13 @@ class Placed:
                         given = None
                     first, last = spans.get(node, (wave, order.last(node, wave)))
                     buffers[node] = arena.Buffer(node, size, first, last, shares=given)
-                    shapes[node] = shape
-                elif node not in self.joint and node not in self.state.values():
+                elif node not in self.joint and node not in state:
                     self.fresh[node] = shape
         self.layout = arena.plan(list(buffers.values()))
-        self.arena = arena.Arena(self.layout.nbytes)
-        arrays = {
-            node: self.arena.view(self.layout.offsets[node], shape, node.dtype.np)
-            for node, shape in shapes.items()
-        }
+        self.offsets: dict[Any, int] = dict(self.layout.offsets)
         for node, piece in self.inside.items():
             start = evaluate(piece.start, self.sizes) * node.dtype.itemsize
-            shape = resolve(node.shape, self.sizes)
-            at = self.layout.offsets[piece.whole] + start
-            arrays[node] = self.arena.view(at, shape, node.dtype.np)
-        for node in self.places:
-            if node.op is CONSTANT:
-                arrays[node] = in_order(node.params["value"])
-        for node, array in arrays.items():
-            self.addresses[self.places[node]] = address(array)
-        return arrays
+            self.offsets[node] = self.layout.offsets[piece.whole] + start
 
     def _spans(self) -> dict[Node, tuple[int, int]]:
         """From when to when memory is needed that pieces are computed in."""
@@ -158,7 +141,3 @@ class Placed:
                     found.setdefault(whole, []).extend((wave, *ends))
         return {whole: (min(waves), max(waves)) for whole, waves in found.items()}
 
-
-def in_order(array: ndarray) -> ndarray:
-    """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
-    return array if array.flags.c_contiguous else array.copy(order="C")

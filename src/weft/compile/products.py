@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from weft.compile.driver import driver
 from weft.compile.fuse import Operand
 from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
 from weft.compile.llvm.gemm.arrays import compiled, make_job
@@ -24,6 +23,7 @@ from weft.compile.llvm.gemm.tiling import SHAPES
 from weft.compile.llvm.target import Target
 from weft.compile.narrow import product_kind
 from weft.compile.tuning.choices import Cut, chosen, threaded
+from weft.compile.script import Symbol
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
 from weft.graph.interpret import resolve
@@ -123,7 +123,8 @@ class Panels(Routine):
         gap = array.ctypes.data - start.ctypes.data
         base = self.operands[0].base
         pointers = [Pointer(_POINTERS[1], base, gap), Pointer(_POINTERS[2], self.node)]
-        return Work(gemm.pack_address, [Job(job, pointers)], cut.tasks)
+        function = Symbol("gemm", f"{self.node.dtype.name} 0", "gemm_pack")
+        return Work(function, [Job(job, pointers)], cut.tasks)
 
 
 def _is_turned(operand: Operand) -> bool:
@@ -204,22 +205,14 @@ class Product(Routine):
         threads = max(pool.get_num_threads(), 2)
         whole = self.follower is not None and self.follower.whole
         cut = split(
-            gemm.tile,
-            m,
-            n,
-            k,
-            batch=batch,
-            threads=threads,
-            whole=whole,
+            gemm.tile, m, n, k, batch=batch, threads=threads, whole=whole,
             parts=cuts[:2],
-        )
-        follow = driver().follow if self.follower is not None else 0
+        )  # fmt: skip
         jobs: list[Job] = []
         for place in np.ndindex(*outer):
             parts = [a[place] for a in arrays]
             a, b, c = parts
-            job = make_job(a, b, c, cut, workspace=(0, gemm.bytes),
-                           follower=(follow, 0), whole=whole)  # fmt: skip
+            job = make_job(a, b, c, cut, workspace=(0, gemm.bytes), whole=whole)
             job[_FIRST_ROW] = len(jobs) * batch * m
             bases = [*[o.base for o in self.operands[:2]], node]
             places = zip(_POINTERS, parts, starts, bases, strict=True)
@@ -230,4 +223,6 @@ class Product(Routine):
             if len(self.operands) > 2:
                 pointers.append(Pointer(_PACKED, self.operands[2].base))
             jobs.append(Job(job, pointers))
-        return Work(gemm.address, jobs, cut.tasks, gemm.bytes, CONTEXT)
+        function = Symbol("gemm", f"{product_kind(node)} {cuts.shape}", "gemm_tasks")
+        return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT)
+

@@ -87,7 +87,7 @@ class Single:
     def __init__(self, native: Native, use: Use) -> None:
         graph = native.graph
         self.native = native  # the code lives as long
-        self.function = native.function(use.kernel, ())
+        self.function = native.address(native.function(use.kernel, ()))
         self.kernel = use.kernel
         self.names = use.kernel.sizes
         self.weight = max(len(use.group.nodes), 1)

@@ -6,9 +6,9 @@ import functools
 import hashlib
 import os
 import pathlib
+from typing import Any
 
-_FOLDERS = (".", "../core", "loop", "lower", "llvm", "llvm/conv", "llvm/gemm",
-            "llvm/math", "tuning")  # fmt: skip
+_FOLDERS = "compile", "core", "graph", "ops", "runtime"  # of the package
 
 
 @functools.cache
@@ -23,12 +23,19 @@ def sources() -> str:
     64
     """
     found = hashlib.sha256()
-    here = pathlib.Path(__file__).parent
+    package = pathlib.Path(__file__).parent.parent
     for folder in _FOLDERS:
-        with os.scandir(here / folder) as files:
-            for file in sorted(files, key=lambda f: f.name):
-                if file.name.endswith(".py"):
-                    known = file.stat()
-                    text = f"{folder}/{file.name} {known.st_size} {known.st_mtime_ns}"
-                    found.update(text.encode())
+        _add(found, os.path.join(package, folder), folder)
     return found.hexdigest()
+
+
+def _add(found: Any, path: str, name: str) -> None:
+    """Add the names, sizes and times of a folder's files."""
+    with os.scandir(path) as files:
+        for file in sorted(files, key=lambda f: f.name):
+            if file.name.endswith(".py"):
+                known = file.stat()
+                text = f"{name}/{file.name} {known.st_size} {known.st_mtime_ns}"
+                found.update(text.encode())
+            elif "." not in file.name and not file.name.startswith("__"):
+                _add(found, file.path, f"{name}/{file.name}")

@@ -1,24 +1,45 @@
-"""What the native loop reads: a row for each launch, and what rows lead to."""
+"""A native graph's launches for one set of sizes, as a script.
+
+Rows are what the native loop reads of each launch, with numbers of functions, slots
+and words where an instance puts addresses: see ``script`` and ``driver``.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.compile.driver import FIELDS, driver
+from weft.compile.driver import FIELDS
 from weft.compile.followers import FIRST, WIDTH, Follower
+from weft.compile.fuse import Operand, inlined
 from weft.compile.jobs import Routine
 from weft.compile.joined import Piece
 from weft.compile.launches import Launch, Use
 from weft.compile.placed import Placed
 from weft.compile.tuning.choices import Loops
+from weft.compile.script import (
+    GANG,
+    ITERATIONS,
+    JOBS,
+    NOWHERE,
+    Called,
+    Computed,
+    Held,
+    Kept,
+    Literal,
+    Output,
+    Room,
+    Script,
+    Shown,
+    Symbol,
+    Write,
+)
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
-from weft.graph.ir import Node
-from weft.runtime.address import address
+from weft.graph.ir import CONSTANT, READ, Node, Variable
 
 if TYPE_CHECKING:
     from weft.compile.native import Native
@@ -27,53 +48,49 @@ GRAIN = Loops().grain
 
 
 class Tables(Placed):
-    """Rows, sizes and addresses of a native graph's launches (see ``driver``)."""
+    """A native graph's steps, and the script of them."""
 
     def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
         super().__init__(native, sizes)
-        self.contexts: list[np.ndarray] = []  # of followers
+        self.functions: dict[Symbol, int] = {}
+        self.contexts: list[list[int]] = []  # of followers
         self._describe()
         self._plan()
+        self.script = self._script()
 
     def _describe(self) -> None:
-        """What the native loop reads of each launch: see ``driver``."""
+        """What the native loop reads of each launch."""
         self.uses: list[Use] = []
         for step in self.launches:
             use = step.follower if isinstance(step, Routine) else step
             self.uses += [use] if use is not None else []
         nodes = [node for use in self.uses for node in use.owners]
-        self.where = np.array([self.places[n] for n in nodes], np.int64)
-        gaps = [gap for u in self.uses for gap in u.gaps or [0] * len(u.owners)]
-        self.gaps = np.array(gaps, np.int64) if any(gaps) else None
-        self.table = np.zeros(len(nodes), np.int64)
-        self.jobs.link(self.places)
+        self.where = [self.places[n] for n in nodes]
+        self.gaps = [gap for u in self.uses for gap in u.gaps or [0] * len(u.owners)]
         self._give_sizes()
         rows = [
             self._row(step) if isinstance(step, Use) else self._job_row(step)
             for step in self.launches
         ]
-        self.rows = np.array(rows, np.int64).reshape(-1, FIELDS)
+        self.rows = _table(rows, FIELDS)
 
     def _give_sizes(self) -> None:
         """The sizes that kernels need, and their errors' flags, in one array."""
-        numbers: list[int] = []
-        flags: list[int] = []
-        starts: dict[Use, tuple[int, int]] = {}  # of each one's addresses and sizes
+        self.numbers: list[int] = []
+        self.flags: list[int] = []
+        self.found: dict[Use, tuple[int, int]] = {}  # where its buffers and sizes begin
         at = 0
         names = {use.name: use.kernel for use in self.uses}  # equal ones have one name
         self.needed = {name: kernel.sizes for name, kernel in names.items()}
         for use in self.uses:
-            starts[use] = at, len(numbers)
+            self.found[use] = at, len(self.numbers)
             known = self._known(use)
-            numbers += [known[name] for name in self.needed[use.name]]
+            self.numbers += [known[name] for name in self.needed[use.name]]
             if use.checks:
-                flags.append(len(numbers))
-                numbers.append(0)
+                self.flags.append(len(self.numbers))
+                self.numbers.append(0)
             at += len(use.owners)
-        self.numbers = np.array([*numbers, 0], np.int64)
-        self.flags = np.array(flags, np.int64)
-        table, sizes = address(self.table), address(self.numbers)
-        self.found = {u: (table + 8 * a, sizes + 8 * s) for u, (a, s) in starts.items()}
+        self.numbers.append(0)
 
     def _known(self, use: Use) -> dict[str, int]:
         given = {k: evaluate(n, self.sizes) for k, n in use.kernel.given}
@@ -86,16 +103,18 @@ class Tables(Placed):
             count = 0  # it is there
         work = sum(self._count(n) for n in use.works)
         share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
-        function, body = self._function(use), driver().iterations
+        function = self._function(use)
         _, cuts = self.native.alike.cut(use.kernel)
         worth = GRAIN if cuts.grain == Loops().grain else cuts.grain
         grain = max(worth // share, 1)
-        return [0, function, *self.found[use], count, grain, body, 0, 0]
+        return [0, function, *self.found[use], count, grain, ITERATIONS, 0, 0]
 
     def _job_row(self, routine: Routine) -> list[int]:
         if routine.follower is not None:
             self._lead_on(routine, routine.follower)
-        return [*self.jobs.row(routine, driver().jobs), 0]
+        function = self._number(self.jobs.works[routine].function)
+        first, tasks, count, length = self.jobs.row(routine)
+        return [0, function, first, tasks, count, 1, JOBS, length, 0]
 
     def _lead_on(self, routine: Routine, use: Follower) -> None:
         """Tell a routine's jobs what follows."""
@@ -103,28 +122,35 @@ class Tables(Placed):
         first, width = (names.index(n) if n in names else -1 for n in (FIRST, WIDTH))
         each = evaluate(use.each, self.sizes)
         fields = self._function(use), *self.found[use], len(names)
-        context = np.array([*fields, first, width, each], np.int64)
-        self.contexts.append(context)
-        self.jobs.lead_to(routine, address(context))
+        self.jobs.lead_to(routine, len(self.contexts))
+        self.contexts.append([*fields, first, width, each])
 
     def _function(self, use: Use) -> int:
-        """The address of a use's code, for those values that do share a place here.
+        """A use's code, for those values that do share a place here.
 
         A product may be a call for these sizes, or apart from what follows it.
         """
         names = [buffer.name for buffer in use.kernel.buffers]
-        slots = {n: self.places[o] for n, o in zip(names, use.owners, strict=True)}
-        return self.native.function(
+        owners = dict(zip(names, use.owners, strict=True))
+        symbol = self.native.function(
             use.kernel,
-            tuple(p for p in use.kernel.shared if self._is_one(*map(slots.get, p))),
+            tuple(p for p in use.kernel.shared if self._is_one(*map(owners.get, p))),
         )
+        return self._number(symbol)
+
+    def _number(self, symbol: Symbol) -> int:
+        return self.functions.setdefault(symbol, len(self.functions))
 
     def _is_one(self, a: Any, b: Any) -> bool:
-        """Whether two slots are the same memory, in every run."""
-        return a == b or 0 != self.addresses[a] == self.addresses[b]
+        """Whether two values are the same memory, in every run."""
+        if self.places[a] == self.places[b]:
+            return True
+        return a in self.offsets and self.offsets[a] == self.offsets.get(b)
 
     def _count(self, node: Node) -> int:
         return math.prod(resolve(node.shape, self.sizes))
+
+    # -- what runs together
 
     def _plan(self) -> None:
         """Waves of launches, run natively without a stop, and calls between them."""
@@ -152,8 +178,7 @@ class Tables(Placed):
                 self.plan[-1] = (self.plan[-1][0], len(gangs))
         if self.stop < 0:
             self.stop = len(self.plan)
-        self.gangs = np.array(gangs, np.int64).reshape(-1, FIELDS)
-        self.rows_at = address(self.gangs)
+        self.gangs = _table(gangs, FIELDS)
 
     def _gang(self, first: int, last: int) -> list[int]:
         """The row of a wave's launches together."""
@@ -163,10 +188,117 @@ class Tables(Placed):
         grains = -(-rows[:, 4] // rows[:, 5])
         rows[:, 8] = np.cumsum(grains) - grains
         total = int(grains.sum())
-        tiny = (rows[:, 6] == driver().iterations) & (rows[:, 4] <= rows[:, 5])
+        tiny = (rows[:, 6] == ITERATIONS) & (rows[:, 4] <= rows[:, 5])
         work = sum(
             1.0 if not small else float(row[4]) / float(row[5])
             for row, small in zip(rows, tiny, strict=True)
         )
         grain = 1 if work >= 2 else total
-        return [0, 0, address(rows), len(rows), total, grain, driver().gang, 0, 0]
+        return [0, 0, first, len(rows), total, grain, GANG, 0, 0]
+
+    # -- values
+
+    def _script(self) -> Script:
+        native = self.native
+        held = [self._held(variable) for variable in native.reads]
+        unread = [v for v in self.state if v not in set(native.reads)]
+        rooms = [self._room(self.state[v], v.name) for v in unread]
+        fresh = [self._room(node) for node in self.fresh]
+        self._number_values(unread)
+        calls = {s: self._called(s) for s in self.plan if type(s) is Node}
+        plan = [calls[s] if type(s) is Node else s for s in self.plan]
+        self.timeline = [calls[s] if type(s) is Node else s for s in self.steps]
+        outputs = list(self._outputs())
+        writes = [self._write(node) for node in native.writes]
+        kept = [
+            Kept(self.value[n], at, resolve(n.shape, self.sizes), n.dtype)
+            for n, at in self.offsets.items()
+            if n in self.seen
+        ]
+        offsets = [(self.places[n], at) for n, at in self.offsets.items()]
+        constants = [
+            (self.places.get(n, NOWHERE), self.value[n], n.params["value"])
+            for n in self.value
+            if type(n) is Node and n.op is CONSTANT
+        ]
+        return Script(
+            self.layout.nbytes, len(self.slot_of), _table(offsets, 2), constants,
+            [self.places.get(n, NOWHERE) for n in native.graph.inputs], held, rooms,
+            fresh, kept, len(self.value), list(self.functions), _words(self.where),
+            _words(self.gaps), _words(self.numbers), _words(self.flags), self.rows,
+            self.gangs, _table(self.contexts, 7), self.jobs.data(self.places),
+            self.jobs.tables.data, plan, self.stop, outputs, writes,
+            (len(native.graph), len(native.kernels)),
+        )  # fmt: skip
+
+    def _held(self, variable: Variable) -> Held:
+        shape = resolve(variable.type.shape, self.sizes)
+        slot = self.slot_of.get(variable, NOWHERE)
+        kind, state = variable.type.dtype, variable in self.state
+        return Held(variable.name, shape, kind, slot, state)
+
+    def _room(self, node: Node, name: str = "") -> Room:
+        shape = resolve(node.shape, self.sizes)
+        return Room(name, shape, node.dtype, self.places[node])
+
+    def _number_values(self, unread: list[Variable]) -> None:
+        """Numbers for all values: those that are given first, in their order."""
+        inputs, reads = self.native.graph.inputs, self.native.reads
+        self.value: dict[Any, int] = {}
+        self.seen: set[Node] = set()  # those that Python needs
+        for key in (*inputs, *reads, *unread, *self.fresh):
+            self.value[key] = len(self.value)
+        for node in self.native.graph.nodes:
+            if node.op is READ:
+                self.value[node] = self.value[node.params["variable"]]
+        for variable, node in self.state.items():
+            self.value[node] = self.value[variable]
+        for node in self.places:
+            if node.op is CONSTANT:
+                self.value[node] = len(self.value)
+
+    def _ref(self, value: Any) -> Any:
+        """How a value is found, through the views it may be."""
+        if type(value) is not Node:
+            return Literal(evaluate(value, self.sizes))
+        if value in self.value or value in self.offsets:
+            self.seen.add(value)
+            return self.value.setdefault(value, len(self.value))
+        if value.op is CONSTANT:
+            self.seen.add(value)
+            return self.value.setdefault(value, len(self.value))
+        operand = Operand(value)
+        if inlined(value):
+            args = [self._ref(i) for i in value.inputs]
+            return Computed(value.op.kernel, args, resolve(value.params, self.sizes))
+        views = [
+            (view.op.kernel, resolve(view.params, self.sizes))
+            for view in reversed(operand.views)
+        ]
+        return Shown(self._ref(operand.base), views)
+
+    def _called(self, node: Node) -> Called:
+        args = [self._ref(i) for i in node.inputs]
+        number = self.value.setdefault(node, len(self.value))
+        slot = self.places.get(node, NOWHERE)
+        return Called(node, args, resolve(node.params, self.sizes), number, slot)
+
+    def _outputs(self) -> Iterable[Output]:
+        """The outputs, each in memory that no other value and no later run uses."""
+        given = set()
+        for node in self.native.graph.outputs:
+            yield Output(self._ref(node), node not in self.fresh or node in given)
+            given.add(node)
+
+    def _write(self, node: Node) -> Write:
+        (value,), base = node.inputs, Operand(node.inputs[0]).base
+        source = base.params["variable"].name if base.op is READ else ""
+        return Write(node.params["variable"].name, self._ref(value), source)
+
+
+def _words(numbers: list[int]) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def _table(rows: Any, width: int) -> np.ndarray:
+    return np.array(rows, np.int64).reshape(-1, width)

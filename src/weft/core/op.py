@@ -22,6 +22,7 @@ differentiated, batched and captured in turn.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -273,6 +274,7 @@ class Op:
 
 
 _REGISTRY: dict[str, Op] = {}
+_OWN: set[Op | None] = set()  # those that Weft's modules register
 
 
 def register(op: Op) -> Op:
@@ -283,12 +285,26 @@ def register(op: Op) -> Op:
             "another name"
         )
     _REGISTRY[op.name] = op
+    frame: Any = sys._getframe(1)
+    while frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    if str(frame.f_globals.get("__name__")).startswith("weft."):
+        _OWN.add(op)
     return op
+
+
+def is_own(op: Op) -> bool:
+    """Whether a record is one of Weft's, which its name and Weft's version determine.
+
+    >>> weft.core.op.is_own(weft.core.op.find_op("exp"))
+    True
+    """
+    return op in _OWN
 
 
 def unregister(name: str) -> None:
     """Take a record out of the registry."""
-    _REGISTRY.pop(name, None)
+    _OWN.discard(_REGISTRY.pop(name, None))
 
 
 def define(name: str, **fields: Any) -> Op:

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from weft.compile.instance import Instance
 from weft.compile.llvm.emit import F32, i64, loop
 from weft.compile.llvm.gemm.vectors import fma
 from weft.compile.llvm.kernel import SIGNATURE
@@ -96,9 +95,9 @@ def _triad() -> Native:
 def _bandwidth(native: Native, moved: int) -> float:
     count = moved // 12
     feeds = [np.ones(count, np.float32) for _ in range(2)]
-    instance = Instance(native, {"n": count})
+    instance, steps = native.timed({"n": count})
     rounds = max(3, min(50, (1 << 27) // moved))
-    return moved / min(sum(instance.timed(feeds, [])) for _ in range(rounds))
+    return moved / min(sum(instance.timed(steps, feeds, [])) for _ in range(rounds))
 
 
 # -- multiply-adds

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from weft.compile.explain.cost import size_of
-from weft.compile.instance import Instance
+from weft.compile.tables import Tables
 from weft.core.rows import Column, Rows, nbytes
 from weft.graph.ir import Node, type_text
 
@@ -33,12 +33,12 @@ class Value(NamedTuple):
 class Memory:
     """The arena of a program for one set of sizes."""
 
-    def __init__(self, instance: Instance) -> None:
-        self.layout = instance.layout
-        self.steps = len(instance.steps)
+    def __init__(self, tables: Tables) -> None:
+        self.layout = tables.layout
+        self.steps = len(tables.steps)
         last = self.steps - 1  # outputs are needed after it, too
-        buffers: Any = instance.layout.buffers  # their ids are nodes
-        waves = instance.order.waves  # steps of a wave run side by side
+        buffers: Any = tables.layout.buffers  # their ids are nodes
+        waves = tables.order.waves  # steps of a wave run side by side
         first = {wave: at for at, wave in reversed(list(enumerate(waves)))}
         final = {wave: at for at, wave in enumerate(waves)}
         # One that another takes the place of is gone when that is there.
@@ -49,10 +49,10 @@ class Memory:
             for b in buffers
             if b.nbytes
         ]
-        apart = {*instance.layout.offsets, *instance.joint, *instance.state.values()}
+        apart = {*tables.layout.offsets, *tables.joint, *tables.state.values()}
         self.results = [  # of calls, and outputs
-            Value(node, size_of(node, instance.sizes), at, last)
-            for at, step in enumerate(instance.steps)
+            Value(node, size_of(node, tables.sizes), at, last)
+            for at, step in enumerate(tables.steps)
             for node in ([step] if isinstance(step, Node) else step.made)
             if node not in apart
         ]

@@ -24,12 +24,12 @@ from weft.compile.explain import cost
 from weft.compile.explain.machine import Machine, machine
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
-from weft.compile.instance import Instance
 from weft.compile.jobs import Routine
 from weft.compile.launches import Use, made_by
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import Target, assembly, new_module
 from weft.compile.native import Native
+from weft.compile.tables import Tables
 from weft.compile.products import is_product
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
@@ -221,9 +221,9 @@ class Program:
         self.source = source  # before the passes
         self.native = native
         self.known, self.store = known, store
-        self.instance = native.latest or Instance(native, _hints(native.graph))
-        self.sizes = self.instance.sizes
-        self.steps = self.instance.steps
+        self.tables = native.tables or Tables(native, _hints(native.graph))
+        self.sizes = self.tables.sizes
+        self.steps = self.tables.steps
         self.launches = [self._launch(k, s) for k, s in enumerate(self.steps)]
         self.problem = ""  # why it could not be measured
 
@@ -326,7 +326,7 @@ class Program:
 
     @cached_property
     def memory(self) -> Memory:
-        return Memory(self.instance)
+        return Memory(self.tables)
 
     @property
     def traffic(self) -> Rows:
@@ -363,10 +363,10 @@ class Program:
 
     def measure(self) -> None:
         """Time every step, in memory of its own: nothing of the user's changes."""
-        instance = Instance(self.native, self.sizes)
+        instance, steps = self.native.timed(self.sizes)
         try:
             feeds, held = self._feeds(), self._held()
-            rounds = list(_rounds(lambda: instance.timed(feeds, held)))
+            rounds = list(_rounds(lambda: instance.timed(steps, feeds, held)))
         except Exception as error:  # made-up arguments may not suit the program
             self.problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             return

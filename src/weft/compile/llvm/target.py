@@ -123,6 +123,8 @@ def prepare_function(function: ir.Function, target: Target) -> None:
 class Library:
     """Machine code in memory: the object code of one module, or of its parts."""
 
+    key = ""  # what it is kept under
+
     def __init__(
         self, code: bytes | Sequence[bytes], target: Target, *, linked: bool = False
     ) -> None:
@@ -252,7 +254,15 @@ def compile_known(
     key = cache.key_of(f"{sources()}\n{text}", target.key, level=level)
     data = cache.get(key, build)
     count_module(made=bool(made))
-    return Library(made or _apart(data), target, linked=linked)
+    library = Library(made or _apart(data), target, linked=linked)
+    library.key = key
+    return library
+
+
+def stored_library(key: str, target: Target) -> Library | None:
+    """The machine code that is kept under a key, if it is there."""
+    data = cache.default().find(key)
+    return None if data is None else Library(_apart(data), target)
 
 
 def _apart(data: bytes) -> list[bytes]:

@@ -49,3 +49,8 @@ def remove_rule(rule: Rule) -> None:
 def rules(graph: Graph) -> Graph:
     """The graph with the added rules applied until none fits."""
     return rewrite(graph, _ADDED) if _ADDED else graph
+
+
+def has_rules() -> bool:
+    """Whether there are rules that were added."""
+    return bool(_ADDED)

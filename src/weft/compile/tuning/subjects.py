@@ -132,11 +132,12 @@ def _product_axes(step: Any, sizes: Sizes, native: Native) -> list[Axis]:
 
 def _convolution_axes(step: Any, sizes: Sizes, native: Native) -> list[Axis]:
     """What the function that computes it takes at a time."""
-    if step.work(sizes, native.target) is None:
+    work = step.work(sizes, native.target)
+    if work is None:
         return []
-    if step.plan.function == "winograd_tasks":
+    if work.function.name == "winograd_tasks":
         return [lambda cut: [cut._replace(tiles=n) for n in TILES]]
-    if step.plan.function in ("image_tasks", "direct_tasks", "weight_tasks"):
+    if work.function.name in ("image_tasks", "direct_tasks", "weight_tasks"):
         return [lambda cut: [cut._replace(columns=n) for n in COLUMNS]]
     return []
 

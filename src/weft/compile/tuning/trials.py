@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.compile.alike import Alike
 from weft.compile.driver import driver
+from weft.compile.instance import Workspaces
 from weft.compile.jobs import Jobs, Routine
 from weft.compile.launches import Use
 from weft.compile.native import Native
@@ -71,10 +72,14 @@ def routine_trial(
     if alone not in jobs.works:
         return None
     slots = {node: k for k, node in enumerate(alone.owners)}
-    jobs.link(slots)
-    jobs.fill(np.array([address(memory[node]) for node in slots], np.int64))
-    row = [*jobs.row(alone, driver().jobs), 0]
-    return Trial(row, [memory[n] for n in alone.made], jobs, alone, memory)
+    nothing = np.zeros((0, 7), np.int64)  # follows
+    ready = Workspaces(jobs.data(slots), nothing, jobs.tables.data)
+    ready.fill(np.array([address(memory[node]) for node in slots], np.int64))
+    first, tasks, count, length = jobs.row(alone)
+    function = native.address(jobs.works[alone].function)
+    start = address(ready.words) + 8 * first
+    row = [0, function, start, tasks, count, 1, driver().jobs, length, 0]
+    return Trial(row, [memory[n] for n in alone.made], ready, memory)
 
 
 def loop_trial(native: Native, use: Use, sizes: Sizes, memory: Memory) -> Trial | None:

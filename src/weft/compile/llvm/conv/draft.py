@@ -24,7 +24,8 @@ class Plan(NamedTuple):
     ``pointers`` gives the fields that are the addresses of the operands, in their
     order, and of the result. ``follower`` is the field of what follows, and the next
     that of its context; -1 if nothing can, because a job has pixels here and there.
-    ``tables`` must live as long as the jobs.
+    ``tables`` are, of each job, the fields that are addresses of tables, and these;
+    they must live as long as the jobs.
     """
 
     function: str
@@ -32,7 +33,7 @@ class Plan(NamedTuple):
     pointers: tuple[int, ...]
     tasks: int
     workspace: int  # bytes for each worker
-    tables: tuple[np.ndarray, ...]
+    tables: list[list[tuple[int, np.ndarray]]]
     follower: int = -1
 
 
@@ -40,7 +41,7 @@ def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan
     """A plan of finished jobs."""
     tasks = max(draft.tasks for draft in drafts)
     room = max(draft["workspace_bytes"] for draft in drafts)
-    tables = tuple(table for draft in drafts for table in draft.tables)
+    tables = [draft.tables for draft in drafts]
     rows = [draft.fields for draft in drafts]
     follower = -1 if any(draft["spots"] for draft in drafts) else FOLLOWER
     return Plan(function, rows, tuple(pointers), tasks, room, tables, follower)
@@ -52,7 +53,7 @@ class Draft:
     def __init__(self, tile: Tiling, itemsize: int) -> None:
         self.tile, self.itemsize = tile, itemsize
         self.fields = np.zeros(len(JOB), np.int64)
-        self.tables: list[np.ndarray] = []
+        self.tables: list[tuple[int, np.ndarray]] = []
         self.tasks = 0
 
     def __getitem__(self, name: str) -> int:
@@ -65,7 +66,7 @@ class Draft:
 
     def table(self, name: str, array: np.ndarray) -> None:
         """Fill in the address of a table."""
-        self.tables.append(array)
+        self.tables.append((_FIELDS[name], array))
         self.set(**{name: array.ctypes.data})
 
     def view(self, shape: Shape, view: View, channels: int, vectors: int) -> None:

@@ -139,7 +139,7 @@ class Planner:
         pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
         room = self.tile.workspace * self.itemsize
         follower = PRODUCT.index("*follower")
-        return Plan(GEMM, [job], pointers, cut.tasks, room, (), follower)
+        return Plan(GEMM, [job], pointers, cut.tasks, room, [[]], follower)
 
     def _in_tiles(self, shape: Shape, rows: int, k: int) -> bool:
         """Whether Winograd's method is to be used."""

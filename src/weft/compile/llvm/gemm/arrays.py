@@ -36,7 +36,6 @@ class Gemm:
         self.library = compile_known(text, make, target, level=0, linked=True)
         self.address = self.library.address("gemm_tasks")
         self.run = _TASKS(self.address)
-        self.pack_address = self.library.address("gemm_pack")
         self.tile = tile_for(dtype, target, shape)
         self.bytes = workspace_bytes(dtype, target, shape)
         self._local = threading.local()

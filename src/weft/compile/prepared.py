@@ -1,0 +1,160 @@
+"""Graphs made ready to run, in this process or in one before it.
+
+A program whose sizes are all known, and which calls nothing but native code, is kept
+on disk as its script, beside its machine code: where it is found, there are neither
+passes nor lowering. What only people look at is made when they ask.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.compile import script as scripts
+from weft.compile.digest import digest
+from weft.compile.instance import Instance
+from weft.compile.llvm.target import host_target, stored_library
+from weft.compile.native import Native, start_routines
+from weft.compile.passes.rules import has_rules
+from weft.compile.phases import count_module, phase
+from weft.compile.pipeline import run as run_passes
+from weft.compile.script import Script
+from weft.compile.sources import sources
+from weft.compile.symbols import address_of
+from weft.config import config
+from weft.core.size import Size
+from weft.graph.interpret import Program
+from weft.graph.ir import READ, Graph, Variable
+from weft.runtime import cache, pool
+
+ndarray = np.ndarray
+LARGEST = 64 << 20  # bytes of a script that is kept
+
+
+class Prepared:
+    """A graph that runs natively; see ``Native`` for what it computes.
+
+    Variables are given in the order of ``reads`` and ``unread``; those of ``state``
+    may be written in place.
+    """
+
+    def __init__(self, graph: Graph, in_place: Collection[Variable] = ()) -> None:
+        self.graph = graph
+        self.in_place = in_place
+        self._native: Native | None = None
+        self._instances: dict[Any, Instance] = {}
+        self._key = _key(graph, in_place)
+        self._types = [(i.type.shape, i.type.dtype.np) for i in graph.inputs]
+        script = self._stored() if self._key else None
+        if script is None:
+            self._take_over(self._made())
+        else:
+            self.counts = script.counts
+            known = graph.variables
+            self.reads = [known[one.name] for one in script.held]
+            self.unread = [known[one.name] for one in script.rooms]
+            self.state = [known[one.name] for one in script.held if one.state]
+
+    def _made(self) -> Native:
+        return Native(run_passes(self.graph), in_place=self.in_place)
+
+    def _take_over(self, native: Native) -> None:
+        self._native = native
+        self.counts = len(native.graph), len(native.kernels)
+        self.reads, self.unread = native.reads, native.unread
+        self.state = [v for v in native.places.state if v not in set(native.unread)]
+
+    @property
+    def native(self) -> Native:
+        """The program with its graph and kernels, from which it runs from now on."""
+        if self._native is None:
+            native = self._made()
+            self._take_over(native)
+            native.instances = {key: native.instance({}) for key in self._instances}
+            self._instances = dict(native.instances)
+        assert self._native is not None
+        return self._native
+
+    def run(
+        self,
+        feeds: Sequence[ndarray],
+        held: Sequence[ndarray] = (),
+        rooms: Sequence[ndarray | None] = (),
+        write: Callable[[dict[str, ndarray]], None] | None = None,
+    ) -> tuple[list[ndarray], dict[str, ndarray]]:
+        """The outputs, and new values by name of variables not written in place."""
+        key = tuple([(a.shape, a.dtype) for a in feeds])
+        instance = self._instances.get(key)
+        if instance is None:
+            instance = self._instance(key, feeds)
+        return instance.run(feeds, held, rooms, write)
+
+    def _instance(self, key: Any, feeds: Sequence[ndarray]) -> Instance:
+        made = self.native.instance_for(feeds)
+        self._instances = {**self.native.instances, key: made}
+        if self._key and made.script.can_be_stored:
+            _store(self._key, made.script)
+        return made
+
+    # -- on disk
+
+    @phase("look up")
+    def _stored(self) -> Script | None:
+        """The script that is kept, now with an instance; None if it is not there."""
+        start_routines(self.graph, host_target())
+        found = _find(self._key)
+        if found is None:
+            return None
+        script, libraries = found
+        target = host_target()
+        functions = [address_of(one, libraries, target) for one in script.functions]
+        made = Instance(script, functions, self._replay)
+        made.libraries = libraries  # the code lives as long
+        self._instances[tuple(self._types)] = made
+        count_module(made=False)
+        return script
+
+    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
+        reads = [n.params["variable"] for n in self.graph.nodes if n.op is READ]
+        known = dict(zip((v.name for v in self.reads), held, strict=True))
+        store = {v: known[v.name] for v in reads if v.name in known}
+        Program(self.graph, self.graph.outputs).run(feeds, store)
+
+
+def _key(graph: Graph, in_place: Collection[Variable]) -> str:
+    """What the script of a graph depends on; nothing if it cannot be kept."""
+    if any(os.environ.get(name) for name in ("WEFT_PRINT", "WEFT_VERIFY")):
+        return ""  # the passes are to be seen
+    if has_rules() or any(isinstance(n, Size) for i in graph.inputs for n in i.shape):
+        return ""
+    found = digest(graph)
+    if found is None:
+        return ""
+    places = ",".join(sorted(v.name for v in in_place))
+    settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
+    text = f"program {found}\n{places}\n{settings}\n{sources()}"
+    return cache.key_of(text, host_target().key)
+
+
+def _find(key: str) -> Any:
+    """A script and the code of its kernels, if both are there."""
+    data = cache.default().find(key)
+    if data is None:
+        return None
+    script = scripts.from_bytes(data)
+    libraries = {}
+    for name in {one.of for one in script.functions if one.kind == "kernel"}:
+        library = stored_library(name, host_target())
+        if library is None:
+            return None  # it was removed
+        libraries[name] = library
+    return script, libraries
+
+
+def _store(key: str, script: Script) -> None:
+    data = scripts.to_bytes(script)
+    if len(data) <= LARGEST:
+        cache.default().put(key, data)

@@ -1,0 +1,234 @@
+"""A native program for one set of sizes, as data: what an ``Instance`` runs.
+
+    slots      places that launches know the address of: arguments, variables, outputs,
+               constants, and values in one arena
+    values     arrays that Python sees: the first are arguments, then variables, rooms
+               for variables that are only written, outputs, and what else is needed
+    rows       launches, as the native loop reads them (see ``driver``), with numbers
+               of functions and places where it has addresses
+    jobs       what routines do, likewise
+
+There is no address in it, so that one process can store it and another one run it.
+A program that calls NumPy holds the nodes it calls, and cannot be stored.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.dtype import DType, as_dtype, of_array
+
+ndarray = np.ndarray
+NOWHERE = -1  # the slot of what no launch knows
+ITERATIONS, JOBS, GANG = range(3)  # what rows lead to
+
+
+class Symbol(NamedTuple):
+    """A native function: of which code, and its name there."""
+
+    kind: str  # "kernel", or what the routine is for
+    of: str  # the key of kernels' code, or the routine's dtype (and shape of tile)
+    name: str
+
+
+class Held(NamedTuple):
+    """A variable that is read."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    slot: int
+    state: bool  # whether its new value is written over the old one
+
+
+class Room(NamedTuple):
+    """Memory for a result: an output, or a variable that is only written."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    slot: int
+
+
+class Kept(NamedTuple):
+    """A value in the arena that Python sees."""
+
+    value: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+class Output(NamedTuple):
+    """A result: of which value, and whether it is a copy of that."""
+
+    ref: Any
+    copied: bool
+
+
+class Write(NamedTuple):
+    """The new value of a variable, and the variable that it is the old value of."""
+
+    name: str
+    ref: Any
+    source: str
+
+
+class Jobs(NamedTuple):
+    """Records of routines, with the places of addresses in them."""
+
+    words: ndarray
+    pointers: ndarray  # word, slot, bytes behind it
+    workspaces: ndarray  # words: the address, which the size follows
+    each: int  # bytes of a worker's workspace
+    contexts: ndarray  # word, number of a context; the word before is the follower's
+    tables: ndarray  # word, byte of the constant data
+
+
+class Script(NamedTuple):
+    """A native program for one set of sizes."""
+
+    nbytes: int  # of the arena
+    slots: int
+    offsets: ndarray  # slot, byte of the arena
+    constants: list[tuple[int, int, ndarray]]  # slot, value, and what it is
+    inputs: list[int]  # slots
+    held: list[Held]
+    rooms: list[Room]
+    fresh: list[Room]
+    kept: list[Kept]
+    values: int
+    functions: list[Symbol]
+    where: ndarray  # of each kernel's buffer: its slot
+    gaps: ndarray  # and how many bytes behind its beginning
+    numbers: ndarray  # sizes
+    flags: ndarray  # of errors, among the numbers
+    rows: ndarray
+    gangs: ndarray
+    contexts: ndarray
+    jobs: Jobs
+    data: ndarray  # bytes of tables
+    plan: list[Any]  # ranges of gangs, and calls
+    stop: int  # the place in the plan before which errors are looked for
+    outputs: list[Output]
+    writes: list[Write]
+    counts: tuple[int, int]  # nodes and kernels
+
+    @property
+    def can_be_stored(self) -> bool:
+        """Whether it is data alone."""
+        refs = [o.ref for o in self.outputs] + [w.ref for w in self.writes]
+        return all(type(step) is tuple for step in self.plan) and all(
+            type(ref) is int for ref in refs
+        )
+
+
+# -- values that are not in memory as they are
+
+
+class Shown(NamedTuple):
+    """A value seen through views."""
+
+    base: Any
+    views: Sequence[tuple[Callable[..., ndarray], dict[str, Any]]]
+
+    def of(self, values: Sequence[Any]) -> ndarray:
+        found = value_of(self.base, values)
+        for view, params in self.views:
+            found = view(found, **params)
+        return found
+
+
+class Computed(NamedTuple):
+    """A value that is computed wherever it is needed."""
+
+    kernel: Callable[..., Any]
+    args: Sequence[Any]
+    params: dict[str, Any]
+
+    def of(self, values: Sequence[Any]) -> ndarray:
+        args = [value_of(a, values) for a in self.args]
+        return np.asarray(self.kernel(*args, **self.params))
+
+
+class Literal(NamedTuple):
+    """A number, or a constant."""
+
+    value: Any
+
+    def of(self, values: Sequence[Any]) -> Any:
+        return self.value
+
+
+def value_of(ref: Any, values: Sequence[Any]) -> Any:
+    """The value that a reference leads to: the number of one, or how to get it."""
+    return values[ref] if type(ref) is int else ref.of(values)
+
+
+class Called(NamedTuple):
+    """A node that NumPy computes."""
+
+    node: Any
+    args: list[Any]
+    params: dict[str, Any]
+    value: int
+    slot: int
+
+
+# -- as bytes
+
+_RECORDS: dict[str, Any] = {
+    "held": Held, "rooms": Room, "fresh": Room, "kept": Kept, "outputs": Output,
+    "writes": Write, "functions": Symbol,
+}  # fmt: skip
+
+
+def to_bytes(script: Script) -> bytes:
+    """A script as bytes: its structure as text, then the arrays one after another."""
+    arrays: list[ndarray] = []
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, ndarray):
+            arrays.append(value)
+            return {"array": [of_array(value).name, list(value.shape)]}
+        if isinstance(value, (list, tuple)):
+            return [plain(v) for v in value]
+        return value.name if isinstance(value, DType) else value
+
+    text = json.dumps(plain(script)).encode()
+    return b"".join([len(text).to_bytes(8, "little"), text, *_bytes(arrays)])
+
+
+def from_bytes(data: bytes) -> Script:
+    """The script that was stored."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    at = [end]
+
+    def whole(value: dict[str, Any]) -> ndarray:
+        name, shape = value["array"]
+        dtype = as_dtype(name).np
+        begin, at[0] = at[0], at[0] + math.prod(shape) * dtype.itemsize
+        return np.frombuffer(bytearray(data[begin : at[0]]), dtype).reshape(shape)
+
+    fields = json.loads(data[8:end], object_hook=whole)
+    made = dict(zip(Script._fields, fields, strict=True))
+    for name, kind in _RECORDS.items():
+        made[name] = [kind(*row) for row in made[name]]
+    for name in ("held", "rooms", "fresh", "kept"):
+        made[name] = [
+            r._replace(shape=tuple(r.shape), dtype=as_dtype(r.dtype))
+            for r in made[name]
+        ]
+    made["plan"] = [tuple(step) for step in made["plan"]]
+    made["constants"] = [tuple(row) for row in made["constants"]]
+    made["jobs"], made["counts"] = Jobs(*made["jobs"]), tuple(made["counts"])
+    return Script(**made)
+
+
+def _bytes(arrays: Sequence[ndarray]) -> Iterable[bytes]:
+    return (np.ascontiguousarray(a).tobytes() for a in arrays)

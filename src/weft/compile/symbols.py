@@ -1,0 +1,22 @@
+"""Where native functions are: those of kernels, and those of routines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft.compile.llvm.attention.arrays import compiled as attention_code
+from weft.compile.llvm.conv.arrays import compiled as convolution_code
+from weft.compile.llvm.gemm.arrays import compiled as product_code
+from weft.compile.llvm.target import Library, Target
+from weft.compile.script import Symbol
+
+
+def address_of(symbol: Symbol, libraries: Mapping[str, Library], target: Target) -> int:
+    """The address of a function; kernels' code is among the libraries, by its key."""
+    if symbol.kind == "kernel":
+        return libraries[symbol.of].address(symbol.name)
+    if symbol.kind == "gemm":
+        kind, shape = symbol.of.split()
+        return product_code(kind, target, int(shape)).library.address(symbol.name)
+    code = {"conv": convolution_code, "attention": attention_code}[symbol.kind]
+    return code(symbol.of, target).address(symbol.name)
