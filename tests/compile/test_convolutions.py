@@ -267,12 +267,13 @@ def test_code_for_other_machines_compiles():
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = Target("aarch64-unknown-linux-gnu", "generic", "", 128)
-    module = new_module("conv", target)
-    emit_conv(module, "float32", target)
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=3)
-    assert "fmla" in machine.emit_assembly(parsed)
+    for rare in (False, True):
+        module = new_module("conv", target)
+        emit_conv(module, "float32", target, rare=rare)
+        parsed = llvm.parse_assembly(str(module))
+        parsed.verify()
+        machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=3)
+        assert "fmla" in machine.emit_assembly(parsed)
 
 
 OPTIONS = {"stride": (1,), "padding": ((0, 0),), "dilation": (1,)}

@@ -83,13 +83,13 @@ def _variable(variable: Variable) -> Any:
 
 
 def _array(array: np.ndarray) -> Any:
-    data = hashlib.sha256(np.ascontiguousarray(array)).digest()
+    data = hashlib.sha256(array.tobytes()).digest()
     return of_array(array).name, array.shape, data
 
 
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     DType: lambda dtype: (dtype.name,),
-    TensorType: lambda type: (plain(type.shape), type.dtype.name),
+    TensorType: lambda kind: (plain(kind.shape), kind.dtype.name),
     Variable: _variable,
     slice: lambda s: (plain(s.start), plain(s.stop), plain(s.step)),
     np.ndarray: _array,

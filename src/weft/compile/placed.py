@@ -140,4 +140,3 @@ class Placed:
                     ends = self.order.last(node, wave), self.order.last(whole, wave)
                     found.setdefault(whole, []).extend((wave, *ends))
         return {whole: (min(waves), max(waves)) for whole, waves in found.items()}
-

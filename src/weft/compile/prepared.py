@@ -24,6 +24,7 @@ from weft.compile.pipeline import run as run_passes
 from weft.compile.script import Script
 from weft.compile.sources import sources
 from weft.compile.symbols import address_of
+from weft.compile.tuning.choices import table
 from weft.config import config
 from weft.core.size import Size
 from weft.graph.interpret import Program
@@ -135,7 +136,7 @@ def _key(graph: Graph, in_place: Collection[Variable]) -> str:
         return ""
     places = ",".join(sorted(v.name for v in in_place))
     settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
-    text = f"program {found}\n{places}\n{settings}\n{sources()}"
+    text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
     return cache.key_of(text, host_target().key)
 
 

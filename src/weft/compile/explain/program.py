@@ -29,8 +29,8 @@ from weft.compile.launches import Use, made_by
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import Target, assembly, new_module
 from weft.compile.native import Native
-from weft.compile.tables import Tables
 from weft.compile.products import is_product
+from weft.compile.tables import Tables
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Graph, Node, type_text

@@ -12,11 +12,17 @@ from llvmlite import ir
 
 from weft.compile.ahead import ahead
 from weft.compile.llvm.conv.draft import Plan
-from weft.compile.llvm.conv.generate import emit_conv
+from weft.compile.llvm.conv.generate import RARE, emit_conv
 from weft.compile.llvm.conv.plan import GEMM, Planner
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.gemm.arrays import compiled as compiled_gemm
-from weft.compile.llvm.target import Target, compile_known, host_target, new_module
+from weft.compile.llvm.target import (
+    Library,
+    Target,
+    compile_known,
+    host_target,
+    new_module,
+)
 from weft.compile.tuning.choices import Columns
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import pool
@@ -34,9 +40,8 @@ class Convolutions:
 
     def __init__(self, dtype: str, target: Target) -> None:
         self.gemm = compiled_gemm(dtype, target)
-        make = functools.partial(_module, dtype, target)
-        text = f"conv {dtype} {self.gemm.tile}"
-        self.library = compile_known(text, make, target, level=0, linked=True)
+        self.dtype, self.target = dtype, target
+        self.library = self._library(rare=False)
         self.itemsize = np.dtype(dtype).itemsize
         self.plan = functools.lru_cache(maxsize=256)(self._plan)
 
@@ -44,7 +49,17 @@ class Convolutions:
         """Where a plan's function is."""
         if function == GEMM:
             return self.gemm.address
-        return self.library.address(f"conv_{function}")
+        library = self._rare if function in RARE else self.library
+        return library.address(f"conv_{function}")
+
+    @functools.cached_property
+    def _rare(self) -> Library:
+        return self._library(rare=True)
+
+    def _library(self, *, rare: bool) -> Library:
+        make = functools.partial(_module, self.dtype, self.target, rare)
+        text = f"conv {self.dtype} {self.gemm.tile} {rare}"
+        return compile_known(text, make, self.target, level=0, linked=True)
 
     def _plan(
         self,
@@ -76,9 +91,9 @@ class Convolutions:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _module(dtype: str, target: Target) -> ir.Module:
+def _module(dtype: str, target: Target, rare: bool) -> ir.Module:
     module = new_module(f"conv_{dtype}", target)
-    emit_conv(module, dtype, target)
+    emit_conv(module, dtype, target, rare=rare)
     return module
 
 

@@ -19,16 +19,20 @@ from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.target import Target
 
+RARE = "direct_tasks", "dots_tasks"  # of few channels in each group
 
-def emit_conv(module: ir.Module, dtype: str, target: Target) -> None:
-    """Add ``conv_X_tasks`` for each kind of tasks."""
+
+def emit_conv(module: ir.Module, dtype: str, target: Target, *, rare: bool) -> None:
+    """Add ``conv_X_tasks`` for each kind of tasks that is rare, or each that is not."""
     lib = Library(module, "conv", FLOATS[dtype], target, tile_for(dtype, target))
     parts = Parts(lib)
+    if rare:
+        Direct(parts).emit()
+        Dots(parts).emit()
+        return
     emit_rectangles(lib, "image_tasks", Image(parts).emit())
     emit_rectangles(lib, "weight_tasks", Weight(parts).emit())
     if has_winograd(lib.tile):
         tiles = Transforms(lib)
         emit_rectangles(lib, "winograd_tasks", Winograd(parts, tiles).emit())
         emit_rectangles(lib, "kernels_tasks", Kernels(parts, tiles).emit())
-    Direct(parts).emit()
-    Dots(parts).emit()
