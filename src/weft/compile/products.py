@@ -225,4 +225,3 @@ class Product(Routine):
             jobs.append(Job(job, pointers))
         function = Symbol("gemm", f"{product_kind(node)} {cuts.shape}", "gemm_tasks")
         return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT)
-
