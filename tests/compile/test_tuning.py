@@ -147,7 +147,7 @@ def test_products_are_cut_as_was_found(monkeypatch):
     assert one.choice == Cut(1, 2, 0)
     native, _ = native_of(lambda x, w: x @ w, x, w)
     (got,), _ = native.run([x.numpy(), w.numpy()], {})
-    (work,) = native.latest.jobs.works.values()
+    (work,) = native.tables.jobs.works.values()
     assert work.tasks == 2
     np.testing.assert_allclose(got, x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-4)
 

@@ -15,8 +15,8 @@ from weft.compile.llvm.conv.arrays import compiled
 from weft.compile.llvm.conv.draft import Plan
 from weft.compile.llvm.conv.shape import Shape, shape_of
 from weft.compile.llvm.target import Target
-from weft.compile.tuning.choices import Columns, chosen, threaded
 from weft.compile.script import Symbol
+from weft.compile.tuning.choices import Columns, chosen, threaded
 from weft.config import config
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node

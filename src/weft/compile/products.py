@@ -22,8 +22,8 @@ from weft.compile.llvm.gemm.tasks import JOB, Split, split
 from weft.compile.llvm.gemm.tiling import SHAPES
 from weft.compile.llvm.target import Target
 from weft.compile.narrow import product_kind
-from weft.compile.tuning.choices import Cut, chosen, threaded
 from weft.compile.script import Symbol
+from weft.compile.tuning.choices import Cut, chosen, threaded
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
 from weft.graph.interpret import resolve

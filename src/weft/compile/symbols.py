@@ -18,5 +18,6 @@ def address_of(symbol: Symbol, libraries: Mapping[str, Library], target: Target)
     if symbol.kind == "gemm":
         kind, shape = symbol.of.split()
         return product_code(kind, target, int(shape)).library.address(symbol.name)
-    code = {"conv": convolution_code, "attention": attention_code}[symbol.kind]
-    return code(symbol.of, target).address(symbol.name)
+    if symbol.kind == "conv":
+        return convolution_code(symbol.of, target).address(symbol.name)
+    return attention_code(symbol.of, target).address(symbol.name)

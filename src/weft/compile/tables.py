@@ -19,7 +19,6 @@ from weft.compile.jobs import Routine
 from weft.compile.joined import Piece
 from weft.compile.launches import Launch, Use
 from weft.compile.placed import Placed
-from weft.compile.tuning.choices import Loops
 from weft.compile.script import (
     GANG,
     ITERATIONS,
@@ -37,6 +36,7 @@ from weft.compile.script import (
     Symbol,
     Write,
 )
+from weft.compile.tuning.choices import Loops
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, READ, Node, Variable
