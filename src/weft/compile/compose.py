@@ -6,12 +6,17 @@ from typing import Any
 
 from weft.compile.elements import lowering_of
 from weft.compile.passes.walk import Call, Found, Walk
-from weft.core.lowering import Composed
+from weft.core.lowering import Composed, Varied
 from weft.core.op import find_op
 from weft.graph.ir import Graph, Node
 
 
 class _Compose(Walk):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        rules = Composed, Varied
+        self.ops = frozenset(op for op in graph.ops if isinstance(op.lower, rules))
+
     def visit(self, node: Node) -> Found:
         rule = lowering_of(node)
         if not isinstance(rule, Composed):

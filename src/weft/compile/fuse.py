@@ -83,6 +83,7 @@ class Group:
     def __init__(self, order: int, shape: Index, scope: Scope) -> None:
         self.order = order
         self.shape = shape
+        self.size = math.prod(shape)
         self.scope = Scope()
         self.scope.hints = dict(scope.hints)
         self.scope.equal = dict(scope.equal)
@@ -97,6 +98,7 @@ class Group:
         self.operands: dict[Node, list[Any]] = {}
         self.outputs: list[Node] = []
         self.alone = False  # nothing may join
+        self._row: tuple[Index, Index] | None = None  # as long as nothing is cut
 
     def _variable(self, dim: int, size: Any) -> Any:
         name = f"i{dim}"
@@ -138,14 +140,14 @@ class Group:
     def reduce(self, axes: tuple[int, ...], length: int) -> None:
         """Say which axes are reduced, and how long the parts of the first one are."""
         new = self.reduced is None
-        self.reduced = axes
+        self.reduced, self._row = axes, None
         if new and length:
             self._part(axes[0], length)
 
     def sum_rows(self, node: Node, axes: tuple[int, ...], length: int) -> None:
         """Add a node that combines rows, those of a part of them after the other."""
         if not self.tall:
-            self.tall = axes
+            self.tall, self._row = axes, None
             self._part(axes[0], length)
         self.columns.append(node)
         inside = {*self.inner, *self.tall}
@@ -155,10 +157,11 @@ class Group:
 
     def _part(self, axis: int, length: int) -> None:
         """Cut an axis into parts."""
-        self.length = length
+        self.length, self._row = length, None
         self.scope.bounds |= {"part": self.parts, f"i{axis}": length}
         first = self.scope.symbol("part") * length + self.vars[axis]
         self.vars = tuple(first if d == axis else v for d, v in enumerate(self.vars))
+        self._row = None
         self.home = {
             n: self.row_index(n) if n in self.rows else self.full_index(n)
             for n in self.nodes
@@ -167,11 +170,14 @@ class Group:
     @property
     def _rows(self) -> tuple[Index, Index]:
         """The index of a row, and the shape of all rows."""
-        if self.length and not self.tall:
-            names = [self.scope.symbol(name) for name, _ in self.outer]
-            return tuple(names), tuple(n for _, n in self.outer)
-        kept = self.kept
-        return tuple(self.vars[d] for d in kept), tuple(self.shape[d] for d in kept)
+        if self._row is None:
+            if self.length and not self.tall:
+                names = [self.scope.symbol(name) for name, _ in self.outer]
+                self._row = tuple(names), tuple([n for _, n in self.outer])
+            else:
+                index = [(self.vars[d], self.shape[d]) for d in self.kept]
+                self._row = tuple([i for i, _ in index]), tuple([n for _, n in index])
+        return self._row
 
     def row_index(self, node: Node) -> Index:
         """A row node's index, in the variables of what is kept."""
@@ -205,20 +211,19 @@ class Group:
 
     def slot(self, node: Node) -> Slot | None:
         """A node's index here, and whether it is a row; None for other shapes."""
-        count, whole = math.prod(node.shape), math.prod(self.shape)
-        if same(count, whole):
+        count = math.prod(node.shape)
+        if same(count, self.size):
             return self.full_index(node), False
-        rows = math.prod(self._rows[1])
-        if self.reduced is not None and same(count, rows):
+        if self.reduced is not None and same(count, math.prod(self._rows[1])):
             return self.row_index(node), True
         return None
 
-    def add(self, node: Node, home: Index, *, row: bool) -> None:
+    def add(self, node: Node, home: Index, *, row: bool, operands: Any = None) -> None:
         self.nodes.append(node)
         self.home[node] = home
         if row:
             self.rows.add(node)
-        self.operands[node] = operands_of(node)
+        self.operands[node] = operands or operands_of(node)
 
     def reads(self) -> set[Node]:
         """The values that it reads from others."""
@@ -303,7 +308,9 @@ class Fusion:
 
     def __init__(self, graph: Graph, supported: Supported) -> None:
         self.graph = graph
-        self.supported = supported
+        self._supported = supported
+        self._answers: dict[Node, bool] = {}
+        self._operands: dict[Node, list[Any]] = {}
         self.units: list[Unit] = []
         self.unit: dict[Node, Unit] = {}
         self.why: dict[Node, str] = {}  # why a node did not join its producer's group
@@ -313,6 +320,20 @@ class Fusion:
         for node in list(self.free):
             self._settle(node)
         self._find_outputs()
+
+    def supported(self, node: Node) -> bool:
+        """Whether a node can be part of a kernel."""
+        found = self._answers.get(node)
+        if found is None:
+            found = self._answers[node] = self._supported(node)
+        return found
+
+    def operands(self, node: Node) -> list[Any]:
+        """What a node reads, found once."""
+        found = self._operands.get(node)
+        if found is None:
+            found = self._operands[node] = operands_of(node)
+        return found
 
     def _place(self, node: Node) -> None:
         if node.op in (INPUT, CONSTANT, READ):
@@ -324,7 +345,7 @@ class Fusion:
             self.free[node] = None
             return
         if not self.supported(node) or isinstance(lower, (Reduction, Scatter, Scan)):
-            for operand in self._loose(operands_of(node)):
+            for operand in self._loose(self.operands(node)):
                 self._settle(operand.base)
         if not self.supported(node) or lower is None:
             self._call(node)
@@ -345,7 +366,7 @@ class Fusion:
         random = isinstance(lower, Element) and not lower.cheap
         if not random and not isinstance(lower, Pointwise):
             return False
-        bases = [o.base for o in operands_of(node) if isinstance(o, Operand)]
+        bases = [o.base for o in self.operands(node) if isinstance(o, Operand)]
         if not bases or node.shape == () or not self.supported(node):
             return False
         state = [b for b in bases if b.op is READ and same_shape(b.shape, node.shape)]
@@ -370,7 +391,7 @@ class Fusion:
         """The waiting nodes that one reads, with their places in a group."""
         found: Slots = {}
         places = indices_of(node, home)
-        for operand, place in zip(operands_of(node), places, strict=True):
+        for operand, place in zip(self.operands(node), places, strict=True):
             if not isinstance(operand, Operand):
                 continue
             if operand.base not in self.free:
@@ -399,7 +420,7 @@ class Fusion:
         found[node] = (home, row)
         for one, (index, is_row) in found.items():
             self.free.pop(one, None)
-            group.add(one, index, row=is_row)
+            group.add(one, index, row=is_row, operands=self.operands(one))
             self.unit[one] = group
         return True
 
@@ -431,7 +452,7 @@ class Fusion:
     # -- element by element
 
     def _point(self, node: Node) -> None:
-        operands = operands_of(node)
+        operands = self.operands(node)
         group = self._youngest(operands)
         if isinstance(group, Group):
             role = self._role(group, node, operands)

@@ -54,6 +54,8 @@ def in_memory(graph: Graph) -> Graph:
 
 
 class _InMemory(Walk):
+    ops = frozenset([_CAT])
+
     def visit(self, node: Node) -> Found:
         if not is_joined(node) or not any(map(_elsewhere, node.inputs)):
             return None

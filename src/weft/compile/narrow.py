@@ -38,6 +38,8 @@ def product_kind(node: Node) -> str | None:
 
 
 class _Narrow(Walk):
+    ops = frozenset([matmul_op, wide_matmul_op])
+
     def visit(self, node: Node) -> Found:
         if node.op is matmul_op and product_kind(node) is None:
             return _with_wide_result(node)

@@ -157,3 +157,4 @@ def _parts_of(op: Op) -> Op:
 _PARTS: dict[Op, Op] = {
     op: _parts_of(op) for op in map(find_op, ("sum", "amax", "amin", "any", "all"))
 }
+_Parted.ops = frozenset(_PARTS)

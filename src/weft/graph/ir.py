@@ -25,6 +25,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any
 
@@ -105,13 +106,9 @@ class Node(_Fields):
             "builds a new graph"
         )
 
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
+    # Asked for so often that they are not Python functions.
+    shape: tuple[Any, ...] = property(attrgetter("type.shape"))  # type: ignore[assignment]
+    dtype: Any = property(attrgetter("type.dtype"))
 
     @property
     def parents(self) -> list[Node]:
