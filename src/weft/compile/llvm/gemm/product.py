@@ -22,7 +22,7 @@ from weft.compile.llvm.gemm.known import (
 )  # fmt: skip
 from weft.compile.llvm.gemm.pack import Packing, panel_length, words_of
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.skinny import Skinny, few_limit
+from weft.compile.llvm.gemm.skinny import Skinny, few_limit, several_limit
 from weft.compile.llvm.gemm.strip import Strips, by_heights
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum
@@ -152,6 +152,7 @@ def _decide(b: Any, s: Any, lib: Library) -> None:
     s.pack_b = words or negate(b, _direct_b(b, s, lib))
     limit, many = few_limit(lib), 4 * lib.tile.lanes
     s.narrow, s.flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
+    s.several = compare(b, "<=", s.m, several_limit(lib))
     s.tall, s.wide, s.long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
 
 

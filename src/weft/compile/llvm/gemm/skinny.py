@@ -19,6 +19,8 @@ from weft.compile.llvm.gemm.known import both, branch
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
+    ITEMSIZE,
+    PTR,
     at,
     carry,
     choose,
@@ -43,6 +45,12 @@ CHUNK_BYTES = 16384 + 512
 REACH_BYTES = 16384 - 512
 _PAGE, _LINE = 4096, 64
 STEPS = 8  # columns that are added up at a time
+# Rows of C for which turning B around costs more than dot products do, where there
+# are registers for sixteen sums and an instruction for words that lie as they do.
+SEVERAL = 32
+# Of a row that several dot products take at a time: four of each operand fill the
+# first cache. It decides rounding.
+STRETCH_BYTES = 4096
 
 
 class Skinny:
@@ -54,6 +62,8 @@ class Skinny:
         self.made: dict[Any, ir.Function] = {}
         itemsize = lib.target.bits // lib.tile.lanes // 8
         self.chunk, self.reach = CHUNK_BYTES // itemsize, REACH_BYTES // itemsize
+        self.stretch = STRETCH_BYTES // ITEMSIZE[str(lib.item)]
+        self.short_chunk = self.chunk * self.most // SEVERAL
         needed = self.most * (self.chunk + self.reach) + _PAGE // itemsize
         assert needed <= lib.tile.workspace
 
@@ -70,15 +80,32 @@ class Skinny:
         """Puts sums into C."""
         return _emit_deliver(self.lib, self.most, self.chunk)
 
+    @functools.cached_property
+    def deliver_several(self) -> ir.Function:
+        """Puts sums of several rows of C into it."""
+        with self.lib.routine("deliver_several", DELIVER) as (b, s, made):
+            _deliver_columns(b, self.lib, s, self.short_chunk)
+        return made
+
     def emit(self, b: Any, s: Any, otherwise: Callable[[], None]) -> None:
         """The skinny ways where they pay, else ``otherwise``."""
         cases = [
             (both(b, s.long, both(b, s.narrow, s.unit_a_col)), self._dots, True),
             (both(b, s.long, both(b, s.flat, s.unit_b_row)), self._dots, False),
+            (self._worth_dots(b, s), self._several_dots, False),
             (both(b, s.tall, both(b, s.narrow, s.unit_a_row)), self._sums, True),
             (both(b, s.wide, both(b, s.flat, s.unit_b_col)), self._sums, False),
         ]
         self._first(b, s, cases, otherwise)
+
+    def _worth_dots(self, b: Any, s: Any) -> Any:
+        """Whether B would have to be turned around for several rows of C only."""
+        if not several_limit(self.lib):
+            return False
+        ready = b.icmp_unsigned("!=", s.packed, PTR(None))
+        rows = both(b, s.unit_b_row, s.unit_a_col)
+        long = both(b, s.long, both(b, s.wide, s.several))
+        return both(b, both(b, long, rows), b.not_(ready))
 
     def _first(self, b: Any, s: Any, cases: list[Any], otherwise: Any) -> None:
         if not cases:
@@ -117,6 +144,20 @@ class Skinny:
                 b.call(dots, [*big, small, row, side.few, deep, p, s.workspace])
             self._deliver(b, side, s, x, count, s.workspace)
 
+    def _several_dots(self, b: Any, side: _Sides, s: Any) -> None:
+        """The same for more rows of the small operand, which lie one by one."""
+        lib, chunk = self.lib, i64(self.short_chunk)
+        dots = self._function(_emit_several_dots, side.by_rows)
+        with loop(b, i64(0), side.count, chunk, name="x") as x:
+            count = minimum(b, chunk, b.sub(side.count, x))
+            rows = at(b, side.big, b.mul(x, side.big_row), lib.item)
+            with loop(b, i64(0), s.k, i64(self.stretch), name="p") as p:
+                deep = minimum(b, i64(self.stretch), b.sub(s.k, p))
+                big = [at(b, rows, p, lib.item), side.big_row, count]
+                small = [at(b, side.small, p, lib.item), side.small_row, side.few]
+                b.call(dots, [*big, *small, deep, p, s.workspace])
+            self._deliver(b, side, s, x, count, s.workspace, several=True)
+
     def _sums(self, b: Any, side: _Sides, s: Any) -> None:
         lib = self.lib
         with loop(b, i64(0), side.count, i64(self.chunk)) as x:
@@ -129,12 +170,21 @@ class Skinny:
             self._deliver(b, side, s, x, count, sums)
 
     def _deliver(
-        self, b: Any, side: _Sides, s: Any, x: Any, count: Any, sums: Any
+        self,
+        b: Any,
+        side: _Sides,
+        s: Any,
+        x: Any,
+        count: Any,
+        sums: Any,
+        *,
+        several: bool = False,
     ) -> None:
         """Finished sums to C, from its row or column x on."""
+        deliver = self.deliver_several if several else self.deliver
         c = at(b, side.c, b.mul(x, side.c_big), self.lib.element)
         place = [c, s.c_row, i64(int(side.by_rows)), s.keep]
-        b.call(self.deliver, [sums, count, side.few, *place])
+        b.call(deliver, [sums, count, side.few, *place])
 
 
 def _apart(b: Any, workspace: Any, big: Any) -> Any:
@@ -142,6 +192,11 @@ def _apart(b: Any, workspace: Any, big: Any) -> Any:
     distance = b.sub(b.ptrtoint(big, I64), b.ptrtoint(workspace, I64))
     shift = b.and_(b.add(distance, i64(_PAGE // 2)), i64(_PAGE - _LINE))
     return at(b, workspace, shift, I8)
+
+
+def several_limit(lib: Library) -> int:
+    """The most rows of C for dot products of rows; 0 if they don't pay."""
+    return SEVERAL if lib.tile.many and lib.kind.along is lib.kind else 0
 
 
 def few_limit(lib: Library) -> int:
@@ -189,15 +244,44 @@ def _emit_dots(
     return made
 
 
+def _emit_several_dots(
+    lib: Library, most: int, chunk: int, by_rows: bool, tag: str
+) -> ir.Function:
+    """As ``dots``, for more rows of small: some of big's are held for all of them."""
+    chunk = chunk * most // SEVERAL
+    with lib.routine(f"several_dots{tag}", DOTS) as (b, s, made):
+        s.by_rows = by_rows
+        for start, stop, rows in _steps(b, s.count, 4):
+            with (
+                loop(b, start, stop, i64(rows)) as p,
+                loop(b, i64(0), s.few, i64(most), name="q") as first,
+            ):
+                _put_dots(b, lib, s, chunk, p, rows, most, first)
+    return made
+
+
 def _dot_rows(b: Any, lib: Library, s: Any, chunk: int, height: int, few: int) -> None:
     """All rows of the big operand, some at a time, then one at a time."""
-    whole = b.mul(b.sdiv(s.count, i64(height)), i64(height))
-    for start, stop, rows in ((i64(0), whole, height), (whole, s.count, 1)):
+    for start, stop, rows in _steps(b, s.count, height):
         with loop(b, start, stop, i64(rows)) as p:
-            sums = _dot_tile(b, lib, s, p, rows, few)
-            for q in range(few):
-                place = at(b, s.sums, b.add(p, i64(q * chunk)), lib.element)
-                _put(b, lib, s, sums[q::few], place)
+            _put_dots(b, lib, s, chunk, p, rows, few, i64(0))
+
+
+def _steps(b: Any, count: Any, height: int) -> list[tuple[Any, Any, int]]:
+    """A range in steps of some height, and what is left in steps of one."""
+    whole = b.mul(b.sdiv(count, i64(height)), i64(height))
+    return [(i64(0), whole, height), (whole, count, 1)]
+
+
+def _put_dots(
+    b: Any, lib: Library, s: Any, chunk: int, p: Any, rows: int, few: int, first: Any
+) -> None:
+    """The sums of big's rows from p on, times small's from ``first`` on."""
+    sums = _dot_tile(b, lib, s, p, rows, few, first)
+    for q in range(few):
+        row = b.mul(b.add(first, i64(q)), i64(chunk))
+        place = at(b, s.sums, b.add(p, row), lib.element)
+        _put(b, lib, s, sums[q::few], place)
 
 
 def _put(b: Any, lib: Library, s: Any, sums: list[Any], place: Any) -> None:
@@ -216,7 +300,9 @@ def _added(b: Any, value: Any, pointer: Any, mask: Any = None) -> list[Any]:
     return [plus(b, load(b, pointer, value.type, mask), value)]
 
 
-def _dot_tile(b: Any, lib: Library, s: Any, p: Any, height: int, few: int) -> list[Any]:
+def _dot_tile(
+    b: Any, lib: Library, s: Any, p: Any, height: int, few: int, first: Any
+) -> list[Any]:
     """Vectors whose totals are the dot products of some rows."""
     kind, item = lib.kind.along, lib.item
     many = lib.tile.lanes * kind.group
@@ -226,8 +312,8 @@ def _dot_tile(b: Any, lib: Library, s: Any, p: Any, height: int, few: int) -> li
     ]
     last = b.sub(s.few, i64(1))
     small = [  # those beyond the last repeat it, and are not stored
-        at(b, s.small, b.mul(minimum(b, i64(q), last), s.small_row), item)
-        for q in range(few)
+        at(b, s.small, b.mul(minimum(b, x, last), s.small_row), item)
+        for x in (b.add(first, i64(q)) for q in range(few))
     ]
 
     def words(row: Any, k: Any, mask: Any, right: bool) -> Any:

@@ -26,6 +26,7 @@ class Tiling(NamedTuple):
     vectors: int  # side by side in a tile
     depth: int
     columns: int
+    many: bool = True  # whether there are 32 vector registers, and not 16
 
     @property
     def height(self) -> int:
@@ -75,12 +76,17 @@ def tiling(itemsize: int, target: Target, shape: int = 0) -> Tiling:
     (6, 16, 256)
     """
     lanes = target.lanes(itemsize)
-    many = target.bits == 512 or not target.triple.startswith(("x86", "i686"))
+    many = has_many(target)
     heights, vectors = SHAPES[many][shape]
     depth = DEPTH_BYTES // itemsize
     width = vectors * lanes
     columns = _second_cache() // 2 // (depth * itemsize) // width * width
-    return Tiling(lanes, heights, vectors, depth, columns)
+    return Tiling(lanes, heights, vectors, depth, columns, many)
+
+
+def has_many(target: Target) -> bool:
+    """Whether the target has 32 vector registers."""
+    return target.bits == 512 or not target.triple.startswith(("x86", "i686"))
 
 
 def has_masks(target: Target) -> bool:
