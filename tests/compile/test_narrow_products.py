@@ -148,7 +148,7 @@ def test_panels_made_before_give_the_same_bits(rng, limit, pair, layout):
     job = gemm.job(a, b, room.reshape(1, -1), Split(1, 1, across))
     job[[JOB.index(x) for x in ("m", "n", "k")]] = 1, n, k
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
-    run(gemm.pack_address)(job.ctypes.data, 0, across, 0)
+    run(gemm.library.address("gemm_pack"))(job.ctypes.data, 0, across, 0)
     out = np.zeros((m, n), RESULTS[kind_name(*(d.name for d in pair))])
     job = gemm.job(a, b, out, Split(m, n, 1), packed=room.ctypes.data)
     gemm.run(job.ctypes.data, 0, 1, 0)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from weft.compile.explain import Explanation
 
 
+MOST_EXACT = 64  # sizes for which the form that ran last is remembered
+
+
 class Compilation(NamedTuple):
     """One compilation: why it was needed, and what it took."""
 
@@ -65,11 +68,35 @@ class CompiledFunction:
         self.compiles: list[Compilation] = []
         self.latest: Entry | None = None  # the form that ran last
         self._entries: dict[Any, list[Entry]] = {}
+        self._exact: dict[Any, Entry] = {}  # by exact sizes, of arguments as usual
         self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
         if not isinstance(fn, type) and callable(fn):
             functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        exact, arrays = self._usual(args) if not kwargs else (None, [])
+        entry = self._exact.get(exact)
+        if entry is not None and entry.holds():
+            return self._run(entry, args, arrays, args, kwargs)
+        return self._slowly(exact, args, kwargs)
+
+    def _usual(self, args: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+        """All that decides which form runs, if arguments are tensors; and their arrays.
+
+        Forms are then found by one look, and checked for what was read elsewhere.
+        """
+        kinds, arrays = [], []
+        for x in args:
+            if type(x) is not Tensor or x._interpreter is not None:
+                return None, []
+            array = x.to_host()
+            arrays.append(array)
+            kinds.append((array.shape, array.dtype, x._node is None))
+        if mode.capture is not None:
+            return None, []
+        return (tuple(kinds), _settings()), arrays
+
+    def _slowly(self, exact: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         structure: Any = len(args)
         if not kwargs and {*map(type, args)} == {Tensor}:  # the usual case
             leaves = list(args)
@@ -88,9 +115,14 @@ class CompiledFunction:
                 if entry.holds():
                     if k:  # the next call is likely to be like this one
                         entries.insert(0, entries.pop(k))
-                    return self._run(entry, leaves, arrays, args, kwargs)
+                    break
                 why = why or entry.stale() or ""
-        entry = self._compile(key, args, kwargs, arrays, why)
+        else:
+            entry = self._compile(key, args, kwargs, arrays, why)
+        if exact is not None:
+            if len(self._exact) >= MOST_EXACT:
+                self._exact.clear()
+            self._exact[exact] = entry
         return self._run(entry, leaves, arrays, args, kwargs)
 
     def _run(

@@ -31,6 +31,7 @@ class Driver(NamedTuple):
     iterations: int
     jobs: int
     gang: int
+    fill: int
     follow: int
     library: Library
 
@@ -44,10 +45,12 @@ def driver() -> Driver:
         status function table sizes count grain body -      start    of a kernel
         status function jobs  tasks count grain body length start    of a routine
         status -        rows  many  count grain body -      -        of a gang
+        status slots    rows  -     count grain body -      -        of addresses
 
     where ``tasks`` says how many each job has, and ``length`` how many bytes. A gang
     runs the launches of ``rows`` side by side: its iterations are their grains, and
-    those of one begin at ``start``.
+    those of one begin at ``start``. Addresses are filled in where they are to stand:
+    rows are such a place, the number of a slot, and how many bytes behind that.
     """
     from weft.runtime import pool
     from weft.runtime.pool_code import BODY, emit_parallel
@@ -58,6 +61,7 @@ def driver() -> Driver:
     _emit_iterations(module, target, BODY)
     _emit_jobs(module, target, BODY)
     _emit_gang(module, target, BODY)
+    _emit_fill(module, target, BODY)
     _emit_follow(module, target)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
     made = ir.Function(module, kind, "run")
@@ -80,7 +84,8 @@ def driver() -> Driver:
         library.address("run")
     )
     at = library.address
-    return Driver(run, at("iterations"), at("jobs"), at("gang"), at("follow"), library)
+    names = "iterations", "jobs", "gang", "fill", "follow"
+    return Driver(run, *map(at, names), library)
 
 
 def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
@@ -135,6 +140,18 @@ def _emit_gang(module: ir.Module, target: Target, kind: Any) -> None:
             last = b.select(b.icmp_signed("<", last, count), last, count)
             body = b.inttoptr(body, kind.as_pointer())
             b.call(body, [b.bitcast(row, POINTER), b.mul(low, grain), last, worker])
+    b.ret_void()
+
+
+def _emit_fill(module: ir.Module, target: Target, kind: Any) -> None:
+    """Present addresses, put where launches find them."""
+    b, fields, (_, begin, end, _) = _body(module, target, kind, "fill")
+    slots, rows = (b.inttoptr(f, I64.as_pointer()) for f in fields[:2])
+    with loop(b, begin, end) as k:
+        row = b.gep(rows, [b.mul(k, i64(3))])
+        place, slot, gap = (b.load(b.gep(row, [i64(c)])) for c in range(3))
+        value = b.add(b.load(b.gep(slots, [slot])), gap)
+        b.store(value, b.inttoptr(place, I64.as_pointer()))
     b.ret_void()
 
 

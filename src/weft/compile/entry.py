@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import call
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ class Entry:
     def __init__(self, captured: Captured, reads: Guards | None = None) -> None:
         self.captured = captured
         self.reads = reads
+        self.guarded = [guard.read for guard in captured.guards]
+        self.values = [guard.value for guard in captured.guards]
         self.tensors = Tensors(captured.cells, {} if reads is None else reads.seen)
         into = [one.recorded for one in self.captured.rewritten]
         self.differentiable = any((*self.captured.wanting, *into))
@@ -49,7 +52,7 @@ class Entry:
             self.program = Prepared(self.captured.graph, own)
         self.held = [self.cells[v.name] for v in self.program.reads]
         self.unread = [self.cells[v.name] for v in self.program.unread]
-        self.in_place = [(v.name, self.cells[v.name]) for v in self.program.state]
+        self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
         sizes = self.captured.graph.sizes
         inputs = self.captured.graph.inputs
         self.shapes: Any = None  # of all arguments, if no size is open
@@ -81,7 +84,7 @@ class Entry:
             return False
         if not self.tensors.holds():
             return False
-        return all(guard.read() == guard.value for guard in self.captured.guards)
+        return list(map(call, self.guarded)) == self.values
 
     def stale(self) -> str | None:
         """Which Python value has changed since the capture, if any."""
@@ -120,9 +123,9 @@ class Entry:
         """Take the new values; those of other state are in their places already."""
         commit([(self.cells[name], array) for name, array in changed.items()])
         where = caller()
-        for name, cell in self.in_place:
+        for name, touch in self.in_place:
             if name not in changed:
-                cell.touch(where)
+                touch(where)
 
     def _recorded(self, leaves: list[Any]) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.compile.driver import FIELDS, driver
 from weft.compile.script import (
+    FILL,
     GANG,
     ITERATIONS,
     JOBS,
@@ -42,7 +43,8 @@ class Workspaces:
 
     def __init__(self, jobs: Jobs, contexts: ndarray, data: ndarray) -> None:
         self.words = jobs.words.copy()
-        self.places, self.slots, self.gaps = jobs.pointers.T.copy()
+        self.places = jobs.pointers.copy()  # addresses, slots, bytes behind them
+        self.places[:, 0] = address(self.words) + 8 * self.places[:, 0]
         self.at, self.each = jobs.workspaces, jobs.each
         if len(jobs.contexts):
             words, numbers = jobs.contexts.T
@@ -61,13 +63,10 @@ class Workspaces:
         self.words[self.at] = start + -start % _ALIGN
         self.words[self.at + 1] = self.each
 
-    def fill(self, addresses: ndarray) -> None:
-        """Put the present addresses into the jobs."""
-        if not len(self.words):
-            return
+    def check(self) -> None:
+        """Have room for as many threads as there are."""
         if pool.get_num_threads() != self.threads:
             self._allocate()
-        self.words[self.places] = addresses[self.slots] + self.gaps
 
 
 class Instance:
@@ -106,8 +105,7 @@ class Instance:
     def _link(self, functions: ndarray) -> None:
         """Put addresses where the script has numbers."""
         script = self.script
-        self.where, self.table = script.where, np.zeros(len(script.where), np.int64)
-        self.gaps = script.gaps if script.gaps.any() else None
+        self.table = np.zeros(len(script.where), np.int64)
         self.numbers, self.flags = script.numbers.copy(), script.flags
         table, numbers = address(self.table), address(self.numbers)
         self.contexts = script.contexts.copy()
@@ -116,24 +114,27 @@ class Instance:
             self.contexts[:, 1] = table + 8 * self.contexts[:, 1]
             self.contexts[:, 2] = numbers + 8 * self.contexts[:, 2]
         self.jobs = Workspaces(script.jobs, self.contexts, script.data.copy())
+        places = table + 8 * np.arange(len(script.where))
+        mine = np.column_stack([places, script.where, script.gaps])
+        self.filled = np.concatenate([mine, self.jobs.places])
+        self.rows, self.gangs = script.rows.copy(), script.gangs.copy()
         kinds = driver()
-        bodies = np.array([kinds.iterations, kinds.jobs, kinds.gang], np.int64)
-        self.rows = script.rows.copy()
+        bodies = [kinds.iterations, kinds.jobs, kinds.gang, kinds.fill]
         starts = {
             ITERATIONS: (table, 8), JOBS: (address(self.jobs.words), 8),
-            GANG: (address(self.rows), 8 * FIELDS),
+            GANG: (address(self.rows), 8 * FIELDS), FILL: (address(self.filled), 0),
         }  # fmt: skip
-        self.gangs = script.gangs.copy()
         for rows in (self.rows, self.gangs):
             kind = rows[:, 6].copy()
+            launch = (kind == ITERATIONS) | (kind == JOBS)
             if len(functions):
-                single = kind != GANG
-                rows[single, 1] = functions[rows[single, 1]]
+                rows[launch, 1] = functions[rows[launch, 1]]
+            rows[kind == FILL, 1] = address(self.addresses)
             for one, (start, width) in starts.items():
                 rows[kind == one, 2] = start + width * rows[kind == one, 2]
             mine = kind == ITERATIONS
             rows[mine, 3] = numbers + 8 * rows[mine, 3]
-            rows[:, 6] = bodies[kind]
+            rows[:, 6] = np.array(bodies, np.int64)[kind]
         self.gangs_at = address(self.gangs)
 
     def run(
@@ -160,15 +161,13 @@ class Instance:
 
     def _go(self, feeds: Any, held: Any, values: list[Any]) -> Any:
         """Run all steps; an interrupt that came when state was being written."""
-        native, rows, late, fresh = driver().run, self.gangs_at, None, True
+        native, rows, late = driver().run, self.gangs_at, None
         plan, stop = self.script.plan, self.script.stop
+        self.jobs.check()
         for at, step in enumerate(plan):
             if at == stop:
                 self._check(feeds, held)
             if type(step) is tuple:
-                if fresh:
-                    self._fill()
-                    fresh = False
                 try:
                     native(rows, *step)
                 except KeyboardInterrupt as interrupt:  # it came before: all was run
@@ -181,7 +180,6 @@ class Instance:
                 except Exception:
                     self._check(feeds, held)  # the error that came first
                     raise
-                fresh = True
         if stop == len(plan):
             self._check(feeds, held)
         return late
@@ -233,9 +231,9 @@ class Instance:
         """
         values = self._given(feeds, held, ())
         run, rows = driver().run, address(self.rows)
-        found, k = [], 0
+        found, k, fill = [], 0, self.gangs[self.gangs[:, 6] == driver().fill][:1].copy()
         for step in steps:
-            self._fill()
+            run(address(fill), 0, len(fill))
             start = time.perf_counter()
             if isinstance(step, Called):
                 self._call(step, values)
@@ -244,13 +242,6 @@ class Instance:
                 k += 1
             found.append(time.perf_counter() - start)
         return found
-
-    def _fill(self) -> None:
-        """Put the values' present addresses where launches find them."""
-        np.take(self.addresses, self.where, out=self.table)
-        if self.gaps is not None:
-            self.table += self.gaps
-        self.jobs.fill(self.addresses)
 
     # -- what is there before the first step
 
@@ -275,9 +266,8 @@ class Instance:
             number += 1
         if self.rooms:
             self._give_rooms(values, rooms or [None] * len(self.rooms), first)
-        for number, (slot, array) in enumerate(
-            zip(self.script.inputs, feeds, strict=True)
-        ):
+        number = 0
+        for slot, array in zip(self.script.inputs, feeds, strict=True):
             if array is not None:
                 if self.starts:
                     array = self._apart(array)
@@ -285,6 +275,7 @@ class Instance:
                     array = in_order(array)
                     addresses[slot] = address(array)
                 values[number] = array
+            number += 1
         return values
 
     def _give_rooms(
@@ -320,6 +311,7 @@ class Instance:
         pairs = list(zip(script.held, arrays, strict=True))
         self.spans = sorted(_span(array) for one, array in pairs if one.state)
         self.starts = [start for start, _ in self.spans]
+        self.end = max((end for _, end in self.spans), default=0)
         self.known = self._constants()
         for k, array in enumerate(arrays):
             self._take(k, array)
@@ -368,6 +360,8 @@ class Instance:
     def _apart(self, array: ndarray) -> ndarray:
         """An array that no state is in, which would change in the run."""
         first, last = _span(array)
+        if first >= self.end:  # the usual case: what is given was made later
+            return array
         at = bisect.bisect_left(self.starts, last) - 1
         return array.copy() if at >= 0 and self.spans[at][1] > first else array
 

@@ -52,6 +52,7 @@ class Work(NamedTuple):
     workspace: int = 0  # bytes for each worker
     context: int = -1  # the jobs' field that leads to a follower's kernel, if any;
     #                    the field before it leads to what calls that
+    share: float = 1.0  # of the work that is worth handing to another thread
 
 
 class Routine:

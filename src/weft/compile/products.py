@@ -18,7 +18,7 @@ from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
 from weft.compile.llvm.gemm.arrays import compiled, make_job
 from weft.compile.llvm.gemm.generate import tile_for
 from weft.compile.llvm.gemm.kinds import FLOATS
-from weft.compile.llvm.gemm.tasks import JOB, Split, split
+from weft.compile.llvm.gemm.tasks import JOB, SMALL, Split, split
 from weft.compile.llvm.gemm.tiling import SHAPES
 from weft.compile.llvm.target import Target
 from weft.compile.narrow import product_kind
@@ -224,4 +224,5 @@ class Product(Routine):
                 pointers.append(Pointer(_PACKED, self.operands[2].base))
             jobs.append(Job(job, pointers))
         function = Symbol("gemm", f"{product_kind(node)} {cuts.shape}", "gemm_tasks")
-        return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT)
+        share = min(math.prod(shape) * k / SMALL, 1.0)
+        return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT, share)

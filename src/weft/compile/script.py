@@ -6,6 +6,8 @@
                for variables that are only written, outputs, and what else is needed
     rows       launches, as the native loop reads them (see ``driver``), with numbers
                of functions and places where it has addresses
+    gangs      what it goes through: launches side by side, and where addresses are
+               filled in again
     jobs       what routines do, likewise
 
 There is no address in it, so that one process can store it and another one run it.
@@ -25,7 +27,7 @@ from weft.dtype import DType, as_dtype, of_array
 
 ndarray = np.ndarray
 NOWHERE = -1  # the slot of what no launch knows
-ITERATIONS, JOBS, GANG = range(3)  # what rows lead to
+ITERATIONS, JOBS, GANG, FILL = range(4)  # what rows lead to
 
 
 class Symbol(NamedTuple):

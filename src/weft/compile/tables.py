@@ -20,6 +20,7 @@ from weft.compile.joined import Piece
 from weft.compile.launches import Launch, Use
 from weft.compile.placed import Placed
 from weft.compile.script import (
+    FILL,
     GANG,
     ITERATIONS,
     JOBS,
@@ -156,7 +157,8 @@ class Tables(Placed):
         """Waves of launches, run natively without a stop, and calls between them."""
         self.plan: list[Any] = []
         gangs: list[list[int]] = []
-        k, at = 0, 0
+        k, at, moved = 0, 0, True
+        count = len(self.where) + len(self.jobs.pointers)  # of addresses
         self.stop = -1  # the place in the plan before which errors are looked for
         while at < len(self.steps):
             if self.stop < 0 and at >= self.order.safe:
@@ -166,14 +168,17 @@ class Tables(Placed):
                 fresh = not self.plan or not isinstance(self.plan[-1], tuple)
             if not isinstance(self.steps[at], Launch):
                 self.plan.append(self.steps[at])
-                at += 1
+                at, moved = at + 1, True
                 continue
-            wave, first = self.order.waves[at], k
+            wave, first, start = self.order.waves[at], k, len(gangs)
+            if moved:  # values are elsewhere than before
+                gangs.append([0, 0, 0, 0, count, count, FILL, 0, 0])
+                moved = False
             while at < len(self.steps) and self.order.waves[at] == wave:
                 at, k = at + 1, k + 1
             gangs.append(self._gang(first, k))
             if fresh:
-                self.plan.append((len(gangs) - 1, len(gangs)))
+                self.plan.append((start, len(gangs)))
             else:
                 self.plan[-1] = (self.plan[-1][0], len(gangs))
         if self.stop < 0:
@@ -188,13 +193,15 @@ class Tables(Placed):
         grains = -(-rows[:, 4] // rows[:, 5])
         rows[:, 8] = np.cumsum(grains) - grains
         total = int(grains.sum())
-        tiny = (rows[:, 6] == ITERATIONS) & (rows[:, 4] <= rows[:, 5])
-        work = sum(
-            1.0 if not small else float(row[4]) / float(row[5])
-            for row, small in zip(rows, tiny, strict=True)
-        )
-        grain = 1 if work >= 2 else total
+        grain = 1 if sum(map(self._share, range(first, last))) >= 2 else total
         return [0, 0, first, len(rows), total, grain, GANG, 0, 0]
+
+    def _share(self, number: int) -> float:
+        """How much of what is worth handing to another thread a launch is; at most 1."""
+        launch, row = self.launches[number], self.rows[number]
+        if isinstance(launch, Routine):
+            return self.jobs.works[launch].share
+        return min(float(row[4]) / float(row[5]), 1.0)
 
     # -- values
 

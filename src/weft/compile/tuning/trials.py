@@ -74,7 +74,9 @@ def routine_trial(
     slots = {node: k for k, node in enumerate(alone.owners)}
     nothing = np.zeros((0, 7), np.int64)  # follows
     ready = Workspaces(jobs.data(slots), nothing, jobs.tables.data)
-    ready.fill(np.array([address(memory[node]) for node in slots], np.int64))
+    addresses = np.array([address(memory[node]) for node in slots], np.int64)
+    for place, slot, gap in (jobs.data(slots).pointers).tolist():
+        ready.words[place] = addresses[slot] + gap
     first, tasks, count, length = jobs.row(alone)
     function = native.address(jobs.works[alone].function)
     start = address(ready.words) + 8 * first

@@ -27,7 +27,7 @@ JOB = [
     "a_batch", "b_batch", "c_batch", "task_rows", "task_columns", "*workspace",
     "workspace_bytes",
 ]  # fmt: skip
-_SMALL = 1 << 19  # multiplications that are not worth sharing
+SMALL = 1 << 19  # multiplications that are not worth sharing
 _FEW_STRIPS = 4  # for which B is not packed more than once
 
 
@@ -63,7 +63,7 @@ def split(
     """
     across, down = parts
     if not across or (whole and across > 1):
-        if threads == 1 or batch >= 4 * threads or batch * m * n * k <= _SMALL:
+        if threads == 1 or batch >= 4 * threads or batch * m * n * k <= SMALL:
             return Split(max(m, 1), max(n, 1), batch)
         across, down = _by_size(tile, m, n, threads, whole)
     columns = _ceil(_ceil(n, across), tile.width) * tile.width
