@@ -123,6 +123,7 @@ class Likeness:
         self.fixed: set[Node] = set()  # read at indices that a rule makes
         self.windows: Windows = {}
         self.gaps: dict[Node, int] = {}  # in bytes
+        self.outputs = {*group.outputs}
         nodes = tuple([self._node(n) for n in group.nodes])
         reads = tuple([self._reads(b, uses) for b, uses in self.uses.items()])
         self.key = (_indices(group.shape), group.reduced, group.alone, nodes, reads)
@@ -140,7 +141,7 @@ class Likeness:
         pairs = zip(node.inputs, group.operands[node], strict=True)
         return (
             node.op, _params(node), node.dtype, _indices(node.shape),
-            self._number(node), node in group.rows, node in group.outputs,
+            self._number(node), node in group.rows, node in self.outputs,
             _indices(group.home[node]), *[self._operand(i, o, at) for i, o in pairs],
         )  # fmt: skip
 
@@ -234,7 +235,10 @@ def _minus(index: Any, start: int) -> Any:
 
 def _indices(index: Index) -> Any:
     """To compare indices or sizes by: nothing is asked of them."""
-    return tuple([i.terms if type(i) is Size else i for i in index])
+    for i in index:
+        if type(i) is Size:
+            return tuple([i.terms if type(i) is Size else i for i in index])
+    return tuple(index)
 
 
 def _params(node: Node) -> Any:

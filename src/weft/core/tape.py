@@ -235,15 +235,21 @@ def record(op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> 
     """Write ``out = op(*args, **params)`` on the tape if an argument asks for it."""
     if op.vjp is None:
         return
-    parents = tuple([getattr(a, "_node", None) for a in args])
-    if not any(parents):
+    for a in args:
+        if getattr(a, "_node", None) is not None:
+            break
+    else:
         return
-    need = tuple([p is not None for p in parents])
-    plan = op.plan(need)
+    parents, need = [], []
+    for a in args:
+        parent = getattr(a, "_node", None)
+        parents.append(parent)
+        need.append(parent is not None)
+    plan = op.plan(tuple(need))
     outs = out if type(out) is tuple else (out,)
     saved = plan.pick((*args, outs))
     code, lasti = caller()
-    node = Node(plan, parents, saved, params, code, lasti)
+    node = Node(plan, tuple(parents), saved, params, code, lasti)
     if type(out) is not tuple:
         if out.dtype.is_inexact:
             out._node = node

@@ -139,5 +139,6 @@ def _flat(value: Any) -> Any:
 
 
 def _store(target: Tensor, value: Any, name: str) -> None:
-    fitting = fitted(target, value.reshape(target.shape).to(target.dtype), name)
-    assign(target, fitting, name)
+    if value.shape != target.shape or value.dtype is not target.dtype:
+        value = fitted(target, value.reshape(target.shape).to(target.dtype), name)
+    assign(target, value, name)

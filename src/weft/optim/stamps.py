@@ -64,7 +64,7 @@ class Stamp:
     def again(self, tensors: list[Any]) -> tuple[Any, State]:
         """The update of another parameter: its new value, and the state's."""
         run, shape = mode.capture, tensors[0].shape
-        place = {"shape": shape}
+        build, place = run.builder, {"shape": shape}
         types: dict[Any, TensorType] = {}
         found = {n: run.lift(tensors[self.places[n]]) for n in self.given}
         for node in self.nodes:
@@ -78,8 +78,8 @@ class Stamp:
                     kind = TensorType(shape, node.type.dtype)
                     types[kind.dtype] = kind
             params = place if node.op is expand_op else node.params
-            inputs = [found.get(i, i) if type(i) is Node else i for i in node.inputs]
-            found[node] = run.builder.again(node, tuple(inputs), params, kind)
+            inputs = tuple(map(found.get, node.inputs, node.inputs))
+            found[node] = build.again(node, inputs, params, kind)
 
         def value(source: Any) -> Any:
             if type(source) is not Node:
