@@ -437,7 +437,13 @@ def test_an_operand_of_many_products_is_packed_once(turned, dtype):
         assert sum(step.node.op.name == "pack" for step in native.steps) == 1
         got, _ = native.run(feeds, store)
         alone, feeds, store = prepared(lambda x: products(x)[0], xs[0])
-        np.testing.assert_array_equal(got[0], alone.run(feeds[:1], store)[0][0])
+        (one,), _ = alone.run(feeds[:1], store)
+        if turned:  # alone, a few rows are dot products
+            want = xs[0].numpy().astype(np.float64) @ w.numpy().T
+            scale = np.abs(xs[0].numpy()) @ np.abs(w.numpy().T)
+            assert (np.abs(got[0] - want) <= 4 * np.finfo(dtype).eps * scale).all()
+        else:
+            np.testing.assert_array_equal(got[0], one)
         for x, y in zip(xs, got, strict=True):
             want = x.numpy().astype(float) @ (w.T if turned else w).numpy().astype(
                 float

@@ -84,8 +84,8 @@ def driver() -> Driver:
         library.address("run")
     )
     at = library.address
-    names = "iterations", "jobs", "gang", "fill", "follow"
-    return Driver(run, *map(at, names), library)
+    bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
+    return Driver(run, *bodies, at("follow"), library)
 
 
 def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:

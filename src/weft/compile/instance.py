@@ -266,8 +266,8 @@ class Instance:
             number += 1
         if self.rooms:
             self._give_rooms(values, rooms or [None] * len(self.rooms), first)
-        number = 0
-        for slot, array in zip(self.script.inputs, feeds, strict=True):
+        pairs = zip(self.script.inputs, feeds, strict=True)
+        for number, (slot, array) in enumerate(pairs):
             if array is not None:
                 if self.starts:
                     array = self._apart(array)
@@ -275,7 +275,6 @@ class Instance:
                     array = in_order(array)
                     addresses[slot] = address(array)
                 values[number] = array
-            number += 1
         return values
 
     def _give_rooms(

@@ -197,7 +197,7 @@ class Tables(Placed):
         return [0, 0, first, len(rows), total, grain, GANG, 0, 0]
 
     def _share(self, number: int) -> float:
-        """How much of what is worth handing to another thread a launch is; at most 1."""
+        """How much a launch is of what is worth handing to a thread; at most 1."""
         launch, row = self.launches[number], self.rows[number]
         if isinstance(launch, Routine):
             return self.jobs.works[launch].share
