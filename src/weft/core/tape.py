@@ -248,7 +248,8 @@ def record(op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> 
     plan = op.plan(tuple(need))
     outs = out if type(out) is tuple else (out,)
     saved = plan.pick((*args, outs))
-    code, lasti = caller()
+    capture = mode.capture  # which knows part of the way
+    code, lasti = caller() if capture is None else capture.builder.caller()
     node = Node(plan, tuple(parents), saved, params, code, lasti)
     if type(out) is not tuple:
         if out.dtype.is_inexact:

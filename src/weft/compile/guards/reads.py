@@ -301,7 +301,7 @@ class Reads:
                 mode.capture is not None
                 and not self.busy
                 and (id(held), name) not in self.seen
-                and self.active()
+                and threading.get_ident() == self.thread
             ):
                 self.read(held, name, value, sys._getframe(1))
             return value
