@@ -38,6 +38,7 @@ def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
             f"{name}: this tensor requires grad, and another library would not "
             f"record; use {remedy}"
         )
+    x.storage.exposed = True
     return x.to_host()
 
 
@@ -66,6 +67,7 @@ def from_dlpack(
         raise ExportError(f"from_dlpack: {type(x).__name__}: {error}") from error
     dtypes.of_array(array)
     out = Tensor(array.copy() if copy else array)
+    out.storage.exposed = not copy
     return out if device is None else out.to(find_device(device))
 
 

@@ -58,13 +58,14 @@ class CompiledFunction:
 
     def __init__(
         self, fn: Callable[..., Any], dynamic: bool | None, verify: bool,
-        max_compiles: int, tune: bool | float = False,
+        max_compiles: int, tune: bool | float = False, pack_weights: bool = False,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.dynamic = dynamic
         self.verify = verify
         self.max_compiles = max_compiles
         self.tune = seconds_of(tune)
+        self.pack_weights = pack_weights
         self.compiles: list[Compilation] = []
         self.latest: Entry | None = None  # the form that ran last
         self._entries: dict[Any, list[Entry]] = {}
@@ -168,12 +169,13 @@ class CompiledFunction:
 
     def _entry(self, args: Any, kwargs: Any, names: Any) -> Entry:
         """Compile with symbolic sizes; for these sizes alone if that cannot be."""
+        pack = self.pack_weights
         try:
-            return entry_of(self.fn, args, kwargs, names)
+            return entry_of(self.fn, args, kwargs, names, pack_weights=pack)
         except Exception:
             if names is None or self.dynamic:
                 raise
-        return entry_of(self.fn, args, kwargs, None)
+        return entry_of(self.fn, args, kwargs, None, pack_weights=pack)
 
     def _open(self, key: Any, shapes: list[Any], args: Any, kwargs: Any) -> Any:
         """Names for the sizes that have differed between calls."""
@@ -247,6 +249,7 @@ def compile(
     verify: bool = False,
     max_compiles: int = 16,
     tune: bool | float = False,
+    pack_weights: bool = False,
 ) -> Any:
     """A function (or module) that runs as native code.
 
@@ -256,7 +259,8 @@ def compile(
     ``verify`` runs the function eagerly too and compares results, gradients and
     state. ``tune`` measures other ways to cut the kernels of each compilation, for 30
     seconds at most or as many as it says, and takes the fastest; results keep their
-    bits.
+    bits. ``pack_weights`` keeps the weights of products packed between runs, at the
+    cost of as much memory again.
 
     >>> @weft.compile
     ... def f(x):
@@ -269,6 +273,6 @@ def compile(
     if fn is None:
         return functools.partial(
             compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles,
-            tune=tune,
+            tune=tune, pack_weights=pack_weights,
         )  # fmt: skip
-    return CompiledFunction(fn, dynamic, verify, max_compiles, tune)
+    return CompiledFunction(fn, dynamic, verify, max_compiles, tune, pack_weights)

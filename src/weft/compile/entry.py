@@ -31,8 +31,15 @@ class Entry:
 
     number = 0  # of its compilation
 
-    def __init__(self, captured: Captured, reads: Guards | None = None) -> None:
+    def __init__(
+        self,
+        captured: Captured,
+        reads: Guards | None = None,
+        *,
+        pack_weights: bool = False,
+    ) -> None:
         self.captured = captured
+        self.pack_weights = pack_weights
         self.reads = reads
         self.guarded = [guard.read for guard in captured.guards]
         self.values = [guard.value for guard in captured.guards]
@@ -49,7 +56,8 @@ class Entry:
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            self.program = Prepared(self.captured.graph, own)
+            graph = self.captured.graph
+            self.program = Prepared(graph, own, pack_weights=pack_weights)
         self.held = [self.cells[v.name] for v in self.program.reads]
         self.unread = [self.cells[v.name] for v in self.program.unread]
         self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
@@ -114,10 +122,15 @@ class Entry:
         else:
             held = [cell.get() for cell in self.held]
             rooms = [cell.room() for cell in self.unread]
-            results, _ = self.program.run(arrays, held, rooms, self._write)
+            stamps = self._stamp if self.pack_weights else None
+            results, _ = self.program.run(arrays, held, rooms, self._write, stamps)
         found = [Tensor(array) for array in results]
         rewrite(self.captured, leaves, found)
         return self._tree(found)
+
+    def _stamp(self, place: int) -> Any:
+        """How new a variable is."""
+        return self.held[place].stamp()
 
     def _write(self, changed: dict[str, Any]) -> None:
         """Take the new values; those of other state are in their places already."""
@@ -147,14 +160,16 @@ class Entry:
         return tree_unflatten(out, self.captured.outs)
 
 
-def entry_of(fn: Any, args: Any, kwargs: Any, dynamic: Any) -> Entry:
+def entry_of(
+    fn: Any, args: Any, kwargs: Any, dynamic: Any, *, pack_weights: bool = False
+) -> Entry:
     """Capture a function for some arguments, noting what it reads, and compile it."""
     leaves, _ = tree_flatten((args, kwargs))
     names = labels_of(fn, args, kwargs)
     reads = Reads(fn, dict(zip(names, leaves, strict=True)))
     with phase("capture"), reads.watching():
         captured = capture(fn, *args, dynamic=dynamic, **kwargs)
-    return Entry(captured, reads.guards())
+    return Entry(captured, reads.guards(), pack_weights=pack_weights)
 
 
 def _as_tensor(cell: Any) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.compile.driver import FIELDS, driver
+from weft.compile.packed import Stamps, Weights
 from weft.compile.script import (
     FILL,
     GANG,
@@ -91,6 +92,7 @@ class Instance:
         slots, offsets = script.offsets.T
         self.addresses[slots] = self.arena.address + offsets
         self._link(np.array(functions, np.int64))
+        self.weights = Weights(script.jobs.packs, functions)
         self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
         inputs, held, rooms = len(script.inputs), len(script.held), len(script.rooms)
@@ -143,14 +145,18 @@ class Instance:
         held: Sequence[ndarray],
         rooms: Sequence[ndarray | None] = (),
         write: Callable[[dict[str, ndarray]], None] | None = None,
+        stamps: Stamps | None = None,
     ) -> Any:
         """Outputs, and new values of variables that were not written in place.
 
         These are given to ``write``, if that is there. Once state is being written,
-        an interrupt waits until all of it is.
+        an interrupt waits until all of it is. ``stamps`` tells for a variable's place
+        how new it is: see ``packed``.
         """
         with self.lock:
             values = self._given(feeds, held, rooms)
+            if self.weights.all:
+                self.weights.renew(stamps or _no_stamp, self.jobs.words, self._fill)
             late = self._go(feeds, held, values)
             outputs, changed = self._outputs(values), self._changed(values)
             if write is not None:
@@ -388,6 +394,10 @@ class Instance:
 def in_order(array: ndarray) -> ndarray:
     """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
     return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def _no_stamp(place: int) -> None:
+    """Nobody knows."""
 
 
 def _nothing() -> None:

@@ -12,7 +12,7 @@ when the jobs have memory, and before every run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,15 @@ class Job(NamedTuple):
     tables: Sequence[tuple[int, np.ndarray]] = ()  # fields that are their addresses
 
 
+class Pack(NamedTuple):
+    """A product's right operand that may be packed once, for all runs."""
+
+    node: Node  # which reads the variable
+    function: Symbol
+    tasks: int
+    nbytes: int
+
+
 class Work(NamedTuple):
     """What a routine does for some sizes: jobs of equally many tasks."""
 
@@ -53,6 +62,7 @@ class Work(NamedTuple):
     context: int = -1  # the jobs' field that leads to a follower's kernel, if any;
     #                    the field before it leads to what calls that
     share: float = 1.0  # of the work that is worth handing to another thread
+    pack: Pack | None = None
 
 
 class Routine:
@@ -133,10 +143,13 @@ class Jobs:
         self.words: list[int] = []
         self.pointers: list[tuple[int, Node, int]] = []
         self.contexts: list[tuple[int, int]] = []
+        self.packs: list[tuple[int, Pack]] = []
         self.tables = _Tables()
         ends: list[int] = []
         for routine, work in self.works.items():
             self.starts[routine] = len(self.words)
+            if work.pack is not None:
+                self.packs.append((len(self.words), work.pack))
             for job in work.jobs:
                 start = len(self.words)
                 self.pointers += [(start + p.field, *p[1:]) for p in job.pointers]
@@ -161,9 +174,21 @@ class Jobs:
         words = range(first, first + length * len(work.jobs), length)
         self.contexts += [(word, context) for word in words]
 
-    def data(self, slots: Mapping[Node, int]) -> script.Jobs:
-        """The jobs without addresses, by the slots that these are kept in."""
+    def data(
+        self,
+        slots: Mapping[Node, int],
+        reads: Sequence[Any],
+        number: Callable[[Symbol], int],
+    ) -> script.Jobs:
+        """The jobs without addresses, by the slots that these are kept in.
+
+        ``reads`` are the variables, and ``number`` tells functions.
+        """
         pointers = [(word, slots[node], gap) for word, node, gap in self.pointers]
+        packs = [
+            (word, reads.index(p.node.params["variable"]), number(p.function), *p[2:])
+            for word, p in self.packs
+        ]
         return script.Jobs(
             np.array(self.words, np.int64),
             _pairs(pointers, 3),
@@ -171,6 +196,7 @@ class Jobs:
             self.each + -self.each % _ALIGN,
             _pairs(self.contexts, 2),
             _pairs(self.tables.places, 2),
+            _pairs(packs, 5),
         )
 
 

@@ -46,7 +46,14 @@ from weft.compile.outputs import owned
 from weft.compile.parts import parted
 from weft.compile.phases import phase
 from weft.compile.places import assigned_once, share
-from weft.compile.products import Panels, copied, is_product, packed, read_often
+from weft.compile.products import (
+    Panels,
+    copied,
+    is_product,
+    mark_weights,
+    packed,
+    read_often,
+)
 from weft.compile.proofs import Proofs
 from weft.compile.routines import routine_of
 from weft.compile.script import Symbol
@@ -133,6 +140,8 @@ class Native:
 
     A run may write new values of the variables ``in_place`` over the old ones, in the
     arrays it was given, where that is safe; those of others it only gives back.
+    With ``pack_weights``, right operands of products that are variables without a new
+    value are packed once (``packed``), if each run says how new they are.
     """
 
     @phase("lowering")
@@ -142,6 +151,7 @@ class Native:
         target: Target | None = None,
         *,
         in_place: Collection[Variable] = (),
+        pack_weights: bool = False,
     ) -> None:
         for prepare in PREPARATIONS:
             graph = prepare(graph)
@@ -159,6 +169,8 @@ class Native:
             dict.fromkeys(n.params["variable"] for n in graph.nodes if n.op is READ)
         )
         self.writes = [n for n in graph.nodes if n.op is ASSIGN]
+        if pack_weights:
+            mark_weights(self.steps, self.writes)
         may = assigned_once(self.writes, in_place)
         self.places = share(graph, Order(self.steps, graph), may)
         self.unread = [v for v in self.places.state if v not in self.reads]

@@ -18,6 +18,7 @@ from weft.compile.digest import digest
 from weft.compile.instance import Instance
 from weft.compile.llvm.target import host_target, stored_library
 from weft.compile.native import Native, start_routines
+from weft.compile.packed import Stamps
 from weft.compile.passes.rules import has_rules
 from weft.compile.phases import count_module, phase
 from weft.compile.pipeline import run as run_passes
@@ -42,12 +43,19 @@ class Prepared:
     may be written in place.
     """
 
-    def __init__(self, graph: Graph, in_place: Collection[Variable] = ()) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        in_place: Collection[Variable] = (),
+        *,
+        pack_weights: bool = False,
+    ) -> None:
         self.graph = graph
         self.in_place = in_place
+        self.pack_weights = pack_weights
         self._native: Native | None = None
         self._instances: dict[Any, Instance] = {}
-        self._key = _key(graph, in_place)
+        self._key = _key(graph, in_place, pack_weights)
         self._types = [(i.type.shape, i.type.dtype.np) for i in graph.inputs]
         script = self._stored() if self._key else None
         if script is None:
@@ -60,7 +68,11 @@ class Prepared:
             self.state = [known[one.name] for one in script.held if one.state]
 
     def _made(self) -> Native:
-        return Native(run_passes(self.graph), in_place=self.in_place)
+        return Native(
+            run_passes(self.graph),
+            in_place=self.in_place,
+            pack_weights=self.pack_weights,
+        )
 
     def _take_over(self, native: Native) -> None:
         self._native = native
@@ -85,13 +97,14 @@ class Prepared:
         held: Sequence[ndarray] = (),
         rooms: Sequence[ndarray | None] = (),
         write: Callable[[dict[str, ndarray]], None] | None = None,
+        stamps: Stamps | None = None,
     ) -> tuple[list[ndarray], dict[str, ndarray]]:
         """The outputs, and new values by name of variables not written in place."""
         key = tuple([(a.shape, a.dtype) for a in feeds])
         instance = self._instances.get(key)
         if instance is None:
             instance = self._instance(key, feeds)
-        return instance.run(feeds, held, rooms, write)
+        return instance.run(feeds, held, rooms, write, stamps)
 
     def _instance(self, key: Any, feeds: Sequence[ndarray]) -> Instance:
         made = self.native.instance_for(feeds)
@@ -125,7 +138,7 @@ class Prepared:
         Program(self.graph, self.graph.outputs).run(feeds, store)
 
 
-def _key(graph: Graph, in_place: Collection[Variable]) -> str:
+def _key(graph: Graph, in_place: Collection[Variable], pack_weights: bool) -> str:
     """What the script of a graph depends on; nothing if it cannot be kept."""
     if any(os.environ.get(name) for name in ("WEFT_PRINT", "WEFT_VERIFY")):
         return ""  # the passes are to be seen
@@ -136,6 +149,7 @@ def _key(graph: Graph, in_place: Collection[Variable]) -> str:
         return ""
     places = ",".join(sorted(v.name for v in in_place))
     settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
+    settings += ", packed weights" * pack_weights
     text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
     return cache.key_of(text, host_target().key)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from weft.compile.fuse import Operand
-from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
-from weft.compile.llvm.gemm.arrays import compiled, make_job
+from weft.compile.jobs import Job, Pack, Pointer, Routine, Work, view_of
+from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job
 from weft.compile.llvm.gemm.generate import tile_for
 from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.tasks import JOB, SMALL, Split, split
@@ -27,7 +28,7 @@ from weft.compile.tuning.choices import Cut, chosen, threaded
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
 from weft.graph.interpret import resolve
-from weft.graph.ir import Node
+from weft.graph.ir import READ, Node
 from weft.ops.shaping import permute_op, reshape_op
 from weft.runtime import pool
 
@@ -36,6 +37,8 @@ _FIRST_ROW = JOB.index("first_row")
 CONTEXT = JOB.index("*context")
 _POINTERS = [JOB.index(f"*{name}") for name in "abc"]
 _PACKED = JOB.index("*packed")
+LEAST_WEIGHT = 1 << 14  # elements that are worth packing once
+MOST_ROWS = 512  # for which it is worth that
 OFTEN = 4  # products that read the same operand: it is worth packing it once
 
 
@@ -132,11 +135,22 @@ def _is_turned(operand: Operand) -> bool:
     return any(view.op is permute_op for view in operand.views)
 
 
+def mark_weights(steps: Iterable[Any], writes: Iterable[Node]) -> None:
+    """Tell products whose right operand is a variable that gets no new value."""
+    changed = {node.params["variable"] for node in writes}
+    for step in steps:
+        if isinstance(step, Product):
+            base = step.operands[1].base
+            step.steady = base.op is READ and base.params["variable"] not in changed
+
+
 class Product(Routine):
     """A product of two matrices, or of stacks of them, and what follows it.
 
     A third operand is the second one as panels.
     """
+
+    steady = False  # whether the right operand is the same in many runs
 
     computes = staticmethod(is_product)
     copies = staticmethod(needs_copy)
@@ -159,6 +173,24 @@ class Product(Routine):
         if ready or not cut.shape < len(SHAPES[True]):  # panels have their width
             cut = cut._replace(shape=0)
         return key, cut
+
+    def _pack(self, gemm: Gemm, shape: Any, k: int, cuts: Cut) -> Pack | None:
+        """How the right operand is packed once, where that pays.
+
+        Few rows are dot products, which read it as it lies, and many take so long that
+        packing it is no matter. The same bits come out either way.
+        """
+        if not self.steady or len(shape) != 2 or len(self.operands) != 2:
+            return None
+        (m, n), tile = shape, gemm.tile
+        if not gemm.fewest < m <= MOST_ROWS or n * k < LEAST_WEIGHT:
+            return None
+        words = -(-k // gemm.group)
+        panels, length = -(-n // tile.width), -(-words // tile.lanes) * tile.lanes
+        nbytes = length * panels * tile.width * self.node.dtype.np.itemsize
+        kind = f"{product_kind(self.node)} {cuts.shape}"
+        symbol = Symbol("gemm", kind, "gemm_pack")
+        return Pack(self.operands[1].base, symbol, panels, nbytes)
 
     def key(self, sizes: Mapping[str, int]) -> str:
         """What a choice for this product is stored by."""
@@ -225,4 +257,5 @@ class Product(Routine):
             jobs.append(Job(job, pointers))
         function = Symbol("gemm", f"{product_kind(node)} {cuts.shape}", "gemm_tasks")
         share = min(math.prod(shape) * k / SMALL, 1.0)
-        return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT, share)
+        pack = self._pack(gemm, shape, k, cuts)
+        return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT, share, pack)

@@ -90,6 +90,9 @@ class Jobs(NamedTuple):
     each: int  # bytes of a worker's workspace
     contexts: ndarray  # word, number of a context; the word before is the follower's
     tables: ndarray  # word, byte of the constant data
+    # Products whose right operand is a variable that does not change here: the job's
+    # first word, which of those held, the function that packs it, its tasks, and bytes.
+    packs: ndarray
 
 
 class Script(NamedTuple):

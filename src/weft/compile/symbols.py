@@ -16,7 +16,7 @@ def address_of(symbol: Symbol, libraries: Mapping[str, Library], target: Target)
     if symbol.kind == "kernel":
         return libraries[symbol.of].address(symbol.name)
     if symbol.kind == "gemm":
-        kind, shape = symbol.of.rsplit(" ", 1)
+        kind, shape = symbol.of.rsplit(" ", 1)  # some kinds are two words
         return product_code(kind, target, int(shape)).library.address(symbol.name)
     if symbol.kind == "conv":
         return convolution_code(symbol.of, target).address(symbol.name)

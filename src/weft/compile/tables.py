@@ -223,6 +223,7 @@ class Tables(Placed):
             if n in self.seen
         ]
         offsets = [(self.places[n], at) for n, at in self.offsets.items()]
+        jobs = self.jobs.data(self.places, native.reads, self._number)
         constants = [
             (self.places.get(n, NOWHERE), self.value[n], n.params["value"])
             for n in self.value
@@ -233,7 +234,7 @@ class Tables(Placed):
             [self.places.get(n, NOWHERE) for n in native.graph.inputs], held, rooms,
             fresh, kept, len(self.value), list(self.functions), _words(self.where),
             _words(self.gaps), _words(self.numbers), _words(self.flags), self.rows,
-            self.gangs, _table(self.contexts, 7), self.jobs.data(self.places),
+            self.gangs, _table(self.contexts, 7), jobs,
             self.jobs.tables.data, plan, self.stop, outputs, writes,
             (len(native.graph), len(native.kernels)),
         )  # fmt: skip

@@ -34,11 +34,14 @@ next_number = itertools.count(1).__next__
 class Storage:
     """The memory shared by a tensor and its views, and when it last changed."""
 
-    __slots__ = ("changed_at", "code", "lasti", "op_name", "version", "views")
+    __slots__ = (
+        "changed_at", "code", "exposed", "lasti", "op_name", "version", "views",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.version = 0
         self.changed_at = 0
+        self.exposed = False  # whether others may write here without a word
         self.code: CodeType | None = None
         self.lasti = 0
         self.op_name = ""

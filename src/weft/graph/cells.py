@@ -19,6 +19,7 @@ class Cell:
     """Where a variable of a captured program lives: in a tensor of the user's."""
 
     has_memory = True  # which a program may write to
+    is_noted = True  # whether each change of it is
 
     def __init__(self, variable: Variable, tensor: Tensor) -> None:
         self.variable = variable
@@ -38,6 +39,14 @@ class Cell:
     def touch(self, where: Any = None) -> None:
         """Say that the value has been changed where it lies."""
         self.tensor.storage.touch("a captured program", where)
+
+    def stamp(self) -> Any:
+        """What is another thing once the value has changed; None if nobody knows."""
+        if not self.is_noted:
+            return None
+        storage = self.tensor.storage
+        known = storage, storage.version, storage.changed_at
+        return None if storage.exposed else known
 
     def room(self) -> np.ndarray | None:
         """Memory that a new value may be written to, which nobody else sees."""
@@ -66,6 +75,8 @@ def commit(values: list[tuple[Cell, np.ndarray]]) -> None:
 class SlotCell(Cell):
     """A variable that is whatever tensor a dictionary holds (an optimizer's state)."""
 
+    is_noted = False
+
     def __init__(self, variable: Variable, slots: dict[str, Any], key: str) -> None:
         self.variable = variable
         self.slots, self.key = slots, key
@@ -77,6 +88,8 @@ class SlotCell(Cell):
 
 class GradCell(Cell):
     """A variable that is the ``.grad`` of a tensor."""
+
+    is_noted = False
 
     def get(self) -> np.ndarray:
         if self.tensor.grad is None:
@@ -122,6 +135,8 @@ def _alone() -> tuple[int, int]:
 class SumCell(Cell):
     """A variable that is a gradient to which a program adds, in place."""
 
+    is_noted = False
+
     def __init__(self, variable: Variable, owner: Tensor) -> None:
         self.variable = variable
         self.owner = owner
@@ -134,7 +149,7 @@ class SumCell(Cell):
 class NumberCell(Cell):
     """A variable that is a Python number: a learning rate, a count of steps."""
 
-    has_memory = False
+    has_memory = is_noted = False
 
     def __init__(
         self, variable: Variable, get: Callable[[], Any], set: Callable[[Any], None]

@@ -122,6 +122,7 @@ class Conversion:
             raise DeviceError(
                 f"numpy: this tensor is on {self.device.name!r}; move it with .cpu()"
             )
+        self.storage.exposed = True
         return self.to_host()
 
     # -- new tensors like this one

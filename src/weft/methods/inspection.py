@@ -93,6 +93,7 @@ class Inspection:
         >>> x.data_ptr() == x.view(3, 1).data_ptr()
         True
         """
+        self.storage.exposed = True
         return int(self.array().ctypes.data)
 
     def element_size(self: Any) -> int:

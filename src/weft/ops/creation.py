@@ -209,6 +209,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     dtypes.of_array(array)
     out = Tensor(array.view(np.ndarray) if type(array) is not np.ndarray else array)
     out._capture = None  # a capture reads the array again in every run
+    out.storage.exposed = True
     return out
 
 

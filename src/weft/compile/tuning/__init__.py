@@ -46,4 +46,7 @@ def tuned(entry: Entry, arrays: list[Any], seconds: float) -> tuple[Entry, Tuned
 
     sizes = bind_sizes(entry.captured.graph.inputs, arrays)
     found = Search(seconds, progress=progress).run(entry.native, sizes)
-    return (Entry(entry.captured, entry.reads) if found.changed else entry), found
+    if found.changed:
+        pack = entry.pack_weights
+        entry = Entry(entry.captured, entry.reads, pack_weights=pack)
+    return entry, found

@@ -73,9 +73,10 @@ def routine_trial(
         return None
     slots = {node: k for k, node in enumerate(alone.owners)}
     nothing = np.zeros((0, 7), np.int64)  # follows
-    ready = Workspaces(jobs.data(slots), nothing, jobs.tables.data)
+    data = jobs.data(slots, native.reads, lambda symbol: 0)  # nothing is kept packed
+    ready = Workspaces(data, nothing, jobs.tables.data)
     addresses = np.array([address(memory[node]) for node in slots], np.int64)
-    for place, slot, gap in (jobs.data(slots).pointers).tolist():
+    for place, slot, gap in data.pointers.tolist():
         ready.words[place] = addresses[slot] + gap
     first, tasks, count, length = jobs.row(alone)
     function = native.address(jobs.works[alone].function)

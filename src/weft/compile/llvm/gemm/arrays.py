@@ -12,7 +12,8 @@ from llvmlite import ir
 
 from weft.compile.ahead import ahead
 from weft.compile.llvm.gemm.generate import emit_gemm, tile_for, workspace_bytes
-from weft.compile.llvm.gemm.kinds import RESULTS
+from weft.compile.llvm.gemm.kinds import RESULTS, kind_of
+from weft.compile.llvm.gemm.skinny import few_limit, several_limit
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
 from weft.compile.llvm.target import Target, compile_known, host_target, new_module
 from weft.config import config
@@ -38,6 +39,10 @@ class Gemm:
         self.run = _TASKS(self.address)
         self.tile = tile_for(dtype, target, shape)
         self.bytes = workspace_bytes(dtype, target, shape)
+        kind = kind_of(dtype, target)
+        self.group = kind.group  # items in a word of a panel
+        # rows of C up to which nothing is packed
+        self.fewest = max(few_limit(self.tile), several_limit(self.tile, kind))
         self._local = threading.local()
 
     def job(

@@ -150,9 +150,9 @@ def _decide(b: Any, s: Any, lib: Library) -> None:
     words = lib.kind.widens  # they are made by packing
     s.pack_a = words or negate(b, _direct_a(b, s, lib.tile))
     s.pack_b = words or negate(b, _direct_b(b, s, lib))
-    limit, many = few_limit(lib), 4 * lib.tile.lanes
+    limit, many = few_limit(lib.tile), 4 * lib.tile.lanes
     s.narrow, s.flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
-    s.several = compare(b, "<=", s.m, several_limit(lib))
+    s.several = compare(b, "<=", s.m, several_limit(lib.tile, lib.kind))
     s.tall, s.wide, s.long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
 
 

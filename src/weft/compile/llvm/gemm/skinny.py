@@ -15,9 +15,11 @@ from llvmlite import ir
 
 from weft.compile.llvm.emit import I1, I8, I64, i64, loop
 from weft.compile.llvm.gemm.follow import follow
+from weft.compile.llvm.gemm.kinds import Kind
 from weft.compile.llvm.gemm.known import both, branch
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import (
     ITEMSIZE,
     PTR,
@@ -58,7 +60,7 @@ class Skinny:
 
     def __init__(self, lib: Library, packing: Packing) -> None:
         self.lib, self.packing = lib, packing
-        self.most = few_limit(lib)
+        self.most = few_limit(lib.tile)
         self.made: dict[Any, ir.Function] = {}
         itemsize = lib.target.bits // lib.tile.lanes // 8
         self.chunk, self.reach = CHUNK_BYTES // itemsize, REACH_BYTES // itemsize
@@ -100,7 +102,7 @@ class Skinny:
 
     def _worth_dots(self, b: Any, s: Any) -> Any:
         """Whether B would have to be turned around for several rows of C only."""
-        if not several_limit(self.lib):
+        if not several_limit(self.lib.tile, self.lib.kind):
             return False
         ready = b.icmp_unsigned("!=", s.packed, PTR(None))
         rows = both(b, s.unit_b_row, s.unit_a_col)
@@ -194,14 +196,14 @@ def _apart(b: Any, workspace: Any, big: Any) -> Any:
     return at(b, workspace, shift, I8)
 
 
-def several_limit(lib: Library) -> int:
+def several_limit(tile: Tiling, kind: Kind) -> int:
     """The most rows of C for dot products of rows; 0 if they don't pay."""
-    return SEVERAL if lib.tile.many and lib.kind.along is lib.kind else 0
+    return SEVERAL if tile.many and kind.along is kind else 0
 
 
-def few_limit(lib: Library) -> int:
+def few_limit(tile: Tiling) -> int:
     """The most rows or columns of C that count as few."""
-    return min(4, lib.tile.lanes)
+    return min(4, tile.lanes)
 
 
 class _Sides:
