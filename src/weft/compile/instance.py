@@ -92,7 +92,7 @@ class Instance:
         slots, offsets = script.offsets.T
         self.addresses[slots] = self.arena.address + offsets
         self._link(np.array(functions, np.int64))
-        self.weights = Weights(script.jobs.packs, functions)
+        self.weights = Weights(script.jobs, functions)
         self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
         inputs, held, rooms = len(script.inputs), len(script.held), len(script.rooms)
@@ -156,7 +156,8 @@ class Instance:
         with self.lock:
             values = self._given(feeds, held, rooms)
             if self.weights.all:
-                self.weights.renew(stamps or _no_stamp, self.jobs.words, self._fill)
+                words, addresses = self.jobs.words, self.addresses
+                self.weights.renew(stamps or _no_stamp, words, addresses)
             late = self._go(feeds, held, values)
             outputs, changed = self._outputs(values), self._changed(values)
             if write is not None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.compile.driver import driver
 from weft.compile.llvm.gemm.tasks import JOB
+from weft.compile.script import Jobs
 from weft.runtime.address import address
 
 ndarray = np.ndarray
@@ -42,26 +43,29 @@ _shared: weakref.WeakValueDictionary[Any, _Panels] = weakref.WeakValueDictionary
 class Weight:
     """The right operand of one product of an instance."""
 
-    def __init__(self, row: Sequence[int], functions: Sequence[int]) -> None:
-        self.word, self.variable, number, self.tasks, self.nbytes = map(int, row)
-        self.function = int(functions[number])
+    def __init__(
+        self, row: Sequence[int], place: tuple[int, int], functions: Sequence[int]
+    ) -> None:
+        self.word, self.variable, number, self.tasks, self.nbytes = row
+        self.slot, self.gap = place  # of the variable's memory
+        self.function = functions[number]
         self.stamp: Any = None
         self.panels: _Panels | None = None
 
-    def renew(self, stamp: Any, words: ndarray, fill: Callable[[], None]) -> None:
+    def renew(self, stamp: Any, words: ndarray, addresses: ndarray) -> None:
         """Have the product find what is true for a stamp: panels, or none."""
         if stamp is not None and stamp == self.stamp:
             if self.panels is None:
-                fill()
-                self._pack(words)
+                self._pack(words, int(addresses[self.slot]) + self.gap)
         else:
             self.stamp, self.panels = stamp, None
             words[self.word + _READY] = 0
 
-    def _pack(self, words: ndarray) -> None:
+    def _pack(self, words: ndarray, start: int) -> None:
         job = words[self.word : self.word + len(JOB)].copy()
+        job[_B] = start
         storage, *numbers = self.stamp
-        key = id(storage), *numbers, int(job[_B]), *job[_SHAPE].tolist(), self.function
+        key = id(storage), *numbers, start, *job[_SHAPE].tolist(), self.function
         found = _shared.get(key)
         if found is None:
             found = _shared[key] = _Panels(self.nbytes, self.stamp)
@@ -76,16 +80,19 @@ class Weight:
 class Weights:
     """All such operands of an instance."""
 
-    def __init__(self, packs: ndarray, functions: Sequence[int]) -> None:
-        self.all = [Weight(row, functions) for row in packs]
+    def __init__(self, jobs: Jobs, functions: Sequence[int]) -> None:
+        packs = jobs.packs.tolist()
+        wanted = {row[0] + _B for row in packs}
+        places = {w: (s, gap) for w, s, gap in jobs.pointers.tolist() if w in wanted}
+        self.all = [Weight(row, places[row[0] + _B], functions) for row in packs]
         self._seen: list[Any] = []  # the stamps for which all is as it will stay
 
-    def renew(self, stamps: Stamps, words: ndarray, fill: Callable[[], None]) -> None:
-        """Look at all variables before a run; ``fill`` puts addresses into jobs."""
+    def renew(self, stamps: Stamps, words: ndarray, addresses: ndarray) -> None:
+        """Look at all variables before a run, which lie at these addresses."""
         now = [stamps(one.variable) for one in self.all]
         if now == self._seen:
             return
         for one, stamp in zip(self.all, now, strict=True):
-            one.renew(stamp, words, fill)
+            one.renew(stamp, words, addresses)
         done = all(one.panels is not None or one.stamp is None for one in self.all)
         self._seen = now if done else []
