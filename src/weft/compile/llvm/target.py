@@ -125,22 +125,18 @@ class Library:
 
     key = ""  # what it is kept under
 
-    def __init__(
-        self, code: bytes | Sequence[bytes], target: Target, *, linked: bool = False
-    ) -> None:
+    def __init__(self, code: bytes | Sequence[bytes], target: Target) -> None:
         _initialize()
         codes = [code] if isinstance(code, bytes) else code
         self.code = b"".join(codes)
-        together = [codes] if linked else [[one] for one in codes]
-        self._engines = [_engine(some, target) for some in together]
+        self._engine = _engine(codes, target)
 
     def address(self, name: str) -> int:
         """Where a function begins."""
-        for engine in self._engines:
-            found = engine.get_function_address(name)
-            if found:
-                return found
-        raise ArgumentError(f"the compiled module has no function {name!r}")
+        found = self._engine.get_function_address(name)
+        if not found:
+            raise ArgumentError(f"the compiled module has no function {name!r}")
+        return found
 
 
 def _engine(codes: Sequence[bytes], target: Target) -> Any:
@@ -254,7 +250,7 @@ def compile_known(
     key = cache.key_of(f"{sources()}\n{text}", target.key, level=level)
     data = cache.get(key, build)
     count_module(made=bool(made))
-    library = Library(made or _apart(data), target, linked=linked)
+    library = Library(made or _apart(data), target)
     library.key = key
     return library
 
