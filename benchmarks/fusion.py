@@ -34,6 +34,7 @@ from weft.compile.explain.cost import (
 )
 from weft.compile.fuse import Fusion, Operand
 from weft.compile.jobs import Routine
+from weft.compile.joined import Piece
 from weft.compile.launches import Use
 from weft.compile.native import Native, supported
 from weft.compile.tables import Tables
@@ -84,10 +85,13 @@ def grouped(graph: Graph) -> Stage:
 
 def launched(instance: Tables) -> tuple[Stage, Stage]:
     """Launches as they are, and how often threads meet."""
-    steps = [s for s in instance.steps if not _is_nothing(s)]
+    inside = set(instance.inside.values())  # computed where they belong
+    steps = [s for s in instance.steps if not _is_nothing(s) and s not in inside]
     needed = _needed(instance)
-    read = sum(bytes_read(_nodes(s), {}) for s in steps)
-    written = sum(bytes_written(_made(s, needed), {}) for s in steps)
+    copied = sum(size_of(s.piece, {}) for s in steps if isinstance(s, Piece))
+    whole = [s for s in steps if not isinstance(s, Piece)]
+    read = copied + sum(bytes_read(_nodes(s), {}) for s in whole)
+    written = copied + sum(bytes_written(_made(s, needed), {}) for s in whole)
     waves = len({instance.order.waves[instance.steps.index(s)] for s in steps})
     follow = Stage("followers", len(steps), read, written)
     return follow, follow._replace(name="waves", launches=waves)
@@ -127,7 +131,7 @@ def table(step: Any, *args: Any) -> Table:
     """All stages of a training step, for arguments like these."""
     captured = capture(step, *args)
     graph = pipeline.run(captured.graph)
-    native = Native(graph, in_place=True)
+    native = Native(graph, in_place=graph.variables.values())
     instance = Tables(native, {})
     stages = [
         everything("a kernel a node", captured.graph),
