@@ -11,9 +11,10 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.ahead import ahead
+from weft.compile.llvm.gemm.dots import several_limit
 from weft.compile.llvm.gemm.generate import emit_gemm, tile_for, workspace_bytes
 from weft.compile.llvm.gemm.kinds import RESULTS, kind_of
-from weft.compile.llvm.gemm.skinny import few_limit, several_limit
+from weft.compile.llvm.gemm.skinny import few_limit
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
 from weft.compile.llvm.target import Target, compile_known, host_target, new_module
 from weft.config import config

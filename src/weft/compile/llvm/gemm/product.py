@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.gemm.dots import several_limit
 from weft.compile.llvm.gemm.follow import follow
 from weft.compile.llvm.gemm.known import (
     both,
@@ -22,7 +23,7 @@ from weft.compile.llvm.gemm.known import (
 )  # fmt: skip
 from weft.compile.llvm.gemm.pack import Packing, panel_length, words_of
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.skinny import Skinny, few_limit, several_limit
+from weft.compile.llvm.gemm.skinny import Skinny, few_limit
 from weft.compile.llvm.gemm.strip import Strips, by_heights
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum
