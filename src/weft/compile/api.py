@@ -59,6 +59,7 @@ class CompiledFunction:
     def __init__(
         self, fn: Callable[..., Any], dynamic: bool | None, verify: bool,
         max_compiles: int, tune: bool | float = False, pack_weights: bool = False,
+        memory: Any = None,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.dynamic = dynamic
@@ -66,6 +67,7 @@ class CompiledFunction:
         self.max_compiles = max_compiles
         self.tune = seconds_of(tune)
         self.pack_weights = pack_weights
+        self.memory = memory  # what is kept for backward, if not everything
         self.compiles: list[Compilation] = []
         self.latest: Entry | None = None  # the form that ran last
         self._entries: dict[Any, list[Entry]] = {}
@@ -169,13 +171,18 @@ class CompiledFunction:
 
     def _entry(self, args: Any, kwargs: Any, names: Any) -> Entry:
         """Compile with symbolic sizes; for these sizes alone if that cannot be."""
-        pack = self.pack_weights
         try:
-            return entry_of(self.fn, args, kwargs, names, pack_weights=pack)
+            return self._entry_of(args, kwargs, names)
         except Exception:
             if names is None or self.dynamic:
                 raise
-        return entry_of(self.fn, args, kwargs, None, pack_weights=pack)
+        return self._entry_of(args, kwargs, None)
+
+    def _entry_of(self, args: Any, kwargs: Any, names: Any) -> Entry:
+        return entry_of(
+            self.fn, args, kwargs, names, pack_weights=self.pack_weights,
+            memory=self.memory,
+        )  # fmt: skip
 
     def _open(self, key: Any, shapes: list[Any], args: Any, kwargs: Any) -> Any:
         """Names for the sizes that have differed between calls."""
@@ -250,6 +257,7 @@ def compile(
     max_compiles: int = 16,
     tune: bool | float = False,
     pack_weights: bool = False,
+    memory: Any = None,
 ) -> Any:
     """A function (or module) that runs as native code.
 
@@ -262,6 +270,14 @@ def compile(
     bits. ``pack_weights`` keeps the weights of products packed between runs, at the
     cost of as much memory again.
 
+    ``memory`` is the most bytes that a training step may take, such as "512MB":
+    what backward needs is then kept as far as it fits, and the rest computed again, at
+    the least cost in time; results are the same bits. Or it says what is kept: "keep"
+    (everything), "recompute" (nothing), "selective" (matrix products, convolutions),
+    "sqrt", a set of operators' names, or a function of a
+    ``weft.utils.checkpoint.Result``. With a budget, each set of sizes is compiled for
+    itself.
+
     >>> @weft.compile
     ... def f(x):
     ...     return (x * 2 + 1).sum()
@@ -273,6 +289,12 @@ def compile(
     if fn is None:
         return functools.partial(
             compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles,
-            tune=tune, pack_weights=pack_weights,
+            tune=tune, pack_weights=pack_weights, memory=memory,
         )  # fmt: skip
-    return CompiledFunction(fn, dynamic, verify, max_compiles, tune, pack_weights)
+    plan = None
+    if memory is not None:
+        from weft.compile.recompute.policies import memory_of
+
+        plan = memory_of(memory)
+        dynamic = dynamic if plan.limit is None else False
+    return CompiledFunction(fn, dynamic, verify, max_compiles, tune, pack_weights, plan)

@@ -37,6 +37,7 @@ class Entry:
         reads: Guards | None = None,
         *,
         pack_weights: bool = False,
+        memory: Any = None,
     ) -> None:
         self.captured = captured
         self.pack_weights = pack_weights
@@ -56,8 +57,9 @@ class Entry:
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
+            adapt = None if memory is None else memory.adapting(captured)
             graph = self.captured.graph
-            self.program = Prepared(graph, own, pack_weights=pack_weights)
+            self.program = Prepared(graph, own, pack_weights=pack_weights, adapt=adapt)
         self.held = [self.cells[v.name] for v in self.program.reads]
         self.unread = [self.cells[v.name] for v in self.program.unread]
         self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
@@ -161,15 +163,24 @@ class Entry:
 
 
 def entry_of(
-    fn: Any, args: Any, kwargs: Any, dynamic: Any, *, pack_weights: bool = False
+    fn: Any,
+    args: Any,
+    kwargs: Any,
+    dynamic: Any,
+    *,
+    pack_weights: bool = False,
+    memory: Any = None,
 ) -> Entry:
-    """Capture a function for some arguments, noting what it reads, and compile it."""
+    """Capture a function for some arguments, noting what it reads, and compile it.
+
+    ``memory`` says what is kept for backward (see ``recompute.policies``).
+    """
     leaves, _ = tree_flatten((args, kwargs))
     names = labels_of(fn, args, kwargs)
     reads = Reads(fn, dict(zip(names, leaves, strict=True)))
     with phase("capture"), reads.watching():
         captured = capture(fn, *args, dynamic=dynamic, **kwargs)
-    return Entry(captured, reads.guards(), pack_weights=pack_weights)
+    return Entry(captured, reads.guards(), pack_weights=pack_weights, memory=memory)
 
 
 def _as_tensor(cell: Any) -> Tensor:

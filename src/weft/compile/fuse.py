@@ -12,7 +12,8 @@ there is never a cycle. Views are not computed at all: whoever reads one reads i
 base at another index. Nodes that no unit comes before (masks, random numbers) wait for
 the first that reads them, and are computed where that is. Loops in which one element
 depends on others before it are groups of their own; what has no element-wise meaning is
-a call.
+a call. A node that comes ``after`` another never joins a unit that is older than that
+one's: what is computed again waits for its turn.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class Group:
         self.outputs: list[Node] = []
         self.alone = False  # nothing may join
         self._row: tuple[Index, Index] | None = None  # as long as nothing is cut
+        self.plain = False  # no reduction may
 
     def _variable(self, dim: int, size: Any) -> Any:
         name = f"i{dim}"
@@ -243,7 +245,7 @@ def _sums_rows(
     group: Group, operand: Operand, shape: Index, axes: tuple[int, ...], length: int
 ) -> bool:
     """Whether rows can be combined in a group: it computes or reads them, in order."""
-    if group.alone or not same_shape(group.shape, shape):
+    if group.alone or group.plain or not same_shape(group.shape, shape):
         return False
     if group.tall and (group.tall, group.length) != (axes, length):
         return False
@@ -292,6 +294,11 @@ def inlined(node: Node) -> bool:
         and scalar.has_dtype(node.dtype)
         and all(type(i) is not Node or _given(i) or inlined(i) for i in node.inputs)
     )
+
+
+def _random(lower: Any) -> bool:
+    """Whether elements are random numbers, which take long."""
+    return isinstance(lower, Element) and not lower.cheap
 
 
 def _given(node: Node) -> bool:
@@ -353,6 +360,8 @@ class Fusion:
             self._reduce(node)
         elif isinstance(lower, (Scatter, Scan)):
             self._alone(node)
+        elif node.after and _random(lower):
+            self._begin(node)
         else:
             self._point(node)
 
@@ -363,8 +372,8 @@ class Fusion:
 
         An optimizer's ``moment * decay`` is then computed where the gradient is added.
         """
-        random = isinstance(lower, Element) and not lower.cheap
-        if not random and not isinstance(lower, Pointwise):
+        random = _random(lower)
+        if node.after or (not random and not isinstance(lower, Pointwise)):
             return False
         bases = [o.base for o in self.operands(node) if isinstance(o, Operand)]
         if not bases or node.shape == () or not self.supported(node):
@@ -433,8 +442,10 @@ class Fusion:
         self.units.append(unit)
         self.unit[node] = unit
 
-    def _youngest(self, operands: Iterable[Any]) -> Unit | None:
+    def _youngest(self, node: Node, operands: Iterable[Any]) -> Unit | None:
+        """The last of the units that must be there before a node."""
         bases = [o.base for o in operands if isinstance(o, Operand)]
+        bases += [Operand(other).base for other in node.after]
         units = [self.unit[b] for b in bases if b in self.unit and not inlined(b)]
         return max(units, key=lambda u: u.order, default=None)
 
@@ -449,11 +460,21 @@ class Fusion:
         group.add(node, group.vars, row=False)
         self.unit[node] = group
 
+    def _begin(self, node: Node) -> None:
+        """Compute random numbers again, apart from sums.
+
+        Such loops do not become vectors, and a sum would have other bits.
+        """
+        group = self._new(node.shape)
+        group.plain = True
+        group.add(node, group.vars, row=False)
+        self.unit[node] = group
+
     # -- element by element
 
     def _point(self, node: Node) -> None:
         operands = self.operands(node)
-        group = self._youngest(operands)
+        group = self._youngest(node, operands)
         if isinstance(group, Group):
             role = self._role(group, node, operands)
             if role is not None:
@@ -523,7 +544,7 @@ class Fusion:
         length = node.params.get("length", 0)
         if length and self._sum_rows(node, operand, reduced, length):
             return
-        group = self._youngest([operand])
+        group = self._youngest(node, [operand])
         if not isinstance(group, Group) or not self._may_reduce(
             group, node, operand, shape, (reduced, length)
         ):
@@ -535,6 +556,9 @@ class Fusion:
     def _may_reduce(
         self, group: Group, node: Node, operand: Operand, shape: Index, how: Any
     ) -> bool:
+        if group.plain:
+            self.why[node] = "random numbers are computed again there"
+            return False
         if group.alone or not same_shape(group.shape, shape):
             self.why[node] = f"{shape} is not the shape {group.shape}"
             return False
@@ -544,6 +568,9 @@ class Fusion:
         have = group.reduced, 0 if group.tall else group.length
         if group.reduced is not None and have != how:
             self.why[node] = f"the group reduces axes {group.reduced}"
+            return False
+        if operand.base not in group.home:
+            self.why[node] = "what it reads was made by another group"
             return False
         if operand.base in group.rows or not group.reads_here(operand, group.vars):
             self.why[node] = "it reads other elements of the group than its own"
@@ -562,7 +589,7 @@ class Fusion:
             return False
         if any(isinstance(n, Size) for n in inner) or math.prod(inner) > WIDEST:
             return False
-        after = self._youngest([operand])
+        after = self._youngest(node, [operand])
         first = OUTSIDE if after is None else after.order
         near = [u for u in self.units[-NEAR:] if u.order > first][::-1]
         for unit in [*([after] if after else []), *near]:

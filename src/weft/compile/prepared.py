@@ -40,7 +40,8 @@ class Prepared:
     """A graph that runs natively; see ``Native`` for what it computes.
 
     Variables are given in the order of ``reads`` and ``unread``; those of ``state``
-    may be written in place.
+    may be written in place. ``adapt`` changes the graph after the passes, and its
+    ``stamp`` says how; without one, the program is not kept on disk.
     """
 
     def __init__(
@@ -49,13 +50,15 @@ class Prepared:
         in_place: Collection[Variable] = (),
         *,
         pack_weights: bool = False,
+        adapt: Any = None,
     ) -> None:
         self.graph = graph
         self.in_place = in_place
         self.pack_weights = pack_weights
+        self.adapt = adapt
         self._native: Native | None = None
         self._instances: dict[Any, Instance] = {}
-        self._key = _key(graph, in_place, pack_weights)
+        self._key = _key(graph, in_place, self._stamp)
         self._types = [(i.type.shape, i.type.dtype.np) for i in graph.inputs]
         script = self._stored() if self._key else None
         if script is None:
@@ -68,11 +71,16 @@ class Prepared:
             self.state = [known[one.name] for one in script.held if one.state]
 
     def _made(self) -> Native:
-        return Native(
-            run_passes(self.graph),
-            in_place=self.in_place,
-            pack_weights=self.pack_weights,
-        )
+        graph = run_passes(self.graph)
+        if self.adapt is not None:
+            graph = self.adapt(graph, self.in_place)
+        return Native(graph, in_place=self.in_place, pack_weights=self.pack_weights)
+
+    @property
+    def _stamp(self) -> str:
+        """What else decides about the program; nothing if that cannot be said."""
+        memory = "all" if self.adapt is None else self.adapt.stamp
+        return memory and f"memory {memory}" + ", packed weights" * self.pack_weights
 
     def _take_over(self, native: Native) -> None:
         self._native = native
@@ -138,10 +146,12 @@ class Prepared:
         Program(self.graph, self.graph.outputs).run(feeds, store)
 
 
-def _key(graph: Graph, in_place: Collection[Variable], pack_weights: bool) -> str:
+def _key(graph: Graph, in_place: Collection[Variable], stamp: str) -> str:
     """What the script of a graph depends on; nothing if it cannot be kept."""
     if any(os.environ.get(name) for name in ("WEFT_PRINT", "WEFT_VERIFY")):
         return ""  # the passes are to be seen
+    if not stamp:
+        return ""
     if has_rules() or any(isinstance(n, Size) for i in graph.inputs for n in i.shape):
         return ""
     found = digest(graph)
@@ -149,7 +159,7 @@ def _key(graph: Graph, in_place: Collection[Variable], pack_weights: bool) -> st
         return ""
     places = ",".join(sorted(v.name for v in in_place))
     settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
-    settings += ", packed weights" * pack_weights
+    settings = f"{settings}, {stamp}"
     text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
     return cache.key_of(text, host_target().key)
 

@@ -97,20 +97,24 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
             "checkpoint: expected a policy 'recompute', 'keep' or 'selective', a set "
             f"of operators' names or a function, got {policy!r}"
         )
-    names = frozenset(policy)
-    _check_names(names)
-    if "conv" in names:
-        names |= {"conv_bias"}  # the same with a bias added
-    return False, Named(names)
+    return False, named("checkpoint", policy)
 
 
-def _check_names(names: frozenset[str]) -> None:
+def named(who: str, given: Iterable[str]) -> Named:
+    """The policy that keeps the results of operators with these names.
+
+    >>> from weft.utils.checkpoint import named
+    >>> sorted(named("checkpoint", {"conv", "exp"}).names)
+    ['conv', 'conv_bias', 'exp']
+    """
+    names = frozenset(given)
     known = [op.name for op in all_ops()]
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise ArgumentError(f"checkpoint: no operator is named {name!r}{hint}")
+            raise ArgumentError(f"{who}: no operator is named {name!r}{hint}")
+    return Named(names | {"conv_bias"} if "conv" in names else names)
 
 
 def checkpoint_sequential(

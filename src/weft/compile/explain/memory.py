@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from weft.compile.explain.cost import size_of
-from weft.compile.tables import Tables
+from weft.compile.placed import Placed
 from weft.core.rows import Column, Rows, nbytes
 from weft.graph.ir import Node, type_text
 
@@ -33,7 +33,7 @@ class Value(NamedTuple):
 class Memory:
     """The arena of a program for one set of sizes."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Placed) -> None:
         self.layout = tables.layout
         self.steps = len(tables.steps)
         last = self.steps - 1  # outputs are needed after it, too

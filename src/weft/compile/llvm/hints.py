@@ -26,12 +26,34 @@ class LoopHint(MDValue):
 
 def vector_hint(module: ir.Module, width: int) -> LoopHint:
     """That so many iterations of a loop are to be one vector."""
-    wanted: dict[str, Any] = {
-        "llvm.loop.vectorize.enable": ir.Constant(I1, 1),
-        "llvm.loop.vectorize.width": ir.Constant(I32, width),
-    }
+    return _hint(
+        module,
+        {
+            "llvm.loop.vectorize.enable": ir.Constant(I1, 1),
+            "llvm.loop.vectorize.width": ir.Constant(I32, width),
+        },
+    )
+
+
+def strip_hint(module: ir.Module, width: int, count: int) -> LoopHint:
+    """That a short loop, if it can be one of vectors, is so many of this width."""
+    return _hint(
+        module,
+        {
+            "llvm.loop.vectorize.width": ir.Constant(I32, width),
+            "llvm.loop.interleave.count": ir.Constant(I32, count),
+            "llvm.loop.unroll.disable": None,  # which comes before
+        },
+    )
+
+
+def _hint(module: ir.Module, wanted: dict[str, Any]) -> LoopHint:
     nodes = [
-        module.add_metadata([ir.MetaDataString(module, name), value])
+        module.add_metadata([ir.MetaDataString(module, name), *_operands(value)])
         for name, value in wanted.items()
     ]
     return LoopHint(module, nodes, name=str(len(module.metadata)))
+
+
+def _operands(value: Any) -> list[Any]:
+    return [] if value is None else [value]

@@ -20,7 +20,7 @@ from llvmlite import ir
 from weft import dtype as dtypes
 from weft.compile.llvm import scalar
 from weft.compile.llvm.emit import F64, I1, I8, I64, POINTER, VOID, i64, loop
-from weft.compile.llvm.hints import vector_hint
+from weft.compile.llvm.hints import strip_hint, vector_hint
 from weft.compile.llvm.target import Target, prepare_function
 from weft.compile.llvm.turn import SIDE, Turn, emit_turn, turning
 from weft.compile.loop.ir import (
@@ -41,12 +41,41 @@ from weft.compile.loop.ir import (
 )
 from weft.core.size import Size, may_be_negative
 
+LANES = (64, 32, 16)  # totals of one sum, side by side
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
 
 def emit_kernel(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
     """Add a kernel's function to a module."""
     return _Emitter(module, kernel, target).run()
+
+
+def sums_of(stmt: For) -> list[Local]:
+    """The floating-point totals that a loop without others in it adds to."""
+    if any(isinstance(s, For) for s in stmt.body):
+        return []
+    found = [s for s in stmt.body if isinstance(s, Set) and s.reorder]
+    return [s.local for s in found if _adds(s)]
+
+
+def _adds(stmt: Set) -> bool:
+    value = stmt.value
+    adds = isinstance(value, Call) and value.name == "add"
+    return adds and value.args[0] == stmt.local and value.dtype.is_inexact
+
+
+def lanes_of(extent: Any) -> int:
+    """How many totals a sum of so many numbers has side by side; 0 for one alone.
+
+    >>> from weft.compile.llvm.kernel import lanes_of
+    >>> [lanes_of(n) for n in (10, 20, 48, 100, 128, 1000)]
+    [0, 16, 16, 32, 64, 64]
+    """
+    if isinstance(extent, Size):
+        return LANES[0]
+    whole = [n for n in LANES if extent % n == 0 and extent >= n]
+    rest = [n for n in LANES if extent >= (2 * n if n > LANES[-1] else n)]
+    return next(iter([*whole, *rest]), 0)
 
 
 class _Emitter:
@@ -62,6 +91,7 @@ class _Emitter:
         self.sizes, self.checks = kernel.sizes, kernel.checks
         self.cache: dict[Any, Any] = {}
         self.patterns: dict[Any, Any] = {}  # of half types' values that are rounded
+        self.lanes: dict[str, Any] = {}  # where the present strip's totals are
         self.b: Any = None
 
     def run(self) -> ir.Function:
@@ -216,12 +246,77 @@ class _Emitter:
                 self._loop(stmt)
 
     def _loop(self, stmt: For) -> None:
+        sums = sums_of(stmt)
+        lanes = lanes_of(stmt.extent) if sums else 0
+        if lanes:
+            self._strips(stmt, sums, lanes)
+            return
         hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
         extent = self.index(stmt.extent)
         with loop(self.b, i64(0), extent, name=stmt.var, hint=hint) as i:
             self.symbols[stmt.var] = i
             with self._scope():
                 self._body(stmt.body)
+
+    def _strips(self, stmt: For, sums: list[Local], lanes: int) -> None:
+        """A loop that adds up, in strips with a total for each place in them.
+
+        The totals are added up by halves. So the order is always the same, whatever
+        else is computed in the loop, and any width of vectors may be used.
+        """
+        b, before = self.b, self.lanes
+        rooms = {local.name: self._room(local, lanes) for local in sums}
+        with loop(b, i64(0), i64(lanes)) as k:
+            for local in sums:
+                zero = scalar.constant(0, local.dtype)
+                b.store(zero, b.gep(rooms[local.name], [i64(0), k], inbounds=True))
+        count = self.index(stmt.extent)
+        whole = b.udiv(count, i64(lanes))
+        with loop(b, i64(0), whole) as strip:
+            first = b.mul(strip, i64(lanes), flags=["nsw"])
+            width = self.target.lanes(max(4, *[local.dtype.itemsize for local in sums]))
+            hint = strip_hint(self.module, width, max(lanes // width, 1))
+            self._strip(stmt, rooms, first, i64(lanes), hint)
+        first = b.mul(whole, i64(lanes), flags=["nsw"])
+        if isinstance(stmt.extent, Size) or stmt.extent % lanes:
+            self._strip(stmt, rooms, first, b.sub(count, first))
+        self.lanes = before
+        for local in sums:
+            self._add_lanes(local, rooms[local.name], lanes)
+
+    def _strip(
+        self, stmt: For, rooms: dict[str, Any], first: Any, count: Any, hint: Any = None
+    ) -> None:
+        with loop(self.b, i64(0), count, name=stmt.var, hint=hint) as k:
+            self.symbols[stmt.var] = self.b.add(first, k, flags=["nsw"])
+            self.lanes = {
+                name: self.b.gep(room, [i64(0), k], inbounds=True)
+                for name, room in rooms.items()
+            }
+            with self._scope():
+                self._body(stmt.body)
+
+    def _room(self, local: Local, lanes: int) -> Any:
+        """Memory for totals, in the function's first block."""
+        kind = ir.ArrayType(scalar.register_type(local.dtype), lanes)
+        with self.b.goto_entry_block():
+            room = self.b.alloca(kind, name=f"{local.name}.lanes")
+        room.align = 64
+        return room
+
+    def _add_lanes(self, local: Local, room: Any, lanes: int) -> None:
+        b = self.b
+        while lanes > 1:
+            lanes //= 2
+            with loop(b, i64(0), i64(lanes)) as k:
+                low, high = (
+                    b.gep(room, [i64(0), at], inbounds=True)
+                    for at in (k, b.add(k, i64(lanes), flags=["nsw"]))
+                )
+                b.store(b.fadd(b.load(low), b.load(high)), low)
+        total = self.locals[local.name]
+        first = b.load(b.gep(room, [i64(0), i64(0)], inbounds=True))
+        b.store(b.fadd(b.load(total), first), total)
 
     def _turn(self, turn: Turn) -> None:
         buffers = turn.source.buffer, turn.target.buffer
@@ -267,10 +362,13 @@ class _Emitter:
         self.cache.clear()
 
     def _set(self, stmt: Set) -> None:
+        place = self.lanes.get(stmt.local.name)
+        if place is not None and stmt.reorder:
+            more = self.value(stmt.value.args[1])
+            self.b.store(self.b.fadd(self.b.load(place), more), place)
+            return
         value = self.value(stmt.value)
-        if stmt.reorder and value.opname == "fadd":
-            value.flags = ["reassoc", "nsz"]
-        elif stmt.reorder and _is_extreme(stmt.value):
+        if stmt.reorder and _is_extreme(stmt.value):
             value.fastmath.add("nsz")  # of two zeros, either
         self.b.store(value, self.locals[stmt.local.name])
         self.cache.pop(stmt.local, None)

@@ -9,6 +9,7 @@ from weft.compile.passes.freeze import freeze
 from weft.compile.passes.joins import joins
 from weft.compile.passes.layout import layout
 from weft.compile.passes.products import products
+from weft.compile.passes.recompute import recompute
 from weft.compile.passes.rules import add_rule, remove_rule, rules
 from weft.compile.passes.siblings import siblings
 from weft.compile.passes.simplify import simplify
@@ -28,6 +29,7 @@ __all__ = [
     "joins",
     "layout",
     "products",
+    "recompute",
     "remove_rule",
     "rules",
     "siblings",

@@ -1,0 +1,103 @@
+"""A training step within a budget: plans and drafts in turn, until one obeys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from weft.compile.explain.machine import Machine, machine
+from weft.compile.passes.recompute import recompute
+from weft.compile.recompute.draft import Draft
+from weft.compile.recompute.planner import Choice, Planner
+from weft.compile.recompute.segments import runs_of
+from weft.graph.ir import Graph, Node, Variable
+
+TRIES = 5  # drafts of a choice
+CLOSE = 0.04  # of the budget: that much left over is as good as none
+
+
+class Plan(NamedTuple):
+    """A graph in which some values are computed again."""
+
+    graph: Graph
+    needs: int  # bytes of a run
+    seconds: float  # more than if everything were kept, as far as is known
+
+
+class Budget:
+    """Plans for one graph; ``in_place`` are the variables that may be written to."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        in_place: Collection[Variable] = (),
+        roof: Machine | None = None,
+    ) -> None:
+        self.in_place = in_place
+        self.all = Draft(graph, in_place)  # everything is kept
+        self._roof = roof
+
+    @cached_property
+    def planners(self) -> list[Planner]:
+        roof = machine() if self._roof is None else self._roof
+        return [Planner(run) for run in runs_of(self.all, roof)]
+
+    def within(self, nbytes: int) -> Plan | None:
+        """The plan of least time whose run needs at most so many bytes, if any.
+
+        The planners' model is near the truth, which a draft tells: the goal is moved
+        by what a plan needs too much, or leaves.
+        """
+        if self.all.needs <= nbytes:
+            return Plan(self.all.graph, self.all.needs, 0.0)
+        found: Plan | None = None
+        goal, low, high = nbytes - (self.all.needs - self.all.arena), 0, self.all.needs
+        for _ in range(TRIES):
+            plan = self._plan(goal)
+            if plan is None:
+                break
+            left = nbytes - plan.needs
+            if left >= 0:
+                if found is None or plan.seconds < found.seconds:
+                    found = plan
+                low = max(low, goal)
+                if left <= CLOSE * nbytes:
+                    break
+            else:
+                high = min(high, goal)
+            if found is not None and high - low <= CLOSE * nbytes:
+                break
+            goal += round(0.7 * left if left > 0 else 1.2 * left - CLOSE * nbytes / 2)
+            goal = (low + high) // 2 if found and not low < goal < high else goal
+        return found or self._leanest(nbytes)
+
+    @cached_property
+    def least(self) -> Plan:
+        """The plan that needs the fewest bytes, of those that were looked at."""
+        plans = [Plan(self.all.graph, self.all.needs, 0.0), *self._lean()]
+        return min(plans, key=lambda plan: plan.needs)
+
+    def _leanest(self, nbytes: int) -> Plan | None:
+        return self.least if self.least.needs <= nbytes else None
+
+    def _lean(self) -> Iterator[Plan]:
+        """Plans for budgets that can hardly be kept."""
+        least = max((p.least for p in self.planners), default=0)
+        for part in (1.0, 1.1, 1.25):
+            plan = self._plan(round(least * part))
+            if plan is not None:
+                yield plan
+
+    def _plan(self, goal: int) -> Plan | None:
+        """The plan for an arena of so many bytes, by the planners' model."""
+        choices: list[Choice] = []
+        for planner in self.planners:
+            choice = planner.best(goal)
+            if choice is None:
+                return None
+            choices.append(choice)
+        dropped: frozenset[Node] = frozenset().union(*[c.dropped for c in choices])
+        graph = recompute(self.all.graph, lambda node: node not in dropped)
+        draft = Draft(graph, self.in_place)
+        return Plan(graph, draft.needs, sum(c.seconds for c in choices))

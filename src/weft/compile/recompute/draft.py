@@ -1,0 +1,79 @@
+"""A program's memory, known before there is any code for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from weft.compile.explain.memory import Memory
+from weft.compile.native import Native
+from weft.compile.placed import Placed
+from weft.graph.ir import Graph, Variable
+from weft.runtime.arena import ALIGNMENT
+from weft.runtime.pool import get_num_threads
+
+
+class _Steps(Native):
+    """A native graph without machine code."""
+
+    def _compile(self) -> None:
+        """There is none."""
+
+
+class Draft:
+    """A graph's steps and where their values would lie, for one set of sizes.
+
+    >>> from weft.compile.recompute.draft import Draft
+    >>> g = weft.graph.capture(lambda x: (x @ x).sum(), weft.ones(64, 64)).graph
+    >>> Draft(g).arena
+    16384
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        in_place: Collection[Variable] = (),
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        self.native = _Steps(graph, in_place=in_place)
+        self.graph = self.native.graph
+        self.sizes = hints(graph) if sizes is None else dict(sizes)
+        self.layout = Placed(self.native, self.sizes)
+
+    @property
+    def steps(self) -> list[Any]:
+        return self.layout.steps
+
+    @property
+    def arena(self) -> int:
+        """The bytes of the memory that all launches share."""
+        return self.layout.layout.nbytes
+
+    @property
+    def workspace(self) -> int:
+        """The bytes that threads have for themselves."""
+        jobs = self.layout.jobs
+        each = jobs.each + -jobs.each % ALIGNMENT
+        tables = jobs.tables.data.nbytes  # constants
+        return get_num_threads() * each + ALIGNMENT + tables
+
+    @property
+    def memory(self) -> Memory:
+        """What is live when."""
+        return Memory(self.layout)
+
+    @property
+    def outside(self) -> int:
+        """The most bytes that a run allocates besides: outputs, and calls' results."""
+        return max(self.memory.outside, default=0)
+
+    @property
+    def needs(self) -> int:
+        """All that a run needs beside its arguments and the state."""
+        return self.arena + self.workspace + self.outside
+
+
+def hints(graph: Graph) -> dict[str, int]:
+    """The sizes that a graph was captured with, for those that are open."""
+    found = graph.sizes.hints
+    return {name: 1 if hint is None else hint for name, hint in found.items()}
