@@ -311,6 +311,20 @@ def test_modes_belong_to_a_thread():
     assert found == [True]
 
 
+def test_views_in_inference_mode_are_views():
+    x = weft.arange(6.0).reshape(2, 3)
+    before = x._version
+    with weft.inference_mode():
+        x.view(-1)[1:3].mul_(10)
+        assert x._version > before
+        noted = x._version
+        x.T.reshape(-1).zero_()  # a copy: x is not changed, nor said to be
+        with pytest.raises(weft.errors.ShapeError, match="without copying"):
+            x.T.view(-1)
+    assert x.tolist() == [[0, 10, 20], [3, 4, 5]]
+    assert x._version == noted
+
+
 def test_inference_mode():
     x = leaf([1.0])
     with weft.inference_mode():
