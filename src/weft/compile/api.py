@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.compile.entry import Entry, entry_of
-from weft.compile.phases import recording
+from weft.compile.phases import recording, uncollected
 from weft.compile.tuning import seconds_of, tuned
 from weft.compile.why import advice, reason
 from weft.config import config
@@ -154,7 +154,7 @@ class CompiledFunction:
                 f"{hint}, or raise max_compiles"
             )
         start = time.perf_counter()
-        with recording() as record:
+        with uncollected(), recording() as record:
             entry = self._entry(args, kwargs, self._open(key, shapes, args, kwargs))
             found = None
             if self.tune:
