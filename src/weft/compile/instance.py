@@ -33,7 +33,7 @@ from weft.graph.ir import PICK, GraphError
 from weft.ops.control.bodies import natively
 from weft.runtime import arena, pool
 from weft.runtime.address import address
-from weft.runtime.buffers import empty
+from weft.runtime.buffers import empties, empty
 
 ndarray = np.ndarray
 _ALIGN = 64
@@ -289,11 +289,13 @@ class Instance:
     ) -> None:
         """Memory for state that is only written: what is given, or fresh."""
         self.elsewhere = []
+        lacking = [r[1:3] for a, r in zip(rooms, self.rooms, strict=True) if a is None]
+        made = iter(empties(lacking)) if lacking else iter(())
         for k, (array, (slot, shape, kind, name)) in enumerate(
             zip(rooms, self.rooms, strict=True)
         ):
             if array is None:
-                array = np.empty(shape, kind)
+                array = next(made)
                 self.elsewhere.append((name, first + k))
             if self.given[k]() is not array:
                 self.addresses[slot] = address(array)

@@ -1,6 +1,7 @@
 """Memory for large arrays, kept for the next one.
 
     empty((4096, 4096), np.float32)     an array over memory from the pool
+    empties([(shape, dtype), ...])      several in one block
     pool_bytes()                        what arrays use, what waits to be used again
     release()                           give back what waits
 
@@ -11,6 +12,7 @@ over it is gone, up to ``LIMIT`` bytes, and the next array of about its size tak
 
 from __future__ import annotations
 
+import itertools
 import math
 import mmap
 import os
@@ -28,6 +30,7 @@ SMALLEST = 1 << 23  # bytes; below, the system's allocator keeps pages by itself
 SHARE = 8  # one part in so many of the machine's memory may wait
 _STEPS = 8  # sizes of blocks between a power of two and the next
 _HUGE = 2 << 20  # bytes of a huge page
+_LINE = 64  # bytes: where arrays begin
 _NUMBERS = "bBhHiIlLqQefdFD?"  # codes of dtypes that arrays are made of directly
 
 
@@ -39,18 +42,27 @@ class PoolBytes(NamedTuple):
 
 
 class Lease:
-    """One array's hold on a block; when it goes, so does the hold."""
+    """An array's place in a block, which is held as long as the array is there."""
 
-    __slots__ = ("__array_interface__", "block")
+    __slots__ = ("__array_interface__", "hold")
 
-    def __init__(self, block: np.ndarray, shape: tuple[int, ...], code: str) -> None:
-        self.block = block
+    def __init__(self, hold: Hold, at: int, shape: tuple[int, ...], code: str) -> None:
+        self.hold = hold
         self.__array_interface__ = {
-            "data": (address(block), False),
+            "data": (address(hold.block) + at, False),
             "shape": shape,
             "typestr": code,
             "version": 3,
         }
+
+
+class Hold:
+    """A block that one array, or several, lie in; it goes back after the last."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: np.ndarray) -> None:
+        self.block = block
 
     def __del__(self) -> None:
         if _pool is not None:  # the interpreter may be about to end
@@ -188,7 +200,31 @@ def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
     nbytes = math.prod(shape) * kind.itemsize
     if nbytes < SMALLEST or kind.char not in _NUMBERS:
         return np.empty(shape, kind)
-    return np.asarray(Lease(_pool.take(nbytes), tuple(shape), kind.str))
+    return np.asarray(Lease(Hold(_pool.take(nbytes)), 0, tuple(shape), kind.str))
+
+
+def empties(wanted: Sequence[tuple[Sequence[int], Any]]) -> list[np.ndarray]:
+    """Arrays of shapes and dtypes without values, which live about as long.
+
+    Together they lie in one block of the pool, on huge pages where the system has
+    them, if that is worth it.
+
+    >>> a, b = weft.runtime.buffers.empties([((2, 3), np.float32), ((4,), np.int64)])
+    >>> a.shape, b.dtype
+    ((2, 3), dtype('int64'))
+    """
+    kinds = [np.dtype(dtype) for _, dtype in wanted]
+    pairs = zip(wanted, kinds, strict=True)
+    sizes = [math.prod(shape) * kind.itemsize for (shape, _), kind in pairs]
+    places = list(itertools.accumulate((n + -n % _LINE for n in sizes), initial=0))
+    direct = all(kind.char in _NUMBERS for kind in kinds)
+    if places[-1] < SMALLEST or not direct:
+        return [empty(shape, dtype) for shape, dtype in wanted]
+    hold = Hold(_pool.take(places[-1]))
+    return [
+        np.asarray(Lease(hold, at, tuple(shape), kind.str))
+        for (shape, _), kind, at in zip(wanted, kinds, places, strict=False)
+    ]
 
 
 def owned(array: np.ndarray) -> bool:
