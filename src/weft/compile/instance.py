@@ -291,7 +291,7 @@ class Instance:
         self.elsewhere = []
         lacking = [r[1:3] for a, r in zip(rooms, self.rooms, strict=True) if a is None]
         made = iter(empties(lacking)) if lacking else iter(())
-        for k, (array, (slot, shape, kind, name)) in enumerate(
+        for k, (array, (slot, _, _, name)) in enumerate(
             zip(rooms, self.rooms, strict=True)
         ):
             if array is None:
