@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import weft
+from weft.compile.llvm.gemm.arrays import compiled
+from weft.compile.llvm.gemm.tasks import split
+from weft.compile.llvm.target import host_target
 from weft.compile.native import Native
 from weft.compile.tuning import choices, search, seconds_of
 from weft.compile.tuning.choices import Columns, Cut, Found, Loops, Table
@@ -21,9 +24,13 @@ from weft.runtime import cache
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    """A cache with nothing in it, and choices that only this test knows."""
+    """A cache with nothing in it, choices that only this test knows, two threads."""
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(choices, "_table", [])
+    before = weft.get_num_threads()
+    weft.set_num_threads(2)
+    yield
+    weft.set_num_threads(before)
 
 
 def native_of(fn, *args):
@@ -141,15 +148,26 @@ def test_what_is_faster_is_chosen_stored_and_used(monkeypatch):
 
 def test_products_are_cut_as_was_found(monkeypatch):
     x, w = arguments()
-    fast = Made(monkeypatch, lambda c: c[:2] == (1, 2) and len(c) == 3)
+    fast = Made(monkeypatch, lambda c: c[:2] == (1, 8) and len(c) == 3)
     found = Search(measure=fast).run(*native_of(lambda x, w: x @ w, x, w))
     (one,) = found.changed
-    assert one.choice == Cut(1, 2, 0)
+    assert one.choice == Cut(1, 8, 0)
     native, _ = native_of(lambda x, w: x @ w, x, w)
     (got,), _ = native.run([x.numpy(), w.numpy()], {})
     (work,) = native.tables.jobs.works.values()
-    assert work.tasks == 2
+    tile = compiled("float32", host_target()).tile
+    assert work.tasks == split(tile, 96, 70, 130, parts=(1, 8)).tasks > 1
     np.testing.assert_allclose(got, x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_no_thread_is_left_without_work(monkeypatch):
+    """One piece is the best on a busy machine, and only there."""
+    fast = Made(monkeypatch, lambda c: c[:2] == (1, 1))
+    args = weft.randn(200, 300), weft.randn(300, 256)
+    found = Search(measure=fast).run(*native_of(lambda x, w: x @ w, *args))
+    assert found.tried
+    assert not found.changed
+    assert not any(choice[:2] == (1, 1) for _, choice in fast.seen)
 
 
 def test_a_little_faster_is_not_faster():
@@ -215,6 +233,7 @@ def test_another_process_takes_what_was_found(monkeypatch):
         "import numpy as np, weft\n"
         "from weft.compile.native import Native\n"
         "from weft.graph import capture\n"
+        "weft.set_num_threads(2)\n"
         "x = weft.zeros(96, 130)\n"
         "native = Native(capture(lambda x: (x * 2 + 1).tanh(), x).graph)\n"
         "cut = {native.alike.cut(k)[1].chunk for k in native.kernels.values()}\n"

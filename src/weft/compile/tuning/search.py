@@ -16,6 +16,7 @@ from weft.compile.tuning.choices import Found, table
 from weft.compile.tuning.subjects import Subject, subjects
 from weft.compile.tuning.trials import Sizes, Trial
 from weft.errors import WeftError
+from weft.runtime import pool
 
 SECONDS = 30.0  # that a search takes at most
 MARGIN = 0.05  # by which a choice must be faster than the default: noise is less
@@ -157,6 +158,8 @@ class Search:
         first = _made(one, one.default, memory)
         assert first is not None
         want = first.result()
+        # On a busy machine one piece may be best, which wastes cores on a quiet one.
+        pieces = min(2 * pool.get_num_threads(), first.shares)
         trials: dict[Any, Trial] = {one.default: first}
         times: dict[Any, float] = {}
         best = one.default
@@ -164,8 +167,9 @@ class Search:
             near = [best, *[c for c in axis(best) if c not in times and c != best]]
             for choice in near[1:]:
                 trial = None if self._late() else _made(one, choice, memory)
-                if trial is not None and trial.result() == want:
-                    trials[choice] = trial
+                if trial is None or trial.shares < pieces or trial.result() != want:
+                    continue
+                trials[choice] = trial
             some = [choice for choice in near if choice in trials]
             found = self.measure([trials[choice] for choice in some], ROUNDS[0])
             times |= {choice: min(t) for choice, t in zip(some, found, strict=True)}

@@ -52,6 +52,12 @@ class Trial:
         self.row = np.array(row, np.int64)
         self.made, self.held = made, held  # what the row's addresses lead to
 
+    @property
+    def shares(self) -> int:
+        """How many pieces there are that threads can take."""
+        count, grain = self.row[4:6].tolist()
+        return -(-count // grain)
+
     def __call__(self) -> None:
         driver().run(address(self.row), 0, 1)
 
