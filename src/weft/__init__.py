@@ -387,6 +387,7 @@ _LAZY_NAMES = {
     "get_num_threads": "runtime.pool",
     "load": "serialization",
     "map": "ops.control",
+    "plan": "memory.plan",
     "save": "serialization",
     "scan": "ops.control",
     "set_memory_limit": "memory",
@@ -396,6 +397,7 @@ _LAZY_NAMES = {
 
 if _TYPE_CHECKING:
     from weft.memory import set_memory_limit
+    from weft.memory.plan import plan
     from weft.ops.control import cond, fori_loop, map, scan, while_loop
     from weft.runtime.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save

@@ -449,3 +449,22 @@ def test_an_operand_of_many_products_is_packed_once(turned, dtype):
                 float
             )
             np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+
+
+def test_state_is_written_in_place_behind_a_pooling():
+    """Its gradient looks up indices that forward has looked up already."""
+    weft.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten())
+    optimizer = weft.optim.Adam(model.parameters())
+
+    @weft.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(weft.randn(2, 1, 8, 8))
+    state = {variable.name for variable in step.latest.native.tables.state}
+    assert {"0.weight", "0.weight.grad", "0.bias", "0.bias.grad"} <= state

@@ -6,6 +6,7 @@ do not depend on one another form a wave, and run side by side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from weft.compile.fuse import Group, Operand
 from weft.compile.jobs import Routine
+from weft.compile.loop.depend import symbols_of
 from weft.compile.loop.ir import (
     Call,
     For,
@@ -25,7 +27,8 @@ from weft.compile.loop.ir import (
     statements,
     values_of,
 )
-from weft.core.size import Size, same
+from weft.core.lowering import reshaped
+from weft.core.size import Scope, Size, same, same_shape
 from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
 
 WIDEST = 64  # launches of a wave
@@ -169,14 +172,21 @@ def _checks(use: Use) -> list[tuple[Any, bool]]:
             if scratch or owners[load.buffer.name] in moved:
                 found.append((object(), False))
                 continue
-            whole = all(
-                isinstance(i, Size) and same(loops.get(i.symbol_name, -1), n)
-                for i, n in zip(load.at, load.buffer.shape, strict=True)
-            )
-            names = {i.symbol_name for i in load.at if isinstance(i, Size)}
             key = owners[load.buffer.name], str(stmt.limit), stmt.wrap
-            found.append((key, whole and len(names) == len(load.at)))
+            found.append((key, _reads_all(load, loops, use.kernel.scope)))
     return found
+
+
+def _reads_all(load: Load, loops: dict[str, Any], scope: Scope) -> bool:
+    """Whether loops go through all elements of a buffer, in order."""
+    shape = load.buffer.shape
+    mentioned = {name for i in load.at for name in symbols_of(i)}
+    names = [name for name in loops if name in mentioned]
+    extents = tuple(loops[name] for name in names)
+    if not names or not same(math.prod(extents), math.prod(shape)):
+        return False
+    out = tuple(scope.symbol(name) for name in names)
+    return same_shape(reshaped(out, shape, shape=extents), load.at)
 
 
 def _counted(let: Let, loops: dict[str, Any]) -> bool:
