@@ -28,6 +28,7 @@ from weft.compile.symbols import address_of
 from weft.compile.tuning.choices import table
 from weft.config import config
 from weft.core.size import Size
+from weft.errors import AllocationError
 from weft.graph.interpret import Program
 from weft.graph.ir import READ, Graph, Variable
 from weft.runtime import cache, pool
@@ -115,11 +116,21 @@ class Prepared:
         return instance.run(feeds, held, rooms, write, stamps)
 
     def _instance(self, key: Any, feeds: Sequence[ndarray]) -> Instance:
-        made = self.native.instance_for(feeds)
+        native = self.native
+        made = self._in_memory(lambda: native.instance_for(feeds))
         self._instances = {**self.native.instances, key: made}
         if self._key and made.script.can_be_stored:
             _store(self._key, made.script)
         return made
+
+    def _in_memory(self, make: Callable[[], Instance]) -> Instance:
+        """An instance; if there is no memory, the error says for what, and advises."""
+        try:
+            return make()
+        except AllocationError as error:
+            from weft.compile.recompute.shortage import explained
+
+            raise explained(self.graph, self.in_place, self.adapt, error) from None
 
     # -- on disk
 
@@ -133,7 +144,7 @@ class Prepared:
         script, libraries = found
         target = host_target()
         functions = [address_of(one, libraries, target) for one in script.functions]
-        made = Instance(script, functions, self._replay)
+        made = self._in_memory(lambda: Instance(script, functions, self._replay))
         made.libraries = libraries  # the code lives as long
         self._instances[tuple(self._types)] = made
         count_module(made=False)

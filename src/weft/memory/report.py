@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from weft.core.op import Op
@@ -45,8 +46,25 @@ def failed(op: Op, args: tuple[Any, ...], params: Any, error: Any) -> Allocation
     return failure(op.name, predicted(op, args, params), error)
 
 
-def _details(scan: Scan, usage: Usage, asked: int) -> str:
-    held = scan.held()
+def lacking(
+    name: str, asked: int, why: str, made: list[Held], ways: list[tuple[int, str]]
+) -> AllocationError:
+    """The error of a program whose values do not fit, with the largest that it makes
+    and ways to need less."""
+    scan = Scan()
+    usage = scan.usage()
+    details = _details(scan, usage, asked, made, ways)
+    return AllocationError(
+        f"{name}: {nbytes(asked)} ({asked:,} bytes) for what it computes {why}; "
+        f"{nbytes(usage.total)} are in use{details}"
+    )
+
+
+def _details(
+    scan: Scan, usage: Usage, asked: int, made: Iterable[Held] = (),
+    ways: Iterable[tuple[int, str]] = (),
+) -> str:  # fmt: skip
+    held = sorted([*made, *scan.held()], key=lambda one: -one.nbytes)
     lines = [f"\n  peak {nbytes(usage.total + asked)}: " + ", ".join(
         [*(f"{kind} {nbytes(n)}" for kind, n in zip(KINDS, usage, strict=True)),
          f"asked for {nbytes(asked)}"]
@@ -55,7 +73,8 @@ def _details(scan: Scan, usage: Usage, asked: int) -> str:
         lines.append("\n  largest:")
         lines += [f"\n    {one}" for one in held[:LARGEST]]
     lines.append("\n  what would help:")
-    for saving, text in remedies(usage, held, asked)[:REMEDIES]:
+    known = list(ways) or remedies(usage, held, asked)
+    for saving, text in sorted(known, reverse=True)[:REMEDIES]:
         lines.append(f"\n    {text}: saves about {nbytes(saving)}")
     return "".join(lines)
 

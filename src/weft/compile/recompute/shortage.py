@@ -1,0 +1,74 @@
+"""When there is no memory for a compiled step: what needs it, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from weft.compile.explain.memory import short_line
+from weft.compile.passes.recompute import Turns
+from weft.compile.pipeline import run as run_passes
+from weft.compile.recompute.draft import Draft
+from weft.compile.recompute.policies import memory_of
+from weft.core.op import TensorType
+from weft.core.rows import nbytes
+from weft.errors import AllocationError
+from weft.graph.interpret import resolve
+from weft.graph.ir import Graph, Variable
+from weft.memory import get_memory_limit
+from weft.memory.report import LARGEST, lacking
+from weft.memory.scan import Held
+
+WAYS = ("selective", "sqrt")  # policies that are looked at
+
+
+def explained(
+    graph: Graph, in_place: Collection[Variable], adapt: Any, error: AllocationError
+) -> AllocationError:
+    """The error of an arena that could not be had, with more to say."""
+    made = run_passes(graph)
+    draft = Draft(made if adapt is None else adapt(made, in_place), in_place)
+    ways = [(draft.arena // 2, "half the batch")]
+    if adapt is None:
+        ways += _policies(graph.name, made, in_place, draft)
+    else:
+        ways.append((draft.arena // 4, "a smaller memory= of weft.compile"))
+    return lacking(graph.name, draft.arena, _why(draft, error), _largest(draft), ways)
+
+
+def _why(draft: Draft, error: AllocationError) -> str:
+    limit = get_memory_limit()
+    if limit is not None and "would exceed the limit" in str(error):
+        return (
+            f"would exceed the limit of {nbytes(limit)} that set_memory_limit has set"
+        )
+    reason = str(error).partition("\n")[0].removeprefix("arena: ")
+    return f"are not to be had: {reason}"
+
+
+def _policies(
+    name: str, graph: Graph, in_place: Collection[Variable], draft: Draft
+) -> Iterator[tuple[int, str]]:
+    """What policies would save, for a step with gradients."""
+    if not Turns(draft.graph).of:
+        return
+    for policy in WAYS:
+        lean = memory_of(policy).adapting(None)(graph, in_place)  # type: ignore[arg-type]
+        saved = draft.arena - Draft(lean, in_place).arena
+        if saved > 0:
+            yield saved, f'weft.compile({name}, memory="{policy}")'
+
+
+def _largest(draft: Draft) -> list[Held]:
+    """The largest values that are in memory when most is."""
+    found = []
+    for value in draft.memory.top[:LARGEST]:
+        node = value.node
+        kind = node.type if isinstance(node.type, TensorType) else node.type[0]
+        shape = resolve(kind.shape, draft.sizes)
+        name = f"{node.op.name} in {node.module}" if node.module else node.op.name
+        line = short_line(node)
+        found.append(
+            Held(value.nbytes, "activations", shape, kind.dtype.name, name, line)
+        )
+    return found
