@@ -37,6 +37,7 @@ from weft.core.size import Size, hinted, same, same_shape
 from weft.graph.ir import GraphError
 
 BLOCK, CHUNK = Loops().block, Loops().chunk
+LONG = 512  # elements of a row that is read in longer pieces
 COLUMN = 512  # numbers that are added up one after the other: it decides rounding
 
 
@@ -251,11 +252,14 @@ def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
 def _width(group: Group, loops: Loops) -> int:
     """How much of the last axis one iteration takes.
 
-    Memory is read fastest in order, but threads need several iterations.
+    Memory is read fastest in order, but threads need several iterations. Of long rows,
+    short pieces would each lie in another page.
     """
     size = group.shape[-1]
     narrow = not isinstance(size, Size) and size < 4 * Loops().wide
-    return loops.block if narrow and len(group.outer) == 1 else loops.wide
+    if not narrow or len(group.outer) > 1:
+        return loops.wide
+    return loops.block if size < LONG else 4 * loops.block
 
 
 def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
