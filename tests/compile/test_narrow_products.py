@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 
+import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 import weft
 from weft.compile import single
 from weft.compile.llvm.gemm.arrays import compiled, kind_name, matmul_arrays
+from weft.compile.llvm.gemm.generate import emit_gemm
 from weft.compile.llvm.gemm.kinds import RESULTS, Kind, kind_of
 from weft.compile.llvm.gemm.tasks import JOB, Split
-from weft.compile.llvm.target import Target, host_target
+from weft.compile.llvm.target import Target, assembly, host_target, new_module
 from weft.errors import DTypeError, ShapeError
 from weft.ops.products import matmul_op, wide_matmul_op
 
@@ -167,6 +169,35 @@ def test_machines_that_have_instructions_for_it_use_them():
     assert isinstance(kind_of("float64", arm), Kind)
     with pytest.raises(DTypeError, match=r"gemm: expected one of .*, got int16"):
         kind_of("int16", arm)
+
+
+def code_of(name, target):
+    module = new_module("products", target)
+    known = {"a_col": 1, "b_col": 1, "m": 64, "n": 64, "k": 64}
+    emit_gemm(module, "gemm", name, target, known=known)
+    return assembly(module, target)
+
+
+def test_the_instructions_are_in_the_code():
+    """Code can be made for them on any machine of the kind; on others it is not run."""
+    target = host_target()
+    if not target.triple.startswith("x86"):
+        pytest.skip("other machines have other instructions")
+    full = target._replace(
+        cpu="x86-64-v4", bits=512, features="+avx512bf16,+avx512vnni,-prefer-256-bit"
+    )
+    assert "vdpbf16ps" in code_of("bfloat16", full)
+    assert "vdpbf16ps" not in code_of("bfloat16 widened", full)
+    assert "vpdpbusd" in code_of("int8", full)
+    assert "pmaddwd" in code_of("int8", host_target("baseline"))
+
+
+def test_code_for_other_machines():
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "", 128)
+    assert "fmla" in code_of("bfloat16", target)
+    assert "mla" in code_of("uint8 int8", target)
 
 
 def test_strict_products_of_bfloat16_are_widened(monkeypatch):
