@@ -233,6 +233,18 @@ def test_a_function_sees_operators_and_sizes():
     assert wide[0].dtype is weft.float32
 
 
+def test_explain_says_what_is_computed_again():
+    _, step = after(blocks, "selective", steps=1)
+    program = step.explain().program
+    again = {one.operator: one for one in program.again}
+    assert "matmul" not in again
+    assert again["erf"].nbytes == sum(
+        4 * int(np.prod(n.shape)) for n in copies(step) if n.op.name == "erf"
+    )
+    assert "computed again for backward" in str(step.explain())
+    assert not after(blocks, steps=1)[1].explain().program.again
+
+
 def test_without_gradients_nothing_changes():
     f = weft.compile(lambda x: x.exp().sin(), memory="recompute")
     assert f(weft.ones(3)).shape == (3,)

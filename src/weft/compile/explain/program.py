@@ -2,6 +2,7 @@
 
 program.kernels    the distinct kernels, each with its launches
 program.products   matrix products, convolutions and what follows them, by types
+program.again      what is computed a second time, to keep less for backward
 program.calls      what runs as a whole, by operator and types
 program.breaks     nodes that began another kernel, and why
 program.passes     what the pipeline did
@@ -29,6 +30,7 @@ from weft.compile.launches import Use, made_by
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import Target, assembly, new_module
 from weft.compile.native import Native
+from weft.compile.passes.recompute import is_copy
 from weft.compile.products import is_product
 from weft.compile.tables import Tables
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
@@ -189,6 +191,22 @@ class Break(NamedTuple):
     why: str
 
 
+class Again(NamedTuple):
+    """Values of one operator that are computed a second time."""
+
+    operator: str
+    nodes: list[Node]
+    sizes: Mapping[str, int]
+
+    @property
+    def flops(self) -> int:
+        return sum(cost.flops(node, self.sizes) or 0 for node in self.nodes)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(cost.size_of(node, self.sizes) for node in self.nodes)
+
+
 class Traffic(NamedTuple):
     """How many kernels run, and what they move."""
 
@@ -316,6 +334,22 @@ class Program:
             Column("why it joined no kernel before it", lambda b: b.why, number=False),
             Column("module", lambda b: b.node.module, number=False),
             Column("line", lambda b: short_line(b.node), number=False),
+        )
+
+    @property
+    def again(self) -> Rows:
+        """What is computed a second time for backward, by operator."""
+        found: dict[str, list[Node]] = defaultdict(list)
+        for node in self.graph.nodes:
+            if is_copy(node) and cost.works(node):
+                found[node.op.name].append(node)
+        copies = [Again(name, nodes, self.sizes) for name, nodes in found.items()]
+        return Rows(
+            sorted(copies, key=lambda a: (-a.flops, -a.nbytes)),
+            Column("operator", lambda a: a.operator, number=False),
+            Column("values", lambda a: f"{len(a.nodes):,}"),
+            Column("FLOP", lambda a: flop(a.flops)),
+            Column("bytes not kept", lambda a: nbytes(a.nbytes)),
         )
 
     # -- the whole

@@ -64,9 +64,17 @@ def _program(program: Program) -> str:
     lines += _table("kernels", program.kernels)
     lines += _table("products and convolutions", program.products)
     lines += _table("calls", program.calls)
+    lines += _table(_again(program), program.again)
     lines += _reasons(program)
     lines += ["", "memory: " + _indented(str(program.memory))]
     return "\n".join(lines)
+
+
+def _again(program: Program) -> str:
+    """The title of what is computed again: how much of all work that is."""
+    more = sum(one.flops for one in program.again)
+    share = more / max(program.flops - more, 1)
+    return f"computed again for backward: {flop(more)}, {share:.0%} more"
 
 
 def _table(title: str, rows: Rows) -> list[str]:

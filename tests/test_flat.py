@@ -1,0 +1,86 @@
+"""Ten thousand steps in each way of training: resident memory stays where it is."""
+
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+import weft
+from weft import layers, nn, optim, static
+from weft.memory import live
+
+ALLOWED = 1 << 20  # bytes that the allocator may move
+STEPS = 10_000
+
+
+def resident():
+    with open("/proc/self/status") as file:
+        line = next(row for row in file if row.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024
+
+
+def tensors():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = optim.Adam(model.parameters())
+    x = weft.randn(8, 4)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def sessions():
+    with static.Graph().as_default() as graph:
+        x = static.placeholder(weft.float32, [None, 2], name="x")
+        w = static.Variable(static.random_normal([2, 1]), name="w")
+        loss = static.reduce_mean(static.square(static.matmul(x, w)))
+        train = static.train.AdamOptimizer(0.1).minimize(loss)
+        start = static.global_variables_initializer()
+    session = static.Session(graph=graph)
+    session.run(start)
+    data = np.ones((4, 2), np.float32)
+    return lambda: session.run([loss, train], feed_dict={x: data})
+
+
+def by_layers():
+    net = layers.Net([layers.Dense(2, 4), layers.Tanh(), layers.Dense(4, 1)])
+    model = layers.Model(net, layers.MSELoss(), layers.Adam(lr=0.02))
+    x, y = weft.randn(8, 2), weft.randn(8, 1)
+
+    def step():
+        pred = model.forward(x)
+        _, grads = model.backward(pred, y)
+        model.apply_grad(grads)
+
+    return step
+
+
+WAYS = {
+    "compiled": (lambda: weft.compile(tensors()), STEPS),
+    "budget": (lambda: weft.compile(tensors(), memory="recompute"), STEPS),
+    "static": (sessions, STEPS),
+    "eager": (tensors, STEPS // 5),  # takes longest
+    "layers": (by_layers, STEPS // 5),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system what is resident")
+@pytest.mark.parametrize("way", WAYS)
+def test_memory_is_flat(way):
+    make, steps = WAYS[way]
+    step = make()
+    for _ in range(steps // 5):  # caches fill up
+        step()
+    gc.collect()
+    before, held = resident(), live().total
+    for _ in range(steps):
+        step()
+    gc.collect()
+    assert live().total <= held + 64
+    assert resident() - before < ALLOWED
