@@ -288,9 +288,9 @@ def inlined(node: Node) -> bool:
     if isinstance(node.op.lower, Filled):
         return scalar.has_dtype(node.dtype)
     return (
-        node.shape == ()
+        node.op.name in ("add", "sub", "mul")
+        and node.shape == ()
         and node.dtype.category == dtypes.INT
-        and node.op.name in ("add", "sub", "mul")
         and scalar.has_dtype(node.dtype)
         and all(type(i) is not Node or _given(i) or inlined(i) for i in node.inputs)
     )

@@ -335,6 +335,8 @@ class _Emitter:
             given = scalar.smaller(self.b, given, self.b.add(given, limit))
         if not stmt.sure:
             given = (self._branched if branch else self._clamped)(given, limit)
+        if stmt.var in self.symbols:  # another copy of an unrolled body
+            self.cache.clear()
         self.symbols[stmt.var] = given
 
     def _clamped(self, given: Any, limit: Any) -> Any:
