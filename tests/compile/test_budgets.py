@@ -19,6 +19,7 @@ from weft.compile.recompute.segments import runs_of
 from weft.errors import AllocationError, ArgumentError, DTypeError
 from weft.graph import parse_graph, verify
 from weft.graph.capture import capture
+from weft.utils.checkpoint import checkpoint
 
 ROOF = Machine(1, ((1 << 16, 1e10), (1 << 27, 1e10)), 1e11)
 POLICIES = ("keep", "recompute", "selective", "sqrt")
@@ -429,3 +430,73 @@ def test_more_budget_never_takes_longer():
     assert all(a >= b - 1e-9 for a, b in itertools.pairwise(times))
     assert times[-1] == 0
     assert planner.best(planner.least // 2) is None
+
+
+# -- checkpoints inside
+
+
+def checkpointed(policy, depth=4, nested=False):
+    def make():
+        weft.manual_seed(0)
+        blocks = [Block(16) for _ in range(depth)]
+        model = nn.Sequential(*blocks)
+
+        def run(x):
+            for block in blocks:
+                if policy == "off":
+                    x = block(x)
+                else:
+                    x = checkpoint(block, x, policy=policy)
+            return x
+
+        model.forward = (
+            (lambda x: checkpoint(run, x, policy="selective")) if nested else run
+        )
+        return model, weft.randn(64, 16)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "policy", [None, "selective", {"erf"}, lambda result: result.op == "matmul"]
+)
+def test_checkpoints_inside_obey_their_policy(policy):
+    want, plain = after(checkpointed("off"))
+    got, step = after(checkpointed(policy))
+    same(want, got)
+    again = {n.op.name for n in copies(step)}
+    assert "mul" in again
+    if policy is None:
+        assert "matmul" in again
+    elif policy == {"erf"}:
+        assert "erf" not in again
+    else:
+        assert "matmul" not in again
+    assert arena(step) < arena(plain)
+
+
+def test_checkpoints_that_keep_everything_change_nothing():
+    _, step = after(checkpointed("keep"))
+    assert not copies(step)
+
+
+def test_a_blocks_arguments_are_kept():
+    _, step = after(checkpointed(None))
+    names = {n.name for n in copies(step)}
+    blocks = {name.split("/")[0] for name in names if name.startswith("checkpoint")}
+    assert blocks == {f"checkpoint{k}" for k in range(4)}
+    sums = [n for n in copies(step) if n.op.name == "add" and n.module.isdigit()]
+    assert not sums  # residual sums leave their blocks
+
+
+def test_nested_checkpoints():
+    want, _ = after(checkpointed("off"))
+    got, step = after(checkpointed(None, nested=True))
+    same(want, got)
+    assert "matmul" in {n.op.name for n in copies(step)}
+
+
+def test_checkpoints_are_planned_for():
+    _, _, step, x = training(checkpointed("off"))
+    _, _, lean, _ = training(checkpointed(None))
+    assert weft.plan(lean, x).peak < weft.plan(step, x).peak

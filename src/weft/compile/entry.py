@@ -57,7 +57,7 @@ class Entry:
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            adapt = None if memory is None else memory.adapting(captured)
+            adapt = adapting(captured, memory)
             graph = self.captured.graph
             self.program = Prepared(graph, own, pack_weights=pack_weights, adapt=adapt)
         self.held = [self.cells[v.name] for v in self.program.reads]
@@ -160,6 +160,17 @@ class Entry:
         values = self.captured.values
         out = [next(some) if type(v) is Node else v for v in values]
         return tree_unflatten(out, self.captured.outs)
+
+
+def adapting(captured: Captured, memory: Any) -> Any:
+    """What is done to a graph so that less is kept for backward, if anything."""
+    if memory is not None:
+        return memory.adapting(captured)
+    if captured.segments:
+        from weft.compile.recompute.regions import Regions
+
+        return Regions(captured)
+    return None
 
 
 def entry_of(

@@ -38,6 +38,7 @@ from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
 _new = object.__new__
+SEGMENT = "checkpoint"  # and a number: a part of the names of what is inside
 _LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
@@ -96,6 +97,7 @@ class Capture(Building):
         self.guards: list[Guard] = []
         self.cleared: set[int] = set()  # tensors whose gradient was set or read
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
+        self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
 
     def __enter__(self) -> Capture:
         super().__enter__()
@@ -302,6 +304,14 @@ class Capture(Building):
         """Note a Python value that the program now depends on."""
         self.guards.append(Guard(what, read(), read))
 
+    @contextmanager
+    def segment(self, keep: Any) -> Iterator[None]:
+        """Let the nodes made inside be those of a checkpointed function, by name."""
+        name = f"{SEGMENT}{len(self.segments)}"
+        self.segments[name] = keep
+        with self.builder.scope(name):
+            yield
+
     # -- the end
 
     def close(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Cell]]:
@@ -498,6 +508,7 @@ def capture(
     made = Captured(graph, cells, ins, outs, values, given, run.guards)
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
+    made.segments = run.segments
     return made
 
 

@@ -47,6 +47,7 @@ class Captured:
         self.given = given  # what was given for the inputs that are no tensors
         self.wanting: list[bool] = []  # which outputs eagerly require grad
         self.rewritten: list[Rewritten] = []  # arguments changed in place
+        self.segments: dict[str, Any] = {}  # checkpointed functions: what they keep
         self._program: Any = None
 
     @property

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.compile.api import CompiledFunction
+from weft.compile.entry import adapting
 from weft.compile.explain.memory import Memory
 from weft.compile.function import closed
 from weft.compile.pipeline import run as run_passes
@@ -51,8 +52,9 @@ class Plan:
             else:
                 own = {c.variable for c in captured.cells.values() if c.has_memory}
             graph = run_passes(graph)
-            if memory is not None:
-                graph = memory.adapting(captured)(graph, own)
+            adapt = adapting(captured, memory)
+            if adapt is not None:
+                graph = adapt(graph, own)
             draft = Draft(graph, own)
             self.parts: Footprint = footprint(captured, draft)
             self.memory: Memory = draft.memory

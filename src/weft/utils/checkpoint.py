@@ -5,8 +5,8 @@
     y = checkpoint_sequential(blocks, "sqrt", x)    about sqrt(N) segments
 
 The gradients are the same bits as without: the second run draws the same random
-numbers, and changes running statistics back. Inside a captured or compiled program a
-checkpointed function runs as it is.
+numbers, and changes running statistics back. Inside a compiled step it is the program
+that computes again what is not kept.
 """
 
 from __future__ import annotations
@@ -70,8 +70,10 @@ def checkpoint(
             f"{determinism_check!r}"
         )
     keeps_all, keep = _policy(policy)
-    if keeps_all or not mode.recording or mode.capture is not None:
+    if keeps_all or not mode.recording:
         return function(*args, **kwargs)
+    if mode.capture is not None:
+        return _captured(function, args, kwargs, keep)
     segment = Segment(
         function, args, kwargs,
         keep=keep,
@@ -80,6 +82,15 @@ def checkpoint(
         contexts=(nullcontext(), nullcontext()) if context_fn is None else context_fn(),
     )  # fmt: skip
     return segment.run(args, kwargs)
+
+
+def _captured(function: Callable[..., Any], args: Any, kwargs: Any, keep: Any) -> Any:
+    """Run a function as part of a graph; what is compiled of it obeys the policy."""
+    from weft.graph.capture import Capture
+
+    run = mode.capture
+    with run.segment(keep) if isinstance(run, Capture) else nullcontext():
+        return function(*args, **kwargs)
 
 
 def _policy(policy: Policy) -> tuple[bool, Keep | None]:

@@ -6,6 +6,9 @@
     segments    a step as a row of stretches, each kept or computed again
     planner     the choice that fits a budget and takes least time
     budget      a graph within a budget, by plans and drafts in turn
+    regions     checkpointed functions inside a step
+    footprint   all the memory of a step, by what it is for
+    shortage    the error of memory that is not there
 
 The rewriting itself is a pass: ``passes/recompute.py``.
 """

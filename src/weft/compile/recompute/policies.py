@@ -105,10 +105,10 @@ def _keep(policy: Any, draft: Draft) -> Keep:
     if policy == "sqrt":
         return _by_cuts(draft)
     says = SELECTIVE if policy == "selective" else policy
-    return lambda node: bool(says(_result(node, draft.sizes)))
+    return lambda node: bool(says(result_of(node, draft.sizes)))
 
 
-def _result(node: Node, sizes: Any) -> Result:
+def result_of(node: Node, sizes: Any) -> Result:
     """A node as a policy sees it."""
     first = node.type if hasattr(node.type, "dtype") else node.type[0]
     shape = resolve(first.shape, sizes)

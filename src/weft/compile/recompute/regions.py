@@ -1,0 +1,71 @@
+"""Checkpointed functions inside a compiled step: each obeys its own policy.
+
+    y = checkpoint(block, x)          the names of block's nodes begin with checkpoint0/
+
+A region's arguments and results are kept, and of what is inside as much as its policy
+says. Where one is inside another, both must keep a value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+
+from weft.autograd.segment import Named
+from weft.compile.fuse import Operand
+from weft.compile.passes.recompute import Turns, recompute
+from weft.compile.recompute.draft import Draft
+from weft.compile.recompute.policies import result_of
+from weft.graph.captured import Captured
+from weft.graph.ir import Graph, Node, Variable
+
+
+class Regions:
+    """Changes a graph after the passes, as the checkpoints of a captured step ask."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.policies = captured.segments
+        self.stamp = self._stamp(captured.graph)
+
+    def _stamp(self, graph: Graph) -> str:
+        """What tells regions apart; nothing if functions decide."""
+        kept = self.policies.values()
+        if not all(keep is None or isinstance(keep, Named) for keep in kept):
+            return ""
+        known = [sorted(keep.names) if keep else [] for keep in kept]
+        text = f"{known} {[self.of(node) for node in graph.nodes]}"
+        return f"checkpoints {hashlib.sha256(text.encode()).hexdigest()}"
+
+    def of(self, node: Node) -> tuple[str, ...]:
+        """The regions that a node is in, the outer ones first."""
+        return tuple([part for part in node.name.split("/") if part in self.policies])
+
+    def __call__(self, graph: Graph, in_place: Collection[Variable]) -> Graph:
+        draft = Draft(graph, in_place)
+        leaving = self._leaving(draft.graph)
+
+        def keep(node: Node) -> bool:
+            if node in leaving:
+                return True
+            policies = [self.policies[name] for name in self.of(node)]
+            result = result_of(node, draft.sizes)
+            return all(says is not None and says(result) for says in policies)
+
+        return recompute(draft.graph, keep)
+
+    def _leaving(self, graph: Graph) -> set[Node]:
+        """The values that forward reads outside of the regions they are made in."""
+        turns = Turns(graph).of
+        found = {Operand(out).base for out in graph.outputs}
+        for node in graph.nodes:
+            if node in turns:
+                continue
+            here = self.of(node)
+            bases = [Operand(i).base for i in node.inputs if type(i) is Node]
+            found |= {b for b in bases if not _within(here, self.of(b))}
+        return found
+
+
+def _within(here: tuple[str, ...], region: tuple[str, ...]) -> bool:
+    """Whether a place is in a region, or in one inside of it."""
+    return here[: len(region)] == region
