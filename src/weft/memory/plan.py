@@ -43,7 +43,7 @@ class Plan:
         self, step: Callable[..., Any], args: Any, kwargs: Any, memory: Policy | None
     ) -> None:
         self.step, self.args, self.kwargs, self.policy = step, args, kwargs, memory
-        with _states_undone():
+        with _states_undone(), _not_collecting():
             captured = capture(step, *args, **kwargs)
             self.name = captured.graph.name
             graph, own = captured.graph, set()
@@ -157,6 +157,18 @@ def _next(known: dict[int, int], most: int, low: int, high: int) -> int:
 def _shape(x: Any) -> Any:
     """The shape of what is a tensor, or stands for one."""
     return tuple(x.shape) if isinstance(x, (Tensor, Spec)) else ()
+
+
+@contextmanager
+def _not_collecting() -> Iterator[None]:
+    """Cycles wait: of so many small objects made at once, few are garbage."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
