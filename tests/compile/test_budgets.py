@@ -1,6 +1,7 @@
 """Recomputation in compiled steps: policies, budgets, the same bits, less memory."""
 
 import itertools
+import random
 import re
 
 import numpy as np
@@ -196,6 +197,21 @@ def test_the_same_bits_under_every_policy(name, memory):
     got, step = after(MODELS[name], memory)
     same(want, got)
     assert not copies(plain)
+    assert copies(step)
+
+
+def tokens(width=16):
+    """As many rows as columns, so that shapes of unlike values agree."""
+    model = weft.models.GPT(7, context=8, width=width, heads=2, layers=1, dropout=0.1)
+    return nn.Sequential(model), weft.randint(0, 7, (2, 8))
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_the_same_bits_whatever_is_kept(seed):
+    chance = random.Random(seed)
+    want, _ = after(tokens, steps=2)
+    got, step = after(tokens, lambda result: chance.random() < 0.5, steps=2)
+    same(want, got)
     assert copies(step)
 
 

@@ -444,8 +444,10 @@ class Fusion:
 
     def _youngest(self, node: Node, operands: Iterable[Any]) -> Unit | None:
         """The last of the units that must be there before a node."""
+        return self._youngest_of([*operands, *[Operand(one) for one in node.after]])
+
+    def _youngest_of(self, operands: Iterable[Any]) -> Unit | None:
         bases = [o.base for o in operands if isinstance(o, Operand)]
-        bases += [Operand(other).base for other in node.after]
         units = [self.unit[b] for b in bases if b in self.unit and not inlined(b)]
         return max(units, key=lambda u: u.order, default=None)
 
@@ -476,7 +478,8 @@ class Fusion:
         operands = self.operands(node)
         group = self._youngest(node, operands)
         if isinstance(group, Group):
-            role = self._role(group, node, operands)
+            apart = node.after and self._youngest_of(operands) is not group
+            role = None if apart else self._role(group, node, operands)
             if role is not None:
                 home = group.row_index(node) if role else group.full_index(node)
                 if self._join(group, node, home, role):

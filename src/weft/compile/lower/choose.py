@@ -23,6 +23,8 @@ from weft.compile.loop.ir import (
     For,
     Kernel,
     Load,
+    Set,
+    When,
     parts,
     statements,
     values_of,
@@ -222,12 +224,22 @@ def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
         return kernel._replace(body=_rows_in_levels(kernel, kernel.body, group.tall))
     if len(group.shape) - 1 not in group.kept:
         return in_levels(kernel)
+    short = in_levels(kernel, COLUMN) if _tall(group) else kernel
     try:
         size = _width(group, loops)
-        short = in_levels(kernel, COLUMN) if _tall(group) else kernel
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
-    except GraphError:
-        return in_levels(kernel)  # by columns, one at a time
+    except GraphError:  # one column after the other, each added up in the same order
+        return short._replace(body=_in_order(short.body))
+
+
+def _in_order(body: list[Any]) -> list[Any]:
+    """Statements whose sums are made one number after the other."""
+    found = []
+    for stmt in body:
+        if isinstance(stmt, (For, When)):
+            stmt = stmt._replace(body=_in_order(stmt.body))
+        found.append(stmt._replace(reorder=False) if isinstance(stmt, Set) else stmt)
+    return found
 
 
 def _tall(group: Group) -> bool:
