@@ -164,25 +164,71 @@ def test_turns():
     assert {node.name for node in turns} == {"grad/b/g", "grad/a/g"}
 
 
+def accumulating(memory):
+    """Two forward and backward runs before one update."""
+    weft.manual_seed(0)
+    model, x = blocks(depth=4, rows=128)
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        for part in x.chunk(2):
+            model(part).square().mean().backward()
+        optimizer.step()
+
+    compiled = weft.compile(step, memory=memory)
+    for _ in range(2):
+        compiled(x)
+    return {k: v.numpy().copy() for k, v in model.state_dict().items()}, compiled
+
+
 def test_two_backward_runs_each_compute_again():
-    def two(x, y):
-        first = (x.exp().sin() * x).tanh().sum()
-        first.backward()
-        second = (y.exp().sin() * y).tanh().sum()
-        second.backward()
-        return first + second
+    want, plain = accumulating(None)
+    captured = plain.latest.captured
+    own = {c.variable for c in captured.cells.values() if c.has_memory}
+    budget = Budget(run_passes(captured.graph), own)
+    assert len(budget.planners) == 2
+    got, step = accumulating(total(plain) - budget.all.needs + budget.least.needs)
+    same(want, got)
+    assert arena(step) < arena(plain) / 2
 
-    def grads(memory):
-        x = weft.linspace(0, 1, 6).requires_grad_()
-        y = weft.linspace(1, 2, 6).requires_grad_()
-        captured = capture(lambda: two(x, y))
-        g = run_passes(captured.graph)
-        return recompute(g, lambda node: False), captured
 
-    made, _ = grads(None)
-    names = [node.name for node in made.nodes if is_copy(node)]
-    assert len(names) >= 4
-    assert len(set(Turns(made).of.values())) == 2
+def two_players(memory):
+    """Two models that train in one step, whose result can be differentiated."""
+    weft.manual_seed(0)
+    make = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 16))
+    judge = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 1))
+    first, second = (optim.Adam(m.parameters()) for m in (judge, make))
+    noise, real = weft.randn(128, 8), weft.randn(128, 16)
+
+    def step(noise, real):
+        first.zero_grad()
+        fake = make(noise)
+        loss = (judge(real) - 1).square().mean() + judge(fake.detach()).square().mean()
+        loss.backward()
+        first.step()
+        second.zero_grad()
+        other = (judge(fake) - 1).square().mean()
+        other.backward()
+        second.step()
+        return loss + other
+
+    compiled = weft.compile(step, memory=memory)
+    losses = [compiled(noise, real).item() for _ in range(3)]
+    tensors = {
+        **make.state_dict(),
+        **{f"j{k}": v for k, v in judge.state_dict().items()},
+    }
+    found = {k: v.numpy().copy() for k, v in tensors.items()}
+    return {"losses": np.array(losses), **found}, compiled
+
+
+def test_two_players():
+    want, plain = two_players(None)
+    got, step = two_players("selective")
+    same(want, got)
+    assert copies(step)
+    assert arena(step) < arena(plain)
 
 
 # -- policies

@@ -48,16 +48,16 @@ class Entry:
         into = [one.recorded for one in self.captured.rewritten]
         self.differentiable = any((*self.captured.wanting, *into))
         self.cells = self.captured.cells
+        adapt = adapting(captured, memory)
         if self.differentiable:
             self.graph, variables = closed(self.captured.graph)
             self.variables = [self.cells[v.name] for v in variables]
             written = {n.params.get("variable") for n in self.graph if n.op is ASSIGN}
             self.written = [v in written for v in variables]
-            self.function = GraphFunction(self.graph, self._write)
+            self.function = GraphFunction(self.graph, self._write, adapt)
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            adapt = adapting(captured, memory)
             graph = self.captured.graph
             self.program = Prepared(graph, own, pack_weights=pack_weights, adapt=adapt)
         self.held = [self.cells[v.name] for v in self.program.reads]

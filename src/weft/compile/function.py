@@ -23,10 +23,13 @@ class GraphFunction:
     """A graph without variables as a differentiable function of tensors."""
 
     def __init__(
-        self, graph: Graph, write: Callable[[dict[str, Any]], None] | None = None
+        self,
+        graph: Graph,
+        write: Callable[[dict[str, Any]], None] | None = None,
+        adapt: Any = None,
     ) -> None:
         self.graph = graph
-        self.program = Prepared(graph)
+        self.program = Prepared(graph, adapt=adapt)
         self.write = write  # gets the variables' new values
         self._pullback: GraphFunction | None = None
 

@@ -68,6 +68,7 @@ class Run:
         made = {n: k for k, s in enumerate(draft.steps) for n in made_by(s)}
         self.made = {n: k for n, k in made.items() if n in self.order}
         self.values = self._closure(self._reads())
+        self.chosen = set(self.values)  # and those of other runs, which choose too
         self.at = self._row()
         self.place = {v.node: k for k, some in enumerate(self.at) for v in some}
 
@@ -186,11 +187,11 @@ class Run:
 
     @cached_property
     def rest(self) -> np.ndarray:
-        """Bytes at each step that are not values of this run's."""
+        """Bytes at each step that are no values of runs'."""
         memory = self.draft.memory
         live = np.array([*memory.live, 0], np.int64)
         for value in memory.values:
-            if value.node in self.values:
+            if value.node in self.chosen:
                 live[value.first : value.last + 1] -= value.nbytes
         return live
 
@@ -249,4 +250,7 @@ def runs_of(draft: Draft, roof: Machine) -> list[Run]:
     """The runs of a program, in order."""
     turns = Turns(draft.graph)
     keys = sorted(set(turns.of.values()))
-    return [Run(draft, turn, turns, roof) for turn in keys]
+    runs = [Run(draft, turn, turns, roof) for turn in keys]
+    for run in runs:
+        run.chosen = set().union(*[other.values for other in runs])
+    return runs
