@@ -107,3 +107,14 @@ def test_without_gradients_there_is_the_batch():
     f = weft.compile(lambda x: (x @ x.T).sum() + (x.T @ x).exp().sum())
     with pytest.raises(AllocationError, match="half the batch: saves about"):
         f(weft.ones(1000, 4))
+
+
+def test_results_count():
+    f = weft.compile(lambda x: x.exp())
+    x = weft.ones(100_000)
+    f(x)
+    weft.set_memory_limit(weft.memory.live().total + 300_000)
+    with pytest.raises(AllocationError, match="400 kB"):
+        f(x)
+    weft.set_memory_limit(None)
+    f(x)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import threading
 import time
 import weakref
@@ -103,6 +104,11 @@ class Instance:
         # What was given last to be written. It is not held: who else does, is asked.
         self.given: list[Any] = [_nothing] * rooms
         self.elsewhere: list[tuple[str, int]] = []  # rooms that were not given
+
+    @property
+    def results_bytes(self) -> int:
+        """The bytes of the outputs that each run allocates."""
+        return sum(math.prod(shape) * kind.itemsize for _, shape, kind in self.fresh)
 
     def _link(self, functions: ndarray) -> None:
         """Put addresses where the script has numbers."""

@@ -27,6 +27,7 @@ from weft.compile.sources import sources
 from weft.compile.symbols import address_of
 from weft.compile.tuning.choices import table
 from weft.config import config
+from weft.core import measure
 from weft.core.size import Size
 from weft.errors import AllocationError
 from weft.graph.interpret import Program
@@ -113,6 +114,8 @@ class Prepared:
         instance = self._instances.get(key)
         if instance is None:
             instance = self._instance(key, feeds)
+        if measure.ledger is not None:  # there may be a limit
+            measure.allow(self.graph.name, instance.results_bytes)
         return instance.run(feeds, held, rooms, write, stamps)
 
     def _instance(self, key: Any, feeds: Sequence[ndarray]) -> Instance:
