@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from weft import dtype as dtypes
 from weft.compile.llvm import scalar
-from weft.compile.llvm.emit import F64, I1, I8, I64, POINTER, VOID, i64, loop
+from weft.compile.llvm.emit import F64, I1, I8, I32, I64, POINTER, VOID, i64, loop
 from weft.compile.llvm.hints import strip_hint, vector_hint
 from weft.compile.llvm.target import Target, prepare_function
 from weft.compile.llvm.turn import SIDE, Turn, emit_turn, turning
@@ -76,6 +76,16 @@ def lanes_of(extent: Any) -> int:
     whole = [n for n in LANES if extent % n == 0 and extent >= n]
     rest = [n for n in LANES if extent >= (2 * n if n > LANES[-1] else n)]
     return next(iter([*whole, *rest]), 0)
+
+
+def _as_vector(b: Any, room: Any, kind: ir.VectorType) -> Any:
+    return b.bitcast(room, kind.as_pointer())
+
+
+def _numbers(first: int, count: int) -> ir.Constant:
+    """Numbers one after the other, which name a vector's elements."""
+    kind = ir.VectorType(I32, count)
+    return ir.Constant(kind, list(range(first, first + count)))
 
 
 class _Emitter:
@@ -266,10 +276,9 @@ class _Emitter:
         """
         b, before = self.b, self.lanes
         rooms = {local.name: self._room(local, lanes) for local in sums}
-        with loop(b, i64(0), i64(lanes)) as k:
-            for local in sums:
-                zero = scalar.constant(0, local.dtype)
-                b.store(zero, b.gep(rooms[local.name], [i64(0), k], inbounds=True))
+        for local in sums:
+            kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
+            b.store(ir.Constant(kind, None), _as_vector(b, rooms[local.name], kind))
         count = self.index(stmt.extent)
         whole = b.udiv(count, i64(lanes))
         with loop(b, i64(0), whole) as strip:
@@ -305,18 +314,20 @@ class _Emitter:
         return room
 
     def _add_lanes(self, local: Local, room: Any, lanes: int) -> None:
+        """Add the totals of a sum up, each of a half to that of the other half."""
         b = self.b
+        kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
+        totals = b.load(_as_vector(b, room, kind))
         while lanes > 1:
             lanes //= 2
-            with loop(b, i64(0), i64(lanes)) as k:
-                low, high = (
-                    b.gep(room, [i64(0), at], inbounds=True)
-                    for at in (k, b.add(k, i64(lanes), flags=["nsw"]))
-                )
-                b.store(b.fadd(b.load(low), b.load(high)), low)
-        total = self.locals[local.name]
-        first = b.load(b.gep(room, [i64(0), i64(0)], inbounds=True))
-        b.store(b.fadd(b.load(total), first), total)
+            low, high = (
+                b.shuffle_vector(totals, totals, _numbers(first, lanes))
+                for first in (0, lanes)
+            )
+            totals = b.fadd(low, high)
+        place = self.locals[local.name]
+        first = b.extract_element(totals, ir.Constant(I32, 0))
+        b.store(b.fadd(b.load(place), first), place)
 
     def _turn(self, turn: Turn) -> None:
         buffers = turn.source.buffer, turn.target.buffer
