@@ -44,8 +44,6 @@ MODELS = {
             lambda: (weft.randn(4, 3, 32, 32), classes(4))),
     "resnet18": (lambda: models.resnet18(classes=3, width=8), entropy,
                  lambda: (weft.randn(2, 3, 64, 64), classes(2))),
-    "resnet34": (lambda: models.resnet34(classes=3, width=4, cifar=True), entropy,
-                 lambda: (weft.randn(2, 3, 16, 16), classes(2))),
     "bottlenecks": (lambda: models.ResNet(models.resnet.Bottleneck, [1, 1], 3, width=8),
                     entropy, lambda: (weft.randn(2, 3, 32, 32), classes(2))),
     "GPT": (lambda: models.GPT(7, context=16, width=32, heads=2, layers=2, dropout=0.1),

@@ -305,6 +305,7 @@ def test_explain_says_what_is_computed_again():
         4 * int(np.prod(n.shape)) for n in copies(step) if n.op.name == "erf"
     )
     assert "computed again for backward" in str(step.explain())
+    assert "Computed again for backward" in step.explain().html(code=False)
     assert not after(blocks, steps=1)[1].explain().program.again
 
 

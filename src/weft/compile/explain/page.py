@@ -139,6 +139,7 @@ class _Section:
             *self._works("Products and convolutions", program.products, _whole),
             *self._works("Calls", program.calls, _whole),
             *_breaks(program.breaks),
+            *_again(program.again),
             *self._memory(),
             *self._passes(),
             *self._graphs(),
@@ -231,6 +232,10 @@ def _whole(work: Whole) -> Html:
     if work.why:
         parts.insert(0, tag("p", f"No kernel: {work.why}.", kind="note"))
     return joined([code(f"{work.name}: {work.types}"), *parts])
+
+
+def _again(rows: Rows) -> list[Html]:
+    return [tag("h3", "Computed again for backward"), table(rows)] if rows else []
 
 
 def _breaks(rows: Rows) -> list[Html]:
