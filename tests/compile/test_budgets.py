@@ -282,6 +282,20 @@ def test_sqrt_needs_less_than_a_third_of_a_deep_model():
     assert Draft(graph, budget.in_place).arena < budget.all.arena / 3
 
 
+def test_pooling_indices_are_kept_so_state_is_in_place():
+    def pooled():
+        layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)
+        return nn.Sequential(*layers), weft.randn(2, 1, 10, 10)
+
+    want, _ = after(pooled)
+    got, step = after(pooled, "recompute")
+    same(want, got)
+    assert copies(step)
+    assert not [n for n in copies(step) if n.dtype is weft.int64]
+    state = {v.name for v in step.latest.native.tables.state}
+    assert {"0.weight", "0.weight.grad"} <= state
+
+
 def test_a_function_sees_operators_and_sizes():
     seen = []
 

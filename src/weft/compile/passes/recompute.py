@@ -16,7 +16,7 @@ its inputs are made.
 A copy is the same operator on the same values, so it has the same bits: random numbers
 are functions of a seed and a count. Nothing that changes state is copied. Sums and
 other reductions are kept: they are small, and in which order numbers are added up may
-depend on what else is computed in the loop.
+depend on what else is computed in the loop. So are whole numbers, which are indices.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from weft import dtype as dtypes
 from weft.compile.elements import lowering_of
 from weft.compile.fuse import Operand, inlined
 from weft.compile.llvm import scalar
@@ -35,7 +36,6 @@ from weft.graph.passes import dead_code
 Keep = Callable[[Node], bool]
 AGAIN = "again"  # the last part of a copy's name
 
-_DIVIDING = {"floor_divide", "remainder", "fmod"}  # whole numbers, by zero
 _MOVING = {"cat", "place", "im2col", "col2im"}  # elements, without looking indices up
 _GIVEN = (INPUT, READ, CONSTANT)
 
@@ -80,13 +80,11 @@ def copyable(node: Node) -> bool:
     rule = lowering_of(node)
     if isinstance(rule, View):
         return True
-    if not scalar.has_dtype(node.dtype):
-        return False
+    if not scalar.has_dtype(node.dtype) or node.dtype.category == dtypes.INT:
+        return False  # indices that have been checked are to be read where they are
     if isinstance(rule, Element):
         return not rule.cheap or node.op.name in _MOVING  # or random numbers
-    if isinstance(rule, Pointwise):
-        return node.dtype.is_inexact or node.op.name not in _DIVIDING
-    return isinstance(rule, Filled)
+    return isinstance(rule, (Pointwise, Filled))
 
 
 class Turns:
