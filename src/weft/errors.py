@@ -6,6 +6,7 @@ users already catch.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import linecache
 import os
@@ -18,11 +19,15 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class _Internal(dict[str, bool]):
-    """Remembers, file by file, whether code belongs to this package."""
+    """Remembers, file by file, whether code belongs to this package.
+
+    So does what Python's context managers put between its functions.
+    """
 
     def __missing__(self, filename: str) -> bool:
-        known = self[filename] = filename.startswith(_PACKAGE)
-        return known
+        ours = filename.startswith(_PACKAGE) or filename == contextlib.__file__
+        self[filename] = ours
+        return ours
 
 
 INTERNAL = _Internal()

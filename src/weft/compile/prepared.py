@@ -22,6 +22,7 @@ from weft.compile.packed import Stamps
 from weft.compile.passes.rules import has_rules
 from weft.compile.phases import count_module, phase
 from weft.compile.pipeline import run as run_passes
+from weft.compile.recompute.lean import lean
 from weft.compile.script import Script
 from weft.compile.sources import sources
 from weft.compile.symbols import address_of
@@ -42,8 +43,8 @@ class Prepared:
     """A graph that runs natively; see ``Native`` for what it computes.
 
     Variables are given in the order of ``reads`` and ``unread``; those of ``state``
-    may be written in place. ``adapt`` changes the graph after the passes, and its
-    ``stamp`` says how; without one, the program is not kept on disk.
+    may be written in place. ``adapt`` changes the graph after the passes (``lean`` by
+    default), and its ``stamp`` says how; without one, the program is not kept on disk.
     """
 
     def __init__(
@@ -74,8 +75,8 @@ class Prepared:
 
     def _made(self) -> Native:
         graph = run_passes(self.graph)
-        if self.adapt is not None:
-            graph = self.adapt(graph, self.in_place)
+        adapt = lean if self.adapt is None else self.adapt
+        graph = adapt(graph, self.in_place)
         return Native(graph, in_place=self.in_place, pack_weights=self.pack_weights)
 
     @property

@@ -24,6 +24,7 @@ from weft.compile.function import closed
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.footprint import Footprint, footprint
+from weft.compile.recompute.lean import lean
 from weft.compile.recompute.policies import Memory as Policy
 from weft.compile.recompute.policies import memory_of
 from weft.core.pytree import tree_flatten, tree_map
@@ -52,9 +53,8 @@ class Plan:
             else:
                 own = {c.variable for c in captured.cells.values() if c.has_memory}
             graph = run_passes(graph)
-            adapt = adapting(captured, memory)
-            if adapt is not None:
-                graph = adapt(graph, own)
+            adapt = adapting(captured, memory) or lean
+            graph = adapt(graph, own)
             draft = Draft(graph, own)
             self.parts: Footprint = footprint(captured, draft)
             self.memory: Memory = draft.memory

@@ -1,5 +1,6 @@
 """What ``weft.compile(f, memory=...)`` can be told: a policy, or a budget.
 
+nothing         what costs time to compute again is kept (see ``lean``)
 "keep"          everything that backward needs is kept
 "recompute"     nothing is
 "selective"     results of matrix products, convolutions and attention
@@ -22,6 +23,7 @@ from weft.compile.passes.recompute import Keep, recompute
 from weft.compile.recompute.budget import Budget
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.footprint import fixed_bytes
+from weft.compile.recompute.lean import lean
 from weft.compile.recompute.planner import Planner, square_root
 from weft.compile.recompute.segments import runs_of
 from weft.core.rows import nbytes
@@ -131,8 +133,12 @@ def _by_cuts(draft: Draft) -> Keep:
 def _within(
     graph: Graph, captured: Captured, in_place: Collection[Variable], limit: int
 ) -> Graph:
+    usual = lean(graph)  # which costs no time
+    draft = Draft(usual, in_place)
+    fixed = fixed_bytes(captured, draft)
+    if draft.needs + fixed <= limit:
+        return usual
     budget = Budget(graph, in_place)
-    fixed = fixed_bytes(captured, budget.all)
     plan = budget.within(limit - fixed)
     if plan is None:
         least = budget.least.needs + fixed
@@ -142,6 +148,6 @@ def _within(
             f"({least:,} bytes): {nbytes(fixed)} for parameters, gradients, optimizer "
             f"state, buffers and arguments, and {nbytes(budget.least.needs)} for what "
             f"is computed. Without a budget it takes "
-            f"{nbytes(budget.all.needs + fixed)}"
+            f"{nbytes(draft.needs + fixed)}"
         )
     return plan.graph

@@ -9,6 +9,7 @@ from weft.compile.explain.memory import short_line
 from weft.compile.passes.recompute import Turns
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.draft import Draft
+from weft.compile.recompute.lean import lean
 from weft.compile.recompute.policies import memory_of
 from weft.core.op import TensorType
 from weft.core.rows import nbytes
@@ -27,7 +28,7 @@ def explained(
 ) -> AllocationError:
     """The error of an arena that could not be had, with more to say."""
     made = run_passes(graph)
-    draft = Draft(made if adapt is None else adapt(made, in_place), in_place)
+    draft = Draft((adapt or lean)(made, in_place), in_place)
     ways = [(draft.arena // 2, "half the batch")]
     if adapt is None:
         ways += _policies(graph.name, made, in_place, draft)
@@ -53,8 +54,11 @@ def _policies(
     if not Turns(draft.graph).of:
         return
     for policy in WAYS:
-        lean = memory_of(policy).adapting(None)(graph, in_place)  # type: ignore[arg-type]
-        saved = draft.arena - Draft(lean, in_place).arena
+        try:
+            less = memory_of(policy).adapting(None)(graph, in_place)  # type: ignore[arg-type]
+            saved = draft.arena - Draft(less, in_place).arena
+        except AllocationError:  # costs are measured, which takes memory too
+            continue
         if saved > 0:
             yield saved, f'weft.compile({name}, memory="{policy}")'
 

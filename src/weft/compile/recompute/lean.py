@@ -1,0 +1,156 @@
+"""What every compiled step does not keep: values that cost next to nothing to make.
+
+    forward     %c = conv(%x, %w)                 backward reads %d, %n and a mask:
+                %d = sub(%c, mean)                %n and the mask are made of %d and %r
+                %n = mul(%d, 1/spread)            in the same loops
+                %r = relu(%n * a + b)
+
+A value that gradients read element by element, and that is a few sums and products of
+others that are kept anyway, is computed again where it is read: its memory is free, it
+is neither written nor read, and the work is hidden by what is. If several such values
+are made of one array that is not kept, that one is kept in their place, whatever
+functions lead from it to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from weft.compile.elements import lowering_of
+from weft.compile.fuse import Operand
+from weft.compile.passes.recompute import Turns, copyable, recompute
+from weft.compile.routines import routine_of
+from weft.core.lowering import Pointwise
+from weft.core.size import hinted
+from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
+
+LARGE = 1 << 14  # elements from which on it is worth it
+FEWER = 8  # times: what is so much smaller costs nothing to keep
+_GIVEN = (INPUT, READ, CONSTANT)
+_CHEAP = {
+    "add", "sub", "mul", "neg", "abs", "square", "relu", "where", "cast", "absorb",
+    "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and",
+    "logical_or", "logical_not", "clamp", "sign",
+}  # fmt: skip
+
+
+def lean(graph: Graph, in_place: Collection[Variable] = ()) -> Graph:
+    """The graph in which gradients compute what is cheap again.
+
+    >>> from weft.compile.recompute.lean import lean
+    >>> model = weft.nn.Linear(128, 128)
+    >>> def step(x):
+    ...     model(weft.nn.functional.relu(model(x))).square().sum().backward()
+    >>> graph = weft.graph.capture(step, weft.ones(128, 128)).graph
+    >>> made = lean(weft.compile.pipeline.run(graph))
+    >>> [node.name for node in made.nodes if "again" in node.name]
+    ['grad/relu/gt/again']
+    """
+    dropped = _Choice(graph).dropped
+    return recompute(graph, lambda node: node not in dropped) if dropped else graph
+
+
+class _Choice:
+    """The values that are computed again."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.turns = Turns(graph).of
+        self.dropped: set[Node] = set()
+        if not self.turns:
+            return
+        self._look(graph)
+        for node in graph.nodes:  # what values are made of comes before them
+            if node in self.saved and self._free(node):
+                self.dropped.add(node)
+        self._swap(graph)
+
+    def _look(self, graph: Graph) -> None:
+        """Find what gradients read, and what of it is an operand of a routine."""
+        self.saved: set[Node] = set()
+        fixed: set[Node] = {Operand(n).base for n in graph.outputs}
+        self.needed: set[Node] = set()  # by other things than loops over elements
+        for node in graph.nodes:
+            bases = [Operand(i).base for i in node.inputs if type(i) is Node]
+            if node in self.turns:
+                here = {b for b in bases if b not in self.turns and self._large(b)}
+                self.saved |= here
+                if not isinstance(lowering_of(node), Pointwise):
+                    fixed |= here
+            if routine_of(node) is not None or node.op.name == "assign":
+                fixed.update(bases)
+            if not isinstance(lowering_of(node), Pointwise):
+                self.needed.update(bases)
+        self.fixed = fixed
+
+    def _large(self, node: Node) -> bool:
+        return node.op not in _GIVEN and _count(node) >= LARGE
+
+    def _sources(self, node: Node) -> list[Node]:
+        """What of a value's operands is about as large as it is."""
+        bases = [Operand(i).base for i in node.inputs if type(i) is Node]
+        count = _count(node)
+        return [b for b in bases if b.op not in _GIVEN and _count(b) * FEWER > count]
+
+    def _may_go(self, node: Node) -> bool:
+        pointwise = isinstance(lowering_of(node), Pointwise)
+        return pointwise and node not in self.fixed and copyable(node)
+
+    def _free(self, node: Node) -> bool:
+        """Whether a value is cheap, and made of what is there."""
+        if node.op.name not in _CHEAP or not self._may_go(node):
+            return False
+        return all(b in self.saved for b in self._sources(node))
+
+    # -- one array in the place of several
+
+    def _swap(self, graph: Graph) -> None:
+        groups: dict[Node, list[Node]] = {}
+        between: dict[Node, set[Node]] = {}
+        for node in graph.nodes:
+            if node in self.saved - self.dropped and self._may_go(node):
+                inner: set[Node] = set()
+                root = self._root(node, inner)
+                if root is not None and root not in self.saved:
+                    groups.setdefault(root, []).append(node)
+                    between.setdefault(root, set()).update(inner)
+        for root, values in groups.items():
+            again = between[root]
+            kept = self._neck(root, again)
+            gone = sum(_bytes(value) for value in values if value in again)
+            if gone > (0 if kept in values else _bytes(kept)):
+                self.dropped |= again
+
+    def _neck(self, root: Node, again: set[Node]) -> Node:
+        """The last value that all the others are made of; it is not computed again."""
+        while True:
+            readers = [node for node in again if root in self._sources(node)]
+            if len(readers) != 1 or _bytes(readers[0]) > _bytes(root):
+                return root
+            (root,) = readers
+            again.discard(root)
+
+    def _root(self, node: Node, inner: set[Node]) -> Node | None:
+        """The one array that a value is made of, element by element."""
+        inner.add(node)
+        found: set[Node] = set()
+        for base in self._sources(node):
+            if base in self.saved and base not in self.dropped and base not in inner:
+                continue
+            if self._may_go(base) and base not in self.needed and len(inner) < 16:
+                root = self._root(base, inner)
+                if root is None:
+                    return None
+                found.add(root)
+            else:
+                found.add(base)
+        return found.pop() if len(found) == 1 else None
+
+
+def _count(node: Node) -> int:
+    sizes = hinted(node.shape) if hasattr(node.type, "shape") else None
+    return 0 if sizes is None else math.prod(sizes)
+
+
+def _bytes(node: Node) -> int:
+    return _count(node) * node.dtype.itemsize
