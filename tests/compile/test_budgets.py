@@ -10,7 +10,8 @@ import pytest
 import weft
 from weft import nn, optim
 from weft.compile.explain.machine import Machine
-from weft.compile.passes.recompute import Turns, is_copy, recompute
+from weft.compile.fuse import is_copy
+from weft.compile.passes.recompute import Turns, recompute
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.budget import Budget
 from weft.compile.recompute.draft import Draft

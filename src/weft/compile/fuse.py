@@ -44,6 +44,7 @@ Slots = dict[Node, Slot]
 WIDEST = 4096  # elements of rows that are combined while they are computed
 NEAR = 8  # units back to look for one that reads the same
 OUTSIDE = -1  # the order of inputs, variables and constants
+AGAIN = "again"  # the last part of the name of what is computed again
 
 
 class Operand:
@@ -310,6 +311,29 @@ def operands_of(node: Node) -> list[Any]:
     return [Operand(i) if type(i) is Node else i for i in node.inputs]
 
 
+def is_copy(node: Node) -> bool:
+    """Whether a node computes a value again (``passes.recompute``).
+
+    >>> g = weft.graph.capture(lambda x: x.exp(), weft.ones(2)).graph
+    >>> is_copy(g.outputs[0])
+    False
+    """
+    return node.name.rpartition("/")[2].partition("_")[0] == AGAIN
+
+
+def _readers(graph: Graph) -> dict[Node, Node]:
+    """For what is computed again: the node that it is computed for, which is next."""
+    found: dict[Node, Node] = {}
+    waiting: list[Node] = []
+    for node in graph.nodes:
+        if is_copy(node):
+            waiting.append(node)
+        elif waiting and not isinstance(node.op.lower, View):
+            found.update(dict.fromkeys(waiting, node))
+            waiting.clear()
+    return found
+
+
 class Fusion:
     """One pass over a graph's nodes."""
 
@@ -322,6 +346,7 @@ class Fusion:
         self.unit: dict[Node, Unit] = {}
         self.why: dict[Node, str] = {}  # why a node did not join its producer's group
         self.free: dict[Node, None] = {}  # nodes that wait for their first reader
+        self.readers = _readers(graph)
         for node in graph.nodes:
             self._place(node)
         for node in list(self.free):
@@ -472,14 +497,27 @@ class Fusion:
         group.add(node, group.vars, row=False)
         self.unit[node] = group
 
+    def _belongs(self, node: Node, operands: Iterable[Any], group: Group) -> bool:
+        """Whether what waits for its turn is computed in a group: one that makes what
+        it is made of, or that makes or reads what is read together with it. Others'
+        loops stay as they are.
+        """
+        if self._youngest_of(operands) is group:
+            return True
+        reader = self.readers.get(node)
+        found = self.operands(reader) if reader is not None else []
+        bases = {o.base for o in found if isinstance(o, Operand)}
+        return not bases.isdisjoint([*group.home, *group.reads()])
+
     # -- element by element
 
     def _point(self, node: Node) -> None:
         operands = self.operands(node)
         group = self._youngest(node, operands)
         if isinstance(group, Group):
-            apart = node.after and self._youngest_of(operands) is not group
-            role = None if apart else self._role(group, node, operands)
+            role = None
+            if not node.after or self._belongs(node, operands, group):
+                role = self._role(group, node, operands)
             if role is not None:
                 home = group.row_index(node) if role else group.full_index(node)
                 if self._join(group, node, home, role):

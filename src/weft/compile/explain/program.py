@@ -25,12 +25,12 @@ from weft.compile.explain import cost
 from weft.compile.explain.machine import Machine, machine
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
+from weft.compile.fuse import is_copy
 from weft.compile.jobs import Routine
 from weft.compile.launches import Use, made_by
 from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.target import Target, assembly, new_module
 from weft.compile.native import Native
-from weft.compile.passes.recompute import is_copy
 from weft.compile.products import is_product
 from weft.compile.tables import Tables
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds

@@ -26,7 +26,7 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.compile.elements import lowering_of
-from weft.compile.fuse import Operand, inlined
+from weft.compile.fuse import AGAIN, Operand, inlined
 from weft.compile.llvm import scalar
 from weft.compile.routines import routine_of
 from weft.core.lowering import Element, Filled, Pointwise, View
@@ -34,7 +34,6 @@ from weft.graph.ir import CONSTANT, INPUT, PICK, READ, Graph, Node
 from weft.graph.passes import dead_code
 
 Keep = Callable[[Node], bool]
-AGAIN = "again"  # the last part of a copy's name
 
 _MOVING = {"cat", "place", "im2col", "col2im"}  # elements, without looking indices up
 _GIVEN = (INPUT, READ, CONSTANT)
@@ -48,21 +47,11 @@ def recompute(graph: Graph, keep: Keep) -> Graph:
     ...     return x.exp().sin().sum()
     >>> g = weft.graph.gradients(weft.graph.capture(loss, weft.ones(2)).graph)
     >>> made = recompute(weft.compile.pipeline.run(g), keep=lambda node: False)
-    >>> [node.name for node in made.nodes if is_copy(node)]
+    >>> [node.name for node in made.nodes if node.name.endswith("again")]
     ['exp/again']
     """
     made = _Recompute(graph, keep).run()
     return graph if made is None else dead_code(made)
-
-
-def is_copy(node: Node) -> bool:
-    """Whether a node computes a value again.
-
-    >>> g = weft.graph.capture(lambda x: x.exp(), weft.ones(2)).graph
-    >>> is_copy(g.outputs[0])
-    False
-    """
-    return node.name.rpartition("/")[2].partition("_")[0] == AGAIN
 
 
 def is_gradient(node: Node) -> bool:
