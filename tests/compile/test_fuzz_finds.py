@@ -557,3 +557,40 @@ def test_indices_of_unrolled_iterations_are_their_own():
     want = program(x)
     weft.manual_seed(1)
     np.testing.assert_array_equal(weft.compile(program)(x).numpy(), want.numpy())
+
+
+def _reshaped(x):
+    flat = x.reshape((1, -1))
+    x.add_(x)
+    return flat
+
+
+def _turned(x):
+    flat = x.T.reshape(-1)
+    flat.add_(1)
+    return x * 1
+
+
+def _cloned(x):
+    rows = x.clone().T
+    rows.reshape(-1).add_(1)
+    return rows * 1
+
+
+@pytest.mark.parametrize("fn", [_reshaped, _turned, _cloned])
+def test_a_reshape_is_a_view_where_it_eagerly_is(fn):
+    """What does not lie row by row is copied, and no longer changes with it."""
+    compiled = weft.compile(fn)
+    for turned in (False, True, False):
+        made = [weft.arange(6.0) for _ in range(2)]
+        x, twin = (m.reshape(3, 2).T if turned else m.reshape(2, 3) for m in made)
+        assert compiled(x).tolist() == fn(twin).tolist()
+        assert x.tolist() == twin.tolist()
+    whys = [c.why for c in compiled.compiles[1:]]
+    assert all(w == "other arguments: x lies in memory in another way" for w in whys)
+
+
+def test_layouts_do_not_matter_to_programs_that_change_nothing():
+    compiled = weft.compile(lambda x: x.reshape(-1) + 1)
+    compiled(weft.ones(2, 3)), compiled(weft.ones(3, 2).T)
+    assert len(compiled.compiles) == 1

@@ -94,7 +94,7 @@ class CompiledFunction:
                 return None, []
             array = x.to_host()
             arrays.append(array)
-            kinds.append((array.shape, array.dtype, x._node is None))
+            kinds.append((array.shape, array.dtype, array.strides, x._node is None))
         if mode.capture is not None:
             return None, []
         return (tuple(kinds), _settings()), arrays
@@ -120,6 +120,8 @@ class CompiledFunction:
                         entries.insert(0, entries.pop(k))
                     break
                 why = why or entry.stale() or ""
+            else:
+                why = why or entry.moved(arrays)
         else:
             entry = self._compile(key, args, kwargs, arrays, why)
         if exact is not None:

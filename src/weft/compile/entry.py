@@ -19,7 +19,7 @@ from weft.core.size import Size
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
-from weft.graph.capture import capture, labels_of
+from weft.graph.capture import capture, labels_of, strides_of
 from weft.graph.captured import Captured, check_apart, rewrite
 from weft.graph.cells import commit
 from weft.graph.interpret import bind_sizes
@@ -79,6 +79,8 @@ class Entry:
 
         Their dtypes and numbers of axes are those of its key.
         """
+        if self.moved(arrays):
+            return False
         if self.shapes is not None:
             return [a.shape for a in arrays] == self.shapes
         try:
@@ -87,6 +89,14 @@ class Entry:
             return False
         found = self.captured.graph.sizes.assumptions.values()
         return all(assumption.holds(sizes) for assumption in found)
+
+    def moved(self, arrays: list[Any]) -> str:
+        """Which argument lies in memory in another way than that which decided."""
+        for place, how in self.captured.layouts:
+            if strides_of(arrays[place]) != how:
+                name = self.captured.graph.inputs[place].name
+                return f"other arguments: {name} lies in memory in another way"
+        return ""
 
     def holds(self) -> bool:
         """Whether Python is still as the program found it."""

@@ -115,7 +115,7 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     if mode.inference:
         _mark_inference(out)
         plain = op.view and type(out) is Tensor is type(args[0])
-        if plain and _shares(op, args[0], out):
+        if plain and _shares(op, args[0], params, out):
             out._storage = args[0].storage  # what is written there is noted here
     elif op.view and mode.views and out is not args[0]:
         link_view(op, args[0], params, out)
@@ -240,16 +240,18 @@ def explain(
     return ArgumentError(f"{op.name}({kinds}): {error}")
 
 
-def _shares(op: Op, base: Tensor, view: Any) -> bool:
+def _shares(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> bool:
     """Whether a view is one: a reshape may have had to copy."""
-    if op.view != "maybe" or type(view) is not Tensor:
+    if op.view != "maybe":
         return True
+    if type(view) is not Tensor:
+        return view.shows(base, op, params)
     return np.may_share_memory(view._data, base._data)
 
 
 def link_view(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> None:
     """Let a view share its base's storage record, and know how it was made."""
-    if not _shares(op, base, view):
+    if not _shares(op, base, params, view):
         return
     storage = view._storage = base.storage
     view._base = base if base._base is None else base._base

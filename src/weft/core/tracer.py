@@ -22,6 +22,10 @@ class Tracer(Tensor):
         self._interpreter = interpreter
         self._node = None
 
+    def shows(self, base: Any, op: Any, params: dict[str, Any]) -> bool:
+        """Whether this is a view of ``base``, as a reshape of which it was made."""
+        return True
+
     @property
     def below(self) -> Tensor:
         """The value of the level below."""

@@ -34,7 +34,7 @@ from weft.dtype import DType, as_dtype, default_dtype, float64
 from weft.errors import ArgumentError, module_stack
 from weft.graph.captured import TENSOR, Captured, Rewritten
 from weft.graph.cells import Cell, GradCell, Guard, NumberCell, SlotCell, SumCell
-from weft.graph.ir import PICK, Builder, Node, Variable
+from weft.graph.ir import INPUT, PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
 _new = object.__new__
@@ -97,6 +97,7 @@ class Capture(Building):
         self.guards: list[Guard] = []
         self.cleared: set[int] = set()  # tensors whose gradient was set or read
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
+        self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
         self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
 
     def __enter__(self) -> Capture:
@@ -192,6 +193,10 @@ class Capture(Building):
         self.embody(tensor, node)
         self.made.append(weakref.ref(tensor))  # type: ignore[arg-type]
         return node
+
+    def lies_as_given(self, symbol: Symbol) -> None:
+        if symbol.node.op is INPUT:
+            self.layouts[symbol.node] = symbol.strides
 
     def borrow(self, tensor: Tensor) -> Symbol:
         """Turn a tensor of the user's into a symbol until the capture ends."""
@@ -509,6 +514,9 @@ def capture(
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
     made.segments = run.segments
+    places = {node: k for k, node in enumerate(graph.inputs)}
+    if run.writes:  # else nobody can tell a view from a copy
+        made.layouts = [(places[n], how) for n, how in run.layouts.items()]
     return made
 
 
@@ -519,9 +527,18 @@ def _wants_grad(leaf: Any) -> bool:
 
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
     symbol = run.symbol(run.builder.input(kind, name))
+    array = example._data if type(example) is Tensor else example
+    symbol.strides = strides_of(array) if isinstance(array, np.ndarray) else None
     if isinstance(example, Tensor) and example._node is not None:
         symbol._node = Leaf(symbol)
     return symbol
+
+
+def strides_of(array: np.ndarray) -> tuple[int, ...] | None:
+    """How an array lies in memory, in elements; None if row by row."""
+    if array.flags.c_contiguous:
+        return None
+    return tuple(n // array.itemsize for n in array.strides)
 
 
 def _name_of(fn: Any) -> str:

@@ -48,6 +48,7 @@ class Captured:
         self.wanting: list[bool] = []  # which outputs eagerly require grad
         self.rewritten: list[Rewritten] = []  # arguments changed in place
         self.segments: dict[str, Any] = {}  # checkpointed functions: what they keep
+        self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self._program: Any = None
 
     @property

@@ -6,6 +6,7 @@ that symbols belong to, appends a node and returns its symbol.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -17,11 +18,13 @@ from weft.core.dispatch import Interpreter, run_composite
 from weft.core.inplace import replay, with_region
 from weft.core.mode import mode, set_capture
 from weft.core.op import Op
+from weft.core.size import hinted
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.device import Device, cpu
 from weft.dtype import DType
 from weft.errors import WeftError
+from weft.graph.interpret import resolve
 from weft.graph.ir import DETACH, RENEW, Builder, GraphError, Node, type_text
 
 
@@ -35,6 +38,7 @@ class Symbol(Tracer):
     quiet: bool = False  # made under no_grad: no derivative flows through it
     past: Node | None = None  # whose derivative counts: changed, and not recorded
     source: Symbol | None = None  # what it was detached from: memory, but no history
+    strides: tuple[int, ...] | None = None  # in elements; None: it lies row by row
 
     def __init__(self, node: Node, *, interpreter: Any) -> None:
         self.node = node
@@ -53,6 +57,19 @@ class Symbol(Tracer):
     def op(self) -> Op:
         """The operator that the node applies."""
         return self.node.op
+
+    def shows(self, base: Symbol, op: Op, params: dict[str, Any]) -> bool:
+        """Whether a reshape needs no copy, by how its base's memory lies.
+
+        Values that a program computes lie row by row, arguments as they were given.
+        """
+        root = base if base._base is None else base._base
+        if not isinstance(root, Symbol):
+            return True
+        self._interpreter.lies_as_given(root)
+        if not base._chain and root.strides is None:
+            return True
+        return _needs_no_copy(root, (*base._chain, (op, params)))
 
     # Asked for so often that they are not Python functions.
     shape: tuple[int, ...] = property(attrgetter("node.type.shape"))  # type: ignore[assignment]
@@ -109,6 +126,7 @@ class Symbol(Tracer):
         return self._with(self.parts, self._node if keep(self._node) else None)
 
     def become(self, other: Any) -> None:
+        self._interpreter.writes = True
         self.node = self._interpreter.lift(other)
         self.past = None
         self.quiet = isinstance(other, Symbol) and other.quiet
@@ -151,6 +169,28 @@ def _spread_up(twin: Symbol, source: Symbol) -> Symbol:
     return base
 
 
+def _needs_no_copy(root: Symbol, chain: tuple[Any, ...]) -> bool:
+    """Whether views of an array that lies as the root does are all views."""
+    shape = hinted(root.shape)
+    if shape is None:
+        return True
+    known = root._interpreter.builder.sizes.hints.items()
+    hints = {name: 1 if hint is None else hint for name, hint in known}
+    strides = root.strides or [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    # Nobody reads its elements: there is memory for one only.
+    array = np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, strides)
+    try:
+        for op, params in chain:
+            params = resolve(params, hints)
+            if op.view == "maybe":
+                array = np.reshape(array, params["shape"], copy=False)
+            else:
+                array = op.eval(array, **params)
+    except ValueError:
+        return False
+    return True
+
+
 def _hold_all(base: Symbol, new: Symbol) -> None:
     """Let a tensor and its views show a value, with the histories they have."""
     base.hold(new)
@@ -164,10 +204,14 @@ class Building(Interpreter):
 
     name = "a graph"
     symbols: type[Symbol] = Symbol
+    writes = False  # whether something was changed in place
 
     def __init__(self, builder: Builder) -> None:
         super().__init__()
         self.builder = builder
+
+    def lies_as_given(self, symbol: Symbol) -> None:
+        """Note that the program depends on how a symbol's memory lies."""
 
     @contextmanager
     def taking(self) -> Iterator[None]:
