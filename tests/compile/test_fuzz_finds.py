@@ -594,3 +594,15 @@ def test_layouts_do_not_matter_to_programs_that_change_nothing():
     compiled = weft.compile(lambda x: x.reshape(-1) + 1)
     compiled(weft.ones(2, 3)), compiled(weft.ones(3, 2).T)
     assert len(compiled.compiles) == 1
+
+
+def test_turned_arguments_of_any_size_lie_the_same_way():
+    def program(x):
+        x.reshape(-1)
+        x[1:] = 1
+        return x * 1
+
+    compiled = weft.compile(program)
+    for n in (4, 131, 9):
+        assert compiled(weft.zeros(33, n).T).sum().item() == (n - 1) * 33
+    assert len(compiled.compiles) == 2

@@ -19,7 +19,7 @@ from weft.core.size import Size
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
-from weft.graph.capture import capture, labels_of, strides_of
+from weft.graph.capture import capture, labels_of, layout_of
 from weft.graph.captured import Captured, check_apart, rewrite
 from weft.graph.cells import commit
 from weft.graph.interpret import bind_sizes
@@ -93,7 +93,7 @@ class Entry:
     def moved(self, arrays: list[Any]) -> str:
         """Which argument lies in memory in another way than that which decided."""
         for place, how in self.captured.layouts:
-            if strides_of(arrays[place]) != how:
+            if layout_of(arrays[place]) != how:
                 name = self.captured.graph.inputs[place].name
                 return f"other arguments: {name} lies in memory in another way"
         return ""

@@ -196,7 +196,7 @@ class Capture(Building):
 
     def lies_as_given(self, symbol: Symbol) -> None:
         if symbol.node.op is INPUT:
-            self.layouts[symbol.node] = symbol.strides
+            self.layouts[symbol.node] = symbol.layout
 
     def borrow(self, tensor: Tensor) -> Symbol:
         """Turn a tensor of the user's into a symbol until the capture ends."""
@@ -528,17 +528,29 @@ def _wants_grad(leaf: Any) -> bool:
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
     symbol = run.symbol(run.builder.input(kind, name))
     array = example._data if type(example) is Tensor else example
-    symbol.strides = strides_of(array) if isinstance(array, np.ndarray) else None
+    if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
+        symbol.strides = tuple(n // array.itemsize for n in array.strides)
+        symbol.layout = layout_of(array)
     if isinstance(example, Tensor) and example._node is not None:
         symbol._node = Leaf(symbol)
     return symbol
 
 
-def strides_of(array: np.ndarray) -> tuple[int, ...] | None:
-    """How an array lies in memory, in elements; None if row by row."""
+def layout_of(array: np.ndarray) -> Any:
+    """How an array lies in memory: None if row by row; the order of its axes, if that
+    is all; else its strides.
+
+    >>> from weft.graph.capture import layout_of
+    >>> x = np.zeros((2, 3))
+    >>> layout_of(x), layout_of(x.T), layout_of(x[:, ::2])
+    (None, (1, 0), ('strides', 24, 16))
+    """
     if array.flags.c_contiguous:
         return None
-    return tuple(n // array.itemsize for n in array.strides)
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    if array.transpose(order).flags.c_contiguous:
+        return tuple(order)
+    return ("strides", *array.strides)
 
 
 def _name_of(fn: Any) -> str:

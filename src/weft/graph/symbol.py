@@ -39,6 +39,7 @@ class Symbol(Tracer):
     past: Node | None = None  # whose derivative counts: changed, and not recorded
     source: Symbol | None = None  # what it was detached from: memory, but no history
     strides: tuple[int, ...] | None = None  # in elements; None: it lies row by row
+    layout: Any = None  # what of them decides
 
     def __init__(self, node: Node, *, interpreter: Any) -> None:
         self.node = node
