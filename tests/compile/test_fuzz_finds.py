@@ -606,3 +606,15 @@ def test_turned_arguments_of_any_size_lie_the_same_way():
     for n in (4, 131, 9):
         assert compiled(weft.zeros(33, n).T).sum().item() == (n - 1) * 33
     assert len(compiled.compiles) == 2
+
+
+def test_loops_are_not_computed_again():
+    def program(x):
+        y = F.relu(x)
+        out = weft.fori_loop(0, 3, lambda i, a: a * 0.5 + i, y)
+        loss = out.sum()
+        return loss, *weft.autograd.grad(loss, [x])
+
+    x = weft.randn(8, 4096, requires_grad=True)
+    for got, want in zip(weft.compile(program)(x), program(x), strict=True):
+        np.testing.assert_allclose(got.detach(), want.detach(), rtol=1e-4)

@@ -30,6 +30,7 @@ from weft.compile.fuse import AGAIN, Operand, inlined
 from weft.compile.llvm import scalar
 from weft.compile.routines import routine_of
 from weft.core.lowering import Element, Filled, Pointwise, View
+from weft.core.op import TensorType
 from weft.graph.ir import CONSTANT, INPUT, PICK, READ, Graph, Node
 from weft.graph.passes import dead_code
 
@@ -69,6 +70,8 @@ def copyable(node: Node) -> bool:
     rule = lowering_of(node)
     if isinstance(rule, View):
         return True
+    if not isinstance(node.type, TensorType):
+        return False
     if not scalar.has_dtype(node.dtype) or node.dtype.category == dtypes.INT:
         return False  # indices that have been checked are to be read where they are
     if isinstance(rule, Element):
