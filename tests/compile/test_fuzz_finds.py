@@ -618,3 +618,14 @@ def test_loops_are_not_computed_again():
     x = weft.randn(8, 4096, requires_grad=True)
     for got, want in zip(weft.compile(program)(x), program(x), strict=True):
         np.testing.assert_allclose(got.detach(), want.detach(), rtol=1e-4)
+
+
+def test_sizes_beyond_the_range_of_small_numbers():
+    def program(x):
+        return x % x.shape[0]
+
+    small = weft.ones(2, 3, dtype=weft.int8)
+    captured = capture(program, small, dynamic={"x": {0: "n"}})
+    for n in (2, 131, 17):
+        x = weft.ones(n, 3, dtype=weft.int8)
+        assert captured(x).tolist() == program(x).tolist()

@@ -228,7 +228,10 @@ def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
             return x
         from weft.ops.creation import full
 
-        return full(shape, _wrap_int(x, dtype), dtype=dtype)
+        if isinstance(x, Size) and dtype.category == dtypes.INT:
+            x = full(shape, x, dtype=dtypes.int64)  # brought into range when known
+        else:
+            return full(shape, _wrap_int(x, dtype), dtype=dtype)
     if x.dtype is not dtype:
         from weft.ops.copies import cast
 
