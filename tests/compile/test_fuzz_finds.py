@@ -17,6 +17,7 @@ from weft.compile.native import Native
 from weft.core.size import Scope, may_be_negative, smaller
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import capture
+from weft.ops.attention import attention_op
 
 F = nn.functional
 
@@ -629,3 +630,25 @@ def test_sizes_beyond_the_range_of_small_numbers():
     for n in (2, 131, 17):
         x = weft.ones(n, 3, dtype=weft.int8)
         assert captured(x).tolist() == program(x).tolist()
+
+
+def test_attention_of_a_single_number():
+    def program(x):
+        y = F.avg_pool1d(x.reshape(1, 1, -1), 2)
+        return F.scaled_dot_product_attention(y, y, y).sum()
+
+    x = weft.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    weft.compile(program)(x).backward()
+    got, x.grad = x.grad, None
+    program(x).backward()
+    np.testing.assert_allclose(got.numpy(), x.grad.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("queries", [1, 40])
+def test_attention_of_which_only_the_totals_are_needed(queries):
+    def totals(q, k, v):
+        return attention_op(q, k, v, causal=False, scale=0.5, zeros=True)[1]
+
+    q, k, v = (weft.randn(1, 2, n, 8) for n in (queries, 9, 9))
+    got, want = weft.compile(totals)(q, k, v), totals(q, k, v)
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5)

@@ -69,7 +69,9 @@ def _keeps_last(view: Node, before: Node) -> bool:
     if view.op is permute_op:
         return view.params["dims"][-1] == len(before.shape) - 1
     if view.op is expand_op:  # a mask may be the same for all keys
-        return same(before.shape[-1], view.shape[-1]) or view.dtype is dtypes.bool_
+        if view.dtype is dtypes.bool_:
+            return True
+        return before.shape != () and same(before.shape[-1], view.shape[-1])
     if view.op is slice_op:
         index = view.params["index"]
         whole = len([i for i in index if i is not None]) < len(before.shape)
@@ -106,6 +108,9 @@ class Attention(Routine):
         views = [view_of(operand, sizes) for operand in self.operands]
         if any(view is None for view in views) or not self.picks:
             return None
+        used = {made[pick.params["index"]] for pick in self.picks}
+        if self.node.op is attention_op and "o" not in used:
+            return None  # the kernels write it in any case
         arrays = {n: v[0] for n, v in zip(given, views, strict=False)}
         owners = {n: (v[1], o.base) for n, v, o in zip(given, views, self.operands,
                                                        strict=False)}  # fmt: skip
