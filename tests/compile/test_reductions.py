@@ -5,6 +5,8 @@ import pytest
 
 import weft
 from weft import graph as G
+from weft.compile.launches import PIECES, grain_of
+from weft.compile.lower.choose import ROWS
 from weft.compile.native import Native
 from weft.compile.parts import parted
 from weft.nn import functional as F
@@ -110,6 +112,40 @@ def test_threads_share_the_work():
         fn(weft.tensor(floats(2048, 256)))
         first, _ = parallel_of(fn)
         assert first >= 16
+
+
+@pytest.mark.parametrize("name", ["sum", "amax", "argmax", "norm"])
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_threads_have_pieces_of_what_is_reduced(name, dim):
+    """How much there is to do is what is read, not the few numbers that come out."""
+    x = floats(2048, 256)
+    kwargs = {} if dim is None else {"dim": dim}
+    graph = G.capture(lambda x: getattr(x, name)(**kwargs), weft.tensor(x)).graph
+    native = Native(parted(graph))
+    native.run([x], {})
+    count, grain = native.tables.rows[0, 4:6].tolist()
+    assert count >= 2 * grain
+
+
+def test_long_loops_are_cut_into_long_pieces():
+    """Memory is read fastest in order, and some pieces a thread are enough."""
+    threads = weft.get_num_threads()
+    assert grain_of(64, 100, 1000) == 1000  # too little for another thread
+    assert grain_of(64, 64_000, 1000) == 1
+    assert grain_of(PIECES * threads * 5, 1 << 40, 1000) == 5
+
+
+@pytest.mark.parametrize("rows", [7, 8, 21, 64])
+def test_rows_that_are_combined_at_a_time_are_so_in_order(rows):
+    x = floats(rows, 300)
+    fn = weft.compile(lambda x: x.sum(0))
+    found = fn(weft.tensor(x)).numpy()
+    want = np.zeros(300, np.float32)
+    for row in x:
+        want += row
+    assert found.tobytes() == want.tobytes()
+    (kernel,) = fn.explain().kernels
+    assert ("i0q" in str(kernel.kernel)) == (rows >= ROWS)
 
 
 def test_what_is_small_or_has_many_results_stays_in_one_piece():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from weft.compile.fuse import Group, Operand, inlined
@@ -22,7 +22,7 @@ from weft.compile.lower.choose import CHUNK
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.compile.products import COPY
 from weft.core.op import find_op
-from weft.core.size import Scope, same, smaller
+from weft.core.size import Scope, elements, same, smaller
 from weft.graph.ir import Graph, Node
 
 MANY = 5  # pieces: fewer are told apart by loops of their own
@@ -86,9 +86,8 @@ class Piece(Use):
         kernel = _copy(node.dtype)._replace(given=tuple(given.items()))
         super().__init__(Lowered(kernel, [self.piece, node]), group)
 
-    @property
-    def works(self) -> list[Node]:
-        return [self.piece]
+    def work(self, sizes: Mapping[str, int]) -> int:
+        return elements(self.piece.shape, sizes)
 
     @property
     def together(self) -> bool:

@@ -28,10 +28,12 @@ from weft.compile.loop.ir import (
     values_of,
 )
 from weft.core.lowering import reshaped
-from weft.core.size import Scope, Size, same, same_shape
+from weft.core.size import Scope, Size, elements, same, same_shape
 from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
+from weft.runtime import pool
 
 WIDEST = 64  # launches of a wave
+PIECES = 32  # of a long loop that a thread takes: memory is read fastest in order
 
 
 class Lowered(NamedTuple):
@@ -65,10 +67,15 @@ class Use:
         """The values it computes."""
         return [n for n in self.owners if n in self.group.home]
 
-    @property
-    def works(self) -> list[Node]:
-        """The values whose sizes tell how much it does."""
-        return self.made
+    def work(self, sizes: Mapping[str, int]) -> int:
+        """How many elements it goes through: those it makes, or those it reduces."""
+        made = sum(elements(n.shape, sizes) for n in self.made)
+        return max(elements(self.group.shape, sizes), made)
+
+    def grain(self, count: int, worth: int, sizes: Mapping[str, int]) -> int:
+        """How many of ``count`` iterations a thread takes at a time."""
+        operations = self.work(sizes) * max(len(self.group.nodes), 1)
+        return grain_of(count, operations, worth)
 
     def arrays(self, memory: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
         """The memory of its buffers, in order: values, or what the kernel sees."""
@@ -83,6 +90,16 @@ class Use:
 
 
 Launch = (Use, Routine)
+
+
+def grain_of(count: int, operations: int, worth: int) -> int:
+    """How many of ``count`` iterations a thread takes at a time.
+
+    ``operations`` is what all of them do, ``worth`` what is worth handing to another
+    thread. A thread that is late costs one piece of those it takes.
+    """
+    each = max(operations // max(count, 1), 1)
+    return max(worth // each, count // (PIECES * pool.get_num_threads()), 1)
 
 
 def bases_of(step: Any) -> Iterable[Node]:

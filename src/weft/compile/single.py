@@ -28,7 +28,7 @@ from weft import dtype as dtypes
 from weft.compile.convolutions import KINDS
 from weft.compile.driver import driver
 from weft.compile.function import GraphFunction
-from weft.compile.launches import Use
+from weft.compile.launches import Use, grain_of
 from weft.compile.llvm.conv import arrays as convolutions
 from weft.compile.llvm.gemm.arrays import kind_name, matmul_arrays
 from weft.compile.llvm.gemm.kinds import RESULTS
@@ -117,9 +117,9 @@ class Single:
         table = np.array([address(memory[k]) for k in self.order], np.int64)
         numbers = np.array([*[known[name] for name in self.names], 0], np.int64)
         count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
-        share = max(max(a.size for a in memory) // max(count, 1), 1) * self.weight
         pointers = address(table), address(numbers)
-        grain = max(GRAIN // share, 1)
+        operations = max(a.size for a in memory) * self.weight
+        grain = grain_of(count, operations, GRAIN)
         fields = self.function, *pointers, count, grain, driver().iterations
         row = np.array([0, *fields, 0, 0], np.int64)  # it lives until the call is over
         driver().run(address(row), 0, 1)

@@ -102,12 +102,10 @@ class Tables(Placed):
         count = math.prod(evaluate(n, known) for _, n in use.kernel.parallel)
         if isinstance(use, Piece) and self.inside.get(use.piece) is use:
             count = 0  # it is there
-        work = sum(self._count(n) for n in use.works)
-        share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
         function = self._function(use)
         _, cuts = self.native.alike.cut(use.kernel)
         worth = GRAIN if cuts.grain == Loops().grain else cuts.grain
-        grain = max(worth // share, 1)
+        grain = use.grain(count, worth, self.sizes)
         return [0, function, *self.found[use], count, grain, ITERATIONS, 0, 0]
 
     def _job_row(self, routine: Routine) -> list[int]:
@@ -147,9 +145,6 @@ class Tables(Placed):
         if self.places[a] == self.places[b]:
             return True
         return a in self.offsets and self.offsets[a] == self.offsets.get(b)
-
-    def _count(self, node: Node) -> int:
-        return math.prod(resolve(node.shape, self.sizes))
 
     # -- what runs together
 

@@ -13,7 +13,8 @@ noted as an assumption in the ``Scope``, to be checked before every run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import ArgumentError, ShapeError, user_line
@@ -103,6 +104,11 @@ def _group(value: Any) -> str:
 def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
     """The number that a size has for given symbols; numbers are themselves."""
     return value.evaluate(sizes) if isinstance(value, Size) else value
+
+
+def elements(shape: Sequence[Any], sizes: Mapping[str, int]) -> int:
+    """How many elements a shape has for given symbols."""
+    return math.prod(evaluate(n, sizes) for n in shape)
 
 
 class Assumption(NamedTuple):

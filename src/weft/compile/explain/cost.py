@@ -8,14 +8,12 @@ no more of its base than the view shows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from weft.compile.fuse import Operand
 from weft.core.lowering import Filled, Pointwise, Reduction, View
 from weft.core.op import TensorType
-from weft.core.size import evaluate
+from weft.core.size import elements
 from weft.graph.ir import ASSIGN, CONSTANT, GROUP, INPUT, PICK, READ, Graph, Node
 
 Sizes = Mapping[str, int]
@@ -29,10 +27,6 @@ _LOOKUPS = {"take", "gather"}  # they read as many elements as they give
 def works(node: Node) -> bool:
     """Whether a node would be a kernel of its own if nothing were fused."""
     return node.op not in NOTHING and not isinstance(node.op.lower, View)
-
-
-def elements(shape: tuple[Any, ...], sizes: Sizes) -> int:
-    return math.prod(evaluate(n, sizes) for n in shape)
 
 
 # -- operations

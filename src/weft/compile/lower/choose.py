@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from weft.compile.fuse import Group
@@ -24,6 +25,7 @@ from weft.compile.loop.ir import (
     Kernel,
     Load,
     Set,
+    Store,
     When,
     parts,
     statements,
@@ -31,7 +33,7 @@ from weft.compile.loop.ir import (
 )
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses, with_places
-from weft.compile.loop.schedule import fuse, parallelise, reorder, tile, unroll
+from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.totals import in_levels
 from weft.compile.tuning.choices import Loops
@@ -41,6 +43,8 @@ from weft.graph.ir import GraphError
 BLOCK, CHUNK = Loops().block, Loops().chunk
 LONG = 512  # elements of a row that is read in longer pieces
 COLUMN = 512  # numbers that are added up one after the other: it decides rounding
+ROWS = 8  # that are combined at a time
+SIMPLE = 4  # operations, at most, of loops that wait for memory
 
 
 # -- nothing is reduced
@@ -211,8 +215,10 @@ def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Ker
 
 def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
     """Loops over what is kept, around those over what is reduced."""
-    if _empty(kernel):
-        return kernel
+    return kernel if _empty(kernel) else _jammed(_row_loops(group, kernel, loops))
+
+
+def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
     for outer, inner in _neighbours(group.inner):
         try:
             kernel = fuse(kernel, f"i{outer}", f"i{inner}", name=f"i{outer}")
@@ -230,6 +236,33 @@ def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
     except GraphError:  # one column after the other, each added up in the same order
         return short._replace(body=_in_order(short.body))
+
+
+def _jammed(kernel: Kernel) -> Kernel:
+    """Several rows at a time, where rows are combined to one that lies in scratch.
+
+    Each element is combined in the same order, but read and written less often.
+    """
+    stmts = list(statements(kernel.body))
+    found = [s for s in stmts if isinstance(s, For) and _combines_rows(s)]
+    for var in dict.fromkeys(loop.var for loop in found):
+        if sum(s.var == var for s in stmts if isinstance(s, For)) > 1:
+            continue
+        (inner,) = next(loop.body for loop in found if loop.var == var)
+        with suppress(GraphError):
+            kernel = join(unroll(kernel, var, ROWS), inner.var)
+    return kernel
+
+
+def _combines_rows(loop: For) -> bool:
+    """Whether a loop does nothing but combine rows, with few operations."""
+    inner = loop.body[0] if len(loop.body) == 1 else None
+    if isinstance(loop.extent, Size) or not isinstance(inner, For):
+        return False
+    if not all(isinstance(s, Store) and s.buffer.scratch for s in inner.body):
+        return False
+    calls = [v for v in parts(s.value for s in inner.body) if isinstance(v, Call)]
+    return loop.extent >= ROWS and len(calls) <= SIMPLE
 
 
 def _in_order(body: list[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from weft.compile.explain import cost
 from weft.compile.explain.cost import Sizes
 from weft.compile.explain.machine import Machine
 from weft.compile.routines import routine_of
+from weft.core.size import elements
 from weft.graph.ir import Node
 
 # Operations for each element, beside one.
@@ -34,7 +35,7 @@ def operations(node: Node, sizes: Sizes) -> int:
     """
     found = cost.flops(node, sizes) or 0
     each = _SERIES.get(node.op.name)
-    return found if each is None else each * cost.elements(node.shape, sizes)
+    return found if each is None else each * elements(node.shape, sizes)
 
 
 def seconds(nodes: Iterable[Node], sizes: Sizes, roof: Machine) -> float:

@@ -105,10 +105,8 @@ def loop_trial(native: Native, use: Use, sizes: Sizes, memory: Memory) -> Trial 
     table = np.array([address(a) for a in arrays], np.int64)
     numbers = np.array([*[known[n] for n in kernel.sizes], 0], np.int64)
     count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
-    work = sum(math.prod(resolve(n.shape, sizes)) for n in fresh.works)
-    share = max(work // max(count, 1), 1) * max(len(use.group.nodes), 1)
     _, cuts = alike.cut(lowered.kernel)
-    grain = max(cuts.grain // share, 1)
+    grain = fresh.grain(count, cuts.grain, sizes)
     fields = library.address("tried"), address(table), address(numbers), count, grain
     row = [0, *fields, driver().iterations, 0, 0]
     held = table, numbers, library, memory
