@@ -11,6 +11,7 @@ import weft
 from weft import nn, optim
 from weft.compile.explain.machine import Machine
 from weft.compile.fuse import is_copy
+from weft.compile.native import Native
 from weft.compile.passes.recompute import Turns, recompute
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.budget import Budget
@@ -253,13 +254,76 @@ def tokens(width=16):
     return nn.Sequential(model), weft.randint(0, 7, (2, 8))
 
 
+def encoder():
+    """Attention, whose routine has two results."""
+    model = weft.models.EncoderClassifier(7, 3, width=16, heads=2, layers=2)
+    return nn.Sequential(model), weft.randint(0, 7, (4, 12))
+
+
+def few_rows(times, width=256):
+    """A weight that products read so many times, with rows for dot products."""
+    layer = nn.Linear(width, width)
+    return nn.Sequential(*[nn.Sequential(layer, nn.GELU())] * times), weft.randn(
+        8, width
+    )
+
+
+@pytest.mark.parametrize("make", [tokens, encoder])
 @pytest.mark.parametrize("seed", [0, 2])
-def test_the_same_bits_whatever_is_kept(seed):
+def test_the_same_bits_whatever_is_kept(make, seed):
     chance = random.Random(seed)
-    want, _ = after(tokens, steps=2)
-    got, step = after(tokens, lambda result: chance.random() < 0.5, steps=2)
+    want, _ = after(make, steps=2)
+    got, step = after(make, lambda result: chance.random() < 0.5, steps=2)
     same(want, got)
     assert copies(step)
+
+
+@pytest.mark.parametrize("times", [2, 3, 4])
+def test_a_weight_is_packed_or_not_whatever_is_kept(times):
+    want, _ = after(few_rows, times=times, steps=2)
+    got, step = after(few_rows, "recompute", times=times, steps=2)
+    same(want, got)
+    products = [n.op.name for n in copies(step)].count("matmul")
+    assert products == times  # with them a weight would be read OFTEN enough
+
+
+SUM = "  %s: float32[8] = sum(%g, dim=(0, 2, 3), keepdim=False)\n"
+COPY = """  %a/again: float32[2, 2, 16, 16] = relu(%y) after %g
+  %v: float32[2, 8, 8, 8] = reshape(%a/again, shape=(2, 8, 8, 8))
+  %h: float32[2, 8, 8, 8] = mul(%g, %v)
+"""
+
+
+@pytest.mark.parametrize("lines", [SUM + COPY, COPY + SUM], ids=["late", "early"])
+def test_what_is_computed_again_leaves_the_order_of_sums(lines):
+    """Loops over (2, 8, 8, 8) have room for as many elements of another shape, which
+    would keep the last two axes from being one."""
+    head = """graph f(%x: float32[2, 8, 8, 8], %y: float32[2, 2, 16, 16]) {
+      %g: float32[2, 8, 8, 8] = exp(%x)
+    """
+    weft.manual_seed(0)
+    given = [weft.randn(2, 8, 8, 8).numpy(), weft.randn(2, 2, 16, 16).numpy()]
+    plain = Native(parse_graph(f"{head}{SUM}return %s\n}}"))
+    mixed = Native(parse_graph(f"{head}{lines}return %s, %h\n}}"))
+    (want,), _ = plain.run(given, {})
+    (got, product), _ = mixed.run(given, {})
+    assert np.array_equal(got, want)
+    x, y = given
+    expected = np.exp(x) * np.maximum(y, 0).reshape(x.shape)
+    np.testing.assert_allclose(product, expected, rtol=1e-6)
+
+
+def test_a_policy_is_asked_once_for_a_value():
+    g = parse_graph("""graph f(%x: float32[4]) {
+      %a: float32[4] = exp(%x)
+      %v: float32[2, 2] = reshape(%a, shape=(2, 2))
+      %c: float32[2, 2] = sin(%v)
+      %grad/c/g: float32[2, 2] = mul(%c, %v)
+      return %grad/c/g
+    }""")
+    asked = []
+    recompute(g, lambda node: asked.append(node.name))
+    assert sorted(asked) == ["a", "c"]
 
 
 def test_selective_keeps_products():

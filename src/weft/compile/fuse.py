@@ -25,6 +25,7 @@ from typing import Any
 from weft import dtype as dtypes
 from weft.compile.elements import lowering_of
 from weft.compile.llvm import scalar
+from weft.compile.undivided import Place, undivided
 from weft.core.lowering import (
     Element,
     Filled,
@@ -228,6 +229,15 @@ class Group:
             self.rows.add(node)
         self.operands[node] = operands or operands_of(node)
 
+    def divides(self, node: Node, home: Index, axes: tuple[int, ...]) -> bool:
+        """Whether a full node would make several loops of that over reduced axes."""
+        places: list[Place] = [(home, node.shape)]
+        for operand, at in zip(operands_of(node), indices_of(node, home), strict=True):
+            if isinstance(operand, Operand) and operand.base not in self.home:
+                index = None if at is None else operand.index(at)
+                places.append((index, operand.base.shape))
+        return not undivided(places, axes, self.shape)
+
     def reads(self) -> set[Node]:
         """The values that it reads from others."""
         operands = [o for n in self.nodes for o in self.operands[n]]
@@ -318,7 +328,24 @@ def is_copy(node: Node) -> bool:
     >>> is_copy(g.outputs[0])
     False
     """
-    return node.name.rpartition("/")[2].partition("_")[0] == AGAIN
+    return _again(node.name.rpartition("/")[2])
+
+
+def _again(part: str) -> bool:
+    return part.partition("_")[0] == AGAIN
+
+
+def origin(node: Node) -> str:
+    """The name of a value, also where it is computed again.
+
+    >>> g = weft.graph.capture(lambda x: x.exp(), weft.ones(2)).graph
+    >>> origin(g.outputs[0])
+    'exp'
+    """
+    parts = node.name.split("/")
+    while len(parts) > 1 and _again(parts[-1]):
+        parts.pop()
+    return "/".join(parts)
 
 
 def _readers(graph: Graph) -> dict[Node, Node]:
@@ -520,7 +547,10 @@ class Fusion:
                 role = self._role(group, node, operands)
             if role is not None:
                 home = group.row_index(node) if role else group.full_index(node)
-                if self._join(group, node, home, role):
+                apart = not role and self._divides(
+                    group, node, home, group.reduced or ()
+                )
+                if not apart and self._join(group, node, home, role):
                     return
         elif group is not None:
             self.why[node] = f"{group.node.op.name} is computed as a whole"
@@ -533,6 +563,10 @@ class Fusion:
         for operand in self._loose(operands):
             self._settle(operand.base)
         self._point(node)
+
+    def _divides(self, group: Group, node: Node, home: Index, axes: Any) -> bool:
+        """Whether what is computed again would change the order of sums over axes."""
+        return len(axes) > 1 and is_copy(node) and group.divides(node, home, axes)
 
     def _beside(self, node: Node, operands: list[Any], after: Unit | None) -> bool:
         """Join a group nearby that reads the same, so that it is read once."""
@@ -615,6 +649,10 @@ class Fusion:
             return False
         if operand.base in group.rows or not group.reads_here(operand, group.vars):
             self.why[node] = "it reads other elements of the group than its own"
+            return False
+        full = [n for n in group.nodes if n not in group.rows]
+        if any(self._divides(group, n, group.home[n], how[0]) for n in full):
+            self.why[node] = "what is computed again there would change its order"
             return False
         return True
 

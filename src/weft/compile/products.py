@@ -8,13 +8,12 @@ matrix to matrix, else several.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from weft.compile.fuse import Operand
+from weft.compile.fuse import Operand, origin
 from weft.compile.jobs import Job, Pack, Pointer, Routine, Work, view_of
 from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job
 from weft.compile.llvm.gemm.generate import tile_for
@@ -103,11 +102,20 @@ def packed(node: Node, target: Target) -> Node:
 
 
 def read_often(nodes: Iterable[Node]) -> set[Node]:
-    """Right operands that are worth packing once: weights of an unrolled loop."""
-    found = Counter(
-        n.inputs[1] for n in nodes if product_kind(n) in FLOATS and len(n.shape) == 2
-    )
-    return {node for node, count in found.items() if count >= OFTEN}
+    """Right operands that are worth packing once: weights of an unrolled loop.
+
+    What is computed again counts once: few rows times panels have other bits than few
+    rows times a matrix as it lies, which must not depend on what is kept.
+    """
+    products = [n for n in nodes if product_kind(n) in FLOATS and len(n.shape) == 2]
+    readers: dict[str, set[str]] = {}
+    for node in products:
+        readers.setdefault(origin(node.inputs[1]), set()).add(origin(node))
+    return {
+        node.inputs[1]
+        for node in products
+        if len(readers[origin(node.inputs[1])]) >= OFTEN
+    }
 
 
 class Panels(Routine):

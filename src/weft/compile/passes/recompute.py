@@ -21,6 +21,7 @@ depend on what else is computed in the loop. So are whole numbers, which are ind
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -115,6 +116,7 @@ class _Recompute:
     def __init__(self, graph: Graph, keep: Keep) -> None:
         self.graph = graph
         self.turns = Turns(graph).of
+        keep = functools.cache(keep)  # a value's views and parts follow it
         self.given = {n: self._stays(n, keep) for n in graph.nodes}
         self.nodes: list[Node] = []
         self.new: dict[Node, Node] = {}
