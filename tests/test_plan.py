@@ -2,15 +2,20 @@
 
 import gc
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
 
 import weft
 from weft import models, nn, optim
+from weft.compile.jobs import COPYING
+from weft.core.lowering import View
+from weft.core.op import all_ops
 from weft.errors import ArgumentError
 from weft.graph import Spec
 from weft.memory import live
+from weft.ops.shaping import reshape_op
 
 F = nn.functional
 
@@ -44,8 +49,12 @@ MODELS = {
             lambda: (weft.randn(4, 3, 32, 32), classes(4))),
     "resnet18": (lambda: models.resnet18(classes=3, width=8), entropy,
                  lambda: (weft.randn(2, 3, 64, 64), classes(2))),
-    "bottlenecks": (lambda: models.ResNet(models.resnet.Bottleneck, [1, 1], 3, width=8),
-                    entropy, lambda: (weft.randn(2, 3, 32, 32), classes(2))),
+    "resnet34": (lambda: models.resnet34(classes=3, width=4), entropy,
+                 lambda: (weft.randn(2, 3, 32, 32), classes(2))),
+    "resnet50": (lambda: models.resnet50(classes=3, width=4), entropy,
+                 lambda: (weft.randn(2, 3, 32, 32), classes(2))),
+    "ResNet": (lambda: models.ResNet(models.resnet.Bottleneck, [1, 1], 3, width=8),
+               entropy, lambda: (weft.randn(2, 3, 32, 32), classes(2))),
     "GPT": (lambda: models.GPT(7, context=16, width=32, heads=2, layers=2, dropout=0.1),
             each_entropy, lambda: (words(4, 16), words(4, 16))),
     "CharLSTM": (lambda: models.CharLSTM(7, width=16),
@@ -86,6 +95,11 @@ def run_memory(step):
     return (
         instance.arena.nbytes + instance.jobs.memory.nbytes + instance.jobs.data.nbytes
     )
+
+
+def test_no_model_is_left_out():
+    functions = {"normalized_adjacency"}
+    assert MODELS.keys() == set(models.__all__) - functions
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -133,6 +147,92 @@ def test_state_that_is_there_stays():
     held = {p: dict(s) for p, s in optimizer.state.items()}
     weft.plan(step, *args)
     assert {p: dict(s) for p, s in optimizer.state.items()} == held
+
+
+def wide(make, **options):
+    """A step whose parameters are much larger than all else."""
+    model = nn.Linear(1024, 1024)
+    optimizer = make(model.parameters(), **options)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return optimizer, step
+
+
+@pytest.mark.parametrize(
+    ("make", "copies"),
+    [(optim.SGD, 0), (optim.RMSprop, 1), (optim.Adam, 2), (optim.Adagrad, 1)],
+)
+def test_nothing_is_allocated(make, copies):
+    optimizer, step = wide(make)
+    weft.plan(step, Spec((2, 1024)))  # what is loaded when first used
+    tracemalloc.start()
+    try:
+        plan = weft.plan(step, Spec((2, 1024)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert plan.parts.optimizer == copies * plan.parts.parameters
+    assert peak < plan.parts.parameters / 2  # objects of the graph
+    assert not optimizer.state
+
+
+def test_it_needs_no_room_under_a_limit():
+    _, step = wide(optim.Adam)
+    want = weft.plan(step, Spec((2, 1024))).peak
+    weft.set_memory_limit(live().total + 1000)
+    try:
+        assert weft.plan(step, Spec((2, 1024))).peak == want
+    finally:
+        weft.set_memory_limit(None)
+
+
+def test_more_than_any_machine_has():
+    _, step = wide(optim.Adam)
+    plan = weft.plan(step, Spec((10**10, 1024)))
+    assert plan.peak > 80 * 10**12
+    assert not plan.fits("50TB")
+    rows = plan.largest_batch("50TB")
+    assert weft.plan(step, Spec((rows, 1024))).fits("50TB")
+
+
+def test_state_that_is_only_planned_is_not_left_behind():
+    optimizer, step = wide(optim.Adam)
+    step(weft.ones(2, 1024))
+    optimizer.param_groups[0]["amsgrad"] = True  # one more state from here on
+    before = {p: dict(s) for p, s in optimizer.state.items()}
+    dictionaries = [id(s) for s in optimizer.state.values()]
+    plan = weft.plan(step, Spec((2, 1024)))
+    assert plan.parts.optimizer == 3 * plan.parts.parameters
+    assert [id(s) for s in optimizer.state.values()] == dictionaries
+    for p, state in before.items():
+        assert optimizer.state[p].keys() == state.keys()
+        assert all(optimizer.state[p][k] is v for k, v in state.items())
+
+    def failing(x):
+        step(x)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        weft.plan(failing, Spec((2, 1024)))
+    assert all(optimizer.state[p].keys() == s.keys() for p, s in before.items())
+
+
+VIEWS = {op.name: op for op in all_ops() if isinstance(op.lower, View)}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_outlines_read_no_element(name):
+    """What a view's evaluation copies is looked at by name, for there is no memory."""
+    op = VIEWS[name]
+    for sample in op.samples(np.random.default_rng(0)):
+        x = np.asarray(sample.args[0])
+        made = op.kernel(x, **sample.params)
+        if x.size and op is not reshape_op:
+            assert np.may_share_memory(made, x) == (op.name not in COPYING)
 
 
 def test_it_is_quick():

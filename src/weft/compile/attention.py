@@ -11,11 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from weft import dtype as dtypes
 from weft.compile.fuse import Operand
-from weft.compile.jobs import Job, Pointer, Routine, Work, view_of
+from weft.compile.jobs import Job, Pointer, Routine, Work, outline, view_of
 from weft.compile.llvm.attention import plan as plans
 from weft.compile.llvm.attention.arrays import compiled
 from weft.compile.llvm.attention.plan import Options, Plan
@@ -116,7 +114,7 @@ class Attention(Routine):
                                                        strict=False)}  # fmt: skip
         for pick in self.picks:
             name = made[pick.params["index"]]
-            array = np.empty(resolve(pick.shape, sizes), pick.dtype.np)
+            array = outline(resolve(pick.shape, sizes), pick.dtype.np)
             arrays[name], owners[name] = array, (array, pick)
         if not plans.fits(arrays) or math.prod(arrays["q"].shape[:-4]) > MOST_JOBS:
             return None

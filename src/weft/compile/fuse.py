@@ -566,7 +566,9 @@ class Fusion:
 
     def _divides(self, group: Group, node: Node, home: Index, axes: Any) -> bool:
         """Whether what is computed again would change the order of sums over axes."""
-        return len(axes) > 1 and is_copy(node) and group.divides(node, home, axes)
+        if len(axes) < 2 or node not in self.readers:
+            return False
+        return group.divides(node, home, axes)
 
     def _beside(self, node: Node, operands: list[Any], after: Unit | None) -> bool:
         """Join a group nearby that reads the same, so that it is read once."""

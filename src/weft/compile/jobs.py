@@ -21,10 +21,13 @@ from weft.compile import script
 from weft.compile.fuse import Operand
 from weft.compile.llvm.target import Target
 from weft.compile.script import Symbol
+from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
+from weft.ops.shaping import reshape_op
 
 _ALIGN = 64
+COPYING = ("clone", "flip")  # views in graphs whose evaluation copies
 
 
 class Pointer(NamedTuple):
@@ -119,16 +122,44 @@ class Routine:
         raise NotImplementedError
 
 
+def outline(shape: Any, dtype: Any) -> np.ndarray:
+    """An array with a shape, strides and an address, but no memory: it is not read.
+
+    >>> from weft.compile.jobs import outline
+    >>> outline((10**9, 10**6), "float32").strides
+    (4000000, 4)
+    """
+    one = np.empty((), dtype)
+    strides, step = [], one.itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return np.lib.stride_tricks.as_strided(one, shape, strides[::-1])
+
+
 def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
-    """An operand and its base, as arrays of no content; None if it is no view."""
+    """An operand and its base, as outlines; None if it is no view."""
     base = operand.base
-    start = np.empty(resolve(base.shape, sizes), base.dtype.np)
+    start = outline(resolve(base.shape, sizes), base.dtype.np)
     array = start
     for view in reversed(operand.views):
-        array = view.op.kernel(array, **resolve(view.params, sizes))
-    inside = array.size == 0 or np.may_share_memory(array, start)
+        array = _seen(array, view.op, resolve(view.params, sizes))
+        if array is None:
+            return None
     whole = all(s % array.itemsize == 0 for s in array.strides)
-    return (array, start) if inside and whole else None
+    return (array, start) if whole else None
+
+
+def _seen(array: np.ndarray, op: Op, params: Mapping[str, Any]) -> Any:
+    """A view of an array; None for what would copy its elements."""
+    if op.name in COPYING:
+        return None
+    if op is not reshape_op:
+        return op.kernel(array, **params)
+    try:
+        return np.reshape(array, params["shape"], copy=False)
+    except ValueError:
+        return None
 
 
 class Jobs:

@@ -120,11 +120,11 @@ def start_routines(graph: Graph, target: Target) -> None:
     driver.start()
     for node in graph.nodes:
         if kind := product_kind(node):
-            product_code.start(kind, target)
+            product_code(kind, target).start()
         elif is_convolution(node):
-            convolution_code.start(node.dtype.name, target)
+            convolution_code(node.dtype.name, target).start()
         elif is_attention(node):
-            attention_code.start(node.inputs[0].dtype.name, target)
+            attention_code(node.inputs[0].dtype.name, target).start()
 
 
 @functools.cache
@@ -157,7 +157,7 @@ class Native:
             graph = prepare(graph)
         self.graph = graph
         self.target = target or host_target()
-        start_routines(graph, self.target)
+        self._start()
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # launches, and nodes that are called
         self.refused: dict[Group, str] = {}
@@ -181,6 +181,10 @@ class Native:
         self._compile()
         self.instances: dict[Any, Instance] = {}
         self.tables: Tables | None = None  # of the instance that was made last
+
+    def _start(self) -> None:
+        """Have the code that is not the graph's own made meanwhile."""
+        start_routines(self.graph, self.target)
 
     def _add_all(self) -> None:
         follow = followers(self.fusion)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from weft.compile.jobs import Routine
 from weft.compile.joined import Piece, inside
 from weft.compile.launches import Order, Use
-from weft.compile.loop.alias import may_share
+from weft.compile.loop.alias import Uses
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
 
 
@@ -107,6 +107,7 @@ class _Sharing:
         self.wholes = {piece.whole for piece in places.inside.values()}
         self.moved: list[Node] = []  # what the present launch sees a part of
         self.known: dict[tuple[int, str, str], bool] = {}
+        self.uses: dict[int, Uses] = {}
 
     def settle(self, at: int, step: Any, launch: Any) -> None:
         """Places for all that one launch makes."""
@@ -177,7 +178,10 @@ class _Sharing:
             return False  # it sees a part of it
         key = id(kernel.body), names[given].name, names[made].name
         if key not in self.known:
-            self.known[key] = may_share(kernel, *key[1:])
+            uses = self.uses.get(key[0])
+            if uses is None:
+                uses = self.uses[key[0]] = Uses(kernel)
+            self.known[key] = uses.may_share(*key[1:])
         return self.known[key]
 
     def _free(self, at: int, given: Node, step: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.compile.fuse import Operand, origin
-from weft.compile.jobs import Job, Pack, Pointer, Routine, Work, view_of
+from weft.compile.jobs import Job, Pack, Pointer, Routine, Work, outline, view_of
 from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job
 from weft.compile.llvm.gemm.generate import tile_for
 from weft.compile.llvm.gemm.kinds import FLOATS
@@ -229,7 +229,7 @@ class Product(Routine):
         """One job for each stack of matrices."""
         node = self.node
         shape = resolve(node.shape, sizes)
-        out = np.empty(shape, node.dtype.np)
+        out = outline(shape, node.dtype.np)
         views = [view_of(operand, sizes) for operand in self.operands[:2]]
         outer = shape[:-3]
         if any(view is None for view in views):

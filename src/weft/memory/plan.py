@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from weft.compile.api import CompiledFunction
 from weft.compile.entry import adapting
 from weft.compile.explain.memory import Memory
@@ -27,6 +29,8 @@ from weft.compile.recompute.footprint import Footprint, footprint
 from weft.compile.recompute.lean import lean
 from weft.compile.recompute.policies import Memory as Policy
 from weft.compile.recompute.policies import memory_of
+from weft.core.dispatch import Evaluator, type_of
+from weft.core.op import Op, TensorType
 from weft.core.pytree import tree_flatten, tree_map
 from weft.core.rows import Rows
 from weft.core.tensor import Tensor
@@ -44,7 +48,7 @@ class Plan:
         self, step: Callable[..., Any], args: Any, kwargs: Any, memory: Policy | None
     ) -> None:
         self.step, self.args, self.kwargs, self.policy = step, args, kwargs, memory
-        with _states_undone(), _not_collecting():
+        with _states_undone(), _not_collecting(), _Imagined():
             captured = capture(step, *args, **kwargs)
             self.name = captured.graph.name
             graph, own = captured.graph, set()
@@ -171,19 +175,44 @@ def _not_collecting() -> Iterator[None]:
             gc.enable()
 
 
+class _Imagined(Evaluator):
+    """Gives tensors of the right type that have no memory: all elements are one.
+
+    An optimizer's first state is made by its own rule while a step is captured; what
+    comes of it is counted, and not read.
+    """
+
+    def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if op.type is None or op.composite:
+            return super().process(op, args, params)
+        made = op.type(*[type_of(a) for a in args], **params)
+        if isinstance(made, TensorType):
+            return _imagined(made)
+        return tuple([_imagined(one) for one in made])
+
+
+def _imagined(kind: TensorType) -> Tensor:
+    element = np.zeros((), kind.dtype.np)
+    strides = (0,) * len(kind.shape)
+    return Tensor(np.lib.stride_tricks.as_strided(element, kind.shape, strides))
+
+
 @contextmanager
 def _states_undone() -> Iterator[None]:
-    """Optimizers begin without state again if they did before."""
+    """Optimizers have the state that they had before, to the last number."""
     optim = sys.modules.get("weft.optim")
     kind = getattr(optim, "Optimizer", ())
     found = [x for x in gc.get_objects() if isinstance(x, kind)] if kind else []
-    before = [(one.state, set(one.state)) for one in found]
+    before = [(one.state, {p: dict(s) for p, s in one.state.items()}) for one in found]
     try:
         yield
     finally:
-        for state, keys in before:
-            for key in [k for k in state if k not in keys]:
-                del state[key]
+        for state, held in before:
+            for p in [p for p in state if p not in held]:
+                del state[p]
+            for p, values in held.items():
+                state[p].clear()  # others hold this very dictionary
+                state[p].update(values)
 
 
 def plan(

@@ -17,6 +17,7 @@ vectors of iterations and for threads too.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 from weft.compile.loop.depend import Place, alike, chosen, once, places
 from weft.compile.loop.ir import Buffer, Kernel
@@ -39,15 +40,39 @@ def may_share(kernel: Kernel, given: str, made: str) -> bool:
     >>> may_share(Kernel("flip", (x, y), (), (), body, scope), "x", "y")
     False
     """
-    if given == made or not _alike(_buffer(kernel, given), _buffer(kernel, made)):
-        return False
-    found = places(kernel.body, dict(kernel.parallel))
-    stores = [place for name, place, writes in found if name == made and writes]
-    if len(stores) != 1:
-        return False
-    if not once(stores[0].flat, stores[0].loops, chosen(kernel.body)):
-        return False
-    return all(_before(place, stores[0]) for name, place, _ in found if name == given)
+    return Uses(kernel).may_share(given, made)
+
+
+class Uses:
+    """Where a kernel reads and writes its buffers, found once for all pairs of them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.places: dict[str, list[Place]] = {}
+        self.stores: dict[str, list[Place]] = {}
+        for name, place, writes in places(kernel.body, dict(kernel.parallel)):
+            self.places.setdefault(name, []).append(place)
+            if writes:
+                self.stores.setdefault(name, []).append(place)
+
+    @cached_property
+    def chosen(self) -> set[str]:
+        return chosen(self.kernel.body)
+
+    def may_share(self, given: str, made: str) -> bool:
+        """Whether buffer ``made`` may be written in the memory of ``given``."""
+        mine, other = (_buffer(self.kernel, name) for name in (made, given))
+        if given == made or not _alike(mine, other):
+            return False
+        stores = self.stores.get(made, [])
+        if len(stores) != 1 or not self._once(made):
+            return False
+        return all(_before(place, stores[0]) for place in self.places.get(given, ()))
+
+    def _once(self, made: str) -> bool:
+        """Whether no position of a buffer is written twice."""
+        (store,) = self.stores[made]
+        return once(store.flat, store.loops, self.chosen)
 
 
 def _buffer(kernel: Kernel, name: str) -> Buffer:

@@ -16,6 +16,9 @@ from weft.runtime.pool import get_num_threads
 class _Steps(Native):
     """A native graph without machine code."""
 
+    def _start(self) -> None:
+        """Nobody will run it."""
+
     def _compile(self) -> None:
         """There is none."""
 

@@ -37,8 +37,18 @@ class Attention:
 
     def __init__(self, dtype: str, target: Target) -> None:
         make = functools.partial(_object_code, dtype, target)
-        self.library = Library(cache.get(_key(dtype, target), make), target)
+        self._library = ahead(
+            lambda: Library(cache.get(_key(dtype, target), make), target)
+        )
         self.tile = tile_for(dtype, target)
+
+    def start(self) -> None:
+        """Have the code made, which nothing but running needs."""
+        self._library.start()
+
+    @property
+    def library(self) -> Library:
+        return self._library()
 
     def address(self, function: str) -> int:
         """Where a plan's function is."""
@@ -75,7 +85,7 @@ def _key(dtype: str, target: Target) -> str:
 
 @ahead
 def compiled(dtype: str, target: Target) -> Attention:
-    """The attention of an element type, compiled once."""
+    """The attention of an element type, made once."""
     return Attention(dtype, target)
 
 

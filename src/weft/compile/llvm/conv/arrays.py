@@ -41,9 +41,18 @@ class Convolutions:
     def __init__(self, dtype: str, target: Target) -> None:
         self.gemm = compiled_gemm(dtype, target)
         self.dtype, self.target = dtype, target
-        self.library = self._library(rare=False)
+        self._usual = ahead(functools.partial(self._library, rare=False))
         self.itemsize = np.dtype(dtype).itemsize
         self.plan = functools.lru_cache(maxsize=256)(self._plan)
+
+    def start(self) -> None:
+        """Have the code made, which nothing but running needs."""
+        self.gemm.start()
+        self._usual.start()
+
+    @property
+    def library(self) -> Library:
+        return self._usual()
 
     def address(self, function: str) -> int:
         """Where a plan's function is."""
@@ -99,7 +108,7 @@ def _module(dtype: str, target: Target, rare: bool) -> ir.Module:
 
 @ahead
 def compiled(dtype: str, target: Target) -> Convolutions:
-    """The convolutions of an element type, compiled once."""
+    """The convolutions of an element type, made once."""
     return Convolutions(dtype, target)
 
 

@@ -16,7 +16,13 @@ from weft.compile.llvm.gemm.generate import emit_gemm, tile_for, workspace_bytes
 from weft.compile.llvm.gemm.kinds import RESULTS, kind_of
 from weft.compile.llvm.gemm.skinny import few_limit
 from weft.compile.llvm.gemm.tasks import JOB, Split, split
-from weft.compile.llvm.target import Target, compile_known, host_target, new_module
+from weft.compile.llvm.target import (
+    Library,
+    Target,
+    compile_known,
+    host_target,
+    new_module,
+)
 from weft.config import config
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import pool
@@ -35,9 +41,9 @@ class Gemm:
     ) -> None:
         make = functools.partial(_module, dtype, target, {**options, "shape": shape})
         text = f"gemm {dtype} {tile_for(dtype, target, shape)} {options}"
-        self.library = compile_known(text, make, target, level=0, linked=True)
-        self.address = self.library.address("gemm_tasks")
-        self.run = _TASKS(self.address)
+        self._library = ahead(
+            lambda: compile_known(text, make, target, level=0, linked=True)
+        )
         self.tile = tile_for(dtype, target, shape)
         self.bytes = workspace_bytes(dtype, target, shape)
         kind = kind_of(dtype, target)
@@ -45,6 +51,22 @@ class Gemm:
         # rows of C up to which nothing is packed
         self.fewest = max(few_limit(self.tile), several_limit(self.tile, kind))
         self._local = threading.local()
+
+    def start(self) -> None:
+        """Have the code made, which nothing but running needs."""
+        self._library.start()
+
+    @property
+    def library(self) -> Library:
+        return self._library()
+
+    @functools.cached_property
+    def address(self) -> int:
+        return self.library.address("gemm_tasks")
+
+    @functools.cached_property
+    def run(self) -> Any:
+        return _TASKS(self.address)
 
     def job(
         self, a: np.ndarray, b: np.ndarray, out: np.ndarray, cut: Split, **options: Any
@@ -72,7 +94,7 @@ def _module(dtype: str, target: Target, options: dict[str, Any]) -> ir.Module:
 
 @ahead
 def compiled(dtype: str, target: Target, shape: int = 0) -> Gemm:
-    """The products of an element type by one shape of tile, compiled once."""
+    """The products of an element type by one shape of tile, made once."""
     return Gemm(dtype, target, shape)
 
 
