@@ -199,6 +199,28 @@ def test_splits_cover_every_element():
         assert blocks == 1 or cut.tasks >= min(threads, 2)
 
 
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize(
+    ("m", "n"), [(128, 128), (64, 64), (256, 784), (784, 512), (128, 3072), (3072, 128)]
+)
+def test_splits_keep_two_threads_equally_busy(limit, m, n):
+    tile = compiled("float32", host_target(limit)).tile
+    cut = split(tile, m, n, 512, threads=2)
+    ends = [0, 0]
+    for left in range(0, n, cut.columns):
+        for top in range(0, m, cut.rows):
+            area = min(cut.columns, n - left) * min(cut.rows, m - top)
+            ends[ends.index(min(ends))] += area
+    assert max(ends) <= 1.1 * m * n / 2
+
+
+def test_few_rows_are_cut_by_columns():
+    tile = compiled("float32", host_target()).tile
+    assert split(tile, 128, 3072, 768, threads=2).rows >= 128  # B is packed once
+    assert split(tile, 3072, 128, 768, threads=2).columns >= 128
+    assert split(tile, 128, 3072, 768, threads=2, whole=True).columns >= 3072
+
+
 def test_batches_with_repeated_operands(rng):
     a = rng.normal(size=(4, 6, 8)).astype(np.float32)
     b = np.broadcast_to(rng.normal(size=(8, 9)).astype(np.float32), (4, 8, 9))

@@ -246,6 +246,35 @@ def test_independent_launches_are_one_wave():
     assert len(native.tables.gangs) == 2  # addresses are filled in first
 
 
+@pytest.mark.parametrize(("size", "grain"), [(128, 1), (16, None)])
+def test_a_small_launch_beside_a_product_leaves_it_its_threads(size, grain):
+    native, feeds, store = prepared(
+        lambda x, y: (x @ x, y.exp()), floats(size, size), floats(8)
+    )
+    agrees(native, feeds, store, atol=1e-2)
+    assert native.tables.order.waves == [0, 0]
+    gang = native.tables.gangs[-1]
+    count, found = gang[4:6]
+    assert found == (grain or count)  # a small one stays on this thread
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = pool.get_num_threads()
+    pool.set_num_threads(request.param)
+    yield request.param
+    pool.set_num_threads(before)
+
+
+def test_few_rows_are_followed_by_whole_ones_on_one_thread(threads):
+    x, w = floats(128, 1024), floats(1024, 768)
+    program = prepared(lambda x, w: F.layer_norm(x @ w, (768,)), x, w)
+    agrees(*program, atol=1e-3)
+    first, *rest = program[0].tables.launches
+    assert bool(rest) == (threads > 1)  # B would be packed by each
+    assert (first.follower is None) == (threads > 1)
+
+
 def test_many_updates_are_one_launch():
     model = nn.Sequential(*[nn.Linear(9, 9) for _ in range(5)])
     optimizer = optim.AdamW(model.parameters(), lr=0.1)

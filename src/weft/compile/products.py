@@ -18,7 +18,7 @@ from weft.compile.jobs import Job, Pack, Pointer, Routine, Work, outline, view_o
 from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job
 from weft.compile.llvm.gemm.generate import tile_for
 from weft.compile.llvm.gemm.kinds import FLOATS
-from weft.compile.llvm.gemm.tasks import JOB, SMALL, Split, split
+from weft.compile.llvm.gemm.tasks import JOB, SMALL, Split, best_split, is_cut, split
 from weft.compile.llvm.gemm.tiling import SHAPES
 from weft.compile.llvm.target import Target
 from weft.compile.narrow import product_kind
@@ -38,6 +38,7 @@ _POINTERS = [JOB.index(f"*{name}") for name in "abc"]
 _PACKED = JOB.index("*packed")
 LEAST_WEIGHT = 1 << 14  # elements that are worth packing once
 MOST_ROWS = 512  # for which it is worth that
+AGAIN = 32  # multiplications that take as long as a number of a result, read again
 OFTEN = 4  # products that read the same operand: it is worth packing it once
 
 
@@ -207,7 +208,8 @@ class Product(Routine):
     def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
         """Whether it is worth it that its follower follows, for some sizes.
 
-        A follower of whole rows must not leave threads without work.
+        One of whole rows keeps columns from being cut, which must not cost more than
+        another look at the result.
         """
         if self.follower is None or not self.follower.whole:
             return True
@@ -217,13 +219,12 @@ class Product(Routine):
         *lead, m, n = resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         batch = lead[-1] if lead else 1
-        free, cut = (
-            split(
-                tile, m, n, k, batch=batch, threads=threads, whole=whole, parts=cuts[:2]
-            )
-            for whole in (False, True)
+        if cuts.across or not is_cut(m, n, k, batch, threads):
+            return True
+        free, whole = (
+            best_split(tile, m, n, batch, threads, whole)[1] for whole in (False, True)
         )
-        return cut.tasks >= min(free.tasks, threads)
+        return (whole - free) * threads * k <= batch * m * n * AGAIN
 
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
         """One job for each stack of matrices."""

@@ -192,11 +192,12 @@ class Tables(Placed):
         return [0, 0, first, len(rows), total, grain, GANG, 0, 0]
 
     def _share(self, number: int) -> float:
-        """How much a launch is of what is worth handing to a thread; at most 1."""
+        """How many threads a launch is worth handing to."""
         launch, row = self.launches[number], self.rows[number]
         if isinstance(launch, Routine):
-            return self.jobs.works[launch].share
-        return min(float(row[4]) / float(row[5]), 1.0)
+            share = self.jobs.works[launch].share
+            return share if share < 1 else float(row[4])
+        return float(row[4]) / float(row[5])
 
     # -- values
 

@@ -43,11 +43,11 @@ class Loops(NamedTuple):
 class Cut(NamedTuple):
     """How a product is cut among threads, and into register tiles.
 
-    By default a thread has two blocks of rows, so that one that is late costs half a
-    block, and columns of its own where there are enough: B is packed once for each.
+    By default the cut is the one that a model of packing and of threads that take one
+    task after the other has finish first (``gemm.tasks.best_split``).
     """
 
-    across: int = 0  # blocks of columns; 0: by the number of threads
+    across: int = 0  # blocks of columns; 0: by the model
     down: int = 0  # blocks of rows
     shape: int = 0  # of a register tile: a place in ``gemm.tiling.SHAPES``
 

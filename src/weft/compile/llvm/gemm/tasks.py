@@ -1,12 +1,14 @@
 """A product as tasks that threads share, and batches of products.
 
 C is cut into rectangles, numbered matrix by matrix, then by blocks of columns, then
-by blocks of rows. A thread runs a range of them; neighbours in a block of columns run
-as one, so that B is packed once for them.
+by blocks of rows. A thread takes one after the other. Where it is given a range of
+them, neighbours in a block of columns run as one, so that B is packed once for them.
 """
 
 from __future__ import annotations
 
+import functools
+import heapq
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -28,7 +30,11 @@ JOB = [
     "workspace_bytes",
 ]  # fmt: skip
 SMALL = 1 << 19  # multiplications that are not worth sharing
-_FEW_STRIPS = 4  # for which B is not packed more than once
+# What packing costs, as products with the same numbers: one that is packed takes as
+# long as eight that are multiplied and added.
+_PACKING = 8
+_TIMES = 1, 2, 3, 4  # tasks for each thread
+_LATE = 32  # a thread that is late has this part of a task still to do, say
 
 
 class Split(NamedTuple):
@@ -61,27 +67,68 @@ def split(
     >>> split(tiling(4, host_target("avx2")), 1024, 1024, 1024, threads=2)
     Split(rows=516, columns=512, tasks=4)
     """
-    across, down = parts
-    if not across or (whole and across > 1):
-        if threads == 1 or batch >= 4 * threads or batch * m * n * k <= SMALL:
+    if not parts[0] or (whole and parts[0] > 1):
+        if not is_cut(m, n, k, batch, threads):
             return Split(max(m, 1), max(n, 1), batch)
-        across, down = _by_size(tile, m, n, threads, whole)
+        return best_split(tile, m, n, batch, threads, whole)[0]
+    return _cut(tile, m, n, batch, *parts)
+
+
+def is_cut(m: int, n: int, k: int, batch: int, threads: int) -> bool:
+    """Whether matrices of a batch are worth cutting for a number of threads."""
+    return threads > 1 and batch < 4 * threads and batch * m * n * k > SMALL
+
+
+def _cut(tile: Tiling, m: int, n: int, batch: int, across: int, down: int) -> Split:
+    """Rectangles for so many blocks of columns and of rows, or fewer."""
     columns = _ceil(_ceil(n, across), tile.width) * tile.width
     rows = _ceil(_ceil(m, down), tile.height) * tile.height
     return Split(rows, columns, batch * _ceil(n, columns) * _ceil(m, rows))
 
 
-def _by_size(tile: Tiling, m: int, n: int, threads: int, whole: bool) -> Any:
-    """Blocks of columns and of rows: two of them for each thread.
+@functools.lru_cache(1024)
+def best_split(
+    tile: Tiling, m: int, n: int, batch: int, threads: int, whole: bool
+) -> tuple[Split, int]:
+    """The split that is done first by a model of costs, and when that is.
 
-    Every block of rows packs all of B's columns, which few rows do not pay for.
+    Times are multiplications for each of k. Every block of rows packs its columns of
+    B, and every block of columns its rows of A.
+
+    >>> from weft.compile.llvm.target import host_target
+    >>> from weft.compile.llvm.gemm.tasks import best_split
+    >>> from weft.compile.llvm.gemm.tiling import tiling
+    >>> tile = tiling(4, host_target("avx2"))
+    >>> best_split(tile, 128, 4096, 1, 2, False)[0]  # B is packed once
+    Split(rows=132, columns=512, tasks=8)
     """
-    if m <= _FEW_STRIPS * tile.height and not whole:
-        across = min(2 * threads, _ceil(n, 2 * tile.width))
-        if across >= threads:
-            return across, 1
-    across = 1 if whole else min(threads, _ceil(n, 4 * tile.width))
-    return across, min(_ceil(2 * threads, across), _ceil(m, tile.height))
+    most = 1 if whole else _TIMES[-1] * threads
+    cuts = {
+        _cut(tile, m, n, batch, across, _ceil(times * threads, across * batch))
+        for across in (1 << bit for bit in range(most.bit_length()))
+        for times in _TIMES
+    }
+    timed = ((_finish(tile, m, n, batch, threads, cut), cut) for cut in cuts)
+    time, cut = min(timed, key=lambda one: (one[0], one[1].tasks, one[1].rows))
+    return cut, time
+
+
+def _finish(tile: Tiling, m: int, n: int, batch: int, threads: int, cut: Split) -> int:
+    """When threads that take one task after the other are done with all."""
+    ends, longest = [0] * threads, 0
+    for columns in _sizes(n, cut.columns) * batch:
+        blocks = _ceil(columns, tile.columns)
+        for rows in _sizes(m, cut.rows):
+            packed = columns + rows * blocks + tile.width  # as if: to begin takes time
+            task = rows * columns + _PACKING * packed
+            heapq.heapreplace(ends, ends[0] + task)
+            longest = max(longest, task)
+    return max(ends) + longest // _LATE
+
+
+def _sizes(size: int, block: int) -> list[int]:
+    """The sizes of the blocks of a size."""
+    return [min(block, size - start) for start in range(0, size, block)]
 
 
 def _ceil(x: int, y: int) -> int:
