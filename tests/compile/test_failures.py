@@ -102,16 +102,16 @@ def test_an_interrupted_run_changes_all_or_nothing(monkeypatch, late):
     step(IDS, LABELS)
     weft.manual_seed(3)
     before = everything(model, optimizer)
-    kinds = weft.compile.instance.driver()
+    instance = step.latest.program.latest
+    native = instance.native
 
     def interrupted(*args):
-        kinds.run(*args)
+        native(*args)
         if (args[1] > 0) == late:  # launches before those that write state are first
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        cut = kinds._replace(run=interrupted)
-        patch.setattr(weft.compile.instance, "driver", lambda: cut)
+        patch.setattr(instance, "native", interrupted)
         with pytest.raises(KeyboardInterrupt):
             step(IDS, LABELS)
     after = everything(model, optimizer)

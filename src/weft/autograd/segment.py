@@ -488,10 +488,10 @@ def _changed_before(x: Tensor) -> AutogradError:
     storage = x.storage
     return AutogradError(
         f"checkpoint: a {x.dtype.name} tensor of shape {tuple(x.shape)} that the "
-        f"checkpointed function reads was changed in place by {storage.op_name!r} "
+        f"checkpointed function reads was changed in place by {storage.change[0]!r} "
         "since it was called, so it cannot be run again on the same values. Use the "
         "out-of-place form, change a .clone(), or call backward first.\n"
-        f"  changed at {describe_line(storage.code, storage.lasti)}"
+        f"  changed at {describe_line(*storage.change[1:])}"
     )
 
 
@@ -511,7 +511,7 @@ def set_state(generator: Any, state: tuple[int, int]) -> None:
 class Change:
     """A tensor that is about to be changed, and what it was."""
 
-    _FIELDS = ("version", "changed_at", "op_name", "code", "lasti")
+    _FIELDS = ("version", "changed_at", "change")
 
     def __init__(self, target: Tensor) -> None:
         self.tensor = target if target._base is None else target._base

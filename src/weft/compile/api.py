@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weft.compile.again import MISS, Lane, lane_of
 from weft.compile.entry import Entry, entry_of
 from weft.compile.phases import recording, uncollected
 from weft.compile.tuning import seconds_of, tuned
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from weft.compile.explain import Explanation
 
 
+LONGEST_PAUSE = 1024  # calls after which a shorter way is tried again
 MOST_EXACT = 64  # sizes for which the form that ran last is remembered
 
 
@@ -73,15 +75,39 @@ class CompiledFunction:
         self._entries: dict[Any, list[Entry]] = {}
         self._exact: dict[Any, Entry] = {}  # by exact sizes, of arguments as usual
         self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
+        self._lane: Lane | None = None
+        self._pause = self._waiting = 0  # calls until there is another lane
         if not isinstance(fn, type) and callable(fn):
             functools.update_wrapper(self, fn, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        lane = self._lane
+        if lane is not None and not kwargs and lane.settings == _settings():
+            found = lane.run(args)
+            if found is not MISS:
+                self.latest = lane.entry
+                return found
         exact, arrays = self._usual(args) if not kwargs else (None, [])
         entry = self._exact.get(exact)
         if entry is not None and entry.holds():
-            return self._run(entry, args, arrays, args, kwargs)
+            found = self._run(entry, args, arrays, args, kwargs)
+            self._clear_the_way(entry, args)
+            return found
         return self._slowly(exact, args, kwargs)
+
+    def _clear_the_way(self, entry: Entry, args: Any) -> None:
+        """Let the next call take a shorter way, if this one was of the usual kind.
+
+        Where that does not help for long, it is tried less and less often.
+        """
+        if self._lane is not None:
+            self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
+            self._lane, self._waiting = None, self._pause
+        if self._waiting:
+            self._waiting -= 1
+        elif not self.verify:
+            self._lane = lane_of(entry, args, _settings())
+            self._waiting = LONGEST_PAUSE * (self._lane is None)
 
     def _usual(self, args: tuple[Any, ...]) -> tuple[Any, list[Any]]:
         """All that decides which form runs, if arguments are tensors; and their arrays.
@@ -95,8 +121,6 @@ class CompiledFunction:
             array = x.to_host()
             arrays.append(array)
             kinds.append((array.shape, array.dtype, array.strides, x._node is None))
-        if mode.capture is not None:
-            return None, []
         return (tuple(kinds), _settings()), arrays
 
     def _slowly(self, exact: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -231,7 +255,8 @@ class CompiledFunction:
 
 def _settings() -> tuple[Any, ...]:
     """The modes that decide what a program computes."""
-    return mode.recording, mode.inference, default_dtype(), config.strict_ieee
+    inside = mode.capture is not None
+    return mode.recording, mode.inference, default_dtype(), config.strict_ieee, inside
 
 
 def _array(value: Any) -> Any:

@@ -28,6 +28,7 @@ class Driver(NamedTuple):
     """The native loop over launches, and addresses of what rows lead to."""
 
     run: Any  # run(rows, first, last)
+    check: Any  # check(arguments, header): see ``again.code``
     iterations: int
     jobs: int
     gang: int
@@ -52,6 +53,7 @@ def driver() -> Driver:
     those of one begin at ``start``. Addresses are filled in where they are to stand:
     rows are such a place, the number of a slot, and how many bytes behind that.
     """
+    from weft.compile.again.code import CHECK, emit_check
     from weft.runtime import pool
     from weft.runtime.pool_code import BODY, emit_parallel
 
@@ -63,6 +65,7 @@ def driver() -> Driver:
     _emit_gang(module, target, BODY)
     _emit_fill(module, target, BODY)
     _emit_follow(module, target)
+    emit_check(module, target)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
     made = ir.Function(module, kind, "run")
     prepare_function(made, target)
@@ -85,7 +88,7 @@ def driver() -> Driver:
     )
     at = library.address
     bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
-    return Driver(run, *bodies, at("follow"), library)
+    return Driver(run, CHECK(at("check")), *bodies, at("follow"), library)
 
 
 def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:

@@ -138,7 +138,7 @@ class Entry:
             results, _ = self.program.run(arrays, held, rooms, self._write, stamps)
         found = [Tensor(array) for array in results]
         rewrite(self.captured, leaves, found)
-        return self._tree(found)
+        return self.tree(found)
 
     def _stamp(self, place: int) -> Any:
         """How new a variable is."""
@@ -151,6 +151,7 @@ class Entry:
         for name, touch in self.in_place:
             if name not in changed:
                 touch(where)
+        self.captured.empty()
 
     def _recorded(self, leaves: list[Any]) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
@@ -163,9 +164,15 @@ class Entry:
                 held[place] = held[place].clone()
         found = self.function([*given, *held])
         rewrite(self.captured, leaves, found)
-        return self._tree(found)
+        return self.tree(found)
 
-    def _tree(self, found: Any) -> Any:
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the function returns one tensor, in nothing else."""
+        return self.captured.outs == tree_flatten(0)[1]
+
+    def tree(self, found: Any) -> Any:
+        """What the function returns, with these tensors in it."""
         some = iter(found)
         values = self.captured.values
         out = [next(some) if type(v) is Node else v for v in values]

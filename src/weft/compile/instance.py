@@ -88,6 +88,7 @@ class Instance:
         self.replay = replay
         self.libraries: Any = None  # code that must live as long
         self.lock = threading.Lock()  # memory is for one run at a time
+        self.runs = 0  # of which each finds its addresses
         self.arena = arena.Arena(script.nbytes)
         self.addresses = np.zeros(script.slots, np.int64)
         slots, offsets = script.offsets.T
@@ -127,6 +128,7 @@ class Instance:
         self.filled = np.concatenate([mine, self.jobs.places])
         self.rows, self.gangs = script.rows.copy(), script.gangs.copy()
         kinds = driver()
+        self.native = kinds.run
         bodies = [kinds.iterations, kinds.jobs, kinds.gang, kinds.fill]
         starts = {
             ITERATIONS: (table, 8), JOBS: (address(self.jobs.words), 8),
@@ -160,6 +162,7 @@ class Instance:
         how new it is: see ``packed``.
         """
         with self.lock:
+            self.runs += 1
             values = self._given(feeds, held, rooms)
             if self.weights.all:
                 words, addresses = self.jobs.words, self.addresses
@@ -174,7 +177,7 @@ class Instance:
 
     def _go(self, feeds: Any, held: Any, values: list[Any]) -> Any:
         """Run all steps; an interrupt that came when state was being written."""
-        native, rows, late = driver().run, self.gangs_at, None
+        native, rows, late = self.native, self.gangs_at, None
         plan, stop = self.script.plan, self.script.stop
         self.jobs.check()
         for at, step in enumerate(plan):
@@ -196,6 +199,10 @@ class Instance:
         if stop == len(plan):
             self._check(feeds, held)
         return late
+
+    def go(self, args: Sequence[Any]) -> Any:
+        """Run all steps with the addresses that are there, for these tensors."""
+        return self._go([x._data for x in args], self.bound, [])
 
     def _outputs(self, values: list[Any]) -> list[ndarray]:
         """The outputs, each in memory that no other value and no later run uses."""

@@ -61,6 +61,7 @@ class Prepared:
         self.adapt = adapt
         self._native: Native | None = None
         self._instances: dict[Any, Instance] = {}
+        self.latest: Instance | None = None  # what ran last
         self._key = _key(graph, in_place, self._stamp)
         self._types = [(i.type.shape, i.type.dtype.np) for i in graph.inputs]
         script = self._stored() if self._key else None
@@ -115,6 +116,7 @@ class Prepared:
         instance = self._instances.get(key)
         if instance is None:
             instance = self._instance(key, feeds)
+        self.latest = instance
         if measure.ledger is not None:  # there may be a limit
             measure.allow(self.graph.name, instance.results_bytes)
         return instance.run(feeds, held, rooms, write, stamps)

@@ -175,6 +175,16 @@ def value_of(ref: Any, values: Sequence[Any]) -> Any:
     return values[ref] if type(ref) is int else ref.of(values)
 
 
+def leaves(ref: Any) -> list[int]:
+    """The numbers of the values that a reference needs."""
+    if type(ref) is int:
+        return [ref]
+    inner: Sequence[Any] = ()
+    if isinstance(ref, (Shown, Computed)):
+        inner = [ref.base] if isinstance(ref, Shown) else ref.args
+    return [value for one in inner for value in leaves(one)]
+
+
 class Called(NamedTuple):
     """A node that NumPy computes."""
 

@@ -31,28 +31,26 @@ Hook = Callable[[Any], Any]
 next_number = itertools.count(1).__next__
 
 
+Change = tuple[str, CodeType | None, int]  # by which operator, at which instruction
+
+
 class Storage:
     """The memory shared by a tensor and its views, and when it last changed."""
 
     __slots__ = (
-        "changed_at", "code", "exposed", "lasti", "op_name", "version", "views",
+        "change", "changed_at", "exposed", "version", "views",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.version = 0
         self.changed_at = 0
         self.exposed = False  # whether others may write here without a word
-        self.code: CodeType | None = None
-        self.lasti = 0
-        self.op_name = ""
+        self.change: Change = ("", None, 0)  # the last one
         self.views: list[weakref.ref[Any]] = []
 
     def touch(self, op_name: str, where: Any = None) -> None:
         """Note that an in-place operator has written here (``where`` in the code)."""
-        self.version += 1
-        self.changed_at = next_number()
-        self.op_name = op_name
-        self.code, self.lasti = where or caller()
+        note_changes([self], op_name, where or caller())
 
     def live_views(self) -> list[Any]:
         """The views that still exist, dead ones forgotten."""
@@ -64,6 +62,15 @@ class Storage:
         if len(self.views) >= 64 and len(self.views) & (len(self.views) - 1) == 0:
             self.live_views()  # at each doubling, so the list stays bounded
         self.views.append(weakref.ref(view))
+
+
+def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
+    """Note that an operator has written to several, somewhere in the code."""
+    number, change = next_number(), (op_name, *where)
+    for storage in storages:
+        storage.version += 1
+        storage.changed_at = number
+        storage.change = change
 
 
 def caller() -> tuple[CodeType | None, int]:
@@ -448,8 +455,8 @@ def changed(node: Node, value: Any, storage: Storage) -> AutogradError:
     return AutogradError(
         f"backward: a {value.dtype.name} tensor of shape {tuple(value.shape)} that "
         f"{node.name!r} saved for its gradient was changed in place by "
-        f"{storage.op_name!r} (version {storage.version}). Use the out-of-place form "
+        f"{storage.change[0]!r} (version {storage.version}). Use the out-of-place form "
         "there, or change a .clone() of it.\n"
         f"  saved at {describe_line(node.code, node.lasti)}\n"
-        f"  changed at {describe_line(storage.code, storage.lasti)}"
+        f"  changed at {describe_line(*storage.change[1:])}"
     )

@@ -207,6 +207,12 @@ class Tensor(_Methods):
         return self._data
 
 
+# CPython keeps an object's attributes in a row, without a dictionary, as long as their
+# names were seen on one of the first objects of the class.
+for _name in ("grad", "_storage", "_base", "_chain", "_interpreter"):
+    setattr(Tensor(np.empty(0)), _name, None)
+
+
 class DeviceTensor(Tensor):
     """A tensor on another device than the CPU."""
 

@@ -33,7 +33,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype, float64
 from weft.errors import ArgumentError, module_stack
 from weft.graph.captured import TENSOR, Captured, Rewritten
-from weft.graph.cells import Cell, GradCell, Guard, NumberCell, SlotCell, SumCell
+from weft.graph.cells import Cell, GradCell, Guard, NumberCell, On, SlotCell, SumCell
 from weft.graph.ir import INPUT, PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
@@ -96,6 +96,8 @@ class Capture(Building):
         self.numbers: dict[Any, tuple[NumberCell, Node, Symbol]] = {}
         self.guards: list[Guard] = []
         self.cleared: set[int] = set()  # tensors whose gradient was set or read
+        self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and what it was, if set
+        self.emptied: list[Tensor] = []  # those which have none in the end
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
         self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
         self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
@@ -114,6 +116,10 @@ class Capture(Building):
         set_capture(self.before)
         for held in self.borrowed.values():
             held.give_back()
+        for tensor, grad in self.set_grads.values():
+            if id(tensor) not in self.borrowed:
+                tensor.grad = grad
+        self.set_grads.clear()
         self.closed = True
         super().__exit__(*error)
 
@@ -253,9 +259,20 @@ class Capture(Building):
         if held is not None:
             self.cleared.add(id(tensor))  # it is known from here on
             name = held.cell.variable.name
-            self.guard(f"{name}.grad is None", functools.partial(_no_grad, tensor))
+            self.guard(
+                f"{name}.grad is None", functools.partial(_no_grad, tensor),
+                On(tensor, "grad", held.grad),
+            )  # fmt: skip
             if held.grad is not None:
                 self.accumulated[id(held.grad)] = tensor
+
+    def note_grad(self, tensor: Tensor) -> None:
+        """The gradient of a tensor is about to be set; of one from outside, it counts
+        what it was."""
+        before = tensor.__dict__.get("grad")
+        ours = isinstance(before, Symbol) and id(before) not in self.borrowed
+        if not ours and (id(tensor) in self.borrowed or _outside(tensor)):
+            self.set_grads.setdefault(id(tensor), (tensor, before))
 
     def touch(self, tensor: Tensor) -> None:
         """Borrow a tensor whose attributes are about to change."""
@@ -289,14 +306,18 @@ class Capture(Building):
         name: str,
         get: Callable[[], Any],
         set: Callable[[Any], None],
+        on: tuple[dict[str, Any], str],
         dtype: DType = float64,
     ) -> Symbol:
-        """A Python number as a 0-d symbol that is read again in every run."""
+        """A Python number as a 0-d symbol that is read again in every run.
+
+        It is decided by an item of a dictionary.
+        """
         found = self.numbers.get(key)
         if found is None:
             variable = Variable(self._free(name), TensorType((), dtype))
             read = self.builder.read(variable)
-            found = NumberCell(variable, get, set), read, self.symbol(read)
+            found = NumberCell(variable, get, set, on), read, self.symbol(read)
             self.numbers[key] = found
         return found[2]
 
@@ -305,9 +326,9 @@ class Capture(Building):
         cell, read, _ = self.numbers[key]
         self.numbers[key] = cell, read, value
 
-    def guard(self, what: str, read: Callable[[], Any]) -> None:
-        """Note a Python value that the program now depends on."""
-        self.guards.append(Guard(what, read(), read))
+    def guard(self, what: str, read: Callable[[], Any], *on: On) -> None:
+        """Note a Python value that the program now depends on, and what decides it."""
+        self.guards.append(Guard(what, read(), read, on))
 
     @contextmanager
     def segment(self, keep: Any) -> Iterator[None]:
@@ -336,6 +357,7 @@ class Capture(Building):
                 cell = self._grad_cell(held)
                 cells[cell.variable.name] = cell
                 self.builder.assign(cell.variable, self.lift(grad))
+        self.emptied = [t for t, _ in self.set_grads.values() if _no_grad(t)]
         for number, read, symbol in self.numbers.values():
             cells[number.variable.name] = number
             if symbol.node is not read:
@@ -416,6 +438,7 @@ def _grad_of(self: Tensor) -> Tensor | None:
 def _set_grad(self: Tensor, value: Tensor | None) -> None:
     if isinstance(mode.capture, Capture):
         mode.capture.cleared.add(id(self))
+        mode.capture.note_grad(self)
     self.__dict__["grad"] = value
 
 
@@ -431,6 +454,10 @@ _WATCHING: dict[str, Any] = {
 def _place(tensor: Any) -> Any:
     array = tensor.__dict__["_data"]
     return (array.ctypes.data, array.shape, array.strides, array.dtype.char)
+
+
+def _outside(tensor: Any) -> bool:
+    return type(tensor) is Tensor and tensor._capture is None
 
 
 def _no_grad(tensor: Any) -> bool:
@@ -514,6 +541,7 @@ def capture(
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
     made.segments = run.segments
+    made.emptied = run.emptied
     places = {node: k for k, node in enumerate(graph.inputs)}
     if run.writes:  # else nobody can tell a view from a copy
         made.layouts = [(places[n], how) for n, how in run.layouts.items()]

@@ -48,6 +48,7 @@ class Captured:
         self.wanting: list[bool] = []  # which outputs eagerly require grad
         self.rewritten: list[Rewritten] = []  # arguments changed in place
         self.segments: dict[str, Any] = {}  # checkpointed functions: what they keep
+        self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self._program: Any = None
 
@@ -73,10 +74,17 @@ class Captured:
             held = {id(array) for array in (*store.values(), *arrays)}
             results = [_apart(array, held) for array in results]
             self._write({v: _apart(a, held) for v, a in changed.items()})
+        self.empty()
         rewrite(self, leaves, [Tensor(array) for array in results])
         found = iter(results)
         out = [Tensor(next(found)) if type(v) is Node else v for v in self.values]
         return tree_unflatten(out, self.outs)
+
+    def empty(self) -> None:
+        """Take away the gradients that the program ends without."""
+        for tensor in self.emptied:
+            if tensor.grad is not None:
+                tensor.grad = None
 
     def _check(self, structure: Structure) -> None:
         if structure != self.ins:

@@ -152,10 +152,15 @@ class NumberCell(Cell):
     has_memory = is_noted = False
 
     def __init__(
-        self, variable: Variable, get: Callable[[], Any], set: Callable[[Any], None]
+        self,
+        variable: Variable,
+        get: Callable[[], Any],
+        set: Callable[[Any], None],
+        on: tuple[dict[str, Any], str],
     ) -> None:
         self.variable = variable
         self._get, self._set = get, set
+        self.on = on  # the item of a dictionary that decides it
         self._array = np.empty((), variable.type.dtype.np)  # what it was last
 
     def get(self) -> np.ndarray:
@@ -163,11 +168,19 @@ class NumberCell(Cell):
         return self._array
 
     def set(self, value: np.ndarray) -> None:
-        before = self._get()
-        self._set(type(before)(value.item()))
+        self._array[()] = value
+        self._set(type(self._get())(value.item()))
 
     def show(self) -> Any:
         return self._get()
+
+
+class On(NamedTuple):
+    """A value of a dictionary, all items of a list, or an attribute of a tensor."""
+
+    source: Any
+    key: str = ""
+    value: Any = None
 
 
 class Guard(NamedTuple):
@@ -176,6 +189,10 @@ class Guard(NamedTuple):
     what: str
     value: Any
     read: Callable[[], Any]
+    on: tuple[On, ...] = ()  # what decides it: while that is as it was, so is this
+
+    def holds(self) -> bool:
+        return bool(self.read() == self.value)
 
     def check(self, name: str) -> None:
         now = self.read()

@@ -333,11 +333,12 @@ class Generator:
         name = "generator" if self is default_generator else "generator_own"
         seed = run.number(
             (self, "seed"), f"{name}.seed", self._signed_seed, self.manual_seed,
-            dtypes.int64,
+            (vars(self), "_seed"), dtypes.int64,
         )  # fmt: skip
         counter = run.number(
             (self, "counter"), f"{name}.counter", lambda: self._counter,
-            lambda n: setattr(self, "_counter", n), dtypes.int64,
+            lambda n: setattr(self, "_counter", n), (vars(self), "_counter"),
+            dtypes.int64,
         )  # fmt: skip
         run.set_number((self, "counter"), counter + -(-words // 4))
         return seed, counter

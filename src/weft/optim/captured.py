@@ -15,6 +15,7 @@ from weft.core.inplace import assign, fitted
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.graph.capture import paused
+from weft.graph.cells import On
 from weft.optim.flat import State, checked_gradient
 from weft.optim.stamps import Stamp, likeness
 
@@ -23,9 +24,17 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
     """Update a group's parameters that have gradients, as nodes of the graph."""
     run = mode.capture
     who = type(optimizer).__name__
-    run.guard(f"{who}.state's identity", lambda: id(optimizer.state))
-    run.guard(f"{who}: the numbers of parameters in its groups", lambda: tuple(
-        [len(held["params"]) for held in optimizer.param_groups]))  # fmt: skip
+    own = vars(optimizer)
+    run.guard(f"{who}.state's identity", lambda: id(optimizer.state),
+              On(own, "state", optimizer.state))  # fmt: skip
+    groups = optimizer.param_groups
+    parts = [part for one in groups for part in (
+        On(one, "params", one["params"]), On(one["params"]))]  # fmt: skip
+    run.guard(
+        f"{who}: the numbers of parameters in its groups",
+        lambda: tuple([len(held["params"]) for held in optimizer.param_groups]),
+        On(own, "param_groups", groups), On(groups), *parts,
+    )  # fmt: skip
     active = [
         (name, p)
         for name, p in zip(group["param_names"], group["params"], strict=True)
@@ -59,10 +68,10 @@ def _options(optimizer: Any, index: int, group: dict[str, Any]) -> dict[str, Any
     for key in plain:
         if key != "lr":
             run.guard(f"{who}.param_groups[{index}][{key!r}]", functools.partial(
-                group.get, key))  # fmt: skip
+                group.get, key), On(group, key, group[key]))  # fmt: skip
     lr = run.number(
         (id(group), "lr"), f"{who}.{index}.lr", lambda: group["lr"],
-        functools.partial(group.__setitem__, "lr"),
+        functools.partial(group.__setitem__, "lr"), (group, "lr"),
     )  # fmt: skip
     return {**plain, "lr": lr}
 
@@ -85,7 +94,8 @@ def _read_numbers(run: Any, optimizer: Any, states: list[State]) -> State:
                 state[key] = value
 
         name = f"{who}.{key}"
-        found[key] = run.number((id(states[0]), key), name, get, set, float64)
+        on = states[0], key
+        found[key] = run.number((id(states[0]), key), name, get, set, on, float64)
     return found
 
 

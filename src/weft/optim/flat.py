@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import measure
-from weft.core.tape import caller, next_number
+from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 
@@ -238,11 +238,4 @@ def checked_gradient(p: Tensor) -> Any:
 
 def touch(params: list[Tensor], name: str) -> None:
     """Note that the optimizer has written here, so that stale values are caught."""
-    number = next_number()
-    code, lasti = caller()
-    for p in params:
-        storage = p.storage
-        storage.version += 1
-        storage.changed_at = number
-        storage.op_name = name
-        storage.code, storage.lasti = code, lasti
+    note_changes([p.storage for p in params], name, caller())

@@ -16,7 +16,6 @@ fork waits for a loop that runs; so neither may happen inside a loop's body.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import signal
 import threading
@@ -154,8 +153,10 @@ def _library(waiting: str) -> Any:
 # -- the process's pool
 
 
-@functools.cache
-def _default() -> Pool:
+_made: Pool | None = None
+
+
+def _make() -> Pool:
     made = Pool(get_num_threads())
     import llvmlite.binding as llvm
 
@@ -167,8 +168,11 @@ def _default() -> Pool:
 
 def default() -> Pool:
     """The process's pool, made when first asked for."""
+    global _made
     with _lock:
-        return _default()
+        if _made is None:
+            _made = _make()
+        return _made
 
 
 def link() -> Addresses:
@@ -190,8 +194,8 @@ def get_num_threads() -> int:
     >>> weft.get_num_threads() >= 1
     True
     """
-    if _default.cache_info().currsize:
-        return _default().threads
+    if _made is not None:
+        return _made.threads
     return thread_limit().threads if _asked is None else _asked
 
 
@@ -211,8 +215,8 @@ def set_num_threads(num: int) -> None:
         )
     with _lock:
         _asked = num
-        if _default.cache_info().currsize:
-            _default().resize(num)
+        if _made is not None:
+            _made.resize(num)
 
 
 def _before_fork() -> None:

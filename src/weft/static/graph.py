@@ -304,7 +304,9 @@ class Graph(Building):
 
     # -- random numbers: a counter that every draw moves on
 
-    def number(self, key: Any, name: str, get: Any, set: Any, dtype: DType) -> Any:
+    def number(
+        self, key: Any, name: str, get: Any, set: Any, on: Any, dtype: DType
+    ) -> Any:
         if key not in self._numbers:
             with self.builder.at_top(), self.builder.uncontrolled():
                 cell = ir.Variable(self.builder.unique(name), TensorType((), dtype))

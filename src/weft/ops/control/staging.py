@@ -126,7 +126,9 @@ class Staging(Building):
 
     # -- numbers from outside: the counters of random generators
 
-    def number(self, key: Any, name: str, get: Any, set: Any, dtype: Any) -> Any:
+    def number(
+        self, key: Any, name: str, get: Any, set: Any, on: Any, dtype: Any
+    ) -> Any:
         """A number of the graph around this one; what it becomes is handed on."""
         if any(run.randomness != "same" for run in self.batching):
             raise ArgumentError(
@@ -137,7 +139,7 @@ class Staging(Building):
             if self.outer is None:  # only types are asked for
                 node = self.builder.constant(np.zeros((), dtype.np))
                 return self.symbol(node)
-            outer = self.outer.number(key, name, get, set, dtype)  # type: ignore[attr-defined]
+            outer = self.outer.number(key, name, get, set, on, dtype)  # type: ignore[attr-defined]
             node = self.lift(outer)
             self.numbers[key] = outer, node, self.symbol(node)
         return self.numbers[key][2]
@@ -147,9 +149,9 @@ class Staging(Building):
             outer, node, _ = self.numbers[key]
             self.numbers[key] = outer, node, value
 
-    def guard(self, what: str, read: Any) -> None:
+    def guard(self, what: str, read: Any, *on: Any) -> None:
         if self.outer is not None:
-            self.outer.guard(what, read)  # type: ignore[attr-defined]
+            self.outer.guard(what, read, *on)  # type: ignore[attr-defined]
 
 
 class Staged:

@@ -1,0 +1,259 @@
+"""The native function that goes through a table's rows.
+
+It is called with Python's lock held, and changes no object. It reads attributes of
+tensors and arrays where CPython and NumPy keep them (``inside``), and asks one function
+of Python's for items of dictionaries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.again import inside
+from weft.compile.again.table import (
+    ARGUMENT,
+    FIELDS,
+    ITEM,
+    NEVER,
+    ROOM,
+    VERSION,
+    WORD,
+)
+from weft.compile.llvm.emit import I32, I64, i64, loop
+from weft.compile.llvm.target import Target, prepare_function
+
+# The words of a header, which is what the function is given beside the arguments.
+HEADER = (
+    "rows", "count", "arguments", "tensor", "array", "lease", "none", "get", "values",
+    "tag", "data", "node", "interpreter", "spans", "many", "end",
+    "data_name", "node_name", "interpreter_name", "grad_name",
+)  # fmt: skip
+CHECK = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_void_p)
+HOLDS = -1
+_WRITEABLE = 0x0400
+_GET = ir.FunctionType(I64, [I64, I64])
+
+
+class Words:
+    """A header's words, and memory by address."""
+
+    def __init__(self, b: Any, header: Any) -> None:
+        self.b = b
+        for k, name in enumerate(HEADER):
+            setattr(self, name, b.load(b.gep(header, [i64(k)]), name=name))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    def at(self, address: Any, gap: Any = 0) -> Any:
+        """The word at an address, or so many bytes behind it."""
+        b = self.b
+        gap = i64(gap) if isinstance(gap, int) else gap
+        return b.load(b.inttoptr(b.add(address, gap), I64.as_pointer()))
+
+    def half(self, address: Any, gap: int) -> Any:
+        """Four bytes, as a word."""
+        b = self.b
+        found = b.load(b.inttoptr(b.add(address, i64(gap)), I32.as_pointer()))
+        return b.zext(found, I64)
+
+
+def emit_check(module: ir.Module, target: Target) -> None:
+    """``check(arguments, header)``: HOLDS, or the number of the first row that fails.
+
+    If it is not even called with so many arguments, the number of all rows.
+    """
+    kind = ir.FunctionType(I64, [I64, I64.as_pointer()])
+    made = ir.Function(module, kind, "check")
+    prepare_function(made, target)
+    b = ir.IRBuilder(made.append_basic_block("entry"))
+    given, header = made.args
+    h = Words(b, header)
+    index, group = _variable(b), _variable(b)
+    failed = made.append_basic_block("failed")
+    with _unless(b, b.icmp_signed("==", h.at(given, inside.TUPLE_SIZE), h.arguments)):
+        b.ret(h.count)
+    head, done = (made.append_basic_block(name) for name in ("head", "done"))
+    b.branch(head)
+    b.position_at_end(head)
+    row = b.add(h.rows, b.mul(b.load(index), i64(8 * FIELDS)))
+    fields = [h.at(row, 8 * k) for k in range(FIELDS)]
+    following = made.append_basic_block("following")
+    shapes = {
+        WORD: _word, VERSION: _version, ITEM: _item, ARGUMENT: _argument, ROOM: _room,
+    }  # fmt: skip
+    body = made.append_basic_block("row")
+    b.cbranch(b.icmp_signed("<", b.load(index), h.count), body, done)
+    b.position_at_end(body)
+    switch = b.switch(fields[0], failed)
+    for kind, emit in shapes.items():
+        block = made.append_basic_block(emit.__name__.strip("_"))
+        switch.add_case(i64(kind), block)
+        b.position_at_end(block)
+        emit(b, h, fields, _State(given, row, index, group, failed))
+        b.branch(following)
+    b.position_at_end(following)
+    b.store(b.add(b.load(index), i64(1)), index)
+    b.branch(head)
+    b.position_at_end(failed)
+    with b.if_then(b.icmp_signed("!=", b.load(group), i64(0))):
+        version = b.inttoptr(b.add(b.load(group), i64(16)), I64.as_pointer())
+        b.store(i64(NEVER), version)
+    b.ret(b.load(index))
+    b.position_at_end(done)
+    b.ret(i64(HOLDS))
+
+
+def _variable(b: Any) -> Any:
+    """A variable, which is zero."""
+    with b.goto_entry_block():
+        made = b.alloca(I64)
+    b.store(i64(0), made)
+    return made
+
+
+class _State:
+    """Where the loop is."""
+
+    def __init__(self, given: Any, row: Any, index: Any, group: Any, failed: Any):
+        self.given, self.row, self.index = given, row, index
+        self.group, self.failed = group, failed
+
+
+@contextmanager
+def _unless(b: Any, condition: Any) -> Iterator[None]:
+    """A block that ends the function, unless a condition holds."""
+    other = b.append_basic_block("other")
+    then = b.append_basic_block("then")
+    b.cbranch(condition, then, other)
+    b.position_at_end(other)
+    yield
+    b.position_at_end(then)
+
+
+def _need(b: Any, state: _State, condition: Any) -> None:
+    """Go on if a condition holds; else the row fails."""
+    then = b.append_basic_block("then")
+    b.cbranch(condition, then, state.failed)
+    b.position_at_end(then)
+
+
+def _same(b: Any, state: _State, one: Any, other: Any) -> None:
+    other = i64(other) if isinstance(other, int) else other
+    _need(b, state, b.icmp_signed("==", one, other))
+
+
+def _word(b: Any, h: Any, fields: Any, state: _State) -> None:
+    _, at, expected, _ = fields
+    _same(b, state, h.at(at), expected)
+
+
+def _version(b: Any, h: Any, fields: Any, state: _State) -> None:
+    """Skip a dictionary's rows if it has not changed; else note what it is now."""
+    _, at, expected, many = fields
+    now = h.at(at)
+    with b.if_else(b.icmp_signed("==", now, expected)) as (same, other):
+        with same:
+            b.store(b.add(b.load(state.index), many), state.index)
+        with other:
+            b.store(now, b.inttoptr(b.add(state.row, i64(16)), I64.as_pointer()))
+            b.store(state.row, state.group)
+
+
+def _item(b: Any, h: Any, fields: Any, state: _State) -> None:
+    _, source, key, expected = fields
+    get = b.inttoptr(h.get, _GET.as_pointer())
+    _same(b, state, b.call(get, [source, key]), expected)
+
+
+def _argument(b: Any, h: Any, fields: Any, state: _State) -> None:
+    """A plain tensor that requires no gradient and lies apart from all state."""
+    _, number, kind, place = fields
+    tensor = h.at(b.add(state.given, b.mul(number, i64(8))), inside.TUPLE_ITEMS)
+    array, node, traced = _attributes(b, h, tensor, state)
+    for one in (node, traced):
+        unset = b.icmp_signed("==", one, i64(0))  # as the class has it: None
+        _need(b, state, b.or_(unset, b.icmp_signed("==", one, h.none)))
+    _like(b, h, array, kind, state)
+    data = h.at(array, inside.ARRAY_DATA)
+    _apart(b, h, data, kind, state)
+    b.store(data, b.inttoptr(place, I64.as_pointer()))
+
+
+def _attributes(b: Any, h: Any, tensor: Any, state: _State) -> list[Any]:
+    """A plain tensor's array, node and interpreter, or 0 where the class has it."""
+    _same(b, state, h.at(tensor, inside.TYPE), h.tensor)
+    pointer = h.at(tensor, h.values)
+    start = b.add(pointer, h.tag)
+    aligned = b.icmp_signed("==", b.and_(start, i64(7)), i64(0))
+    in_a_row = b.and_(aligned, b.icmp_signed("!=", pointer, i64(0)))
+    names = ("data", "node", "interpreter")
+    found = [_variable(b) for _ in names]
+    with b.if_else(in_a_row) as (row, other):
+        with row:
+            for name, at in zip(names, found, strict=True):
+                b.store(h.at(start, getattr(h, name)), at)
+        with other:
+            own = h.at(tensor, inside.DICT)
+            _need(b, state, b.icmp_signed("!=", own, i64(0)))
+            get = b.inttoptr(h.get, _GET.as_pointer())
+            for name, at in zip(names, found, strict=True):
+                b.store(b.call(get, [own, getattr(h, f"{name}_name")]), at)
+    array = b.load(found[0])
+    _need(b, state, b.icmp_signed("!=", array, i64(0)))
+    _same(b, state, h.at(array, inside.TYPE), h.array)
+    return [b.load(at) for at in found]
+
+
+def _like(b: Any, h: Any, array: Any, kind: Any, state: _State) -> None:
+    """An array has the dtype, shape and strides of a description."""
+    _same(b, state, h.at(array, inside.ARRAY_DTYPE), h.at(kind))
+    rank = h.at(kind, 8)
+    _same(b, state, h.half(array, inside.ARRAY_NDIM), rank)
+    shape = h.at(array, inside.ARRAY_SHAPE)
+    strides = h.at(array, inside.ARRAY_STRIDES)
+    differs = _variable(b)
+    with loop(b, i64(0), rank) as k:
+        byte = b.mul(k, i64(8))
+        wanted = b.add(kind, byte)
+        steps = h.at(b.add(wanted, b.mul(rank, i64(8))), 24)
+        one = b.xor(h.at(shape, byte), h.at(wanted, 24))
+        both = b.or_(one, b.xor(h.at(strides, byte), steps))
+        b.store(b.or_(b.load(differs), both), differs)
+    _same(b, state, b.load(differs), 0)
+
+
+def _apart(b: Any, h: Any, data: Any, kind: Any, state: _State) -> None:
+    """An array's memory is none of the state that the program writes."""
+    within = _variable(b)
+    with b.if_then(b.icmp_unsigned("<", data, h.end)):
+        last = b.add(data, h.at(kind, 16))
+        with loop(b, i64(0), h.many) as k:
+            span = b.add(h.spans, b.mul(k, i64(16)))
+            before = b.icmp_unsigned("<=", last, h.at(span))
+            behind = b.icmp_unsigned("<=", h.at(span, 8), data)
+            among = b.zext(b.not_(b.or_(before, behind)), I64)
+            b.store(b.or_(b.load(within), among), within)
+    _same(b, state, b.load(within), 0)
+
+
+def _room(b: Any, h: Any, fields: Any, state: _State) -> None:
+    """A gradient that only its tensor holds, with memory of its own."""
+    _, own, kind, place = fields
+    gradient = b.call(b.inttoptr(h.get, _GET.as_pointer()), [own, h.grad_name])
+    _need(b, state, b.icmp_signed("!=", gradient, i64(0)))
+    array, _, _ = _attributes(b, h, gradient, state)
+    _same(b, state, h.at(gradient), 1)
+    _same(b, state, h.at(array), 1)
+    _like(b, h, array, kind, state)
+    flags = h.half(array, inside.ARRAY_FLAGS)
+    _need(b, state, b.icmp_signed("!=", b.and_(flags, i64(_WRITEABLE)), i64(0)))
+    base = h.at(array, inside.ARRAY_BASE)
+    with b.if_then(b.icmp_signed("!=", base, i64(0))):
+        _same(b, state, h.at(base, inside.TYPE), h.lease)
+    b.store(h.at(array, inside.ARRAY_DATA), b.inttoptr(place, I64.as_pointer()))

@@ -1,0 +1,104 @@
+"""Rows for what a form has read from Python, and for the memory of its variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import is_
+from typing import Any
+
+from weft.compile.again.table import Table, Unfit
+from weft.compile.guards.checks import (
+    MISSING,
+    CellWatch,
+    Guards,
+    ItemsWatch,
+    Sized,
+    Watch,
+    WholeWatch,
+)
+from weft.core.tensor import Tensor
+from weft.graph.cells import Cell, GradCell, Guard, NumberCell, SlotCell, SumCell
+
+
+def tell_reads(reads: Guards, table: Table) -> list[Callable[[], bool]]:
+    """Rows for all that was read; what rows cannot tell is to be asked for."""
+    table.item(vars(reads.handles), "_next", reads._changes)
+    left: list[Any] = [*reads.arrays]
+    for one in (*reads.sized, *reads.watches):
+        try:
+            _tell(one, table)
+        except Unfit:
+            left.append(one)
+    watches = [one for one in left if isinstance(one, Watch)]
+    sized = [one for one in left if not isinstance(one, Watch)]
+    return [Guards(watches, sized, [], {}).holds] if left else []
+
+
+def _tell(watch: Any, table: Table) -> None:
+    source = watch.source
+    if type(watch) is Sized:
+        table.length(source)
+        return
+    values = watch.values
+    if type(watch) is CellWatch:
+        table.contents(source, values[0])
+    elif type(watch) is ItemsWatch:
+        known = dict(zip(watch.keys, values, strict=False))
+        if type(source) is list:
+            table.items(source, known)
+        else:
+            for key, value in known.items():
+                table.item(source, key, value)
+    elif type(watch) is WholeWatch and type(source) is list:
+        table.items(source, dict(enumerate(values)))
+    elif type(watch) is WholeWatch:
+        table.same(source, lambda: _identical(list(watch.get(source)), values))
+    else:
+        raise Unfit
+
+
+def _identical(now: list[Any], then: list[Any]) -> bool:
+    return len(now) == len(then) and all(map(is_, now, then))
+
+
+def tell_guards(guards: list[Guard], table: Table) -> list[Callable[[], bool]]:
+    """Rows for what operators and optimizers have read, likewise."""
+    left: list[Callable[[], bool]] = []
+    for guard in guards:
+        if not guard.on:
+            left.append(guard.holds)
+        for source, key, value in guard.on:
+            if type(source) is list:
+                table.items(source, dict(enumerate(source)))
+            elif isinstance(source, Tensor):
+                tell_attribute(source, key, value, table)
+            else:
+                table.item(source, key, value)
+    return left
+
+
+def tell_attribute(tensor: Any, name: str, value: Any, table: Table) -> None:
+    """A plain tensor still has this attribute, itself or of its class."""
+    if type(tensor) is not Tensor:
+        raise Unfit
+    own = vars(tensor)
+    of_class = name not in own and value is getattr(Tensor, name, MISSING)
+    table.item(own, name, MISSING if of_class else value)
+
+
+def tell_cell(cell: Cell, array: Any, table: Table) -> None:
+    """A variable still has this memory; a number is what it was."""
+    if isinstance(cell, NumberCell):
+        source, key = cell.on
+        table.item(source, key, source[key])
+    elif isinstance(cell, SlotCell):
+        table.item(cell.slots, cell.key, cell.tensor)
+        tell_attribute(cell.tensor, "_data", array, table)
+    elif isinstance(cell, (GradCell, SumCell)):
+        owner = cell.tensor if isinstance(cell, GradCell) else cell.owner
+        tell_attribute(owner, "grad", owner.grad, table)
+        tell_attribute(owner.grad, "_data", array, table)
+    elif type(cell) is Cell:
+        tell_attribute(cell.tensor, "_data", array, table)
+    else:
+        raise Unfit
