@@ -275,6 +275,24 @@ def test_few_rows_are_followed_by_whole_ones_on_one_thread(threads):
     assert (first.follower is None) == (threads > 1)
 
 
+LARGE = {
+    "convolution": (lambda x, w: F.conv2d(x, w), (1, 4, 24, 24), (8, 4, 3, 3)),
+    "sum": (lambda x, w: (x + w).sum(1), (512, 512), (512,)),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_what_is_large_is_shared_out_beside_what_is_small(kind):
+    """A launch that threads would share alone is theirs beside others too."""
+    large, *shapes = LARGE[kind]
+    args = [floats(*shape) for shape in (*shapes, (3,))]
+    native, feeds, store = prepared(lambda x, w, v: (large(x, w), v * 2), *args)
+    agrees(native, feeds, store, atol=1e-3)
+    assert native.tables.order.waves == [0, 0]
+    count, grain = native.tables.gangs[-1, 4:6].tolist()
+    assert count > grain
+
+
 def test_many_updates_are_one_launch():
     model = nn.Sequential(*[nn.Linear(9, 9) for _ in range(5)])
     optimizer = optim.AdamW(model.parameters(), lr=0.1)
