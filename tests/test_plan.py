@@ -57,9 +57,9 @@ MODELS = {
                entropy, lambda: (weft.randn(2, 3, 32, 32), classes(2))),
     "GPT": (lambda: models.GPT(7, context=16, width=32, heads=2, layers=2, dropout=0.1),
             each_entropy, lambda: (words(4, 16), words(4, 16))),
-    "CharLSTM": (lambda: models.CharLSTM(7, width=16),
+    "CharLSTM": (lambda: models.CharLSTM(7, width=32),
                  lambda m, x, y: F.cross_entropy(m(x)[0].flatten(0, 1), y.flatten()),
-                 lambda: (words(4, 6), words(4, 6))),
+                 lambda: (words(16, 16), words(16, 16))),
     "EncoderClassifier": (
         lambda: models.EncoderClassifier(7, 3, width=16, heads=2, layers=2), entropy,
         lambda: (words(4, 12), classes(4))),

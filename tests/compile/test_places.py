@@ -7,6 +7,7 @@ import weft
 from weft import graph as G
 from weft import nn, optim
 from weft.compile.jobs import Routine
+from weft.compile.launches import Order
 from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
 from weft.graph.interpret import Program
@@ -370,6 +371,20 @@ def test_new_state_is_written_over_the_old():
             np.testing.assert_array_equal(now[variable.name], array)
     big = [v for v in native.places.state if v.type.shape]
     assert len(big) >= 15  # five parameters, their gradients and two moments each
+
+
+@pytest.mark.parametrize("rows", [12, 6])
+def test_positions_that_are_in_range_cannot_fail(rows):
+    """The gradient of a table of positions is made last; state is in place before."""
+    table, layer = nn.Embedding(12, 4), nn.Linear(4, 4)
+
+    def step(x):
+        table.weight.grad = layer.weight.grad = layer.bias.grad = None
+        layer(x + table(weft.arange(x.shape[0]))).square().sum().backward()
+
+    native, *_ = prepared(step, weft.ones(rows, 4), in_place=True)
+    assert len(native.places.state) == 3
+    assert Order(native.steps, native.graph).safe == 0
 
 
 def test_a_failed_run_leaves_state_as_it_was():

@@ -27,8 +27,9 @@ from weft.compile.loop.ir import (
     statements,
     values_of,
 )
+from weft.compile.loop.ranges import inside
 from weft.core.lowering import reshaped
-from weft.core.size import Scope, Size, elements, same, same_shape
+from weft.core.size import Scope, elements, same, same_shape
 from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
 from weft.runtime import pool
 
@@ -207,9 +208,9 @@ def _reads_all(load: Load, loops: dict[str, Any], scope: Scope) -> bool:
 
 
 def _counted(let: Let, loops: dict[str, Any]) -> bool:
-    """Whether an index is a loop's own number, below its end."""
+    """Whether an index is made of the loops' own numbers, and surely in range."""
     at = let.value.at if isinstance(let.value, Position) else None
-    return isinstance(at, Size) and same(loops.get(at.symbol_name, -1), let.limit)
+    return at is not None and inside(at, let.limit, loops)
 
 
 class Order:

@@ -49,7 +49,7 @@ class Memory:
             for b in buffers
             if b.nbytes
         ]
-        apart = {*tables.layout.offsets, *tables.joint, *tables.state.values()}
+        apart = {*tables.offsets, *tables.joint, *tables.state.values()}
         self.results = [  # of calls, and outputs
             Value(node, size_of(node, tables.sizes), at, last)
             for at, step in enumerate(tables.steps)
