@@ -43,6 +43,7 @@ Index = tuple[Any, ...]
 Slot = tuple[Index, bool]
 Slots = dict[Node, Slot]
 WIDEST = 4096  # elements of rows that are combined while they are computed
+SMALL = 1 << 12  # elements that are computed beside others for a number's sake
 NEAR = 8  # units back to look for one that reads the same
 OUTSIDE = -1  # the order of inputs, variables and constants
 AGAIN = "again"  # the last part of the name of what is computed again
@@ -331,6 +332,12 @@ def is_copy(node: Node) -> bool:
     return _again(node.name.rpartition("/")[2])
 
 
+def _at_most(shape: Index, count: int) -> bool:
+    """Whether there are so many elements, or fewer."""
+    size = math.prod(shape)
+    return isinstance(size, int) and size <= count
+
+
 def _again(part: str) -> bool:
     return part.partition("_")[0] == AGAIN
 
@@ -571,9 +578,16 @@ class Fusion:
         return group.divides(node, home, axes)
 
     def _beside(self, node: Node, operands: list[Any], after: Unit | None) -> bool:
-        """Join a group nearby that reads the same, so that it is read once."""
+        """Join a group nearby that reads the same, so that it is read once.
+
+        A number is nothing to read. Small updates of an optimizer, which have the
+        learning rate in common, are computed together; those of large parameters would
+        go through memory in more places at once than a processor follows.
+        """
         first = OUTSIDE if after is None else after.order
         bases = {o.base for o in operands if isinstance(o, Operand)}
+        if not _at_most(node.shape, SMALL):
+            bases = {b for b in bases if not _at_most(b.shape, 1)}
         for unit in reversed(self.units[max(first + 1, len(self.units) - NEAR) :]):
             if not isinstance(unit, Group) or unit.alone or unit.reduced is not None:
                 continue
