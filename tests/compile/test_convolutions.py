@@ -14,8 +14,10 @@ from weft import graph as G
 from weft.compile.convolutions import Convolution
 from weft.compile.llvm.conv import convolve, input_grad, weight_grad
 from weft.compile.llvm.conv.arrays import compiled
+from weft.compile.llvm.conv.cut import Work, best_cut
 from weft.compile.llvm.conv.generate import emit_conv
 from weft.compile.llvm.conv.shape import shape_of
+from weft.compile.llvm.gemm.tiling import tiling
 from weft.compile.llvm.target import Target, host_target, new_module
 from weft.compile.native import Native
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -351,3 +353,18 @@ def test_operands_that_are_views():
     x = weft.randn(2, 9, 14, 12)
     got, want = weft.compile(run)(x), run(x)
     np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [49, 196, 392, 1568, 6272])
+@pytest.mark.parametrize("rows", [64, 256, 2048])
+def test_threads_have_equal_work(rows, columns):
+    """No thread has another block while the others wait, as with one of few columns."""
+    tile = tiling(4, host_target())
+    height, across = best_cut(Work(rows, columns, 1), tile, 512, 2)
+    blocks = [min(across, columns - j) for j in range(0, columns, across)]
+    down = -(-rows // height)
+    ends = [0, 0]
+    for task in [block * height for block in blocks for _ in range(down)]:
+        ends[ends.index(min(ends))] += task
+    assert max(ends) <= 0.58 * height * down * columns
+    assert len(blocks) * down >= 2

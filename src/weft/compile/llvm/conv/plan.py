@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.llvm.conv.cut import PACKED, Work, best_cut, runs_of
 from weft.compile.llvm.conv.draft import (
     BIAS,
     EVEN,
@@ -47,6 +48,7 @@ FEW_ROWS = 8  # of C for which windows are not packed
 FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
 DIRECT_WORK = 1 << 17  # multiplications that are worth a task
 DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
+SCATTERED = 32  # multiplications that packing weights from anywhere takes
 MANY_PIXELS = 192  # of an image that are worth a product of its own
 GEMM = "gemm"  # the function of a plan that is a product of matrices
 
@@ -188,11 +190,13 @@ class Planner:
         """What image tasks have in common."""
         tile, rows = self.tile, job["rows"]
         columns = shape.images * view.pixels
-        heavy = rows * job["k"] * self.itemsize > HEAVY_BYTES or job["order_run"] < 0
-        across = min((1 + heavy) * self.cuts.columns, up(columns, tile.width))
-        blocks = ceil(columns, across) * shape.groups
-        down = min(ceil(2 * self.threads, blocks), ceil(rows, tile.height))
-        height = up(ceil(rows, down), EVEN)
+        far = job["order_run"] < 0
+        heavy = rows * job["k"] * self.itemsize > HEAVY_BYTES or far
+        weights = SCATTERED if far else PACKED
+        windows = PACKED * runs_of(view, tile.lanes)
+        work = Work(rows, columns, shape.groups, weights, windows)
+        most = (1 + heavy) * self.cuts.columns
+        height, across = best_cut(work, tile, most, self.threads)
         vectors = across // tile.lanes
         job.set(
             columns=columns, task_rows=height, task_columns=across,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.compile.llvm.conv.cut import Work, best_cut
 from weft.compile.llvm.conv.draft import (
     EVEN,
     IMAGE,
@@ -82,13 +83,11 @@ def winograd_plan(
     tile, rows = draft.tile, draft["rows"]
     view, tiles = tile_views(shape)
     columns = shape.images * view.pixels
-    across = min(many, up(columns, tile.width))
-    blocks = ceil(columns, across) * shape.groups
-    down = min(ceil(2 * threads, blocks), ceil(rows, tile.height))
+    work = Work(rows, columns, shape.groups)
+    height, across = best_cut(work, tile, many, threads)
     block = min(BLOCK, up(draft["k"], tile.lanes))
     draft.set(
-        columns=columns, block=block, task_columns=across,
-        task_rows=up(ceil(rows, down), EVEN),
+        columns=columns, block=block, task_columns=across, task_rows=height,
         sums_row=across + tile.lanes,
     )  # fmt: skip
     _describe(draft, shape, view, tiles, draft["k"], across)
