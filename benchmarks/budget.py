@@ -1,7 +1,9 @@
 """Compiled training steps within budgets: memory and time, beside PyTorch's policies.
 
     python benchmarks/budget.py                    (torch too: --torch PYTHON)
-    python benchmarks/budget.py --models chain --parts 0 0.5 1
+    python benchmarks/budget.py --models chain --parts 0 0.5 1 --policies keep
+
+"usual" is what a step keeps that was told nothing.
 
 Every cell is a process of its own. Memory is what a step needs beside parameters,
 gradients and arguments: of a compiled step, its arena, workspaces and results; of
@@ -22,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import checkpoint
 
-POLICIES = ("keep", "selective", "sqrt", "recompute")
+POLICIES = ("keep", "usual", "selective", "sqrt", "recompute")
 PARTS = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the way from least to most
 
 
@@ -100,7 +102,8 @@ def measure(model: str, memory: str, steps: int) -> dict[str, float]:
     import weft
 
     _, step, x = training(model)
-    compiled = weft.compile(step, memory=int(memory) if memory.isdigit() else memory)
+    given = int(memory) if memory.isdigit() else memory
+    compiled = weft.compile(step, memory=None if memory == "usual" else given)
     start = time.process_time()
     for _ in range(2):
         loss = compiled(x)
@@ -158,7 +161,7 @@ def table(model: str, given: argparse.Namespace) -> None:
           f"{least / 1e6:.0f} MB at least")  # fmt: skip
     base = None
     rows = []
-    for policy in POLICIES:
+    for policy in given.policies:
         got = apart(me, "weft", model, policy, steps)
         base = base or got["seconds"]
         rows.append((policy, got))
@@ -189,6 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--parts", nargs="+", type=float, default=PARTS)
+    parser.add_argument("--policies", nargs="+", default=POLICIES, choices=POLICIES)
     parser.add_argument("--steps", default="3")
     parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has it")
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)

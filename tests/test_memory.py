@@ -97,6 +97,20 @@ def test_snapshot_names_parameters():
     assert "Sequential.0.weight" in str(held)
 
 
+def test_activations_have_a_line_and_a_parameter_without_a_recording():
+    model = nn.Sequential(nn.Linear(300, 300), nn.Sequential(nn.Tanh(), nn.Sigmoid()))
+    x = weft.ones(2000, 300, requires_grad=True)
+    loss = model(x * 2).exp().sum()
+    held = [h for h in snapshot() if h.shape == (2000, 300) and h.kind == "activations"]
+    names = {h.name.partition(" after ")[0]: h for h in held}
+    assert {"mul", "for tanh", "for sigmoid"} <= names.keys() or "tanh" in names
+    for h in held:
+        assert "test_memory.py" in h.line
+    after = [h for h in held if h.name.endswith(" after Sequential.0.bias")]
+    assert len(after) >= 2
+    assert loss.shape == ()
+
+
 def test_backward_frees_as_it_goes():
     x = weft.zeros(1 << 15, requires_grad=True)
     seen = []
@@ -110,6 +124,26 @@ def test_backward_frees_as_it_goes():
     steps = np.diff(seen)
     assert len(seen) == 10
     assert (steps < 0).all()
+
+
+# -- the pool of large arrays
+
+
+def test_the_pool_reports_and_releases():
+    more = weft.compile(lambda x: x + 1)
+    zeros = weft.zeros(1 << 22)  # larger than what the system keeps by itself
+    more(zeros)
+    weft.memory.release()
+    used, kept = weft.memory.pool_bytes()
+    assert kept == 0
+    x = more(zeros)
+    assert weft.memory.pool_bytes().used - used >= 4 << 22
+    del x
+    assert weft.memory.pool_bytes().used == used
+    waiting = weft.memory.pool_bytes().kept
+    assert waiting >= 4 << 22
+    assert weft.memory.release() == waiting
+    assert weft.memory.pool_bytes() == (used, 0)
 
 
 # -- recordings
@@ -344,6 +378,17 @@ def test_memory_errors_of_numpy_are_explained(monkeypatch):
         monkeypatch.setattr(weft.core.op.find_op(name), "kernel", refuse)
         with pytest.raises(AllocationError, match=f"{name}: the system refused"):
             call(weft.ones(4, requires_grad=True))
+
+
+def test_more_than_the_machine_has_is_explained():
+    kept = weft.ones(300, 300, requires_grad=True).exp()
+    with pytest.raises(AllocationError, match=r"zeros: .* this machine has") as error:
+        weft.zeros(10**14)
+    text = str(error.value)
+    assert re.search(r"peak 400 TB: parameters .*, asked for 400 TB", text)
+    assert "largest:" in text
+    assert len(re.findall("saves about", text)) == 2
+    assert kept.shape == (300, 300)
 
 
 def test_a_product_without_memory_is_explained():

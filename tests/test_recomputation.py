@@ -535,6 +535,7 @@ def test_exceptions_pass_and_leave_nothing_behind():
     [
         ({"policy": "some"}, ArgumentError, "expected a policy"),
         ({"policy": 3}, ArgumentError, "expected a policy"),
+        ({"policy": "sqrt"}, ArgumentError, "use checkpoint_sequential"),
         ({"policy": {"matmull"}}, ArgumentError, "did you mean 'matmul'"),
         ({"determinism_check": "all"}, ArgumentError, "determinism_check"),
     ],

@@ -2,6 +2,8 @@
 
 weft.memory.live()                  bytes by kind, now
 with weft.memory.record() as r:     every array that is made: r.peak, r.top
+weft.memory.pool_bytes()            memory that arrays use, and that waits for others
+weft.memory.release()               give back what waits
 weft.set_memory_limit("8GB")        refuse more, and say who has it
 """
 
@@ -14,10 +16,11 @@ from weft.memory.ledger import ledger as _ledger
 from weft.memory.recording import Recording
 from weft.memory.scan import Held, Scan, Usage
 from weft.memory.sizes import parse_bytes
+from weft.runtime.buffers import pool_bytes, release
 
 __all__ = [
     "Held", "Recording", "Usage", "get_memory_limit", "live", "parse_bytes", "peak",
-    "record", "reset_peak", "set_memory_limit", "snapshot",
+    "pool_bytes", "record", "release", "reset_peak", "set_memory_limit", "snapshot",
 ]  # fmt: skip
 
 
@@ -38,7 +41,8 @@ def snapshot() -> Rows:
     """The live tensors' memory, largest first; prints as a table.
 
     Inside of ``record()``, and while there is a limit, each has the module and the
-    line that made it.
+    line that made it. Otherwise parameters have their paths, and activations the line
+    of their operator and the parameter that comes before it.
 
     >>> x = weft.nn.Linear(100, 100)
     >>> weft.memory.snapshot()[0].nbytes >= 40000

@@ -39,6 +39,12 @@ def failure(name: str, asked: int, error: Any) -> AllocationError:
     )
 
 
+def beyond(text: str, asked: int) -> AllocationError:
+    """The error of an allocation that no system could grant."""
+    scan = Scan()
+    return AllocationError(text + _details(scan, scan.usage(), asked))
+
+
 def failed(op: Op, args: tuple[Any, ...], params: Any, error: Any) -> AllocationError:
     """The error of an operator that ran out of memory."""
     from weft.memory.ledger import predicted

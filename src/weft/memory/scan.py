@@ -20,6 +20,7 @@ from weft.core.pytree import tree_flatten
 from weft.core.rows import Column, Rows, nbytes
 from weft.core.tape import Node
 from weft.core.tensor import Tensor
+from weft.memory.origins import origins
 
 KINDS = ("parameters", "gradients", "optimizer", "buffers", "activations", "other")
 
@@ -136,8 +137,9 @@ class Scan:
     def held(self) -> Rows:
         """Every piece of memory, largest first."""
         names = self.names()
+        known = origins(self.nodes)
         made = [
-            self._held(owner, kind, array, names)
+            self._held(owner, kind, array, names, known.get(id(owner)))
             for owner, kind, array in self.found.values()
         ]
         return Rows(
@@ -149,13 +151,17 @@ class Scan:
             Column("line", lambda h: h.line, number=False),
         )
 
-    def _held(self, owner: Any, kind: str, array: Any, names: dict[int, str]) -> Held:
-        origin = None if measure.ledger is None else measure.ledger.origin(owner)
+    def _held(
+        self, owner: Any, kind: str, array: Any, names: dict[int, str], kept: Any
+    ) -> Held:
+        entry = None if measure.ledger is None else measure.ledger.origin(owner)
         name = names.get(id(owner), "")
         line = ""
-        if origin is not None:
-            name = name or origin.name
-            line = origin.line
+        if entry is not None:
+            name = name or entry.name
+            line = entry.line
+        if kept is not None and kind == "activations":  # the tape knows a little
+            name, line = name or kept.name(names), line or kept.line
         return Held(owner.nbytes, kind, array.shape, array.dtype.name, name, line)
 
     def names(self) -> dict[int, str]:

@@ -21,7 +21,6 @@ from weft.device import Device, cpu
 from weft.device import device as find_device
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import (
-    AllocationError,
     ArgumentError,
     DTypeError,
     ShapeError,
@@ -259,9 +258,12 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
     if isinstance(nbytes, Size):
         return
     if nbytes > 1 << 28 and nbytes > physical_memory():
-        raise AllocationError(
+        from weft.memory.report import beyond
+
+        raise beyond(
             f"{name}: a {dtype.name} tensor of shape {shape} needs {nbytes:,} bytes; "
-            f"this machine has {physical_memory():,}"
+            f"this machine has {physical_memory():,}",
+            nbytes,
         )
 
 

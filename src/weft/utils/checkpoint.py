@@ -103,6 +103,11 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
         return False, policy
     if policy == "selective":
         return False, SELECTIVE
+    if policy == "sqrt":
+        raise ArgumentError(
+            "checkpoint: 'sqrt' cuts a chain of functions into segments; use "
+            'checkpoint_sequential(functions, "sqrt", x)'
+        )
     if isinstance(policy, str) or not isinstance(policy, Iterable):
         raise ArgumentError(
             "checkpoint: expected a policy 'recompute', 'keep' or 'selective', a set "
