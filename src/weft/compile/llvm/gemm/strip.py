@@ -7,6 +7,7 @@ it is read along rows (k is contiguous) or along columns (rows are contiguous).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,9 @@ from weft.compile.llvm.gemm.vectors import (
     carry,
     choose,
     first_lanes,
+    itemsize,
     load,
+    minimum,
     plus,
     prefetch,
     splat,
@@ -27,6 +30,7 @@ from weft.compile.llvm.gemm.vectors import (
 )  # fmt: skip
 
 _LONG = 128  # steps of k that leave time to fetch ahead
+_LINE = 64  # bytes of a cache's line
 # ``shift`` is there if C is corrected for each row.
 ARGUMENTS = "*a a_stride *b b_row b_panel *c c_row n k keep *ahead ahead_stride"
 
@@ -41,6 +45,7 @@ def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
     tile = lib.tile
     arguments = ARGUMENTS + " *shift" * lib.kind.shifted
     with lib.routine(strip_name(height, rows), arguments) as (b, s, made):
+        s.share = _share(b, s, tile.width) if height == tile.height else i64(0)
         done = i64(0)
         if not lib.masks_are_free:
             done = b.sdiv(s.n, i64(tile.width))
@@ -97,6 +102,23 @@ def _tall_rows(b: Any, count: Any, tall: int) -> Any:
     return b.select(b.and_(two, some), b.sub(whole, i64(tall)), whole)
 
 
+def _ceil_div(b: Any, x: Any, y: int) -> Any:
+    """``x`` over a power of two, rounded up."""
+    return b.lshr(b.add(x, i64(y - 1)), i64(y.bit_length() - 1))
+
+
+def _share(b: Any, s: Any, width: int) -> Any:
+    """Words of the next strip's rows that each tile fetches: of short ones, none."""
+    long = b.icmp_signed(">=", s.k, i64(_LONG))
+
+    def equal() -> list[Any]:
+        tiles = b.add(b.sdiv(b.sub(s.n, i64(1)), i64(width)), i64(1))
+        return [b.sdiv(b.sub(b.add(s.k, tiles), i64(1)), tiles)]
+
+    (share,) = choose(b, long, [i64(0)], equal)
+    return share
+
+
 def strip_name(height: int, rows: bool) -> str:
     """What the strip's function is called."""
     return f"{'rows' if rows else 'columns'}{height}"
@@ -132,7 +154,7 @@ class _Tile:
         self.starts = self._row_starts(b)
         if self.height == lib.tile.height:
             with b.if_then(b.icmp_signed(">=", s.k, i64(_LONG))):
-                self._fetch_ahead(b)
+                self._fetch_c(b)
         sums = self._corrected(b, self._sum(b))
         targets = self._targets(b)
         keep = b.trunc(s.keep, I1)
@@ -148,30 +170,64 @@ class _Tile:
             at(b, s.a, b.mul(s.a_stride, i64(i)), element) for i in range(self.height)
         ]
 
-    def _fetch_ahead(self, b: Any) -> None:
-        """Ask for this tile of C, and for a part of A that the next strip needs."""
+    def _fetch_c(self, b: Any) -> None:
+        """Ask for this tile of C."""
         lib, s = self.lib, self.s
         c = at(b, s.c, b.mul(self.t, i64(lib.tile.width)), lib.element)
-        across = (
-            i64(lib.tile.lanes)
-            if self.rows
-            else b.mul(i64(self.height), s.ahead_stride)
-        )
-        ahead = at(b, s.ahead, b.mul(self.t, across), lib.item)
         with loop(b, i64(0), i64(self.height)) as i:
             row = at(b, c, b.mul(i, s.c_row), lib.element)
             for v in range(len(self.masks)):
                 prefetch(b, at(b, row, i64(v * lib.tile.lanes), lib.element))
-            line = at(b, ahead, b.mul(i, s.ahead_stride), lib.item)
-            prefetch(b, line, level=2)
 
     def _sum(self, b: Any) -> list[Any]:
         """The products over k, in order, whatever the tile."""
         zero = ir.Constant(self.lib.vector, None)
         sums: list[Any] = [zero] * (self.height * len(self.masks))
-        return carry(
-            b, i64(0), self.s.k, 1, sums, lambda k, sums: self._step(b, k, sums)
-        )
+        return carry(b, i64(0), self.s.k, 1, sums, self._steps(b))
+
+    def _steps(self, b: Any) -> Callable[[Any, list[Any]], list[Any]]:
+        """One step of k, after a part of A was asked for that the next strip needs.
+
+        Many lines at once keep B waiting, so each step asks for one where it has so
+        many products that this takes no time; steps left over ask for what is there.
+        """
+        lib = self.lib
+        plain = functools.partial(self._step, b)
+        if self.height < lib.tile.height:
+            return plain
+        place, stop = self._fetches(b)
+        if not lib.tile.many:
+            with loop(b, i64(0), stop) as k:
+                prefetch(b, place(k), level=2)
+            return plain
+
+        def step(k: Any, sums: list[Any]) -> list[Any]:
+            some = b.icmp_signed("<", k, stop)
+            prefetch(b, b.select(some, place(k), self.starts[0]), level=2)
+            return plain(k, sums)
+
+        return step
+
+    def _fetches(self, b: Any) -> tuple[Callable[[Any], Any], Any]:
+        """The lines of A that this tile asks for, by number, and how many."""
+        lib, s = self.lib, self.s
+        line = _LINE // itemsize(lib.item)
+        each, bits = s.share, 0
+        if self.rows:  # a line of each row, then the next
+            bits = (self.height - 1).bit_length()
+            each = _ceil_div(b, b.mul(s.share, i64(lib.kind.group)), line)
+        first, stop = b.mul(self.t, each), b.shl(each, i64(bits))
+
+        def place(k: Any) -> Any:
+            part = b.add(first, b.lshr(k, i64(bits)))
+            if self.rows:
+                i = minimum(b, b.and_(k, i64((1 << bits) - 1)), i64(self.height - 1))
+                offset = b.add(b.mul(i, s.ahead_stride), b.mul(part, i64(line)))
+            else:
+                offset = b.mul(part, s.ahead_stride)
+            return at(b, s.ahead, offset, lib.item)
+
+        return place, stop
 
     def _step(self, b: Any, k: Any, sums: list[Any]) -> list[Any]:
         """One outer product."""
