@@ -1,4 +1,4 @@
-"""How an image's C is cut into tasks, by a model of what they cost.
+"""How C is cut into tasks, by a model of what they cost.
 
 Times are multiplications for each of k, as for products (``gemm.tasks``): a task of
 some rows and columns multiplies each with each, and packs both. Windows are packed run
@@ -21,19 +21,18 @@ LATE = 32  # a thread that is late has this part of a task still to do, say
 
 
 class Work(NamedTuple):
-    """What is cut, and what packing an element takes."""
+    """What is cut, and what packing an element of a row or of a column takes."""
 
     rows: int
     columns: int
     groups: int
-    weights: int = PACKED
-    windows: int = 2 * PACKED
+    row: int = PACKED
+    column: int = 2 * PACKED
 
     def task(self, rows: int, columns: int) -> int:
         """What a task takes."""
         rows = min(rows, self.rows)
-        packing = rows * self.weights + columns * self.windows
-        return rows * columns + packing
+        return rows * columns + rows * self.row + columns * self.column
 
 
 def runs_of(view: View, lanes: int) -> int:
@@ -45,8 +44,10 @@ def runs_of(view: View, lanes: int) -> int:
 
 
 @functools.lru_cache(1024)
-def best_cut(work: Work, tile: Tiling, most: int, threads: int) -> tuple[int, int]:
-    """The rows and the columns of a task; columns are ``most`` at most.
+def best_cut(
+    work: Work, tile: Tiling, most: int, threads: int, tall: int = 1 << 62
+) -> tuple[int, int]:
+    """The rows and the columns of a task: at most ``tall``, and ``most``.
 
     >>> from weft.compile.llvm.conv.cut import Work, best_cut
     >>> from weft.compile.llvm.gemm.tiling import tiling
@@ -56,7 +57,9 @@ def best_cut(work: Work, tile: Tiling, most: int, threads: int) -> tuple[int, in
     (256, 400)
     """
     tallest = ceil(work.rows, tile.height)
-    downs = (1 << bit for bit in range((2 * threads).bit_length()))
+    least = ceil(work.rows, tall)
+    downs = {least << bit for bit in range((2 * threads).bit_length())}
+    downs.add(up(least, threads))
     heights = {up(ceil(work.rows, min(n, tallest)), EVEN) for n in downs}
     widest = up(min(most, work.columns), tile.width)
     cuts = [

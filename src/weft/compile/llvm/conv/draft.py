@@ -12,7 +12,7 @@ from weft.compile.llvm.conv.shape import Shape
 from weft.compile.llvm.conv.tables import View
 from weft.compile.llvm.gemm.tiling import Tiling
 
-EVEN = 8  # rows of a task are a multiple of these: tasks of about equal work
+EVEN = 2  # rows of a task are a multiple of these: tiles of one row are slow
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
 FOLLOWER = _FIELDS["follower"]

@@ -11,7 +11,6 @@ import numpy as np
 from weft.compile.llvm.conv.cut import PACKED, Work, best_cut, runs_of
 from weft.compile.llvm.conv.draft import (
     BIAS,
-    EVEN,
     IMAGE,
     OTHER,
     OUT,
@@ -48,6 +47,7 @@ FEW_ROWS = 8  # of C for which windows are not packed
 FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
 DIRECT_WORK = 1 << 17  # multiplications that are worth a task
 DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
+TURNED = 16  # multiplications that packing gradients takes, which are turned
 SCATTERED = 32  # multiplications that packing weights from anywhere takes
 MANY_PIXELS = 192  # of an image that are worth a product of its own
 GEMM = "gemm"  # the function of a plan that is a product of matrices
@@ -260,14 +260,10 @@ class Planner:
     def _weight(self, shape: Shape) -> Plan:
         view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
         rows, columns = job["rows"], job["columns"]
-        # Threads share columns before rows: gradients, which each block of rows needs,
-        # cost more to pack than windows, which each block of columns needs.
-        pieces = ceil(self.threads, shape.groups)
-        apart = min(pieces, ceil(columns, 2 * tile.width))
-        across = min(self.cuts.columns, up(ceil(columns, apart), tile.width))
-        blocks = ceil(columns, across)
-        down = max(ceil(rows, TALL * tile.height), ceil(pieces, blocks))
-        height = up(ceil(rows, min(down, ceil(rows, tile.height))), EVEN)
+        windows = PACKED * runs_of(view, tile.lanes)  # which are the rows here
+        work = Work(rows, columns, shape.groups, windows, TURNED)
+        most, tall = self.cuts.columns, TALL * tile.height
+        height, across = best_cut(work, tile, most, self.threads, tall)
         vectors = tile.depth // tile.lanes
         job.set(
             block=tile.depth, task_rows=height, task_columns=across,
