@@ -28,6 +28,7 @@ import sys
 import time
 
 POLICIES = ("keep", "blocks", "sqrt", "selective")
+WARM = 12  # steps after which all is loaded and kernels are made
 
 
 def chain(nn, width=128):
@@ -148,8 +149,7 @@ def measure(lib: str, model: str, policy: str, steps: int) -> dict[str, float]:
     library = importlib.import_module(lib)
     nn = importlib.import_module(f"{lib}.nn")
     library.manual_seed(0)
-    if lib == "torch":
-        library.set_num_threads(1)
+    library.set_num_threads(1)
     blocks, shape = MODELS[model](nn)
     everything = nn.Sequential(*blocks)
     run = runner(lib, blocks, policy)
@@ -160,8 +160,8 @@ def measure(lib: str, model: str, policy: str, steps: int) -> dict[str, float]:
 
     for p in everything.parameters():
         p.grad = library.zeros_like(p)
-    for _ in range(2):
-        step(x)  # whatever is loaded when first used
+    for _ in range(WARM):
+        step(x)
     give_back(lib)
     before = resident("VmRSS")
     with open("/proc/self/clear_refs", "w") as file:

@@ -11,6 +11,7 @@ import pytest
 import weft
 from weft import layers, nn, optim, static
 from weft.memory import live
+from weft.utils.checkpoint import checkpoint_sequential
 
 ALLOWED = 1 << 20  # bytes that the allocator may move
 STEPS = 10_000
@@ -33,6 +34,19 @@ def tensors():
         loss.backward()
         optimizer.step()
         return loss
+
+    return step
+
+
+def checkpointed():
+    blocks = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(4)]
+    optimizer = optim.SGD(nn.Sequential(*blocks).parameters(), lr=0.01)
+    x = weft.randn(8, 4)
+
+    def step():
+        optimizer.zero_grad()
+        checkpoint_sequential(blocks, 2, x).square().mean().backward()
+        optimizer.step()
 
     return step
 
@@ -67,8 +81,9 @@ WAYS = {
     "compiled": (lambda: weft.compile(tensors()), STEPS),
     "budget": (lambda: weft.compile(tensors(), memory="recompute"), STEPS),
     "static": (sessions, STEPS),
-    "eager": (tensors, STEPS // 5),  # takes longest
-    "layers": (by_layers, STEPS // 5),
+    "eager": (tensors, STEPS),
+    "layers": (by_layers, STEPS),
+    "checkpointed": (checkpointed, STEPS // 5),  # takes longest
 }
 
 
