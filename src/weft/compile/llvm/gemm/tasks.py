@@ -34,7 +34,7 @@ SMALL = 1 << 19  # multiplications that are not worth sharing
 # long as eight that are multiplied and added.
 _PACKING = 8
 _TIMES = 1, 2, 3, 4  # tasks for each thread
-_LATE = 32  # a thread that is late has this part of a task still to do, say
+_LATE = 24  # a thread that is late has this part of a task still to do, say
 
 
 class Split(NamedTuple):
