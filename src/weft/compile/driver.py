@@ -14,7 +14,7 @@ from weft.compile.llvm.kernel import SIGNATURE
 from weft.compile.llvm.target import (
     Library,
     Target,
-    compile_module,
+    compile_known,
     host_target,
     new_module,
     prepare_function,
@@ -53,12 +53,24 @@ def driver() -> Driver:
     those of one begin at ``start``. Addresses are filled in where they are to stand:
     rows are such a place, the number of a slot, and how many bytes behind that.
     """
-    from weft.compile.again.code import CHECK, emit_check
+    from weft.compile.again.code import CHECK
     from weft.runtime import pool
-    from weft.runtime.pool_code import BODY, emit_parallel
 
     target = host_target()
     pool.link()
+    library = compile_known("driver", lambda: _module(target), target)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        library.address("run")
+    )
+    at = library.address
+    bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
+    return Driver(run, CHECK(at("check")), *bodies, at("follow"), library)
+
+
+def _module(target: Target) -> ir.Module:
+    from weft.compile.again.code import emit_check
+    from weft.runtime.pool_code import BODY, emit_parallel
+
     module = new_module("driver", target)
     _emit_iterations(module, target, BODY)
     _emit_jobs(module, target, BODY)
@@ -82,13 +94,7 @@ def driver() -> Driver:
             with small:
                 b.call(body, [context, i64(0), count, i64(0)])
     b.ret_void()
-    library = compile_module(module, target)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-        library.address("run")
-    )
-    at = library.address
-    bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
-    return Driver(run, CHECK(at("check")), *bodies, at("follow"), library)
+    return module
 
 
 def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:

@@ -143,9 +143,9 @@ class Prepared:
     @phase("look up")
     def _stored(self) -> Script | None:
         """The script that is kept, now with an instance; None if it is not there."""
-        start_routines(self.graph, host_target())
         found = _find(self._key)
         if found is None:
+            start_routines(self.graph, host_target())
             return None
         script, libraries = found
         target = host_target()

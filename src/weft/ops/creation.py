@@ -26,6 +26,7 @@ from weft.errors import (
     ShapeError,
     WeftError,
 )
+from weft.runtime.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
 _F64 = dtypes.float64.np
@@ -272,7 +273,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
 
 def _full_eval(*, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     if type(value) is int and value == 0:  # 0.0 may be -0.0
-        return np.zeros(shape, dtype.np)
+        return zeros_array(shape, dtype.np)
     return np.full(shape, value, dtype.np)
 
 

@@ -42,7 +42,7 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
     ]
     options = _options(optimizer, index, group)
     with paused():
-        states = [optimizer._state(p, group) for _, p in active]
+        states = optimizer._states([p for _, p in active], group)
     shelves: dict[Any, list[int]] = {}
     for i, state in enumerate(states):
         shelves.setdefault(tuple(_numbers(state).items()), []).append(i)

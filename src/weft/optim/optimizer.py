@@ -19,6 +19,7 @@ it uses operators and NumPy's functions, which tensors answer too. The number
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module
 from weft.optim.flat import State, make_room, plan
+from weft.runtime.buffers import shelf
 
 _POSITIVE = (
     "lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay",
@@ -224,10 +226,15 @@ class Optimizer:
                 return runs
         for p in active:
             before[p] = dict(self.state[p]) if p in self.state else None
-        states = [self._state(p, group) for p in active]
+        states = self._states(active, group)
         runs = plan(active, states, group["foreach"] is not False)
         self._plans[index] = (kind, active, runs)
         return runs
+
+    def _states(self, params: list[Tensor], group: dict[str, Any]) -> list[State]:
+        """States of parameters, with whatever they lack, side by side in memory."""
+        with shelf(sum(math.prod(p.shape) * p.dtype.itemsize for p in params)):
+            return [self._state(p, group) for p in params]
 
     def _state(self, p: Tensor, group: dict[str, Any]) -> State:
         """A parameter's state, with whatever it lacks."""

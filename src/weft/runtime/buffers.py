@@ -2,6 +2,7 @@
 
     empty((4096, 4096), np.float32)     an array over memory from the pool
     empties([(shape, dtype), ...])      several in one block
+    with shelf(nbytes): zeros(...)      zeros that live as long, likewise
     pool_bytes()                        what arrays use, what waits to be used again
     release()                           give back what waits
 
@@ -12,13 +13,14 @@ over it is gone, up to ``LIMIT`` bytes, and the next array of about its size tak
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import mmap
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,6 +103,16 @@ class Pool:
         except (OSError, MemoryError) as error:
             return self._scraped(size, error)
 
+    def take_zeros(self, nbytes: int) -> np.ndarray:
+        """A fresh block of at least so many bytes, which are zero."""
+        size = block_size(nbytes)
+        with self._lock:
+            self.used += size
+        try:
+            return _mapped(size)
+        except (OSError, MemoryError) as error:
+            return self._scraped(size, error)
+
     def _scraped(self, size: int, error: Exception) -> np.ndarray:
         """A block when memory is short: what waits is given back first."""
         self.release()
@@ -168,13 +180,14 @@ def block_size(nbytes: int) -> int:
 def _mapped(size: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    pages = mmap.mmap(-1, size, flags=private)
-    if size >= _HUGE:
-        try:
-            pages.madvise(mmap.MADV_HUGEPAGE)
-        except (AttributeError, OSError):  # another system, or a kernel without them
-            pass
-    return np.frombuffer(pages, np.uint8)
+    if size < _HUGE:
+        return np.frombuffer(mmap.mmap(-1, size, flags=private), np.uint8)
+    pages = mmap.mmap(-1, size + _HUGE, flags=private)
+    with contextlib.suppress(AttributeError, OSError):  # a system without them
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(pages, np.uint8)
+    start = -address(whole) % _HUGE  # pages that are not touched cost nothing
+    return whole[start : start + size]
 
 
 def _limit() -> int:
@@ -225,6 +238,59 @@ def empties(wanted: Sequence[tuple[Sequence[int], Any]]) -> list[np.ndarray]:
         np.asarray(Lease(hold, at, tuple(shape), kind.str))
         for (shape, _), kind, at in zip(wanted, kinds, places, strict=False)
     ]
+
+
+class _Shelf(threading.local):
+    """Where zeros are put side by side, while a thread asks for that."""
+
+    nbytes = 0  # of a block; 0 if nobody asks
+    hold: Hold | None = None
+    at = 0  # where the next array may begin
+
+    def put(self, shape: tuple[int, ...], kind: Any, nbytes: int) -> np.ndarray:
+        if self.hold is None or self.at + nbytes > self.hold.block.size:
+            self.hold = Hold(_pool.take_zeros(max(self.nbytes, nbytes)))
+            self.at = 0
+        lease = Lease(self.hold, self.at, shape, kind.str)
+        self.at += nbytes + -nbytes % _LINE
+        return np.asarray(lease)
+
+
+_shelf = _Shelf()
+
+
+@contextlib.contextmanager
+def shelf(nbytes: int) -> Iterator[None]:
+    """Put all zeros that are made here side by side, in blocks of so many bytes.
+
+    They are to live about as long: a block stays as long as one of them does.
+
+    >>> with weft.runtime.buffers.shelf(1 << 24):
+    ...     some = [weft.zeros_like(weft.ones(1 << 10)) for _ in range(3)]
+    >>> len({id(x.numpy().base.hold) for x in some})
+    1
+    """
+    if nbytes < SMALLEST or _shelf.nbytes:
+        yield
+        return
+    _shelf.nbytes = nbytes
+    try:
+        yield
+    finally:
+        _shelf.nbytes, _shelf.hold = 0, None
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Zeros; on a shelf, if there is one.
+
+    >>> weft.runtime.buffers.zeros((2,), np.dtype("float32"))
+    array([0., 0.], dtype=float32)
+    """
+    if _shelf.nbytes and dtype.char in _NUMBERS:
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes:
+            return _shelf.put(tuple(shape), dtype, nbytes)
+    return np.zeros(shape, dtype)
 
 
 def owned(array: np.ndarray) -> bool:

@@ -134,20 +134,16 @@ def _pause_seconds(spin: Any) -> float:
 
 def _library(waiting: str) -> Any:
     """The pool's machine code, from the cache if it is there."""
-    import llvmlite.binding as llvm
-
-    from weft.compile.llvm.target import Library, host_target, object_code
-    from weft.runtime import cache
+    from weft.compile.llvm.target import add_symbol, compile_known, host_target
     from weft.runtime.pool_code import pool_module
 
     libc = ctypes.CDLL(None)
     for name in ("syscall", *_LIBRARY_NAMES):
         found = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
-        llvm.add_symbol(name, found)
+        add_symbol(name, found or 0)
     target = host_target()
-    text = str(pool_module(target, waiting))
-    key = cache.key_of(text, target.key)
-    return Library(cache.get(key, lambda: object_code(text, target)), target)
+    name = f"pool, waiting by {waiting}"
+    return compile_known(name, lambda: pool_module(target, waiting), target)
 
 
 # -- the process's pool
@@ -158,11 +154,11 @@ _made: Pool | None = None
 
 def _make() -> Pool:
     made = Pool(get_num_threads())
-    import llvmlite.binding as llvm
+    from weft.compile.llvm.target import add_symbol
 
-    llvm.add_symbol("weft_pool", made.addresses.pool)
-    llvm.add_symbol("weft_parallel_for", made.addresses.parallel_for)
-    llvm.add_symbol("weft_parallel_chunks", made.addresses.parallel_chunks)
+    add_symbol("weft_pool", made.addresses.pool)
+    add_symbol("weft_parallel_for", made.addresses.parallel_for)
+    add_symbol("weft_parallel_chunks", made.addresses.parallel_chunks)
     return made
 
 

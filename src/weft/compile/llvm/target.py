@@ -21,6 +21,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from llvmlite.binding import ffi
 
+from weft.compile.llvm import elf
 from weft.compile.llvm.parts import parts, separate
 from weft.compile.phases import count_module, phase
 from weft.compile.sources import sources
@@ -126,21 +127,32 @@ class Library:
     key = ""  # what it is kept under
 
     def __init__(self, code: bytes | Sequence[bytes], target: Target) -> None:
-        _initialize()
         codes = [code] if isinstance(code, bytes) else code
         self.code = b"".join(codes)
-        self._engine = _engine(codes, target)
+        try:
+            self._held: Any = elf.load(codes)
+            self._find = self._held.functions.get
+        except elf.Unknown:
+            self._held = _engine(codes, target)
+            self._find = self._held.get_function_address
 
     def address(self, name: str) -> int:
         """Where a function begins."""
-        found = self._engine.get_function_address(name)
+        found = self._find(name)
         if not found:
             raise ArgumentError(f"the compiled module has no function {name!r}")
         return found
 
 
+def add_symbol(name: str, address: int) -> None:
+    """Let code refer to something by name."""
+    elf.given[name] = address
+    llvm.add_symbol(name, address)
+
+
 def _engine(codes: Sequence[bytes], target: Target) -> Any:
     """What keeps the machine code of modules, which may call one another, in memory."""
+    _initialize()
     backing = llvm.parse_assembly("")
     backing.triple = target.triple
     engine = llvm.create_mcjit_compiler(backing, _machine(target))

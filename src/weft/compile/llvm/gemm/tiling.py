@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import NamedTuple
 
@@ -94,6 +95,7 @@ def has_masks(target: Target) -> bool:
     return target.triple.startswith(("x86", "i686")) and target.bits >= 256
 
 
+@functools.cache
 def _second_cache() -> int:
     """Bytes of the second cache; results don't depend on it."""
     try:
