@@ -26,6 +26,7 @@ from weft.compile.script import Symbol
 from weft.compile.tuning.choices import Cut, chosen, threaded
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
+from weft.core.size import elements
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Node
 from weft.ops.shaping import permute_op, reshape_op
@@ -213,18 +214,34 @@ class Product(Routine):
         """
         if self.follower is None or not self.follower.whole:
             return True
+        _, cuts = self._chosen(sizes)
+        return bool(cuts.across) or self._may_be_whole(sizes, target)
+
+    def _may_be_whole(self, sizes: Mapping[str, int], target: Target) -> bool:
+        """Whether rows as a whole cost no more than another look at the result."""
         threads = pool.get_num_threads()
         _, cuts = self._chosen(sizes)
         tile = compiled(product_kind(self.node), target, cuts.shape).tile
         *lead, m, n = resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         batch = lead[-1] if lead else 1
-        if cuts.across or not is_cut(m, n, k, batch, threads):
+        if not is_cut(m, n, k, batch, threads):
             return True
         free, whole = (
             best_split(tile, m, n, batch, threads, whole)[1] for whole in (False, True)
         )
         return (whole - free) * threads * k <= batch * m * n * AGAIN
+
+    def _streams(self, sizes: Mapping[str, int]) -> bool:
+        """Whether its follower goes through other arrays as large as the result.
+
+        It does so row by row, and short parts of rows are read badly.
+        """
+        if self.follower is None:
+            return False
+        count = elements(self.node.shape, sizes)
+        others = [n for n in self.follower.owners if n is not self.node]
+        return sum(elements(n.shape, sizes) >= count for n in others) > 1
 
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
         """One job for each stack of matrices."""
@@ -245,8 +262,9 @@ class Product(Routine):
         batch = shape[-3] if len(shape) > 2 else 1
         threads = max(pool.get_num_threads(), 2)
         whole = self.follower is not None and self.follower.whole
+        rows = whole or (self._streams(sizes) and self._may_be_whole(sizes, target))
         cut = split(
-            gemm.tile, m, n, k, batch=batch, threads=threads, whole=whole,
+            gemm.tile, m, n, k, batch=batch, threads=threads, whole=rows,
             parts=cuts[:2],
         )  # fmt: skip
         jobs: list[Job] = []

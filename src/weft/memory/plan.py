@@ -30,6 +30,7 @@ from weft.compile.recompute.lean import lean
 from weft.compile.recompute.policies import Memory as Policy
 from weft.compile.recompute.policies import memory_of
 from weft.core.dispatch import Evaluator, type_of
+from weft.core.mode import mode
 from weft.core.op import Op, TensorType
 from weft.core.pytree import tree_flatten, tree_map
 from weft.core.rows import Rows
@@ -200,14 +201,18 @@ def _imagined(kind: TensorType) -> Tensor:
 @contextmanager
 def _states_undone() -> Iterator[None]:
     """Optimizers have the state that they had before, to the last number."""
-    optim = sys.modules.get("weft.optim")
-    kind = getattr(optim, "Optimizer", ())
-    found = [x for x in gc.get_objects() if isinstance(x, kind)] if kind else []
-    before = [(one.state, {p: dict(s) for p, s in one.state.items()}) for one in found]
+    before: dict[int, Any] = {}
+
+    def note(optimizer: Any) -> None:
+        held = {p: dict(s) for p, s in optimizer.state.items()}
+        before.setdefault(id(optimizer), (optimizer.state, held))
+
+    mode.states = note
     try:
         yield
     finally:
-        for state, held in before:
+        mode.states = None
+        for state, held in before.values():
             for p in [p for p in state if p not in held]:
                 del state[p]
             for p, values in held.items():

@@ -233,6 +233,8 @@ class Optimizer:
 
     def _states(self, params: list[Tensor], group: dict[str, Any]) -> list[State]:
         """States of parameters, with whatever they lack, side by side in memory."""
+        if mode.states is not None:
+            mode.states(self)
         with shelf(sum(math.prod(p.shape) * p.dtype.itemsize for p in params)):
             return [self._state(p, group) for p in params]
 
