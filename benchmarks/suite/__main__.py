@@ -113,12 +113,16 @@ def main(arguments: list[str] | None = None) -> None:
     date = f"{datetime.datetime.now():%Y-%m-%d %H:%M}"
     titles = {name: workloads.title(name) for name in chosen}
     made = report.Report(date, found, titles)
-    for name in chosen:
-        run(name, options, made, roof, given.cases)
-    found |= {"load after": f"{machine.load():.1f}", "limits": str(roof)}
-    print(made.text(), f"\n\nlimits: {roof}")
     full = not (given.only or given.cases or given.small)
-    if folder := given.out or (FOLDER if full else None):
+    folder = given.out or (FOLDER if full else None)
+    for done, name in enumerate(chosen, 1):
+        run(name, options, made, roof, given.cases)
+        found |= {"load after": f"{machine.load():.1f}", "limits": str(roof)}
+        found["workloads"] = f"{done} of {len(chosen)}"
+        if folder:  # so that a run which is cut short leaves what it has measured
+            made.write(folder)
+    print(made.text(), f"\n\nlimits: {roof}")
+    if folder:
         print("\nwritten:", *made.write(folder))
 
 
