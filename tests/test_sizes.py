@@ -11,6 +11,7 @@ from weft.core.size import (
     below,
     evaluate,
     larger,
+    same,
     slice_bounds,
     slice_length,
     smaller,
@@ -108,3 +109,12 @@ def test_slices_take_what_pythons_do(step):
             assert evaluate(slice_length(*bounds), sizes) == len(want)
             if len(want):
                 assert evaluate(bounds[0], sizes) == want[0]
+
+
+def test_the_larger_and_the_smaller_are_both():
+    n, m = map(Scope().symbol, "nm")
+    assert same(larger(n - 1, 0) + smaller(1, n), n)
+    assert same(smaller(n, m) + larger(m, n), n + m)
+    assert same(2 * larger(n, 3) + m + 2 * smaller(3, n), 2 * n + m + 6)
+    assert not same(larger(n, 3) + 2 * smaller(n, 3), n + 3)
+    assert not same(larger(n, 3) + smaller(n, 4), n + 4)

@@ -652,3 +652,16 @@ def test_attention_of_which_only_the_totals_are_needed(queries):
     q, k, v = (weft.randn(1, 2, n, 8) for n in (queries, 9, 9))
     got, want = weft.compile(totals)(q, k, v), totals(q, k, v)
     np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5)
+
+
+def test_a_gradient_of_prod_in_a_branch_with_open_sizes():
+    """``max(n - 1, 0) + min(n, 1)`` is known to be ``n``."""
+
+    def f(x):
+        return weft.cond(x.sum() > 0, lambda x: x.prod(), lambda x: (x * 2).prod(), x)
+
+    g = weft.compile(weft.func.grad(f), dynamic=True)
+    for n in (3, 5, 4):
+        x = weft.arange(1, n + 1).float()
+        np.testing.assert_allclose(g(x).numpy(), np.prod(x.numpy()) / x.numpy())
+    assert len(g.compiles) == 1

@@ -13,6 +13,7 @@ noted as an assumption in the ``Scope``, to be checked before every run.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -281,7 +282,9 @@ class Size:
         total = dict(self.terms)
         for atoms, factor in found:
             total[atoms] = total.get(atoms, 0) + factor
-        return _size(total, self.scope)
+        both = _both(total)
+        rest = _size(total, self.scope)
+        return rest if both is None else rest + both
 
     __radd__ = __add__
 
@@ -480,6 +483,25 @@ def _place(term: tuple[tuple[Atom, ...], Any]) -> tuple[Any, ...]:
     """What decides where a term is written: long ones first."""
     atoms = term[0]
     return (-len(atoms), *map(str, atoms))
+
+
+def _both(total: dict[Any, Any]) -> Any:
+    """What the larger and the smaller of the same two add up to, taken out of terms.
+
+    The two may be further by a number: ``max(n - 1, 0) + min(n, 1)`` is ``n``.
+    """
+    alone = [atoms for atoms in total if len(atoms) == 1 and total[atoms]]
+    tops = [atoms for atoms in alone if atoms[0].kind == "max"]
+    ends = [atoms for atoms in alone if atoms[0].kind == "min"] if tops else []
+    for top, end in itertools.product(tops, ends):
+        (x, y), low = ((one[0].a, one[0].b) for one in (top, end))
+        for u, v in (low, low[::-1]):
+            gap = x - u
+            if total[top] == total[end] and same(gap, y - v) and type(gap) is int:
+                factor = total.pop(top)
+                del total[end]
+                return (u + v + gap) * factor
+    return None
 
 
 def _atom(kind: str, a: Any, b: Any, scope: Scope) -> Size:

@@ -29,11 +29,11 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
               On(own, "state", optimizer.state))  # fmt: skip
     groups = optimizer.param_groups
     parts = [part for one in groups for part in (
-        On(one, "params", one["params"]), On(one["params"]))]  # fmt: skip
+        On(one, "params", one["params"]), _items(one["params"]))]  # fmt: skip
     run.guard(
         f"{who}: the numbers of parameters in its groups",
         lambda: tuple([len(held["params"]) for held in optimizer.param_groups]),
-        On(own, "param_groups", groups), On(groups), *parts,
+        On(own, "param_groups", groups), _items(groups), *parts,
     )  # fmt: skip
     active = [
         (name, p)
@@ -58,6 +58,10 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
         for key, value in after.items():
             if key in numbers:
                 run.set_number((id(states[shelf[0]]), key), value)
+
+
+def _items(some: list[Any]) -> On:
+    return On(some, value=list(some))
 
 
 def _options(optimizer: Any, index: int, group: dict[str, Any]) -> dict[str, Any]:

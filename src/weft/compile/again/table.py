@@ -49,7 +49,7 @@ class Table:
     def __init__(self) -> None:
         self.rows: list[tuple[int, ...]] = []
         self.held: list[Any] = []  # what must live as long as the rows
-        self._dicts: dict[int, tuple[Any, dict[Any, Any], set[str]]] = {}
+        self._dicts: dict[int, tuple[Any, dict[Any, Any], list[int]]] = {}
 
     def item(self, source: Any, key: Any, value: Any) -> None:
         """A dictionary has this value, or none if that is ``MISSING``."""
@@ -57,29 +57,30 @@ class Table:
             raise Unfit
         self._dict(source)[0][key] = value
 
-    def length(self, source: Any) -> None:
-        """A container has as many items as now."""
+    def length(self, source: Any, count: int) -> None:
+        """A container has so many items."""
         if type(source) is list:
-            self._word(id(source) + LIST_SIZE, len(source))
+            self._word(id(source) + LIST_SIZE, count)
             self.held.append(source)
         else:
-            self._dict(source)[1].add("length")
+            self._dict(source)[1].append(count)
 
-    def _dict(self, source: Any) -> tuple[dict[Any, Any], set[str]]:
+    def _dict(self, source: Any) -> tuple[dict[Any, Any], list[int]]:
         source = mapping_of(source)
         if not isinstance(source, dict) or type(source).__getitem__ not in _PLAIN:
             raise Unfit
-        found = self._dicts.setdefault(id(source), (source, {}, set()))
+        found = self._dicts.setdefault(id(source), (source, {}, []))
         return found[1:]
 
-    def items(self, source: list[Any], values: dict[int, Any]) -> None:
-        """A list has as many items as now, and these at these places."""
-        self.length(source)
+    def items(self, source: list[Any], values: dict[int, Any], count: int) -> None:
+        """A list has so many items, and these at these places."""
+        self.length(source, count)
         start = word(id(source) + LIST_ITEMS)
         self._word(id(source) + LIST_ITEMS, start)
         for k, value in values.items():
-            at = range(len(source))[k]
-            self._word(start + 8 * at, id(value))
+            if not -count <= k < count:
+                raise Unfit
+            self._word(start + 8 * (k % count), id(value))
         self.held += values.values()
 
     def contents(self, cell: Any, value: Any) -> None:
@@ -122,12 +123,12 @@ class Table:
     def finished(self) -> tuple[np.ndarray, dict[tuple[int, Any], int]]:
         """All rows, and the number of the row of each item by dictionary and key."""
         rows, numbers = self.rows, {}
-        for source, items, length in self._dicts.values():
-            many = len(items) + len(length)
+        for source, items, lengths in self._dicts.values():
             at = id(source)
+            many = len(items) + len(lengths)
             rows.append((VERSION, at + DICT_VERSION, NEVER, many))
-            if length:
-                self._word(at + DICT_USED, len(source))
+            for count in lengths:
+                self._word(at + DICT_USED, count)
             for key, value in items.items():
                 numbers[id(source), key] = len(rows)
                 rows.append((ITEM, at, id(key), 0 if value is MISSING else id(value)))

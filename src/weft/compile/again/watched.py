@@ -12,7 +12,6 @@ from weft.compile.guards.checks import (
     CellWatch,
     Guards,
     ItemsWatch,
-    Sized,
     Watch,
     WholeWatch,
 )
@@ -24,7 +23,12 @@ def tell_reads(reads: Guards, table: Table) -> list[Callable[[], bool]]:
     """Rows for all that was read; what rows cannot tell is to be asked for."""
     table.item(vars(reads.handles), "_next", reads._changes)
     left: list[Any] = [*reads.arrays]
-    for one in (*reads.sized, *reads.watches):
+    for one, count in zip(reads.sized, reads._lengths, strict=True):
+        try:
+            table.length(one.source, count)
+        except Unfit:
+            left.append(one)
+    for one in reads.watches:
         try:
             _tell(one, table)
         except Unfit:
@@ -34,23 +38,19 @@ def tell_reads(reads: Guards, table: Table) -> list[Callable[[], bool]]:
     return [Guards(watches, sized, [], {}).holds] if left else []
 
 
-def _tell(watch: Any, table: Table) -> None:
-    source = watch.source
-    if type(watch) is Sized:
-        table.length(source)
-        return
-    values = watch.values
+def _tell(watch: Watch, table: Table) -> None:
+    source, values = watch.source, watch.values
     if type(watch) is CellWatch:
         table.contents(source, values[0])
     elif type(watch) is ItemsWatch:
         known = dict(zip(watch.keys, values, strict=False))
         if type(source) is list:
-            table.items(source, known)
+            table.items(source, known, len(source))
         else:
             for key, value in known.items():
                 table.item(source, key, value)
     elif type(watch) is WholeWatch and type(source) is list:
-        table.items(source, dict(enumerate(values)))
+        table.items(source, dict(enumerate(values)), len(values))
     elif type(watch) is WholeWatch:
         table.same(source, lambda: _identical(list(watch.get(source)), values))
     else:
@@ -69,7 +69,7 @@ def tell_guards(guards: list[Guard], table: Table) -> list[Callable[[], bool]]:
             left.append(guard.holds)
         for source, key, value in guard.on:
             if type(source) is list:
-                table.items(source, dict(enumerate(source)))
+                table.items(source, dict(enumerate(value)), len(value))
             elif isinstance(source, Tensor):
                 tell_attribute(source, key, value, table)
             else:
