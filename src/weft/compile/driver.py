@@ -58,7 +58,8 @@ def driver() -> Driver:
 
     target = host_target()
     pool.link()
-    library = compile_known("driver", lambda: _module(target), target)
+    # Small loops that nothing is gained by vectors for: passes would take longest.
+    library = compile_known("driver", lambda: _module(target), target, level=0)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         library.address("run")
     )
