@@ -44,11 +44,11 @@ class Words:
 
     def __init__(self, b: Any, header: Any) -> None:
         self.b = b
-        for k, name in enumerate(HEADER):
-            setattr(self, name, b.load(b.gep(header, [i64(k)]), name=name))
+        places = {name: b.gep(header, [i64(k)]) for k, name in enumerate(HEADER)}
+        self._named = {name: b.load(at, name=name) for name, at in places.items()}
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
+        return self._named[name]
 
     def at(self, address: Any, gap: Any = 0) -> Any:
         """The word at an address, or so many bytes behind it."""

@@ -69,7 +69,8 @@ class Lane:
         self._find_results()
         table = Table()
         self._tell_arguments(args, table)
-        self._tell_variables(args, table)
+        self._tell_variables(table)
+        self._tell_results(table)
         self.rest = tell_guards(entry.captured.guards, table)
         if entry.reads is not None:
             self.rest += tell_reads(entry.reads, table)
@@ -116,7 +117,8 @@ class Lane:
                 place = address(self.addresses) + 8 * slot
             table.argument(number, x._data, place)
 
-    def _tell_variables(self, args: tuple[Tensor, ...], table: Table) -> None:
+    def _tell_variables(self, table: Table) -> None:
+        """Memory that is read: addresses of it are in place."""
         entry, instance = self.entry, self.instance
         if entry.differentiable:
             held = [(cell, cell.get()) for cell in entry.variables]
@@ -132,6 +134,11 @@ class Lane:
         for name, values in (("_data", seen.arrays), ("_node", seen.nodes)):
             for tensor, value in zip(seen.tensors, values, strict=True):
                 tell_attribute(tensor, name, value, table)
+        self.numbers = [cell for cell, _ in held if type(cell) is NumberCell]
+
+    def _tell_results(self, table: Table) -> None:
+        """Memory that is written: gradients' that nobody holds, and that of state."""
+        entry, instance = self.entry, self.instance
         start = address(self.addresses)
         for cell, (slot, shape, dtype, _) in zip(
             entry.unread, instance.rooms, strict=True
@@ -146,7 +153,6 @@ class Lane:
                 storage = cell.tensor.storage
                 tell_attribute(cell.tensor, "_storage", storage, table)
                 self.storages.append(storage)
-        self.numbers = [cell for cell, _ in held if type(cell) is NumberCell]
 
     def _finish(self, table: Table, count: int, where: Layout) -> None:
         self.rows, found = table.finished()
