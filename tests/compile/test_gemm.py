@@ -23,13 +23,14 @@ from weft.runtime import pool
 
 LIMITS = [None, "avx2", "baseline"]
 DTYPES = ["float32", "float64"]
-# Multiples of nothing, vectors, empty products, and more than one block of k.
+# Multiples of nothing, vectors, empty products, one block of k and several, whose
+# right operand is in a cache together or not.
 SHAPES = [
     (1, 1, 1), (16, 16, 16), (8, 32, 16), (5, 3, 7), (14, 32, 1), (15, 33, 17),
     (0, 4, 3), (4, 0, 3), (4, 5, 0), (1, 40, 0), (40, 1, 0), (29, 65, 300),
     (1, 300, 270), (300, 1, 270), (3, 301, 65), (301, 3, 67), (2, 2, 1000),
     (4, 1, 130), (1, 4, 130), (200, 150, 37), (31, 600, 20), (97, 97, 97),
-    (7, 70, 1100), (32, 129, 130),
+    (7, 70, 1100), (32, 129, 130), (17, 200, 1400),
 ]  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,49 +62,77 @@ class Product:
         return made
 
     def _blocks(self, b: Any, s: Any) -> None:
-        """Blocks of columns, and of k in order; C is finished with the last of k."""
+        """Blocks of columns, and of k as far as B's stay in a cache together."""
         tile = self.lib.tile
         s.panels = at(b, s.workspace, i64(tile.row_panel), self.lib.element)
-        deepest = tile.depth * self.lib.kind.group
-        some = b.select(b.icmp_signed(">", s.k, i64(0)), s.k, i64(1))
-        with (
-            loop(b, s.column_begin, s.column_end, i64(tile.columns), name="j") as j,
-            loop(b, i64(0), some, i64(deepest), name="p") as p,
-        ):
-            s.j, s.p = j, p
+        s.some = b.select(b.icmp_signed(">", s.k, i64(0)), s.k, i64(1))
+        with loop(b, s.column_begin, s.column_end, i64(tile.columns), name="j") as j:
+            s.j = j
             s.across = minimum(b, i64(tile.columns), b.sub(s.column_end, j))
-            s.deep = minimum(b, i64(deepest), b.sub(s.k, p))
-            s.words = words_of(b, s.deep, self.lib.kind)
-            s.add = b.or_(s.keep, b.zext(b.icmp_signed(">", p, i64(0)), I64))
-            s.final = b.icmp_signed(">=", b.add(p, s.deep), s.k)
-            self._right(b, s)
-            self._rows(b, s)
+            s.wide_panels = _rounded(b, s.across, tile.width)
+            reach = b.mul(b.sdiv(i64(tile.columns), s.wide_panels), i64(self.deepest))
+            with loop(b, i64(0), s.some, reach, name="stretch") as s.first:
+                s.last = minimum(b, s.some, b.add(s.first, reach))
+                self._pack_right(b, s)
+                self._rows(b, s)
 
-    def _right(self, b: Any, s: Any) -> None:
-        """This block of B: packed, or where it is."""
+    @property
+    def deepest(self) -> int:
+        """Items of k in a block: C's sums are made of those of blocks, in order."""
+        return self.lib.tile.depth * self.lib.kind.group
+
+    @contextmanager
+    def _each_block(self, b: Any, s: Any) -> Iterator[Any]:
+        """The body of a loop over this stretch's blocks of k; gives what one is."""
+        with loop(b, s.first, s.last, i64(self.deepest), name="p") as p:
+            q = SimpleNamespace(**vars(s), p=p)
+            q.deep = minimum(b, i64(self.deepest), b.sub(s.k, p))
+            q.words = words_of(b, q.deep, self.lib.kind)
+            before = words_of(b, b.sub(p, s.first), self.lib.kind)
+            place = b.mul(before, s.wide_panels)
+            q.panels = at(b, s.panels, place, self.lib.element)
+            yield q
+
+    def _pack_right(self, b: Any, s: Any) -> None:
+        """This stretch of B as panels, where it is not read as it lies."""
+        s.ready = b.icmp_unsigned("!=", s.packed, PTR(None))
+
+        def pack() -> None:
+            with self._each_block(b, s) as q:
+                self.packing.panels(b, q, self._right_items(b, q))
+
+        with b.if_then(b.not_(s.ready)):
+            branch(b, s.pack_b, pack)
+
+    def _right_items(self, b: Any, s: Any) -> Any:
         offset = b.add(b.mul(s.p, s.b_row), b.mul(s.j, s.b_col))
-        here = at(b, s.b, offset, self.lib.item)
-        width = i64(self.lib.tile.width)
-        ready = b.icmp_unsigned("!=", s.packed, PTR(None))
-        with b.if_then(b.not_(ready)):
-            branch(b, s.pack_b, lambda: self.packing.panels(b, s, here))
-        kind = self.lib.kind
+        return at(b, s.b, offset, self.lib.item)
+
+    def _right(self, b: Any, s: Any) -> list[Any]:
+        """A block of B for strips: where it is, from row to row, from tile to tile."""
+        width, kind = i64(self.lib.tile.width), self.lib.kind
         length = panel_length(b, words_of(b, s.k, kind), self.lib.tile.lanes)
         row = words_of(b, s.p, kind)
         place = b.add(b.mul(s.j, length), b.mul(row, width))
         before = at(b, s.packed, place, self.lib.element)
-        block = pick(b, s.pack_b, s.panels, here)
+        block = pick(b, s.pack_b, s.panels, self._right_items(b, s))
         row = pick(b, s.pack_b, width, s.b_row)
         panel = pick(b, s.pack_b, b.mul(width, s.words), width)
-        s.block = b.select(ready, before, block)
-        s.block_row = b.select(ready, width, row)
-        s.block_panel = b.select(ready, b.mul(width, length), panel)
+        return [
+            b.select(s.ready, before, block),
+            b.select(s.ready, width, row),
+            b.select(s.ready, b.mul(width, length), panel),
+        ]
 
     def _rows(self, b: Any, s: Any) -> None:
         """Strips of all rows; how they are cut changes no result."""
+        final = b.icmp_signed(">=", s.last, s.k)
 
         def strip(row: Any, height: int) -> None:
-            self._strip(b, s, row, height)
+            with self._each_block(b, s) as q:
+                self._strip(b, q, row, height)
+            bottom, right = b.add(row, i64(height)), b.add(s.j, s.across)
+            follow(b, s, row, bottom, s.j, right, final)
 
         by_heights(b, self.lib.tile.heights, s.row_begin, s.row_end, strip)
 
@@ -114,9 +143,9 @@ class Product:
         branch(b, s.pack_a, lambda: self.packing.rows(b, s, here, height))
         left = pick(b, s.pack_a, s.workspace, here)
         c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), element)
-        common = [s.block, s.block_row, s.block_panel, c, s.c_row, s.across, s.words]
-        common.append(s.add)
-        ahead = at(b, here, b.mul(s.a_row, i64(height)), self.lib.item)
+        add = b.or_(s.keep, b.zext(b.icmp_signed(">", s.p, i64(0)), I64))
+        common = [*self._right(b, s), c, s.c_row, s.across, s.words, add]
+        ahead = self._ahead(b, s, here, row, height)
         shift = self._shift(b, s, height) if self.lib.kind.shifted else []
 
         def run(rows: bool, packed: int, stride: Any) -> None:
@@ -130,8 +159,13 @@ class Product:
             lambda: run(False, tile.height, s.a_col),
             lambda: run(True, tile.depth, s.a_row),
         )
-        bottom, right = b.add(row, i64(height)), b.add(s.j, s.across)
-        follow(b, s, row, bottom, s.j, right, s.final)
+
+    def _ahead(self, b: Any, s: Any, here: Any, row: Any, height: int) -> Any:
+        """What is read of A after this: the rows' next block, or the next rows."""
+        more = b.icmp_signed("<", b.add(s.p, s.deep), s.last)
+        below = b.sub(b.mul(s.a_row, i64(height)), b.mul(b.sub(s.p, s.first), s.a_col))
+        beside = b.mul(s.a_col, s.deep)
+        return at(b, here, b.select(more, beside, below), self.lib.item)
 
     def _shift(self, b: Any, s: Any, height: int) -> list[Any]:
         """What corrects this strip's rows, which are packed: see ``kinds``."""
@@ -155,6 +189,11 @@ def _decide(b: Any, s: Any, lib: Library) -> None:
     s.narrow, s.flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
     s.several = compare(b, "<=", s.m, several_limit(lib.tile, lib.kind))
     s.tall, s.wide, s.long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
+
+
+def _rounded(b: Any, x: Any, y: int) -> Any:
+    """A size rounded up to a multiple."""
+    return b.mul(b.sdiv(b.add(x, i64(y - 1)), i64(y)), i64(y))
 
 
 def _direct_a(b: Any, s: Any, tile: Tiling) -> Any:
