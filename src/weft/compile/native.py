@@ -18,6 +18,7 @@ from weft.compile.attention import is_attention
 from weft.compile.body import bodies_of, native_of
 from weft.compile.compose import composed
 from weft.compile.convolutions import is_convolution
+from weft.compile.deep import shortened
 from weft.compile.driver import driver
 from weft.compile.early import early
 from weft.compile.elements import lowering_of
@@ -83,7 +84,7 @@ from weft.graph.ir import (
 )
 
 ndarray = np.ndarray
-PREPARATIONS = (narrowed, composed, early, parted, owned, in_memory)
+PREPARATIONS = narrowed, composed, early, shortened, parted, owned, in_memory
 INSTANCES = 8  # sets of sizes whose memory is kept
 
 
