@@ -30,7 +30,7 @@ SHAPES = [
     (0, 4, 3), (4, 0, 3), (4, 5, 0), (1, 40, 0), (40, 1, 0), (29, 65, 300),
     (1, 300, 270), (300, 1, 270), (3, 301, 65), (301, 3, 67), (2, 2, 1000),
     (4, 1, 130), (1, 4, 130), (200, 150, 37), (31, 600, 20), (97, 97, 97),
-    (7, 70, 1100), (32, 129, 130), (17, 200, 1400),
+    (7, 70, 1100), (32, 129, 130), (17, 200, 1400), (9, 300, 600), (34, 250, 70),
 ]  # fmt: skip
 
 
@@ -142,7 +142,9 @@ def run_split(gemm, a, b, out, rows, columns):
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("shape", [(60, 130, 300), (3, 500, 80), (400, 2, 90)])
+@pytest.mark.parametrize(
+    "shape", [(60, 130, 300), (3, 500, 80), (400, 2, 90), (37, 300, 300)]
+)
 @pytest.mark.parametrize("left", ["rows", "columns"])
 @pytest.mark.parametrize("right", ["rows", "columns"])
 def test_results_do_not_depend_on_the_split(rng, limit, shape, left, right):
@@ -158,6 +160,18 @@ def test_results_do_not_depend_on_the_split(rng, limit, shape, left, right):
         for begin in range(0, tasks, 5):
             gemm.run(job.ctypes.data, begin, min(begin + 5, tasks), 0)
         np.testing.assert_array_equal(out, whole)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("right", ["rows", "columns", "gaps"])
+def test_turning_a_product_round_changes_no_bit(rng, limit, right):
+    a = random_matrix(rng, 300, 280, "float32", "rows")
+    b = random_matrix(rng, 280, 260, "float32", right)
+    target = host_target(limit)
+    many = matmul_arrays(a, b, target=target)
+    for m in (130, 64, 33, 6):  # the last three have far fewer rows than columns
+        few = matmul_arrays(a[:m], b, target=target)
+        np.testing.assert_array_equal(few, many[:m])
 
 
 def test_two_threads_share_a_batch(rng):

@@ -42,6 +42,24 @@ def times(b: Any, x: Any, y: Any) -> Any:
     return x * y if known else b.mul(value(x), value(y))
 
 
+def added(b: Any, x: Any, y: Any) -> Any:
+    """A sum of integers."""
+    known = isinstance(x, int) and isinstance(y, int)
+    return x + y if known else b.add(value(x), value(y))
+
+
+def rounded(b: Any, x: Any, step: int) -> Any:
+    """The next multiple of a step.
+
+    >>> from weft.compile.llvm.gemm.known import rounded
+    >>> rounded(None, 5, 4)
+    8
+    """
+    if isinstance(x, int):
+        return -(-x // step) * step
+    return b.mul(b.sdiv(b.add(x, i64(step - 1)), i64(step)), i64(step))
+
+
 def both(b: Any, p: Any, q: Any) -> Any:
     """Whether two conditions hold."""
     if isinstance(p, bool):

@@ -19,6 +19,7 @@ from weft.compile.llvm.gemm.known import (
     either,
     negate,
     pick,
+    rounded,
     times,
     value,
 )  # fmt: skip
@@ -27,6 +28,7 @@ from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.skinny import Skinny, few_limit
 from weft.compile.llvm.gemm.strip import Strips, by_heights
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
+from weft.compile.llvm.gemm.turned import Turned, is_flat
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum
 from weft.compile.llvm.gemm.words import Words
 
@@ -47,6 +49,7 @@ class Product:
         self.lib, self.known = lib, known
         self.packing: Any = Words(lib) if lib.kind.widens else Packing(lib)
         self.skinny = Skinny(lib, self.packing)
+        self.turned = Turned(lib, self.packing)
         self.strips = Strips(lib)
 
     def emit(self) -> ir.Function:
@@ -58,8 +61,18 @@ class Product:
                 setattr(s, name, value(getattr(q, name)))
             for name in vars(q).keys() - vars(s).keys():
                 setattr(s, name, getattr(q, name))
-            self.skinny.emit(b, s, lambda: self._blocks(b, s))
+            self.skinny.emit(b, s, lambda: self._either_way(b, s))
         return made
+
+    def _either_way(self, b: Any, s: Any) -> None:
+        """Flat products turned round, unless B's panels are there; others as is."""
+        ready = b.icmp_unsigned("!=", s.packed, PTR(None))
+        branch(
+            b,
+            both(b, s.is_flat, b.not_(ready)),
+            lambda: self.turned.emit(b, s, self._strip),
+            lambda: self._blocks(b, s),
+        )
 
     def _blocks(self, b: Any, s: Any) -> None:
         """Blocks of columns, and of k as far as B's stay in a cache together."""
@@ -69,7 +82,7 @@ class Product:
         with loop(b, s.column_begin, s.column_end, i64(tile.columns), name="j") as j:
             s.j = j
             s.across = minimum(b, i64(tile.columns), b.sub(s.column_end, j))
-            s.wide_panels = _rounded(b, s.across, tile.width)
+            s.wide_panels = rounded(b, s.across, tile.width)
             reach = b.mul(b.sdiv(i64(tile.columns), s.wide_panels), i64(self.deepest))
             with loop(b, i64(0), s.some, reach, name="stretch") as s.first:
                 s.last = minimum(b, s.some, b.add(s.first, reach))
@@ -130,13 +143,17 @@ class Product:
 
         def strip(row: Any, height: int) -> None:
             with self._each_block(b, s) as q:
-                self._strip(b, q, row, height)
+                ahead = self._ahead(b, q, height)
+                self._strip(b, q, row, height, self._right(b, q), ahead)
             bottom, right = b.add(row, i64(height)), b.add(s.j, s.across)
             follow(b, s, row, bottom, s.j, right, final)
 
         by_heights(b, self.lib.tile.heights, s.row_begin, s.row_end, strip)
 
-    def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
+    def _strip(
+        self, b: Any, s: Any, row: Any, height: int, right: list[Any], ahead: Any
+    ) -> None:
+        """Some rows of C for one block of k; ``ahead`` of A's is what comes next."""
         tile, element = self.lib.tile, self.lib.element
         offset = b.add(b.mul(row, s.a_row), b.mul(s.p, s.a_col))
         here = at(b, s.a, offset, self.lib.item)
@@ -144,8 +161,8 @@ class Product:
         left = pick(b, s.pack_a, s.workspace, here)
         c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), element)
         add = b.or_(s.keep, b.zext(b.icmp_signed(">", s.p, i64(0)), I64))
-        common = [*self._right(b, s), c, s.c_row, s.across, s.words, add]
-        ahead = self._ahead(b, s, here, row, height)
+        common = [*right, c, s.c_row, s.across, s.words, add]
+        ahead = at(b, here, ahead, self.lib.item)
         shift = self._shift(b, s, height) if self.lib.kind.shifted else []
 
         def run(rows: bool, packed: int, stride: Any) -> None:
@@ -160,12 +177,11 @@ class Product:
             lambda: run(True, tile.depth, s.a_row),
         )
 
-    def _ahead(self, b: Any, s: Any, here: Any, row: Any, height: int) -> Any:
-        """What is read of A after this: the rows' next block, or the next rows."""
+    def _ahead(self, b: Any, s: Any, height: int) -> Any:
+        """How far it is to what is read of A next: these rows go on, or the next."""
         more = b.icmp_signed("<", b.add(s.p, s.deep), s.last)
         below = b.sub(b.mul(s.a_row, i64(height)), b.mul(b.sub(s.p, s.first), s.a_col))
-        beside = b.mul(s.a_col, s.deep)
-        return at(b, here, b.select(more, beside, below), self.lib.item)
+        return b.select(more, b.mul(s.a_col, s.deep), below)
 
     def _shift(self, b: Any, s: Any, height: int) -> list[Any]:
         """What corrects this strip's rows, which are packed: see ``kinds``."""
@@ -185,15 +201,11 @@ def _decide(b: Any, s: Any, lib: Library) -> None:
     words = lib.kind.widens  # they are made by packing
     s.pack_a = words or negate(b, _direct_a(b, s, lib.tile))
     s.pack_b = words or negate(b, _direct_b(b, s, lib))
+    s.is_flat = is_flat(b, s, lib)
     limit, many = few_limit(lib.tile), 4 * lib.tile.lanes
     s.narrow, s.flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
     s.several = compare(b, "<=", s.m, several_limit(lib.tile, lib.kind))
     s.tall, s.wide, s.long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
-
-
-def _rounded(b: Any, x: Any, y: int) -> Any:
-    """A size rounded up to a multiple."""
-    return b.mul(b.sdiv(b.add(x, i64(y - 1)), i64(y)), i64(y))
 
 
 def _direct_a(b: Any, s: Any, tile: Tiling) -> Any:

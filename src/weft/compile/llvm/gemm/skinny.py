@@ -23,7 +23,7 @@ from weft.compile.llvm.gemm.dots import (
     several_limit,
 )
 from weft.compile.llvm.gemm.follow import follow
-from weft.compile.llvm.gemm.known import both, branch
+from weft.compile.llvm.gemm.known import both, branch, negate
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tiling import Tiling
@@ -98,13 +98,15 @@ class Skinny:
         self._first(b, s, cases, otherwise)
 
     def _worth_dots(self, b: Any, s: Any) -> Any:
-        """Whether B would have to be turned around for several rows of C only."""
+        """Whether B would be packed for several rows of C only."""
         if not several_limit(self.lib.tile, self.lib.kind):
             return False
         ready = b.icmp_unsigned("!=", s.packed, PTR(None))
         rows = both(b, s.unit_b_row, s.unit_a_col)
         long = both(b, s.long, both(b, s.wide, s.several))
-        return both(b, both(b, long, rows), b.not_(ready))
+        return both(
+            b, both(b, long, rows), both(b, negate(b, s.is_flat), b.not_(ready))
+        )
 
     def _first(self, b: Any, s: Any, cases: list[Any], otherwise: Any) -> None:
         if not cases:

@@ -223,8 +223,9 @@ class _Tile:
             if self.rows:
                 i = minimum(b, b.and_(k, i64((1 << bits) - 1)), i64(self.height - 1))
                 offset = b.add(b.mul(i, s.ahead_stride), b.mul(part, i64(line)))
-            else:
-                offset = b.mul(part, s.ahead_stride)
+            else:  # the line where a column ends: this strip has read up to its start
+                last = i64(self.height - 1)
+                offset = b.add(b.mul(part, s.ahead_stride), last)
             return at(b, s.ahead, offset, lib.item)
 
         return place, stop
