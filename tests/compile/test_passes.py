@@ -700,6 +700,50 @@ SUMS = {
            return %t""",
         None,
     ),
+    "rows that products read, as they are joined already": (
+        """%ta: float32[9, 2] = permute(%a, dims=(1, 0))
+           %e: float32[2, 8] = neg(%d)
+           %f: float32[2, 8] = exp(%d)
+           %g: float32[2, 8] = tanh(%d)
+           %all: float32[8, 8] = cat(%d, %g, %e, %f, dim=0)
+           %p: float32[9, 8] = matmul(%ta, %d)
+           %q: float32[9, 8] = matmul(%ta, %e)
+           %r: float32[9, 8] = matmul(%ta, %f)
+           %s: float32[9, 8] = matmul(%ta, %g)
+           %k: float32[8] = sum(%d, dim=(0,), keepdim=False)
+           %l: float32[8] = sum(%e, dim=(0,), keepdim=False)
+           %m: float32[8] = sum(%f, dim=(0,), keepdim=False)
+           %n: float32[8] = sum(%g, dim=(0,), keepdim=False)
+           %t: float32[8] = add(%k, %l)
+           %u: float32[8] = add(%m, %n)
+           %v: float32[8] = add(%t, %u)
+           return %v, %all, %p, %q, %r, %s""",
+        """%ta: float32[9, 2] = permute(%a, dims=(1, 0))
+           %e: float32[2, 8] = neg(%d)
+           %f: float32[2, 8] = exp(%d)
+           %g: float32[2, 8] = tanh(%d)
+           %all: float32[8, 8] = cat(%d, %g, %e, %f, dim=0)
+           %p: float32[9, 8] = matmul(%ta, %d)
+           %q: float32[9, 8] = matmul(%ta, %e)
+           %r: float32[9, 8] = matmul(%ta, %f)
+           %s: float32[9, 8] = matmul(%ta, %g)
+           %v/cat: float32[8, 8] = cat(%d, %g, %e, %f, dim=0)
+           %v: float32[8] = sum(%v/cat, dim=(0,), keepdim=False)
+           return %v, %all, %p, %q, %r, %s""",
+    ),
+    "rows that nothing else reads": (
+        """%k: float32[8] = sum(%d, dim=(0,), keepdim=False)
+           %l: float32[8] = sum(%d, dim=(0,), keepdim=False)
+           %m: float32[8] = sum(%d, dim=(0,), keepdim=False)
+           %n: float32[8] = sum(%c, dim=(0,), keepdim=False)
+           %t: float32[8] = add(%k, %l)
+           %u: float32[8] = add(%m, %n)
+           %v: float32[8] = add(%t, %u)
+           %ta: float32[9, 2] = permute(%a, dims=(1, 0))
+           %p: float32[9, 8] = matmul(%ta, %d)
+           return %v, %p""",
+        None,
+    ),
     "products that are used": (
         """%ta: float32[9, 2] = permute(%a, dims=(1, 0))
            %p: float32[9, 8] = matmul(%ta, %d)
@@ -725,7 +769,9 @@ def test_sums(name):
     given = [np.random.default_rng(k).normal(size=s) for k, s in enumerate(shapes)]
     given = [one.astype(np.float32) for one in given]
     want = run_graph(parse_graph(text), given)
-    np.testing.assert_allclose(run_graph(found, given), want, rtol=1e-5, atol=1e-5)
+    got = run_graph(found, given)
+    for mine, expected in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
 
 
 # -- products

@@ -6,8 +6,9 @@
                                                %c = matmul(%left, %right)
 
 A weight that an unrolled loop reads in each step has such a gradient: many thin
-products, each added to the whole. Joined, the sum stays in registers. Terms are added
-in another order, so the strict mode leaves it.
+products, each added to the whole. Joined, the sum stays in registers. A bias has one of
+sums over rows that such products read too, which is one sum over the joined rows.
+Terms are added in another order, so the strict mode leaves it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from weft.graph.ir import Graph, Node
 _ADD = find_op("add")
 _CAT = find_op("cat")
 _MATMUL = find_op("matmul")
+_SUM = find_op("sum")
 _TURN = (1, 0)
-MANY = 4  # products from which on it is worth joining their operands
+MANY = 4  # terms from which on it is worth joining their operands
 
 
 def sums(graph: Graph) -> Graph:
@@ -62,29 +64,83 @@ class _Sums(Walk):
             return None
         if node.name in self.inside and self.used_once(node):
             return None  # the sum goes on
-        thin, rest = self.terms(node)
-        if len(thin) < MANY:
+        thin, rows, rest = self.terms(node)
+        found: list[Any] = []
+        for terms, whole in ((thin, _product), (rows, _total)):
+            found += [whole(self._in_order(terms))] if len(terms) >= MANY else terms
+        if len(found) == len(thin) + len(rows):
             return None
-        thin.sort(key=lambda one: self.order.get(one.name, -1))
-        left = _joined([one.inputs[0] for one in thin], 1)
-        right = _joined([one.inputs[1] for one in thin], 0)
-        total: Any = Call(_MATMUL, (left, right), thin[0].params)
-        for one in rest:
+        total, *others = found + rest
+        for one in others:
             total = Call(_ADD, (total, one))
         return total
 
-    def terms(self, root: Node) -> tuple[list[Node], list[Any]]:
-        """The thin products of a sum, and its other terms."""
-        thin, rest, stack = [], [], list(reversed(root.inputs))
+    def terms(self, root: Node) -> tuple[list[Node], list[Node], list[Any]]:
+        """The thin products of a sum, the sums over rows, and its other terms."""
+        thin, rows, rest, stack = [], [], [], list(reversed(root.inputs))
         while stack:
             one = stack.pop()
-            if type(one) is Node and one.op is _ADD and self.used_once(one):
+            if type(one) is not Node or not self.used_once(one):
+                rest.append(one)
+            elif one.op is _ADD:
                 stack.extend(reversed(one.inputs))
-            elif type(one) is Node and self.used_once(one) and _thin(one, root):
+            elif _thin(one, root):
                 thin.append(one)
+            elif self._over_rows(one, root):
+                rows.append(one)
             else:
                 rest.append(one)
-        return thin, rest
+        return thin, rows, rest
+
+    def _over_rows(self, node: Node, root: Node) -> bool:
+        """Whether a node adds up the rows of a matrix that is joined anyway."""
+        if node.op is not _SUM or node.after or node.type != root.type:
+            return False
+        (x,) = node.inputs
+        if type(x) is not Node or len(x.shape) != 2 or x.name not in self.joined:
+            return False
+        plain = node.params["dim"] == (0,) and not node.params["keepdim"]
+        return plain and all(isinstance(n, int) for n in x.shape)
+
+    def _in_order(self, terms: list[Node]) -> list[Node]:
+        """Terms as what they read is joined already, or as they are computed."""
+        for side in range(len(terms[0].inputs)):
+            names = [_base(one.inputs[side]).name for one in terms]
+            place = self.rows.get(frozenset(names))
+            if place and len(place) == len(names):
+                where = dict(zip((one.name for one in terms), names, strict=True))
+                return sorted(terms, key=lambda one: place[where[one.name]])
+        return sorted(terms, key=lambda one: self.order.get(one.name, -1))
+
+    @cached_property
+    def rows(self) -> dict[frozenset[str], dict[str, int]]:
+        """Where each matrix is in those that are joined row by row."""
+        cats = [n for n in self.graph.nodes if n.op is _CAT and n.params["dim"] == 0]
+        places = [{i.name: k for k, i in enumerate(n.inputs)} for n in cats]
+        return {frozenset(place): place for place in places}
+
+    @cached_property
+    def joined(self) -> set[str]:
+        """What thin products read, turned or not."""
+        thin = [n for n in self.graph.nodes if n.op is _MATMUL and _thin(n, n)]
+        return {_base(operand).name for n in thin for operand in n.inputs}
+
+
+def _base(operand: Any) -> Any:
+    """What an operand of a product is a turned view of, or itself."""
+    return operand.inputs[0] if operand.op is PERMUTE else operand
+
+
+def _product(terms: list[Node]) -> Call:
+    """The sum of products."""
+    left = _joined([one.inputs[0] for one in terms], 1)
+    right = _joined([one.inputs[1] for one in terms], 0)
+    return Call(_MATMUL, (left, right), terms[0].params)
+
+
+def _total(terms: list[Node]) -> Call:
+    """The sum of sums over rows."""
+    return Call(_SUM, (_joined([t.inputs[0] for t in terms], 0),), terms[0].params)
 
 
 def _thin(node: Node, root: Node) -> bool:
