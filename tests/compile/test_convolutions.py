@@ -83,6 +83,8 @@ CASES = [
     flat((1, 1, 40, 40), (1, 1, 3, 3), padding=1),
     flat((1, 300, 3, 3), (12, 300, 3, 3), padding=1),
     flat((4, 12, 17, 17), (20, 12, 1, 1)),
+    flat((2, 18, 20, 28), (20, 18, 1, 1)),  # blocks of k inside images
+    flat((2, 40, 18, 14), (36, 20, 1, 1), groups=2),
 ]  # fmt: skip
 
 

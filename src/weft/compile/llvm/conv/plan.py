@@ -50,6 +50,10 @@ DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
 TURNED = 16  # multiplications that packing gradients takes, which are turned
 SCATTERED = 32  # multiplications that packing weights from anywhere takes
 MANY_PIXELS = 192  # of an image that are worth a product of its own
+FULL_PIXELS = 400  # of an image that fill vectors well
+MANY_CHANNELS, MANY_IMAGES = 256, 4  # for which packing pixels is little
+SHORT = 2  # a block that is this part of the longest one costs more than packing
+APART = 2048  # bytes: rows at a multiple of these share places in the first cache
 GEMM = "gemm"  # the function of a plan that is a product of matrices
 
 
@@ -79,7 +83,7 @@ class Planner:
 
     def forward(self, shape: Shape) -> Plan:
         """y from x and weights."""
-        if self._is_product(shape, shape.pixels):
+        if self._is_product(shape, shape.filters, shape.channels):
             return self._product(shape)
         return self._forward(shape, (IMAGE, OTHER, OUT))
 
@@ -106,7 +110,7 @@ class Planner:
 
     def input_grad(self, shape: Shape) -> Plan:
         """x's gradient from y's and weights: a job for each phase of the stride."""
-        if self._is_product(shape, shape.pixels):
+        if self._is_product(shape, shape.channels, shape.filters):
             return self._product(shape, turned=True)
         turned = turned_shape(shape)
         if self._in_tiles(turned, shape.group_channels, shape.group_filters):
@@ -119,9 +123,15 @@ class Planner:
         jobs = [self._phase(shape, phase) for phase in phases]
         return self._images(shape, jobs, shape.group_filters, (IMAGE, OTHER, OUT))
 
-    def _is_product(self, shape: Shape, columns: int) -> bool:
-        """Whether a matrix product for each image is the best way."""
-        return shape.pointwise and shape.groups == 1 and columns >= MANY_PIXELS
+    def _is_product(self, shape: Shape, rows: int, k: int) -> bool:
+        """Whether a matrix product for each image is the best way.
+
+        Pixels of several images fill vectors better, if packing them is little beside.
+        """
+        if not shape.pointwise or shape.groups != 1 or shape.pixels < MANY_PIXELS:
+            return False
+        full = shape.pixels >= FULL_PIXELS or shape.pixels % self.tile.lanes == 0
+        return full or min(rows, k) < MANY_CHANNELS or shape.images < MANY_IMAGES
 
     def _product(self, shape: Shape, *, turned: bool = False) -> Plan:
         """Weights, or their transpose, times each image."""
@@ -260,16 +270,29 @@ class Planner:
     def _weight(self, shape: Shape) -> Plan:
         view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
         rows, columns = job["rows"], job["columns"]
-        windows = PACKED * runs_of(view, tile.lanes)  # which are the rows here
+        block = self._whole_block(shape)
+        windows = 1 if block else PACKED * runs_of(view, tile.lanes)  # which are rows
         work = Work(rows, columns, shape.groups, windows, TURNED)
         most, tall = self.cuts.columns, TALL * tile.height
         height, across = best_cut(work, tile, most, self.threads, tall)
         vectors = tile.depth // tile.lanes
         job.set(
-            block=tile.depth, task_rows=height, task_columns=across,
-            sums_row=across + tile.lanes,
+            block=block or tile.depth, image_row=shape.plane if block else 0,
+            task_rows=height, task_columns=across, sums_row=across + tile.lanes,
         )  # fmt: skip
         job.view(shape, view, shape.group_channels, vectors)
         job.room(across, rows * (across + tile.lanes), vectors, view.taps)
         job.count_rectangles()
         return plan_of("weight_tasks", [job], (IMAGE, OTHER, OUT))
+
+    def _whole_block(self, shape: Shape) -> int:
+        """The longest block that an image has whole ones of, if pixels lie in order.
+
+        0 if that is too short, if windows are not single pixels, or if rows would
+        share few places in a cache.
+        """
+        if not shape.pointwise or shape.plane * self.itemsize % APART == 0:
+            return 0
+        depth = self.tile.depth
+        sizes = range(min(depth, shape.pixels), depth // SHORT, -1)
+        return next((n for n in sizes if shape.pixels % n == 0), 0)

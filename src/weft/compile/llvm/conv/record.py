@@ -20,10 +20,11 @@ from weft.compile.llvm.gemm.vectors import at
 # ``image`` is what windows are read from. ``other`` is the weights (image tasks) or the
 # result's gradient (weight tasks). Steps, rows and groups are distances in elements;
 # sizes that end with ``_at`` are bytes into the workspace. `tables` has the arrays.
+# ``image_row`` is 0 unless rows of windows are an image's own, one after the other.
 JOB = [
     "status", "*image", "*other", "*bias", "*out", "*follower", "*context",
     "rows", "columns", "k", "block", "groups", "images", "pixels",
-    "image_step", "image_group", "size0", "size1", "size2", "step",
+    "image_step", "image_group", "image_row", "size0", "size1", "size2", "step",
     "*places", "places_row", "*taps", "tap_count", "*windows",
     "*order", "order_run", "order_step", "other_step", "other_row", "other_group",
     "*spots", "spot_run", "out_step", "out_row", "out_group",

@@ -3,7 +3,8 @@
 C[element of a window, channel] = sum over pixels of window * gradient. Rows of windows
 need no transposing for this, and gradients are few beside them. C stays in the
 workspace until all pixels are summed, in blocks of a fixed length and in order; then
-its transpose is stored.
+its transpose is stored. Where windows are single pixels and no block goes from an image
+to the next, they are read where they lie.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ class Weight:
             s.across = b.sub(s.column_end, s.column_begin)
             s.image = at(b, s.image, b.mul(s.group, s.image_group), lib.element)
             s.gradient = at(b, s.other, b.mul(s.group, s.other_group), lib.element)
+            s.direct = b.icmp_signed("!=", s.image_row, i64(0))
             some = b.select(b.icmp_signed(">", s.k, i64(0)), s.k, i64(1))
             with loop(b, i64(0), some, s.block, name="p") as p:
                 s.p, s.deep = p, minimum(b, s.block, b.sub(s.k, p))
                 s.add = b.zext(b.icmp_signed(">", p, i64(0)), I64)
-                call_windows(b, self.parts.windows, s, p, b.add(p, s.deep))
+                with b.if_then(b.not_(s.direct)):
+                    call_windows(b, self.parts.windows, s, p, b.add(p, s.deep))
                 self._panels(b, s)
                 by_heights(
                     b,
@@ -71,11 +74,24 @@ class Weight:
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         tile, element = self.lib.tile, self.lib.element
-        vectors = b.sdiv(b.add(s.deep, i64(tile.lanes - 1)), i64(tile.lanes))
-        to = [s.workspace, i64(tile.depth)]
-        self.parts.patches.fill(b, s, s.image, row, [i64(0), vectors, i64(height), *to])
+        left, stride = self._left(b, s, row, height)
         width = i64(tile.width)
         c = at(b, s.sums, b.mul(b.sub(row, s.row_begin), s.sums_row), element)
         panel = [s.panels, width, b.mul(width, s.deep)]
         size = [c, s.sums_row, s.across, s.deep, s.add]
-        b.call(self.parts.strips[height, True], [*to, *panel, *size, *to])
+        ahead = at(b, left, b.mul(stride, i64(height)), element)
+        strip = self.parts.strips[height, True]
+        b.call(strip, [left, stride, *panel, *size, ahead, stride])
+
+    def _left(self, b: Any, s: Any, row: Any, height: int) -> tuple[Any, Any]:
+        """Rows of windows, packed or where they lie, and from one to the next."""
+        tile, depth = self.lib.tile, i64(self.lib.tile.depth)
+        with b.if_then(b.not_(s.direct)):
+            vectors = b.sdiv(b.add(s.deep, i64(tile.lanes - 1)), i64(tile.lanes))
+            to = [i64(0), vectors, i64(height), s.workspace, depth]
+            self.parts.patches.fill(b, s, s.image, row, to)
+        n, q = divide(b, s.p, s.pixels)
+        offset = b.add(b.add(b.mul(n, s.image_step), q), b.mul(row, s.image_row))
+        here = at(b, s.image, offset, self.lib.element)
+        left = b.select(s.direct, here, s.workspace)
+        return left, b.select(s.direct, s.image_row, depth)
