@@ -1,6 +1,7 @@
 """Generated matrix products against float64, for every target and way of calling."""
 
 import ctypes
+import itertools
 import mmap
 import threading
 
@@ -8,8 +9,9 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+import weft
 from weft.compile.llvm.gemm.arrays import Gemm, compiled, matmul_arrays
-from weft.compile.llvm.gemm.generate import emit_gemm, workspace_bytes
+from weft.compile.llvm.gemm.generate import emit_gemm, is_few, workspace_bytes
 from weft.compile.llvm.gemm.tasks import Split, split
 from weft.compile.llvm.target import (
     Target,
@@ -18,6 +20,7 @@ from weft.compile.llvm.target import (
     host_target,
     new_module,
 )
+from weft.compile.native import Native
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import pool
 
@@ -294,6 +297,43 @@ def test_known_values_leave_code_out(rng):
     job = special.job(a, b, out, Split(64, 48, 1))
     special.run(job.ctypes.data, 0, 1, 0)
     np.testing.assert_array_equal(out, matmul_arrays(a, b))
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_code_without_few_rows_gives_the_same_bits(limit, rng):
+    target = host_target(limit)
+    general = compiled("float32", target)
+    plain = compiled("float32", target, few=False)
+    assert len(plain.library.code) < 0.8 * len(general.library.code)
+    seen = set()
+    for m, n, k in SHAPES:
+        for left, right in itertools.product(["rows", "columns"], repeat=2):
+            a = random_matrix(rng, m, k, np.float32, left)
+            b = random_matrix(rng, k, n, np.float32, right)
+            strides = [[s // 4 for s in x.strides] for x in (a, b)]
+            few = is_few("float32", target, 0, (m, n, k), *strides)
+            seen.add(few)
+            if few or not m * n:
+                continue
+            out = np.empty((m, n), np.float32)
+            job = plain.job(a, b, out, Split(m, n, 1))
+            plain.run(job.ctypes.data, 0, 1, 0)
+            np.testing.assert_array_equal(out, matmul_arrays(a, b, target=target))
+    assert seen == {True, False}
+
+
+def symbols_of(f, *args):
+    """What the products' code of a compiled function is called."""
+    script = Native(weft.graph.capture(f, *args).graph).instance({}).script
+    return {one.of for one in script.functions if one.kind == "gemm"}
+
+
+def test_programs_have_code_for_few_rows_where_they_need_it():
+    w, one, many = weft.ones(96, 96), weft.ones(1, 96), weft.ones(64, 96)
+    assert symbols_of(lambda x: x @ w, many) == {"float32 0 0"}
+    assert symbols_of(lambda x: x @ w, one) == {"float32 0 1"}
+    both = symbols_of(lambda x, y: (x @ w, y @ w), one, many)
+    assert both == {"float32 0 1"}  # and no second library
 
 
 def test_vectors_are_as_wide_as_the_target():

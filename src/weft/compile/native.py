@@ -51,7 +51,9 @@ from weft.compile.products import (
     Panels,
     copied,
     is_product,
+    mark_few,
     mark_weights,
+    need_few,
     packed,
     read_often,
 )
@@ -116,12 +118,13 @@ def supported(node: Node) -> bool:
     return scalar.has_function(rule.scalar, kinds, node.dtype)
 
 
-def start_routines(graph: Graph, target: Target) -> None:
+def start_routines(graph: Graph, target: Target, *, pack_weights: bool) -> None:
     """Have the code that is not the graph's own made while kernels are lowered."""
     driver.start()
+    few = pack_weights or need_few(graph.nodes, target)
     for node in graph.nodes:
         if kind := product_kind(node):
-            product_code(kind, target).start()
+            product_code(kind, target, 0, few).start()
         elif is_convolution(node):
             convolution_code(node.dtype.name, target).start()
         elif is_attention(node):
@@ -158,7 +161,7 @@ class Native:
             graph = prepare(graph)
         self.graph = graph
         self.target = target or host_target()
-        self._start()
+        self._start(pack_weights)
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # launches, and nodes that are called
         self.refused: dict[Group, str] = {}
@@ -170,8 +173,10 @@ class Native:
             dict.fromkeys(n.params["variable"] for n in graph.nodes if n.op is READ)
         )
         self.writes = [n for n in graph.nodes if n.op is ASSIGN]
-        if pack_weights:
+        if pack_weights:  # by one function, so that programs can share them
             mark_weights(self.steps, self.writes)
+        else:
+            mark_few(self.steps, self.target)
         may = assigned_once(self.writes, in_place)
         self.places = share(graph, Order(self.steps, graph), may)
         self.unread = [v for v in self.places.state if v not in self.reads]
@@ -183,9 +188,9 @@ class Native:
         self.instances: dict[Any, Instance] = {}
         self.tables: Tables | None = None  # of the instance that was made last
 
-    def _start(self) -> None:
+    def _start(self, pack_weights: bool) -> None:
         """Have the code that is not the graph's own made meanwhile."""
-        start_routines(self.graph, self.target)
+        start_routines(self.graph, self.target, pack_weights=pack_weights)
 
     def _add_all(self) -> None:
         follow = followers(self.fusion)

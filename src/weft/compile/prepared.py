@@ -145,7 +145,7 @@ class Prepared:
         """The script that is kept, now with an instance; None if it is not there."""
         found = _find(self._key)
         if found is None:
-            start_routines(self.graph, host_target())
+            start_routines(self.graph, host_target(), pack_weights=self.pack_weights)
             return None
         script, libraries = found
         target = host_target()

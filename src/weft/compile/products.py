@@ -8,15 +8,16 @@ matrix to matrix, else several.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from weft.compile.convolutions import is_convolution
 from weft.compile.fuse import Operand, origin
 from weft.compile.jobs import Job, Pack, Pointer, Routine, Work, outline, view_of
-from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job
-from weft.compile.llvm.gemm.generate import tile_for
+from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job, name_of
+from weft.compile.llvm.gemm.generate import is_few, tile_for
 from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.tasks import JOB, SMALL, Split, best_split, is_cut, split
 from weft.compile.llvm.gemm.tiling import SHAPES
@@ -26,7 +27,7 @@ from weft.compile.script import Symbol
 from weft.compile.tuning.choices import Cut, chosen, threaded
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
-from weft.core.size import elements
+from weft.core.size import Size, elements
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Node
 from weft.ops.shaping import permute_op, reshape_op
@@ -123,12 +124,15 @@ def read_often(nodes: Iterable[Node]) -> set[Node]:
 class Panels(Routine):
     """A matrix being packed, for several products."""
 
+    few = True  # as for ``Product``
+
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
         view = view_of(self.operands[0], sizes)
         if view is None or not view[0].size:
             return None
         array, start = view
-        gemm = compiled(self.node.dtype.name, target)
+        kind = self.node.dtype.name
+        gemm = compiled(kind, target)
         out = np.empty((1, array.shape[1]), array.dtype)
         cut = Split(1, 1, -(-array.shape[1] // gemm.tile.width))
         job = make_job(array[:1], array, out, cut, workspace=(0, 0))
@@ -136,7 +140,7 @@ class Panels(Routine):
         gap = array.ctypes.data - start.ctypes.data
         base = self.operands[0].base
         pointers = [Pointer(_POINTERS[1], base, gap), Pointer(_POINTERS[2], self.node)]
-        function = Symbol("gemm", f"{self.node.dtype.name} 0", "gemm_pack")
+        function = Symbol("gemm", name_of(kind, 0, self.few), "gemm_pack")
         return Work(function, [Job(job, pointers)], cut.tasks)
 
 
@@ -154,6 +158,34 @@ def mark_weights(steps: Iterable[Any], writes: Iterable[Node]) -> None:
             step.steady = base.op is READ and base.params["variable"] not in changed
 
 
+def mark_few(steps: Iterable[Any], target: Target) -> None:
+    """Tell products whether any needs code for few rows: one library has it all."""
+    few = need_few([step.node for step in steps if isinstance(step, Routine)], target)
+    for step in steps:
+        if isinstance(step, (Product, Panels)):
+            step.few = few
+
+
+def need_few(nodes: Iterable[Node], target: Target) -> bool:
+    """Whether some of a program's products may be of few rows or columns.
+
+    Convolutions bring the code for those along.
+    """
+    return any(is_convolution(node) or _may_be_few(node, target) for node in nodes)
+
+
+def _may_be_few(node: Node, target: Target) -> bool:
+    kind = product_kind(node)
+    if kind is None:
+        return False
+    (m, n), k = node.shape[-2:], node.inputs[0].shape[-1]
+    if any(isinstance(size, Size) for size in (m, n, k)):
+        return True
+    turned = [_is_turned(Operand(i)) for i in node.inputs]
+    a, b = ((1, x) if t else (x, 1) for t, x in zip(turned, (k, n), strict=True))
+    return is_few(kind, target, 0, (m, n, k), a, b)
+
+
 class Product(Routine):
     """A product of two matrices, or of stacks of them, and what follows it.
 
@@ -161,6 +193,7 @@ class Product(Routine):
     """
 
     steady = False  # whether the right operand is the same in many runs
+    few = True  # whether the program needs code for products of few rows
 
     computes = staticmethod(is_product)
     copies = staticmethod(needs_copy)
@@ -170,9 +203,15 @@ class Product(Routine):
         """All but the last."""
         return len(node.shape) - 1
 
+    @property
+    def _kind(self) -> str:
+        kind = product_kind(self.node)
+        assert kind is not None
+        return kind
+
     def _chosen(self, sizes: Mapping[str, int]) -> tuple[str, Cut]:
         """What the product is stored by, and how it is to be cut."""
-        kind, (*lead, m, n) = product_kind(self.node), resolve(self.node.shape, sizes)
+        kind, (*lead, m, n) = self._kind, resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         turned = "".join("t" if _is_turned(o) else "n" for o in self.operands[:2])
         whole = self.follower is not None and self.follower.whole
@@ -183,6 +222,10 @@ class Product(Routine):
         if ready or not cut.shape < len(SHAPES[True]):  # panels have their width
             cut = cut._replace(shape=0)
         return key, cut
+
+    def _code(self, cuts: Cut, few: bool = False) -> str:
+        """The name of its code, which is for few rows if this or another needs it."""
+        return name_of(self._kind, cuts.shape, few or self.few)
 
     def _pack(self, gemm: Gemm, shape: Any, k: int, cuts: Cut) -> Pack | None:
         """How the right operand is packed once, where that pays.
@@ -198,8 +241,7 @@ class Product(Routine):
         words = -(-k // gemm.group)
         panels, length = -(-n // tile.width), -(-words // tile.lanes) * tile.lanes
         nbytes = length * panels * tile.width * self.node.dtype.np.itemsize
-        kind = f"{product_kind(self.node)} {cuts.shape}"
-        symbol = Symbol("gemm", kind, "gemm_pack")
+        symbol = Symbol("gemm", self._code(cuts), "gemm_pack")
         return Pack(self.operands[1].base, symbol, panels, nbytes)
 
     def key(self, sizes: Mapping[str, int]) -> str:
@@ -221,7 +263,7 @@ class Product(Routine):
         """Whether rows as a whole cost no more than another look at the result."""
         threads = pool.get_num_threads()
         _, cuts = self._chosen(sizes)
-        tile = compiled(product_kind(self.node), target, cuts.shape).tile
+        tile = compiled(self._kind, target, cuts.shape).tile
         *lead, m, n = resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         batch = lead[-1] if lead else 1
@@ -243,6 +285,13 @@ class Product(Routine):
         others = [n for n in self.follower.owners if n is not self.node]
         return sum(elements(n.shape, sizes) >= count for n in others) > 1
 
+    def _is_few(self, arrays: Sequence[Any], cuts: Cut, target: Target) -> bool:
+        a, b, out = arrays
+        sizes = *out.shape[-2:], a.shape[-1]
+        left, right = ([s // x.itemsize for s in x.strides[-2:]] for x in (a, b))
+        ready = len(self.operands) > 2
+        return is_few(self._kind, target, cuts.shape, sizes, left, right, ready=ready)
+
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
         """One job for each stack of matrices."""
         node = self.node
@@ -257,7 +306,7 @@ class Product(Routine):
         arrays = [view[0] for view in views] + [out]
         starts = [view[1] for view in views] + [out]
         _, cuts = self._chosen(sizes)
-        gemm = compiled(product_kind(node), target, cuts.shape)
+        gemm = compiled(self._kind, target, cuts.shape)
         (m, n), k = shape[-2:], arrays[0].shape[-1]
         batch = shape[-3] if len(shape) > 2 else 1
         threads = max(pool.get_num_threads(), 2)
@@ -282,7 +331,8 @@ class Product(Routine):
             if len(self.operands) > 2:
                 pointers.append(Pointer(_PACKED, self.operands[2].base))
             jobs.append(Job(job, pointers))
-        function = Symbol("gemm", f"{product_kind(node)} {cuts.shape}", "gemm_tasks")
+        few = self._is_few(arrays, cuts, target)
+        function = Symbol("gemm", self._code(cuts, few), "gemm_tasks")
         share = min(math.prod(shape) * k / SMALL, 1.0)
         pack = self._pack(gemm, shape, k, cuts)
         return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT, share, pack)

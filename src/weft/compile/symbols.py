@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from weft.compile.llvm.attention.arrays import compiled as attention_code
 from weft.compile.llvm.conv.arrays import compiled as convolution_code
-from weft.compile.llvm.gemm.arrays import compiled as product_code
+from weft.compile.llvm.gemm.arrays import named
 from weft.compile.llvm.target import Library, Target
 from weft.compile.script import Symbol
 
@@ -16,8 +16,7 @@ def address_of(symbol: Symbol, libraries: Mapping[str, Library], target: Target)
     if symbol.kind == "kernel":
         return libraries[symbol.of].address(symbol.name)
     if symbol.kind == "gemm":
-        kind, shape = symbol.of.rsplit(" ", 1)  # some kinds are two words
-        return product_code(kind, target, int(shape)).library.address(symbol.name)
+        return named(symbol.of, target).library.address(symbol.name)
     if symbol.kind == "conv":
         return convolution_code(symbol.of, target).address(symbol.name)
     return attention_code(symbol.of, target).address(symbol.name)

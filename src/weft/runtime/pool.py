@@ -143,7 +143,8 @@ def _library(waiting: str) -> Any:
         add_symbol(name, found or 0)
     target = host_target()
     name = f"pool, waiting by {waiting}"
-    return compile_known(name, lambda: pool_module(target, waiting), target)
+    # Loops that wait or call: passes would gain nothing.
+    return compile_known(name, lambda: pool_module(target, waiting), target, level=0)
 
 
 # -- the process's pool

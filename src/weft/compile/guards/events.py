@@ -127,7 +127,7 @@ class Events:
 @ahead
 def library() -> Events:
     """The machine code, made or found once."""
-    return Events(compile_known("evaluate", _module, host_target(), level=1))
+    return Events(compile_known("evaluate", _module, host_target(), level=0))
 
 
 def _module() -> ir.Module:

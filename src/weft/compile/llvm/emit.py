@@ -24,6 +24,33 @@ def i64(value: int) -> Any:
     return ir.Constant(I64, value)
 
 
+class _Same(ir.Constant):
+    """A vector of equal elements, by a word rather than one by one."""
+
+    def __init__(self, kind: ir.VectorType, word: str, one: Any) -> None:
+        self.type, self.word = kind, word
+        self.constant = [ir.Constant(kind.element, one)] * kind.count
+
+    def _get_reference(self) -> str:
+        return self.word
+
+
+def zeros(kind: ir.VectorType) -> Any:
+    """A vector of zeros.
+
+    >>> from llvmlite import ir
+    >>> from weft.compile.llvm.emit import I64, zeros
+    >>> print(zeros(ir.VectorType(I64, 4)))
+    <4 x i64> zeroinitializer
+    """
+    return _Same(kind, "zeroinitializer", None)
+
+
+def undefined(kind: ir.VectorType) -> Any:
+    """A vector whose elements do not matter."""
+    return _Same(kind, "undef", ir.Undefined)
+
+
 @contextmanager
 def loop(
     b: Any, start: Any, stop: Any, step: Any = None, name: str = "i", hint: Any = None

@@ -19,7 +19,18 @@ from llvmlite import ir
 
 from weft import dtype as dtypes
 from weft.compile.llvm import scalar
-from weft.compile.llvm.emit import F64, I1, I8, I32, I64, POINTER, VOID, i64, loop
+from weft.compile.llvm.emit import (
+    F64,
+    I1,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    i64,
+    loop,
+    zeros,
+)
 from weft.compile.llvm.hints import strip_hint, vector_hint
 from weft.compile.llvm.target import Target, prepare_function
 from weft.compile.llvm.turn import SIDE, Turn, emit_turn, turning
@@ -278,7 +289,7 @@ class _Emitter:
         rooms = {local.name: self._room(local, lanes) for local in sums}
         for local in sums:
             kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
-            b.store(ir.Constant(kind, None), _as_vector(b, rooms[local.name], kind))
+            b.store(zeros(kind), _as_vector(b, rooms[local.name], kind))
         count = self.index(stmt.extent)
         whole = b.udiv(count, i64(lanes))
         with loop(b, i64(0), whole) as strip:

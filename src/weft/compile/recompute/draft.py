@@ -16,7 +16,7 @@ from weft.runtime.pool import get_num_threads
 class _Steps(Native):
     """A native graph without machine code."""
 
-    def _start(self) -> None:
+    def _start(self, pack_weights: bool) -> None:
         """Nobody will run it."""
 
     def _compile(self) -> None:

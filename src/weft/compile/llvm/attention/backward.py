@@ -24,7 +24,7 @@ from weft.compile.llvm.attention.parts import (
     number_of,
 )
 from weft.compile.llvm.attention.record import enter_head, given, mask_at, read_job
-from weft.compile.llvm.emit import I1, i64, loop
+from weft.compile.llvm.emit import I1, i64, loop, zeros
 from weft.compile.llvm.gemm.tasks import blocks, divide
 from weft.compile.llvm.gemm.vectors import (
     at,
@@ -205,9 +205,9 @@ class Backward:
                     some = b.select(b.icmp_signed("<", ahead, i64(0)), i64(0), ahead)
                     some = b.select(cut, some, i64(lanes))
                     mask = first_lanes(b, some, lanes)
-                    weights = b.select(mask, weights, ir.Constant(lib.vector, None))
+                    weights = b.select(mask, weights, zeros(lib.vector))
                     slopes = b.fmul(b.fmul(weights, b.fsub(slopes, delta)), scale)
-                    slopes = b.select(mask, slopes, ir.Constant(lib.vector, None))
+                    slopes = b.select(mask, slopes, zeros(lib.vector))
                     store(b, weights, places[0])
                     store(b, slopes, places[1])
         return made

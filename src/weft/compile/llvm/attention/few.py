@@ -19,7 +19,7 @@ from weft.compile.llvm.attention.parts import (
     number_of,
 )
 from weft.compile.llvm.attention.record import enter_head, given, mask_at, read_job
-from weft.compile.llvm.emit import I1, I32, i64, loop
+from weft.compile.llvm.emit import I1, I32, i64, loop, zeros
 from weft.compile.llvm.gemm.vectors import (
     at,
     carry,
@@ -43,7 +43,7 @@ class Few:
     def __init__(self, parts: Parts) -> None:
         self.parts, self.lib = parts, parts.lib
         self.lanes = self.lib.tile.lanes
-        self.none = ir.Constant(self.lib.vector, None)
+        self.none = zeros(self.lib.vector)
         self.low = filled(self.lib.vector, -math.inf)
 
     def emit(self) -> ir.Function:

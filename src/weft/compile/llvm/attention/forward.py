@@ -28,7 +28,7 @@ from weft.compile.llvm.attention.parts import (
     larger,
 )
 from weft.compile.llvm.attention.record import enter_head, given, mask_at, read_job
-from weft.compile.llvm.emit import I1, i64, loop
+from weft.compile.llvm.emit import I1, i64, loop, zeros
 from weft.compile.llvm.gemm.tasks import blocks, divide
 from weft.compile.llvm.gemm.vectors import (
     at,
@@ -163,7 +163,7 @@ class Forward:
         arguments = "*scores *tops *sums *out keys width later"
         with lib.routine("soften", arguments) as (b, s, made):
             later = b.trunc(s.later, I1)
-            low, none = filled(lib.vector, -math.inf), ir.Constant(lib.vector, None)
+            low, none = filled(lib.vector, -math.inf), zeros(lib.vector)
             places = [[self._at(b, p, 0, v) for v in count] for p in (s.tops, s.sums)]
             old, sums = (
                 [b.select(later, load(b, p, lib.vector), first) for p in row]
@@ -254,7 +254,7 @@ class Forward:
 
     def _finish(self, b: Any, s: Any, v: int) -> None:
         lib, tile = self.lib, self.lib.tile
-        zero, one = ir.Constant(lib.vector, None), filled(lib.vector, 1.0)
+        zero, one = zeros(lib.vector), filled(lib.vector, 1.0)
         sums, tops = (
             load(b, self._at(b, p, 0, v), lib.vector) for p in (s.sums, s.tops)
         )

@@ -9,10 +9,10 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.attention.record import CHOSEN
-from weft.compile.llvm.emit import I1, I8, I32, I64, i64, loop
+from weft.compile.llvm.emit import I1, I8, I32, I64, i64, loop, zeros
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.strip import Strips, by_heights
+from weft.compile.llvm.gemm.strip import Strips, along, by_heights
 from weft.compile.llvm.gemm.vectors import (
     PTR,
     at,
@@ -57,10 +57,12 @@ class Parts:
                 a = at(b, s.a, step, lib.element)
                 c = at(b, s.c, b.mul(row, s.c_row), lib.element)
                 across = b.mul(s.a_stride, i64(height)) if rows else i64(height)
-                ahead = [at(b, a, across, lib.element), s.a_stride]
+                strides = along(s.a_stride, rows=rows)
+                ahead = [at(b, a, across, lib.element), *strides]
                 right = [s.b, s.b_row, s.b_panel]
                 rest = [c, s.c_row, s.n, s.k, s.keep, *ahead]
-                b.call(self.strips[height, rows], [a, s.a_stride, *right, *rest])
+                arguments = [a, *strides, *right, *rest]
+                self.strips.call(b, height, not rows, arguments)
 
             by_heights(b, lib.tile.heights, i64(0), s.m, strip)
         return made
@@ -91,7 +93,7 @@ class Parts:
             lanes = i64(lib.tile.lanes)
             whole = b.mul(b.sdiv(s.count, lanes), lanes)
             with loop(b, i64(0), whole, lanes) as i:
-                store(b, ir.Constant(lib.vector, None), at(b, s.to, i, lib.element))
+                store(b, zeros(lib.vector), at(b, s.to, i, lib.element))
             with loop(b, whole, s.count) as i:
                 b.store(ir.Constant(lib.element, 0.0), at(b, s.to, i, lib.element))
         return made
@@ -145,7 +147,7 @@ class Parts:
         if not chosen:
             store(b, b.fadd(scores, mask), place)
             return
-        out = b.fcmp_ordered("<", mask, ir.Constant(self.lib.vector, None))
+        out = b.fcmp_ordered("<", mask, zeros(self.lib.vector))
         low = filled(self.lib.vector, -math.inf)
         store(b, b.select(out, low, scores), place)
 
@@ -174,8 +176,8 @@ class Parts:
         found.add_incoming(many, second)
         if not chosen:
             return found
-        takes = b.icmp_unsigned("!=", found, ir.Constant(vector, None))
-        zero, low = ir.Constant(lib.vector, None), filled(lib.vector, -1.0)
+        takes = b.icmp_unsigned("!=", found, zeros(vector))
+        zero, low = zeros(lib.vector), filled(lib.vector, -1.0)
         return b.select(takes, zero, low)
 
 
@@ -192,7 +194,7 @@ def _load_bytes(b: Any, place: Any, mask: Any) -> Any:
     vector = ir.VectorType(I8, lanes)
     kind = ir.FunctionType(vector, [PTR, I32, ir.VectorType(I1, lanes), vector])
     call = intrinsic(b, f"llvm.masked.load.v{lanes}i8.p0", kind)
-    return b.call(call, [place, I32(1), mask, ir.Constant(vector, None)])
+    return b.call(call, [place, I32(1), mask, zeros(vector)])
 
 
 def filled(vector: Any, value: float) -> Any:

@@ -22,7 +22,7 @@ from weft.compile.llvm.conv.patches import (
 )
 from weft.compile.llvm.conv.record import read_job
 from weft.compile.llvm.conv.windows import all_whole, call_windows
-from weft.compile.llvm.emit import I1, I32, I64, i64, loop
+from weft.compile.llvm.emit import I1, I32, I64, i64, loop, zeros
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.strip import by_heights
 from weft.compile.llvm.gemm.vectors import (
@@ -79,7 +79,7 @@ class Dots:
     def _clear(self, b: Any, s: Any) -> None:
         stop = b.mul(b.sub(s.last, s.first), s.each)
         with loop(b, i64(0), stop, i64(self.lib.tile.lanes)) as i:
-            zero = ir.Constant(self.lib.vector, None)
+            zero = zeros(self.lib.vector)
             store(b, zero, at(b, s.sums, i, self.lib.element))
 
     def _channel(self, b: Any, s: Any, n: Any, g: Any, o: Any) -> None:

@@ -18,7 +18,7 @@ from weft.compile.llvm.conv.windows import call_windows
 from weft.compile.llvm.emit import I64, i64, loop
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.strip import by_heights
+from weft.compile.llvm.gemm.strip import along, by_heights
 from weft.compile.llvm.gemm.vectors import at, minimum, splat, store
 
 
@@ -109,8 +109,9 @@ class Image:
                 order = at(b, s.order, s.p, I64)
                 b.call(self.gather(height), [start, s.other_row, order, *to, s.deep])
         ahead = at(b, here, i64(height), element)
-        strip = self.parts.strips[height, False]
-        b.call(strip, [*to, *common, ahead, s.order_step])
+        left, beyond = along(to[1], rows=False), along(s.order_step, rows=False)
+        arguments = [to[0], *left, *common, ahead, *beyond]
+        self.parts.strips.call(b, height, True, arguments)
 
     def _rows(self, b: Any, s: Any, start: Any, height: int, common: list[Any]) -> None:
         """Weights by rows, in the order of windows."""
@@ -124,8 +125,9 @@ class Image:
         left = b.select(direct, here, s.workspace)
         stride = b.select(direct, s.other_row, i64(tile.depth))
         ahead = at(b, here, b.mul(s.other_row, i64(height)), element)
-        strip = self.parts.strips[height, True]
-        b.call(strip, [left, stride, *common, ahead, s.other_row])
+        beyond = along(s.other_row, rows=True)
+        arguments = [left, *along(stride, rows=True), *common, ahead, *beyond]
+        self.parts.strips.call(b, height, False, arguments)
 
     def _pack(
         self, b: Any, s: Any, start: Any, here: Any, straight: Any, height: int

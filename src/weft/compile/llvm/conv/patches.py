@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I1, I8, I32, I64, i64, loop
+from weft.compile.llvm.emit import I1, I8, I32, I64, i64, loop, zeros
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
     PTR,
@@ -155,7 +155,7 @@ def _join(
     joined = b.bitcast(both, lib.vector)
     for phi, first, later in (
         (i, i64(0), b.add(i, i64(1))),
-        (held, ir.Constant(lib.vector, None), joined),
+        (held, zeros(lib.vector), joined),
     ):
         phi.add_incoming(first, before)
         phi.add_incoming(later, b.block)
@@ -192,5 +192,5 @@ def _gather(b: Any, lib: Library, step: Any, pointer: Any, mask: Any) -> Any:
         [ir.VectorType(PTR, lanes), I32, ir.VectorType(I1, lanes), lib.vector],
     )
     name = f"llvm.masked.gather.{suffix(lib.vector)}.v{lanes}p0"
-    zero = ir.Constant(lib.vector, None)
+    zero = zeros(lib.vector)
     return b.call(intrinsic(b, name, kind), [pointers, I32(size), mask, zero])

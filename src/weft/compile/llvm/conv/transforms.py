@@ -30,7 +30,7 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.conv.patches import Loader, with_loader
-from weft.compile.llvm.emit import I8, I32, I64, i64, loop
+from weft.compile.llvm.emit import I8, I32, I64, i64, loop, zeros
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
     at,
@@ -223,7 +223,7 @@ def _emit_kernels(lib: Library) -> ir.Function:
     ):
         grid = _load_points(b, lib, s, row, j)
         taps = list(itertools.chain(*_both_ways(b, _kernel_line, grid)))
-        taps += [ir.Constant(lib.vector, None)] * (lanes - len(taps))
+        taps += [zeros(lib.vector)] * (lanes - len(taps))
         start = at(b, s.out, b.mul(row, i64(9)), element)
         for lane, kernel in enumerate(transpose(b, taps)):
             column = b.add(j, i64(lane))

@@ -18,7 +18,7 @@ from weft.compile.llvm.conv.record import read_job
 from weft.compile.llvm.conv.rectangles import RECTANGLE
 from weft.compile.llvm.conv.windows import call_windows
 from weft.compile.llvm.emit import I64, i64, loop
-from weft.compile.llvm.gemm.strip import by_heights
+from weft.compile.llvm.gemm.strip import along, by_heights
 from weft.compile.llvm.gemm.tasks import divide
 from weft.compile.llvm.gemm.vectors import at, minimum, while_less
 
@@ -80,8 +80,9 @@ class Weight:
         panel = [s.panels, width, b.mul(width, s.deep)]
         size = [c, s.sums_row, s.across, s.deep, s.add]
         ahead = at(b, left, b.mul(stride, i64(height)), element)
-        strip = self.parts.strips[height, True]
-        b.call(strip, [left, stride, *panel, *size, ahead, stride])
+        strides = along(stride, rows=True)
+        arguments = [left, *strides, *panel, *size, ahead, *strides]
+        self.parts.strips.call(b, height, False, arguments)
 
     def _left(self, b: Any, s: Any, row: Any, height: int) -> tuple[Any, Any]:
         """Rows of windows, packed or where they lie, and from one to the next."""

@@ -17,7 +17,7 @@ from weft.compile.llvm.conv.rectangles import RECTANGLE
 from weft.compile.llvm.conv.transforms import POINTS, Transforms
 from weft.compile.llvm.conv.windows import call_windows
 from weft.compile.llvm.emit import I64, i64, loop
-from weft.compile.llvm.gemm.strip import by_heights
+from weft.compile.llvm.gemm.strip import along, by_heights
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum
 
 
@@ -136,5 +136,6 @@ def multiply_points(b: Any, parts: Parts, s: Any, row: Any, height: int) -> None
         place = b.add(first, b.mul(point, s.sums_point))
         c = [at(b, s.sums, place, lib.element), s.sums_row]
         panel = [right, width, b.mul(width, s.deep)]
-        rest = [s.across, s.deep, s.add, left, s.block]
-        b.call(parts.strips[height, True], [left, s.block, *panel, *c, *rest])
+        a = [left, *along(s.block, rows=True)]
+        rest = [s.across, s.deep, s.add, *a]
+        parts.strips.call(b, height, False, [*a, *panel, *c, *rest])

@@ -34,12 +34,17 @@ _TASKS = ctypes.CFUNCTYPE(
 
 
 class Gemm:
-    """The compiled products of one element type for one target."""
+    """The compiled products of one element type for one target.
+
+    Without ``few``, they are not for those of few rows or columns: see ``is_few``.
+    """
 
     def __init__(
-        self, dtype: str, target: Target, shape: int = 0, **options: Any
-    ) -> None:
-        make = functools.partial(_module, dtype, target, {**options, "shape": shape})
+        self, dtype: str, target: Target, shape: int = 0, few: bool = True,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        options = {**options, "shape": shape, "few": few}
+        make = functools.partial(_module, dtype, target, options)
         text = f"gemm {dtype} {tile_for(dtype, target, shape)} {options}"
         self._library = ahead(
             lambda: compile_known(text, make, target, level=0, linked=True)
@@ -92,10 +97,31 @@ def _module(dtype: str, target: Target, options: dict[str, Any]) -> ir.Module:
     return module
 
 
-@ahead
-def compiled(dtype: str, target: Target, shape: int = 0) -> Gemm:
+def compiled(dtype: str, target: Target, shape: int = 0, few: bool = True) -> Gemm:
     """The products of an element type by one shape of tile, made once."""
-    return Gemm(dtype, target, shape)
+    return _compiled(dtype, target, shape, few)
+
+
+_compiled = ahead(Gemm)
+
+
+def name_of(dtype: str, shape: int, few: bool) -> str:
+    """What ``named`` gives compiled products for."""
+    return f"{dtype} {shape} {int(few)}"
+
+
+def named(name: str, target: Target) -> Gemm:
+    """Compiled products by their name.
+
+    >>> from weft.compile.llvm.gemm.arrays import compiled, name_of, named
+    >>> from weft.compile.llvm.target import host_target
+    >>> target = host_target()
+    >>> name = name_of("uint8 int8", 1, False)
+    >>> named(name, target) is compiled("uint8 int8", target, 1, False)
+    True
+    """
+    dtype, shape, few = name.rsplit(" ", 2)  # some kinds are two words
+    return compiled(dtype, target, int(shape), few == "1")
 
 
 def kind_name(left: str, right: str) -> str:

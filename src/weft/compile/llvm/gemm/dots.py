@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import i64, loop
+from weft.compile.llvm.emit import i64, loop, zeros
 from weft.compile.llvm.gemm.kinds import Kind
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tiling import Tiling
@@ -141,7 +141,7 @@ def _dot_tile(
             ]
         return made
 
-    zero = ir.Constant(lib.vector, None)
+    zero = zeros(lib.vector)
     whole = b.mul(b.sdiv(s.k, i64(many)), i64(many))
     sums = carry(b, i64(0), whole, many, [zero] * (height * few), step)
     rest = b.sub(s.k, whole)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 
 from llvmlite import ir
 
 from weft.compile.llvm.gemm.kinds import kind_of
 from weft.compile.llvm.gemm.product import KNOWABLE, Product
 from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.skinny import conditions, find_units
 from weft.compile.llvm.gemm.tasks import emit_pack, emit_tasks
 from weft.compile.llvm.gemm.tiling import Tiling, tiling
+from weft.compile.llvm.gemm.turned import is_flat
 from weft.compile.llvm.gemm.vectors import itemsize
 from weft.compile.llvm.target import Target
 from weft.errors import ArgumentError
@@ -24,8 +27,11 @@ def emit_gemm(
     *,
     known: Mapping[str, int] | None = None,
     shape: int = 0,
+    few: bool = True,
 ) -> ir.Function:
     """Add ``name``, ``name_tasks`` and ``name_pack`` to a module; gives ``name``.
+
+    Without ``few``, it is not for products that ``is_few`` holds for.
 
     >>> from weft.compile.llvm.gemm import emit_gemm
     >>> from weft.compile.llvm.target import host_target, new_module
@@ -44,11 +50,38 @@ def emit_gemm(
         )
     kind = kind_of(dtype, target)
     lib = Library(module, name, kind, target, tile_for(dtype, target, shape))
-    product = Product(lib, known)
+    product = Product(lib, known, few)
     made = product.emit()
     emit_tasks(lib, made)
     emit_pack(lib, product.packing)
     return made
+
+
+def is_few(
+    dtype: str, target: Target, shape: int, sizes: Sequence[int],
+    a: Sequence[int], b: Sequence[int], *, ready: bool = False,
+) -> bool:  # fmt: skip
+    """Whether a product of sizes (m, n, k) and strides is one of few rows or columns.
+
+    Those have ways of their own (``skinny``). ``ready`` tells that B is packed.
+
+    >>> from weft.compile.llvm.gemm.generate import is_few
+    >>> from weft.compile.llvm.target import host_target
+    >>> target = host_target()
+    >>> is_few("float32", target, 0, (1, 512, 512), (512, 1), (512, 1))
+    True
+    >>> is_few("float32", target, 0, (64, 512, 512), (512, 1), (512, 1))
+    False
+    """
+    (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a, b
+    values = SimpleNamespace(
+        m=m, n=n, k=k, a_row=a_row, a_col=a_col, b_row=b_row, b_col=b_col, keep=0,
+        ready=ready,
+    )  # fmt: skip
+    find_units(None, values)
+    tile, kind = tile_for(dtype, target, shape), kind_of(dtype, target)
+    values.is_flat = is_flat(None, values, tile, kind)
+    return any(conditions(None, values, tile, kind))
 
 
 def workspace_bytes(dtype: str, target: Target, shape: int = 0) -> int:

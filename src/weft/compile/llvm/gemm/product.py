@@ -10,7 +10,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I64, i64, loop
-from weft.compile.llvm.gemm.dots import several_limit
 from weft.compile.llvm.gemm.follow import follow
 from weft.compile.llvm.gemm.known import (
     both,
@@ -25,7 +24,7 @@ from weft.compile.llvm.gemm.known import (
 )  # fmt: skip
 from weft.compile.llvm.gemm.pack import Packing, panel_length, words_of
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.skinny import Skinny, few_limit
+from weft.compile.llvm.gemm.skinny import Skinny, conditions, find_units
 from weft.compile.llvm.gemm.strip import Strips, by_heights
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.turned import Turned, is_flat
@@ -43,10 +42,13 @@ KNOWABLE = frozenset(
 
 
 class Product:
-    """Emits the function that computes a rectangle of C."""
+    """Emits the function that computes a rectangle of C.
 
-    def __init__(self, lib: Library, known: Mapping[str, int]) -> None:
-        self.lib, self.known = lib, known
+    Without ``few`` it has no other ways for few rows or columns; see ``is_few``.
+    """
+
+    def __init__(self, lib: Library, known: Mapping[str, int], few: bool) -> None:
+        self.lib, self.known, self.few = lib, known, few
         self.packing: Any = Words(lib) if lib.kind.widens else Packing(lib)
         self.skinny = Skinny(lib, self.packing)
         self.turned = Turned(lib, self.packing)
@@ -57,11 +59,17 @@ class Product:
         with self.lib.routine("", ARGUMENTS, public=True) as (b, s, made):
             q = SimpleNamespace(**{**vars(s), **self.known})
             _decide(b, q, self.lib)
+            if self.few:
+                q.ready = b.icmp_unsigned("!=", s.packed, PTR(None))
+                q.when_skinny = conditions(b, q, self.lib.tile, self.lib.kind)
             for name in KNOWABLE:  # decisions are made: all are operands now
                 setattr(s, name, value(getattr(q, name)))
             for name in vars(q).keys() - vars(s).keys():
                 setattr(s, name, getattr(q, name))
-            self.skinny.emit(b, s, lambda: self._either_way(b, s))
+            if self.few:
+                self.skinny.emit(b, s, lambda: self._either_way(b, s))
+            else:
+                self._either_way(b, s)
         return made
 
     def _either_way(self, b: Any, s: Any) -> None:
@@ -164,18 +172,11 @@ class Product:
         common = [*right, c, s.c_row, s.across, s.words, add]
         ahead = at(b, here, ahead, self.lib.item)
         shift = self._shift(b, s, height) if self.lib.kind.shifted else []
-
-        def run(rows: bool, packed: int, stride: Any) -> None:
-            now = pick(b, s.pack_a, packed, stride)
-            arguments = [left, now, *common, ahead, stride, *shift]
-            b.call(self.strips[height, rows], arguments)
-
-        branch(
-            b,
-            s.by_columns,
-            lambda: run(False, tile.height, s.a_col),
-            lambda: run(True, tile.depth, s.a_row),
-        )
+        rows = [pick(b, s.by_columns, 1, x) for x in (tile.depth, s.a_row)]
+        columns = [pick(b, s.by_columns, x, 1) for x in (tile.height, s.a_col)]
+        now = [pick(b, s.pack_a, *two) for two in (rows, columns)]
+        arguments = [left, *now, *common, ahead, rows[1], columns[1], *shift]
+        self.strips.call(b, height, s.by_columns, arguments)
 
     def _ahead(self, b: Any, s: Any, height: int) -> Any:
         """How far it is to what is read of A next: these rows go on, or the next."""
@@ -195,17 +196,12 @@ class Product:
 
 def _decide(b: Any, s: Any, lib: Library) -> None:
     """How to compute it: by the whole product's sizes, never by a thread's part."""
-    for name in ("a_row", "a_col", "b_row", "b_col"):
-        setattr(s, f"unit_{name}", compare(b, "==", getattr(s, name), 1))
+    find_units(b, s)
     s.by_columns = both(b, s.unit_a_row, negate(b, s.unit_a_col))
     words = lib.kind.widens  # they are made by packing
     s.pack_a = words or negate(b, _direct_a(b, s, lib.tile))
     s.pack_b = words or negate(b, _direct_b(b, s, lib))
-    s.is_flat = is_flat(b, s, lib)
-    limit, many = few_limit(lib.tile), 4 * lib.tile.lanes
-    s.narrow, s.flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
-    s.several = compare(b, "<=", s.m, several_limit(lib.tile, lib.kind))
-    s.tall, s.wide, s.long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
+    s.is_flat = is_flat(b, s, lib.tile, lib.kind)
 
 
 def _direct_a(b: Any, s: Any, tile: Tiling) -> Any:

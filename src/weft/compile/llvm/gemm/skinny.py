@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I1, I8, I64, i64, loop
+from weft.compile.llvm.emit import I1, I8, I64, i64, loop, zeros
 from weft.compile.llvm.gemm.dots import (
     SEVERAL,
     STRETCH_BYTES,
@@ -23,13 +23,13 @@ from weft.compile.llvm.gemm.dots import (
     several_limit,
 )
 from weft.compile.llvm.gemm.follow import follow
-from weft.compile.llvm.gemm.known import both, branch, negate
+from weft.compile.llvm.gemm.kinds import Kind
+from weft.compile.llvm.gemm.known import both, branch, compare, negate
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import (
     ITEMSIZE,
-    PTR,
     at,
     choose,
     first_lanes,
@@ -87,26 +87,11 @@ class Skinny:
         return made
 
     def emit(self, b: Any, s: Any, otherwise: Callable[[], None]) -> None:
-        """The skinny ways where they pay, else ``otherwise``."""
-        cases = [
-            (both(b, s.long, both(b, s.narrow, s.unit_a_col)), self._dots, True),
-            (both(b, s.long, both(b, s.flat, s.unit_b_row)), self._dots, False),
-            (self._worth_dots(b, s), self._several_dots, False),
-            (both(b, s.tall, both(b, s.narrow, s.unit_a_row)), self._sums, True),
-            (both(b, s.wide, both(b, s.flat, s.unit_b_col)), self._sums, False),
-        ]
+        """The skinny ways where they pay (``when_skinny``), else ``otherwise``."""
+        dots, several, sums = self._dots, self._several_dots, self._sums
+        how = (dots, True), (dots, False), (several, False), (sums, True), (sums, False)
+        cases = [(p, *way) for p, way in zip(s.when_skinny, how, strict=True)]
         self._first(b, s, cases, otherwise)
-
-    def _worth_dots(self, b: Any, s: Any) -> Any:
-        """Whether B would be packed for several rows of C only."""
-        if not several_limit(self.lib.tile, self.lib.kind):
-            return False
-        ready = b.icmp_unsigned("!=", s.packed, PTR(None))
-        rows = both(b, s.unit_b_row, s.unit_a_col)
-        long = both(b, s.long, both(b, s.wide, s.several))
-        return both(
-            b, both(b, long, rows), both(b, negate(b, s.is_flat), b.not_(ready))
-        )
 
     def _first(self, b: Any, s: Any, cases: list[Any], otherwise: Any) -> None:
         if not cases:
@@ -188,6 +173,34 @@ class Skinny:
         b.call(deliver, [sums, count, side.few, *place])
 
 
+def find_units(b: Any, s: Any) -> None:
+    """Note which strides are 1."""
+    for name in ("a_row", "a_col", "b_row", "b_col"):
+        setattr(s, f"unit_{name}", compare(b, "==", getattr(s, name), 1))
+
+
+def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
+    """When each of the skinny ways pays, by sizes and strides, which may be known.
+
+    That is dot products of A's rows, and of B's columns, those of several rows, and
+    sums of A's columns, and of B's rows.
+    """
+    limit, many = few_limit(tile), 4 * tile.lanes
+    narrow, flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
+    tall, wide, long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
+    rows = both(b, both(b, long, wide), both(b, s.unit_b_row, s.unit_a_col))
+    most = several_limit(tile, kind)
+    several = both(b, compare(b, "<=", s.m, most), rows) if most else False
+    return [
+        both(b, long, both(b, narrow, s.unit_a_col)),
+        both(b, long, both(b, flat, s.unit_b_row)),
+        # B would have to be packed for a few rows.
+        both(b, several, both(b, negate(b, s.is_flat), negate(b, s.ready))),
+        both(b, tall, both(b, narrow, s.unit_a_row)),
+        both(b, wide, both(b, flat, s.unit_b_col)),
+    ]
+
+
 def _apart(b: Any, workspace: Any, big: Any) -> Any:
     """A place for sums, half a page from where big's rows begin."""
     distance = b.sub(b.ptrtoint(big, I64), b.ptrtoint(workspace, I64))
@@ -241,7 +254,7 @@ def _emit_sums(
 
 
 def _add_up(b: Any, lib: Library, s: Any, few: int, chunk: int) -> None:
-    zero = ir.Constant(lib.vector, None)
+    zero = zeros(lib.vector)
     for q in range(few):
         row = at(b, s.sums, i64(q * chunk), lib.element)
         with loop(b, i64(0), s.count, i64(lib.tile.lanes)) as x:

@@ -8,12 +8,13 @@ it is read along rows (k is contiguous) or along columns (rows are contiguous).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I1, i64, loop
+from weft.compile.llvm.emit import I1, i64, loop, zeros
+from weft.compile.llvm.gemm.known import branch
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.vectors import (
     at,
@@ -32,19 +33,22 @@ from weft.compile.llvm.gemm.vectors import (
 _LONG = 128  # steps of k that leave time to fetch ahead
 _LINE = 64  # bytes of a cache's line
 # ``shift`` is there if C is corrected for each row.
-ARGUMENTS = "*a a_stride *b b_row b_panel *c c_row n k keep *ahead ahead_stride"
+ARGUMENTS = (
+    "*a a_row a_col *b b_row b_panel *c c_row n k keep *ahead ahead_row ahead_col"
+)
 
 
-def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
+def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Function:
     """``C[:height, :n] (+)= A @ B``, tile by tile.
 
-    ``a_stride`` goes from row to row if ``rows``, else from column to column; the
-    other way A is contiguous. ``b_panel`` goes from one tile's columns of B to the
-    next. ``keep`` adds to C instead of replacing it.
+    ``b_panel`` goes from one tile's columns of B to the next. ``keep`` adds to C
+    instead of replacing it. ``ahead`` is where the next strip's rows of A begin.
+    That A's ``rows`` are contiguous, or its columns, may be known.
     """
     tile = lib.tile
     arguments = ARGUMENTS + " *shift" * lib.kind.shifted
-    with lib.routine(strip_name(height, rows), arguments) as (b, s, made):
+    name = {True: "rows", False: "columns", None: "strip"}[rows]
+    with lib.routine(f"{name}{height}", arguments) as (b, s, made):
         s.share = _share(b, s, tile.width) if height == tile.height else i64(0)
         done = i64(0)
         if not lib.masks_are_free:
@@ -56,16 +60,35 @@ def emit_strip(lib: Library, height: int, *, rows: bool) -> ir.Function:
     return made
 
 
-class Strips(dict[tuple[int, bool], ir.Function]):
-    """The strips of a library by height and kind, emitted when first asked for."""
+class Strips:
+    """The strips of a library, emitted when first called.
+
+    The tallest, where time is spent, are made for rows and for columns of A; all
+    others are one function for both.
+    """
 
     def __init__(self, lib: Library) -> None:
         self.lib = lib
+        self._made: dict[tuple[int, bool | None], ir.Function] = {}
 
-    def __missing__(self, key: tuple[int, bool]) -> ir.Function:
-        height, rows = key
-        self[key] = emit_strip(self.lib, height, rows=rows)
-        return self[key]
+    def _strip(self, height: int, rows: bool | None) -> ir.Function:
+        if (height, rows) not in self._made:
+            self._made[height, rows] = emit_strip(self.lib, height, rows)
+        return self._made[height, rows]
+
+    def call(
+        self, b: Any, height: int, by_columns: Any, arguments: Sequence[Any]
+    ) -> None:
+        """Call the strip of a height; ``by_columns`` may be known."""
+        if height < self.lib.tile.height:
+            b.call(self._strip(height, None), arguments)
+            return
+        branch(
+            b,
+            by_columns,
+            lambda: b.call(self._strip(height, False), arguments),
+            lambda: b.call(self._strip(height, True), arguments),
+        )
 
 
 def by_heights(
@@ -119,13 +142,14 @@ def _share(b: Any, s: Any, width: int) -> Any:
     return share
 
 
-def strip_name(height: int, rows: bool) -> str:
-    """What the strip's function is called."""
-    return f"{'rows' if rows else 'columns'}{height}"
-
-
 def _narrower(
-    b: Any, lib: Library, s: Any, height: int, rows: bool, vectors: int, done: Any
+    b: Any,
+    lib: Library,
+    s: Any,
+    height: int,
+    rows: bool | None,
+    vectors: int,
+    done: Any,
 ) -> Any:
     """Tiles that need this many vectors, the last in part; gives the tiles done."""
     tile = lib.tile
@@ -139,10 +163,17 @@ def _narrower(
     return stop
 
 
+def along(stride: Any, *, rows: bool) -> list[Any]:
+    """The strides of a matrix whose rows, or columns, are contiguous."""
+    return [stride, i64(1)] if rows else [i64(1), stride]
+
+
 class _Tile:
     """One register tile: ``height`` rows by some vectors."""
 
-    def __init__(self, lib: Library, s: Any, height: int, rows: bool, t: Any) -> None:
+    def __init__(
+        self, lib: Library, s: Any, height: int, rows: bool | None, t: Any
+    ) -> None:
         self.lib, self.s, self.height, self.rows, self.t = lib, s, height, rows, t
 
     def emit(self, b: Any, vectors: int, count: Any) -> None:
@@ -164,11 +195,9 @@ class _Tile:
 
     def _row_starts(self, b: Any) -> list[Any]:
         s, element = self.s, self.lib.element
-        if not self.rows:
+        if self.rows is False:
             return [at(b, s.a, i64(i), element) for i in range(self.height)]
-        return [
-            at(b, s.a, b.mul(s.a_stride, i64(i)), element) for i in range(self.height)
-        ]
+        return [at(b, s.a, b.mul(s.a_row, i64(i)), element) for i in range(self.height)]
 
     def _fetch_c(self, b: Any) -> None:
         """Ask for this tile of C."""
@@ -181,7 +210,7 @@ class _Tile:
 
     def _sum(self, b: Any) -> list[Any]:
         """The products over k, in order, whatever the tile."""
-        zero = ir.Constant(self.lib.vector, None)
+        zero = zeros(self.lib.vector)
         sums: list[Any] = [zero] * (self.height * len(self.masks))
         return carry(b, i64(0), self.s.k, 1, sums, self._steps(b))
 
@@ -222,10 +251,10 @@ class _Tile:
             part = b.add(first, b.lshr(k, i64(bits)))
             if self.rows:
                 i = minimum(b, b.and_(k, i64((1 << bits) - 1)), i64(self.height - 1))
-                offset = b.add(b.mul(i, s.ahead_stride), b.mul(part, i64(line)))
+                offset = b.add(b.mul(i, s.ahead_row), b.mul(part, i64(line)))
             else:  # the line where a column ends: this strip has read up to its start
                 last = i64(self.height - 1)
-                offset = b.add(b.mul(part, s.ahead_stride), last)
+                offset = b.add(b.mul(part, s.ahead_col), last)
             return at(b, s.ahead, offset, lib.item)
 
         return place, stop
@@ -238,7 +267,7 @@ class _Tile:
             load(b, at(b, row, i64(v * lib.tile.lanes), lib.element), lib.vector, mask)
             for v, mask in enumerate(self.masks)
         ]
-        across = k if self.rows else b.mul(k, s.a_stride)
+        across = k if self.rows else b.mul(k, s.a_col)
         made = []
         for i, start in enumerate(self.starts):
             value = b.load(at(b, start, across, lib.element), typ=lib.element)

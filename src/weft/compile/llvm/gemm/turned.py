@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from weft.compile.llvm.emit import i64, loop
 from weft.compile.llvm.gemm.follow import follow
+from weft.compile.llvm.gemm.kinds import Kind
 from weft.compile.llvm.gemm.known import (
     added,
     both,
@@ -45,12 +46,11 @@ _STRIPS = 8  # of C' that are turned back at a time
 Strip = Callable[..., None]
 
 
-def is_flat(b: Any, s: Any, lib: Library) -> Any:
+def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
     """Whether a product is turned round: by its sizes, as far as the small operand
     and a part of C' fit the workspace.
     """
-    tile = lib.tile
-    if lib.kind.widens:
+    if kind.widens:
         return False
     flat = compare(b, "<=", times(b, s.m, 2), s.n)
     long = compare(b, "<=", s.m, s.k)

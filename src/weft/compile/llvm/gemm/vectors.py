@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I1, I32, I64, VOID, i64
+from weft.compile.llvm.emit import I1, I32, I64, VOID, i64, undefined, zeros
 
 PTR = ir.PointerType()
 ITEMSIZE = {"float": 4, "double": 8, "i32": 4, "i16": 2, "i8": 1}
@@ -27,9 +27,8 @@ def at(b: Any, pointer: Any, index: Any, element: Any) -> Any:
 def splat(b: Any, scalar: Any, lanes: int) -> Any:
     """A vector that repeats a scalar."""
     vector = ir.VectorType(scalar.type, lanes)
-    one = b.insert_element(ir.Constant(vector, ir.Undefined), scalar, I32(0))
-    zeros = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
-    return b.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+    one = b.insert_element(undefined(vector), scalar, I32(0))
+    return b.shuffle_vector(one, undefined(vector), zeros(ir.VectorType(I32, lanes)))
 
 
 def first_lanes(b: Any, count: Any, lanes: int) -> Any:
@@ -58,7 +57,7 @@ def minimum(b: Any, x: Any, y: Any) -> Any:
 
 def lane(b: Any, vector: Any, scalars: Sequence[Any]) -> Any:
     """A vector whose first lanes are these scalars."""
-    made = ir.Constant(vector, None)
+    made = zeros(vector)
     for index, scalar in enumerate(scalars):
         made = b.insert_element(made, scalar, I32(index))
     return made
@@ -101,7 +100,7 @@ def load(b: Any, pointer: Any, vector: Any, mask: Any = None) -> Any:
     masks = ir.VectorType(I1, vector.count)
     kind = ir.FunctionType(vector, [PTR, I32, masks, vector])
     call = intrinsic(b, f"llvm.masked.load.{suffix(vector)}.p0", kind)
-    return b.call(call, [pointer, I32(size), mask, ir.Constant(vector, None)])
+    return b.call(call, [pointer, I32(size), mask, zeros(vector)])
 
 
 def store(b: Any, value: Any, pointer: Any, mask: Any = None) -> None:

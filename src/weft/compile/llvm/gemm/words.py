@@ -16,7 +16,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I1, I32, i64, loop
+from weft.compile.llvm.emit import I1, I32, i64, loop, zeros
 from weft.compile.llvm.gemm.known import branch
 from weft.compile.llvm.gemm.pack import Packing, words_of
 from weft.compile.llvm.gemm.routine import Library
@@ -140,7 +140,7 @@ def _interleave(b: Any, lib: Library, right: bool, s: Any, k: Any, rest: Any) ->
         rows = [load(b, at(b, start, j, lib.item), items, mask) for start in starts]
         for t, condition in enumerate(there):
             if condition is not True:
-                rows[t] = b.select(condition, rows[t], ir.Constant(items, None))
+                rows[t] = b.select(condition, rows[t], zeros(items))
         words = kind.words(b, _zipped(b, rows), right)
         store(b, words, at(b, to, j, lib.element), mask)
 
@@ -252,7 +252,7 @@ def _emit_shift(lib: Library) -> ir.Function:
     """``to[i]`` corrects row i: for words of A by rows, or by columns."""
     kind: Any = lib.kind
     tile, lanes = lib.tile, lib.tile.lanes
-    zero = ir.Constant(lib.vector, None)
+    zero = zeros(lib.vector)
     with lib.routine("shift", "*source *to rows words by_columns") as (b, s, made):
 
         def sum_of(step: int, count: Any, mask: bool, source: Any) -> Any:
