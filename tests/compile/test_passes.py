@@ -1344,6 +1344,36 @@ def test_names_lines_and_modules_stay():
     assert found.inputs == g.inputs
 
 
+# -- convolutions of single pixels
+
+
+def thin(x, w, g):
+    y, back = weft.func.vjp(lambda x, w: F.conv2d(x, w, stride=(2, 3)), x, w)
+    return y, *back(g)
+
+
+def test_strides_of_single_pixels_become_slices(rng):
+    shapes = (2, 4, 9, 8), (6, 4, 1, 1), (2, 6, 5, 3)
+    given = [weft.tensor(rng.normal(size=s).astype(np.float32)) for s in shapes]
+    g = p.cse(p.strides(capture(thin, *given).graph))
+    names = [node.op.name for node in g]
+    assert names.count("slice") == names.count("place") == 1
+    assert all(n.params.get("stride", (1, 1)) == (1, 1) for n in g)
+    for got, want in zip(weft.compile(thin)(*given), thin(*given), strict=True):
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (1, 1, 0), (1, 2, 1)]
+)
+def test_other_convolutions_keep_their_strides(size, stride, padding):
+    def conv(x, w):
+        return F.conv2d(x, w, stride=stride, padding=padding)
+
+    g = capture(conv, weft.ones(1, 2, 6, 6), weft.ones(2, 2, size, size)).graph
+    assert p.strides(g) is g
+
+
 # -- programs mean the same afterwards
 
 
@@ -1355,6 +1385,7 @@ CLOSE_PASSES = [
     p.joins,
     p.products,
     p.sums,
+    p.strides,
     pipeline.run,
 ]
 

@@ -31,6 +31,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("joins", p.joins),
     ("products", p.products),
     ("sums", p.sums),
+    ("strides", p.strides),
     ("cse", p.cse),
     ("attention", p.attention),
     ("layout", p.layout),

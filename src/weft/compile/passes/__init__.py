@@ -13,6 +13,7 @@ from weft.compile.passes.recompute import recompute
 from weft.compile.passes.rules import add_rule, remove_rule, rules
 from weft.compile.passes.siblings import siblings
 from weft.compile.passes.simplify import simplify
+from weft.compile.passes.strides import strides
 from weft.compile.passes.sums import sums
 from weft.compile.passes.views import views
 from weft.graph.passes import dead_code
@@ -34,6 +35,7 @@ __all__ = [
     "rules",
     "siblings",
     "simplify",
+    "strides",
     "sums",
     "views",
 ]

@@ -113,29 +113,37 @@ def _emit_scatter(lib: Library) -> ir.Function:
 
 
 def _scatter_second(b: Any, lib: Library, s: Any) -> None:
-    """A vector of each row to every second place of two."""
+    """Runs of each row to every second place, a vector to two at a time."""
     lanes, element = lib.tile.lanes, lib.element
-    even = int("01" * lanes, 2)
-    turns = [lane // 2 for lane in range(2 * lanes)]
-    kind = ir.VectorType(I32, lanes)
-    with while_less(b, i64(0), s.count) as (j, advance):
-        left = b.sub(s.run, b.srem(b.add(s.first, j), s.run))
-        some = minimum(b, minimum(b, left, b.sub(s.count, j)), i64(lanes))
-        bits = b.sub(b.shl(i64(1), b.mul(some, i64(2))), i64(1))
-        bits = b.and_(bits, i64(even))
-        masks = [mask_of(b, b.lshr(bits, i64(k)), lanes) for k in (0, lanes)]
-        there = first_lanes(b, some, lanes)
-        source = at(b, s.source, j, element)
-        to = at(b, s.to, b.load(at(b, s.spots, j, I64), typ=I64), element)
-        with loop(b, i64(0), s.rows) as i:
-            row = at(b, source, b.mul(i, s.source_row), element)
-            value = load(b, row, lib.vector, there)
-            place = at(b, to, b.mul(i, s.to_row), element)
-            for k, mask in enumerate(masks):
-                order = ir.Constant(kind, turns[k * lanes : (k + 1) * lanes])
-                half = b.shuffle_vector(value, value, order)
-                store(b, half, at(b, place, i64(k * lanes), element), mask)
-        advance(some)
+    first = b.sub(s.run, b.srem(s.first, s.run))  # of a run that began before
+    with loop(b, i64(0), s.rows) as i:
+        row = at(b, s.source, b.mul(i, s.source_row), element)
+        to = at(b, s.to, b.mul(i, s.to_row), element)
+        with while_less(b, i64(0), s.count) as (j, advance):
+            begun = b.icmp_signed("==", j, i64(0))
+            some = minimum(b, b.select(begun, first, s.run), b.sub(s.count, j))
+            spot = b.load(at(b, s.spots, j, I64), typ=I64)
+            source, place = at(b, row, j, element), at(b, to, spot, element)
+            with loop(b, i64(0), some, i64(lanes), name="v") as v:
+                far = at(b, place, b.mul(v, i64(2)), element)
+                here = at(b, source, v, element)
+                _spread(b, lib, here, far, b.sub(some, v))
+            advance(some)
+
+
+def _spread(b: Any, lib: Library, source: Any, to: Any, count: Any) -> None:
+    """A vector's first lanes to every second place."""
+    lanes = lib.tile.lanes
+    some = minimum(b, count, i64(lanes))
+    value = load(b, source, lib.vector, first_lanes(b, some, lanes))
+    bits = b.sub(b.shl(i64(1), b.mul(some, i64(2))), i64(1))
+    bits = b.and_(bits, i64(int("01" * lanes, 2)))
+    for k in (0, lanes):
+        turns = [(k + lane) // 2 for lane in range(lanes)]
+        order = ir.Constant(ir.VectorType(I32, lanes), turns)
+        half = b.shuffle_vector(value, value, order)
+        mask = mask_of(b, b.lshr(bits, i64(k)), lanes)
+        store(b, half, at(b, to, i64(k), lib.element), mask)
 
 
 def _emit_turned(lib: Library) -> ir.Function:
