@@ -9,6 +9,8 @@ from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 
 def normalize_dim(name: str, dim: Any, ndim: int) -> int:
     """A dimension in 0..ndim-1 (a 0-d tensor counts as having one)."""
+    if type(dim) is int and -ndim <= dim < ndim:
+        return dim if dim >= 0 else dim + ndim
     try:
         index = dim.__index__()
     except AttributeError:

@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import bulk, measure
-from weft.core.mode import mode, set_evaluator, set_recording
+from weft.core import bulk, measure, quick
+from weft.core.mode import RECORDING, VIEWS, mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
 from weft.core.tape import record
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DeviceError, WeftError
+
+ndarray = np.ndarray
+new = object.__new__
 
 
 class Interpreter:
@@ -96,22 +99,41 @@ def beside(x: Tensor) -> AbstractContextManager[None]:
 def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to tensors, tracers or Python numbers."""
     arrays = []
+    wanted = False
     for a in args:
         if type(a) is Tensor:
             arrays.append(a._data)
-        elif isinstance(a, Tensor):
-            out = _bind_other(op, args, params)  # a tracer, or on another device
-            break
+            if a._node is not None:
+                wanted = True
+        elif isinstance(a, Tensor):  # a tracer, or on another device
+            return _leave(op, args, params, _bind_other(op, args, params))
         else:
             arrays.append(a)
-    else:
-        taker = mode.taker
-        if taker is not None:
-            out = taker.process(op, args, params)
-        elif op.composite:
-            out = run_composite(op, args)
-        else:
-            out = evaluate(op, args, arrays, params)
+    state = mode.quick
+    if not state or op.composite:
+        return _leave(op, args, params, _bind_watched(op, args, params, arrays))
+    out = evaluate(op, args, arrays, params)
+    if op.view and state & VIEWS and out is not args[0]:
+        link_view(op, args[0], params, out)
+    if wanted and state & RECORDING:
+        record(op, args, params, out)
+    return out
+
+
+def _bind_watched(
+    op: Op, args: tuple[Any, ...], params: dict[str, Any], arrays: list[Any]
+) -> Any:
+    """Apply an operator to plain tensors, by whoever is to run it."""
+    taker = mode.taker
+    if taker is not None:
+        return taker.process(op, args, params)
+    if op.composite:
+        return run_composite(op, args)
+    return evaluate(op, args, arrays, params)
+
+
+def _leave(op: Op, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> Any:
+    """Note an operator's result wherever that is wanted."""
     if mode.inference:
         _mark_inference(out)
         plain = op.view and type(out) is Tensor is type(args[0])
@@ -130,8 +152,9 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 
 def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
     """Run an operator's CPU kernel now."""
-    if measure.ledger is not None:
-        measure.ledger.expect(op, args, params)
+    ledger = measure.ledger
+    if ledger is not None:
+        ledger.expect(op, args, params)
     try:
         if op.bulk is None:
             result = op.kernel(*arrays, **params)
@@ -144,14 +167,15 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
         return open_size.build.process(op, args, params)
     except Exception as error:
         raise explain(op, args, params, error) from None
-    if measure.ledger is not None:
+    if ledger is not None:
         for array in result if type(result) is tuple else (result,):
             measure.noted(np.asarray(array), op.name)
-    if type(result) is np.ndarray:
-        return Tensor(result)
     if type(result) is tuple:
         return tuple([Tensor(np.asarray(r)) for r in result])
-    return Tensor(np.asarray(result))
+    out = new(Tensor)
+    out._data = result if type(result) is ndarray else np.asarray(result)
+    out._node = None
+    return out
 
 
 def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -246,14 +270,10 @@ def _shares(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> bool:
         return True
     if type(view) is not Tensor:
         return view.shows(base, op, params)
-    return np.may_share_memory(view._data, base._data)
+    return quick.shares(view._data, base._data)
 
 
 def link_view(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> None:
-    """Let a view share its base's storage record, and know how it was made."""
-    if not _shares(op, base, params, view):
-        return
-    storage = view._storage = base.storage
-    view._base = base if base._base is None else base._base
-    view._chain = (*base._chain, (op, params))
-    storage.add_view(view)
+    """Tie a view to its base, if it is one."""
+    if _shares(op, base, params, view):
+        quick.link(op, base, params, view)

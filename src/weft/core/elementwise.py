@@ -12,7 +12,6 @@ zero.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from math import isnan
 from typing import Any
@@ -28,26 +27,35 @@ from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
 from weft.core.size import Size, is_one, same_shape
-from weft.core.tape import Node, drop_spent
+from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
-from weft.errors import INTERNAL, ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 
 ndarray = np.ndarray
 new = object.__new__
 NATIVE_CODES = "fdeFD"  # floating types whose Python-number arithmetic NumPy keeps
-_getframe = sys._getframe
+FLOAT32 = np.dtype(np.float32)
 
 Public = Callable[..., Tensor]
 NO_PARAMS: dict[str, Any] = {}
 
 
-def expanded(node: Any, have: Any, shape: Any, code: Any, lasti: int) -> Node:
+def _spread(nx: Any, x: Any, ny: Any, y: Any, shape: Any) -> tuple[Any, Any]:
+    """The places on the tape of two arrays that NumPy has broadcast."""
+    if nx is not None and x.shape != shape:
+        nx = _expanded(nx, x.shape, shape)
+    if ny is not None and y.shape != shape:
+        ny = _expanded(ny, y.shape, shape)
+    return nx, ny
+
+
+def _expanded(node: Any, have: Any, shape: Any) -> Node:
     """The tape's entry of a broadcast that NumPy did on its own."""
     from weft.ops.broadcasting import expand_op
 
     plan = expand_op.plan((True,))
-    return Node(plan, (node,), (have,), {"shape": shape}, code, lasti)
+    return make_node(plan, (node,), (have,), {"shape": shape}, 4)
 
 
 # -- shapes and types
@@ -424,7 +432,6 @@ def unary(
         reference=reference,
     )
     plan = op.plan((True,)) if vjp is not None else None
-    wants_outs = plan is not None and plan.wants_outs
     promotes = accepts in ("inexact", "floating")
     codes = _fast_codes(accepts, INEXACT_CODES)
 
@@ -438,16 +445,12 @@ def unary(
                 return bind(op, (input,), NO_PARAMS)
             out = new(Tensor)
             out._data = r if type(r) is ndarray else np.asarray(r)
+            out._node = None
             node = input._node
             if node is None or plan is None or state != RECORDING:
                 return out
-            frame = _getframe(1)
-            code = frame.f_code
-            while INTERNAL[code.co_filename] and frame.f_back is not None:
-                frame = frame.f_back
-                code = frame.f_code
-            saved = plan.pick((input, (out,)) if wants_outs else (input,))
-            out._node = Node(plan, (node,), saved, NO_PARAMS, code, frame.f_lasti)
+            saved = plan.pick((input, (out,))) if plan.saves else ()
+            out._node = make_node(plan, (node,), saved, NO_PARAMS)
             return out
         if not promotes and isinstance(input, Tensor):
             check_accepts(name, accepts, input.dtype)
@@ -492,8 +495,8 @@ def binary(
     plans: list[Plan | None] = [None] * 4
     if vjp is not None:
         plans = [op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
-    wants_outs = vjp is not None and op.plan((True, True)).wants_outs
     codes = _fast_codes(accepts, NATIVE_CODES)
+    usual = FLOAT32 if "f" in codes else None  # the dtype that is looked for first
 
     def fn(input: Any, other: Any) -> Tensor:
         state = mode.state
@@ -501,24 +504,19 @@ def binary(
             x, nx, y, ny = input, None, other, None
             if type(input) is Tensor:
                 x, nx = input._data, input._node
-                large = x
-                code = x.dtype.char
+                large, dtype = x, x.dtype
                 if type(other) is Tensor:
                     y, ny = other._data, other._node
-                    fast = x.dtype is y.dtype and code in codes
+                    fits = dtype is y.dtype
                 else:
-                    fast = (
-                        type(other) is float or type(other) is int
-                    ) and code in codes
+                    fits = type(other) is float or type(other) is int
             elif type(other) is Tensor:
                 y, ny = other._data, other._node
-                large = y
-                fast = (type(input) is float or type(input) is int) and (
-                    y.dtype.char in codes
-                )
+                large, dtype = y, y.dtype
+                fits = type(input) is float or type(input) is int
             else:
-                fast = False
-            if fast:
+                fits, dtype = False, None
+            if fits and (dtype is usual or dtype.char in codes):
                 try:
                     if large.size < bulk:
                         r = op.kernel(x, y)
@@ -528,31 +526,19 @@ def binary(
                     return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
                 out = new(Tensor)
                 out._data = r if type(r) is ndarray else np.asarray(r)
+                out._node = None
                 if (nx is None and ny is None) or state != RECORDING:
                     return out
                 plan = plans[(nx is not None) + 2 * (ny is not None)]
                 if plan is None:
                     return out
-                frame = _getframe(1)
-                code = frame.f_code
-                while INTERNAL[code.co_filename] and frame.f_back is not None:
-                    frame = frame.f_back
-                    code = frame.f_code
-                shape = r.shape
-                if nx is not None and x.shape != shape:
-                    nx = expanded(nx, x.shape, shape, code, frame.f_lasti)
-                if ny is not None and y.shape != shape:
-                    ny = expanded(ny, y.shape, shape, code, frame.f_lasti)
-                if not shape:  # running totals of losses: forget what is spent
+                if type(x) is type(y) and x.shape != y.shape:
+                    nx, ny = _spread(nx, x, ny, y, r.shape)
+                if not r.ndim:  # running totals of losses: forget what is spent
                     drop_spent(nx)
                     drop_spent(ny)
-                if not plan.saves:
-                    saved: tuple[Any, ...] = ()
-                elif wants_outs:
-                    saved = plan.pick((input, other, (out,)))
-                else:
-                    saved = plan.pick((input, other))
-                out._node = Node(plan, (nx, ny), saved, NO_PARAMS, code, frame.f_lasti)
+                saved = plan.pick((input, other, (out,))) if plan.saves else ()
+                out._node = make_node(plan, (nx, ny), saved, NO_PARAMS)
                 return out
         return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.mode import mode
+from weft.core.mode import mode, set_views
 from weft.core.size import Size
 from weft.core.tape import Leaf, drop_spent
 from weft.core.tensor import Tensor
@@ -154,15 +154,14 @@ def _walk(array: Any, chain: tuple[Any, ...]) -> Any:
 
 def replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
     """The view again, derived from the base's present history."""
-    before = mode.views
-    mode.views = False  # the replayed views need not be tracked
+    before = set_views(False)  # the replayed views need not be tracked
     try:
         out = base
         for op, params in chain:
             out = op(out, **params)
         return out
     finally:
-        mode.views = before
+        set_views(before)
 
 
 def inplace(

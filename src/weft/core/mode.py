@@ -11,12 +11,14 @@ from typing import Any
 # ``bind``, where observers see it, a capture keeps it and ``inference_mode`` marks
 # its results; else the tape is written (RECORDING) or not (QUIET).
 WATCHED, QUIET, RECORDING = range(3)
+VIEWS = 4  # added to it in ``quick`` where views are tied to their bases
 
 Observer = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 
 
 class _Mode(threading.local):
     state: int = RECORDING
+    quick: int = RECORDING | VIEWS  # the state, for those that mind an evaluator
     recording: bool = True
     forward: bool = True  # do tangents propagate?
     inference: bool = False
@@ -45,12 +47,22 @@ def _settle() -> None:
         mode.state = WATCHED
     else:
         mode.state = RECORDING if mode.recording else QUIET
+    quick = mode.state if mode.taker is None else WATCHED
+    mode.quick = quick | VIEWS if quick and mode.views else quick
 
 
 def set_recording(recording: bool) -> bool:
     """Switch the tape on or off; returns what it was."""
     before = mode.recording
     mode.recording = recording
+    _settle()
+    return before
+
+
+def set_views(views: bool) -> bool:
+    """Tie views to their bases or don't; returns what was done before."""
+    before = mode.views
+    mode.views = views
     _settle()
     return before
 
@@ -107,6 +119,7 @@ def set_measured(measured: bool) -> None:
     """
     _Mode.measured = measured
     _Mode.state = WATCHED if measured else RECORDING
+    _Mode.quick = WATCHED if measured else RECORDING | VIEWS
     _settle()
 
 

@@ -80,7 +80,10 @@ class Step(NamedTuple):
 class Plan:
     """How to save for, and run, one operator's vjp for one set of inputs."""
 
-    __slots__ = ("joint", "keep", "need", "op", "outs", "pick", "saves", "steps")
+    __slots__ = (
+        "joint", "keep", "need", "op", "outs", "pick", "saves", "saves_shape", "steps",
+        "wants_outs",
+    )  # fmt: skip
 
     def __init__(self, op: Op, need: tuple[bool, ...]) -> None:
         self.op = op
@@ -97,8 +100,11 @@ class Plan:
                 if need[i] and name in rules
             )
         self.outs = tuple(k for k, (kind, _) in enumerate(self.keep) if kind == "out")
+        # whether the picker takes the outputs after the arguments
+        self.wants_outs = op.variadic or any(kind != "in" for kind, _ in self.keep)
         self.pick = self._picker()
         self.saves = bool(self.keep)
+        self.saves_shape = self.keep == [("shape", 0)]  # and nothing else
 
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
@@ -115,32 +121,29 @@ class Plan:
 
     def _picker(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
         """A function from the arguments (then outputs) to what is saved."""
-        if any(kind != "in" for kind, _ in self.keep) or self.op.variadic:
-            return self._pick_slowly
-        indices = [i for _, i in self.keep]
-        if not indices:
+        takes = [self._taker(kind, i) for kind, i in self.keep]
+        if not takes:
             return _nothing
-        if len(indices) == 1:
-            return itemgetter(slice(indices[0], indices[0] + 1))
-        return itemgetter(*indices)
+        if len(takes) == 1:
+            take = takes[0]
+            return lambda args: (take(args),)
+        if not self.wants_outs:
+            return itemgetter(*[i for _, i in self.keep])
+        return lambda args: tuple([take(args) for take in takes])
 
-    def _pick_slowly(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """As the picker, with the outputs as the last argument."""
-        *inputs, outs = args
-        return tuple(self._pick_one(kind, i, inputs, outs) for kind, i in self.keep)
-
-    def _pick_one(self, kind: str, i: int, inputs: list[Any], outs: Any) -> Any:
+    def _taker(self, kind: str, i: int) -> Callable[[Sequence[Any]], Any]:
+        """A function from the arguments (then outputs) to one value that is saved."""
         if kind == "out":
             if self.op.many:
-                return [out.saved_alias() for out in outs]
-            return outs[i].saved_alias()
+                return lambda args: [out.saved_alias() for out in args[-1]]
+            return lambda args: args[-1][i].saved_alias()
         if self.op.variadic:
-            return [x if kind == "in" else getattr(x, kind) for x in inputs]
-        return inputs[i] if kind == "in" else getattr(inputs[i], kind)
-
-    @property
-    def wants_outs(self) -> bool:
-        return self.pick == self._pick_slowly
+            if kind == "in":
+                return lambda args: list(args[:-1])
+            return lambda args: [getattr(x, kind) for x in args[:-1]]
+        if kind == "in":
+            return itemgetter(i)
+        return lambda args: getattr(args[i], kind)
 
 
 def _nothing(args: Sequence[Any]) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.core.mode import mode, set_recording
+from weft.core.mode import mode, set_recording, set_views
 from weft.core.op import Plan
 from weft.errors import INTERNAL, AutogradError, describe_line
 
@@ -29,39 +29,56 @@ if TYPE_CHECKING:
 
 Hook = Callable[[Any], Any]
 next_number = itertools.count(1).__next__
+weak = weakref.ref
+_getframe = sys._getframe
 
 
+Where = tuple[CodeType | None, int]  # a code object and an instruction's offset
 Change = tuple[str, CodeType | None, int]  # by which operator, at which instruction
+
+
+def keep_in_row(first: Any, *names: str) -> None:
+    """Let CPython keep the attributes of a class's objects without a dictionary.
+
+    It does, for the names that it saw on one of the first objects.
+    """
+    for name in names:
+        setattr(first, name, getattr(first, name))
 
 
 class Storage:
     """The memory shared by a tensor and its views, and when it last changed."""
 
-    __slots__ = (
-        "change", "changed_at", "exposed", "version", "views",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.changed_at = 0
-        self.exposed = False  # whether others may write here without a word
-        self.change: Change = ("", None, 0)  # the last one
-        self.views: list[weakref.ref[Any]] = []
+    # Defaults live on the class: most are made for a result that is kept, and never
+    # hear of a change.
+    version = 0
+    changed_at = 0
+    exposed = False  # whether others may write here without a word
+    change: Change = ("", None, 0)  # the last one
+    views: list[weakref.ref[Any]] | None = None
 
     def touch(self, op_name: str, where: Any = None) -> None:
         """Note that an in-place operator has written here (``where`` in the code)."""
         note_changes([self], op_name, where or caller())
 
     def live_views(self) -> list[Any]:
-        """The views that still exist, dead ones forgotten."""
-        alive = [(ref, ref()) for ref in self.views]
-        self.views = [ref for ref, view in alive if view is not None]
-        return [view for _, view in alive if view is not None]
+        """The views that still exist."""
+        found = [ref() for ref in self.views or ()]
+        return [view for view in found if view is not None]
 
     def add_view(self, view: Any) -> None:
-        if len(self.views) >= 64 and len(self.views) & (len(self.views) - 1) == 0:
-            self.live_views()  # at each doubling, so the list stays bounded
-        self.views.append(weakref.ref(view))
+        views = self.views
+        if views is None:
+            self.views = [weak(view)]
+            return
+        count = len(views)
+        if count > 63 and count & (count - 1) == 0:
+            # at each doubling, so the list stays bounded
+            self.views = views = [ref for ref in views if ref() is not None]
+        views.append(weak(view))
+
+
+keep_in_row(Storage(), "version", "changed_at", "change", "views")
 
 
 def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
@@ -73,7 +90,7 @@ def note_changes(storages: list[Storage], op_name: str, where: Any) -> None:
         storage.change = change
 
 
-def caller() -> tuple[CodeType | None, int]:
+def caller() -> Where:
     """The user's code object and instruction offset."""
     frame = sys._getframe(1)
     while INTERNAL[frame.f_code.co_filename]:
@@ -88,31 +105,23 @@ NO_TYPES: list[Any] = []
 
 
 class Node:
-    """One recorded operator."""
+    """One recorded operator. ``make_node`` makes them: an ``__init__`` would take as
+    long again as all the rest."""
 
     __slots__ = (
         "__weakref__", "code", "hooks", "lasti", "number", "out_types", "params",
         "parents", "plan", "saved",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        plan: Plan,
-        parents: tuple[Any, ...],
-        saved: tuple[Any, ...],
-        params: dict[str, Any],
-        code: CodeType | None,
-        lasti: int,
-    ) -> None:
-        self.plan = plan
-        self.parents = parents
-        self.saved: tuple[Any, ...] | None = saved
-        self.params = params
-        self.code = code
-        self.lasti = lasti
-        self.number = next_number()
-        self.hooks: dict[int, Hook] | None = None
-        self.out_types: list[Any] = NO_TYPES  # of several outputs
+    plan: Plan
+    parents: tuple[Any, ...]
+    saved: tuple[Any, ...] | None
+    params: dict[str, Any]
+    code: CodeType | None
+    lasti: int
+    number: int
+    hooks: dict[int, Hook] | None
+    out_types: list[Any]  # of several outputs
 
     @property
     def name(self) -> str:
@@ -191,6 +200,40 @@ class Node:
         return f"<{self.name}>"
 
 
+def make_node(
+    plan: Plan,
+    parents: tuple[Any, ...],
+    saved: tuple[Any, ...],
+    params: dict[str, Any],
+    depth: int = 2,
+    at: Where | None = None,
+) -> Node:
+    """The tape's next node, at an instruction or else at the user's, which is
+    ``depth`` frames up or further."""
+    node = Node()
+    node.plan = plan
+    node.parents = parents
+    node.saved = saved
+    node.params = params
+    node.number = next_number()
+    node.hooks = None
+    node.out_types = NO_TYPES
+    if at is not None:
+        node.code, node.lasti = at
+        return node
+    frame = _getframe(depth)
+    code = frame.f_code
+    while INTERNAL[code.co_filename]:
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+        code = frame.f_code
+    node.code = code
+    node.lasti = frame.f_lasti
+    return node
+
+
 class Pick:
     """One output of a node that has several."""
 
@@ -245,22 +288,16 @@ def record(op: Any, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> 
     """Write ``out = op(*args, **params)`` on the tape if an argument asks for it."""
     if op.vjp is None:
         return
-    for a in args:
-        if getattr(a, "_node", None) is not None:
-            break
-    else:
+    parents = tuple([getattr(a, "_node", None) for a in args])
+    need = tuple([parent is not None for parent in parents])
+    if True not in need:
         return
-    parents, need = [], []
-    for a in args:
-        parent = getattr(a, "_node", None)
-        parents.append(parent)
-        need.append(parent is not None)
-    plan = op.plan(tuple(need))
+    plan = op.plan(need)
     outs = out if type(out) is tuple else (out,)
     saved = plan.pick((*args, outs))
     capture = mode.capture  # which knows part of the way
-    code, lasti = caller() if capture is None else capture.builder.caller()
-    node = Node(plan, tuple(parents), saved, params, code, lasti)
+    at = None if capture is None else capture.builder.caller()
+    node = make_node(plan, parents, saved, params, 3, at)
     if type(out) is not tuple:
         if out.dtype.is_inexact:
             out._node = node
@@ -310,14 +347,14 @@ class Backward:
     def run(self, on_leaf: Callable[[Any, Any], None], wanted: Any = None) -> None:
         """Go back over the tape; ``wanted`` limits it to some nodes' ancestors."""
         before = set_recording(self.create_graph)
-        views, mode.views = mode.views, self.create_graph
+        views = set_views(self.create_graph)
         outer, mode.refilled = mode.refilled, []
         try:
             with np.errstate(all="ignore"):
                 self._loop(on_leaf, wanted)
         finally:
             set_recording(before)
-            mode.views = views
+            set_views(views)
             mode.backward_node = None
             for ref in mode.refilled:
                 segment = ref()

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.tape import Leaf, Storage
+from weft.core.tape import Leaf, Storage, keep_in_row
 from weft.device import Device, cpu
 from weft.errors import AutogradError, DTypeError
 from weft.runtime.buffers import owned
 
 ndarray = np.ndarray
+new = object.__new__
 
 if TYPE_CHECKING:
     from weft.methods import Methods as _Methods
@@ -164,8 +165,13 @@ class Tensor(_Methods):
 
     def alias(self, node: Any = None) -> Tensor:
         """The same value under another object, at another place of the tape."""
-        twin = Tensor(self._data, node)
-        twin._storage = self.storage
+        twin = new(Tensor)
+        twin._data = self._data
+        twin._node = node
+        storage = self._storage
+        if storage is None:
+            storage = self._storage = Storage()
+        twin._storage = storage
         return twin
 
     def become(self, other: Tensor) -> None:
@@ -207,10 +213,7 @@ class Tensor(_Methods):
         return self._data
 
 
-# CPython keeps an object's attributes in a row, without a dictionary, as long as their
-# names were seen on one of the first objects of the class.
-for _name in ("grad", "_storage", "_base", "_chain", "_interpreter"):
-    setattr(Tensor(np.empty(0)), _name, None)
+keep_in_row(Tensor(np.empty(0)), "grad", "_storage", "_base", "_chain", "_interpreter")
 
 
 class DeviceTensor(Tensor):

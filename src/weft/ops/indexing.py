@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core import quick
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
 from weft.core.inplace import assign
+from weft.core.mode import mode
 from weft.core.size import Size, same, same_shape, slice_bounds
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
@@ -171,10 +173,15 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     tensor([[0, 2],
             [3, 5]], shape=(2, 2), dtype=int64)
     """
-    if type(index) is int and input.ndim:
-        return bind(
-            slice_op, (input,), {"index": (_int("getitem", index, input.shape, 0),)}
-        )
+    state = mode.quick
+    if state and type(input) is Tensor:
+        have = input._data
+        shape = have.shape
+        plain = _plain_index(index, shape)
+        if plain is not None:
+            array = have[(*plain, ...)]
+            params = {"index": plain}
+            return quick.view(_SLICE, input, params, array, state, (shape,))
     basic, advanced = normalize_index(input, index)
     out = _basic(input, basic)
     if not advanced:
@@ -184,6 +191,54 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     picked = take_op(rows, flat)
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     return _move_block(picked, flat.ndim, first)
+
+
+_SLICE = slice_op.plan((True,))
+_REST = slice(None)
+
+
+def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """The parameter of ``slice`` for an index of ints, slices and None, in range."""
+    if type(index) is int:
+        if not shape or not -shape[0] <= index < shape[0]:
+            return None
+        return (index if index >= 0 else index + shape[0],)
+    found: list[Any] = []
+    axis, ndim = 0, len(shape)
+    for item in index if type(index) is tuple else (index,):
+        kind = type(item)
+        if item is None:
+            found.append(None)
+            continue
+        if axis == ndim:
+            return None
+        size = shape[axis]
+        if kind is int and -size <= item < size:
+            found.append(item if item >= 0 else item + size)
+        elif kind is slice:
+            bounds = _plain_slice(item, size)
+            if bounds is None:
+                return None
+            found.append(bounds)
+        else:
+            return None
+        axis += 1
+    while found and found[-1] is _REST:
+        found.pop()
+    return tuple(found)
+
+
+def _plain_slice(item: slice, size: int) -> slice | None:
+    """A slice of ints in 0..size, forwards; all of an axis is always the same one."""
+    for part in (item.start, item.stop, item.step):
+        if part is not None and type(part) is not int:
+            return None
+    first, last, step = item.indices(size) if item.step != 0 else (0, 0, 0)
+    if step < 1:
+        return None
+    if first == 0 and last == size and step == 1:
+        return _REST
+    return slice(first, last, step)
 
 
 def _basic(x: Tensor, basic: list[Any]) -> Tensor:

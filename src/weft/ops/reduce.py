@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core import quick
 from weft.core.bulk import COSTLY
 from weft.core.dims import reduced_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import Reduction
+from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
@@ -117,6 +119,7 @@ sum_op: Op = define(
     samples=reduce_samples(),
     reference=_sum_reference,
 )
+_SUM, _add_up = sum_op.plan((True,)), np.add.reduce
 
 
 def sum(
@@ -127,6 +130,11 @@ def sum(
     >>> weft.tensor([[1, 2], [3, 4]]).sum(dim=0)
     tensor([4, 6], shape=(2,), dtype=int64)
     """
+    state = mode.quick
+    if state and dtype is None and type(input) is Tensor:
+        found = quick.reduction(_SUM, _add_up, input, dim, keepdim, state)
+        if found is not None:
+            return found
     x = widen(input, dtype)
     dims = reduced_dims("sum", dim, x.ndim)
     return bind(sum_op, (x,), {"dim": dims, "keepdim": bool(keepdim)})

@@ -6,6 +6,7 @@ the operator itself, turned back.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core import quick
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import View, permuted, reshaped
+from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
@@ -56,6 +59,7 @@ reshape_op: Op = define(
         else np.zeros(shape)
     ),
 )
+_RESHAPE = reshape_op.plan((True,))
 
 
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
@@ -67,6 +71,24 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]], shape=(2, 3), dtype=int64)
     """
+    state = mode.quick
+    if state and shape is None and type(input) is Tensor:
+        have = input._data
+        if len(sizes) == 1 and type(sizes[0]) is tuple:
+            sizes = sizes[0]
+        try:
+            array = have.reshape(sizes)
+            wanted = array.shape
+            plain = wanted == sizes or -1 in sizes  # NumPy takes any below 0 for -1
+        except Exception:  # found again and explained below
+            plain = False
+        if plain:
+            old = have.shape
+            if wanted == old:
+                return input
+            if array.base is have or quick.shares(array, have):
+                params = {"shape": wanted}
+                return quick.view(_RESHAPE, input, params, array, state, (old,))
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
     if same_shape(wanted, input.shape):
         return input
@@ -282,6 +304,7 @@ permute_op: Op = define(
     ],
     reference=lambda x, *, dims: np.einsum(x, list(range(x.ndim)), list(dims)),
 )
+_PERMUTE = permute_op.plan((True,))
 
 
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
@@ -290,6 +313,12 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     >>> weft.zeros(2, 3, 4).permute(2, 0, 1).shape
     (4, 2, 3)
     """
+    state = mode.quick
+    if state and dims is None and type(input) is Tensor:
+        wanted = order[0] if len(order) == 1 and type(order[0]) is tuple else order
+        array = _permuted_plainly(input._data, wanted)
+        if array is not None:
+            return quick.view(_PERMUTE, input, {"dims": wanted}, array, state)
     given = flat_sizes("permute", order, dims)
     if len(given) != input.ndim:
         raise ShapeError(
@@ -299,18 +328,39 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return bind(permute_op, (input,), {"dims": wanted})
 
 
+def _permuted_plainly(array: np.ndarray, order: tuple[Any, ...]) -> Any:
+    """The array with its axes in an order of plain ints; None at any other."""
+    try:
+        found = array.transpose(order)
+        return found if order and min(order) >= 0 else None
+    except Exception:  # to be found again, and explained
+        return None
+
+
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged, without copying.
 
     >>> weft.zeros(2, 3).transpose(0, 1).shape
     (3, 2)
     """
-    a = normalize_dim("transpose", dim0, input.ndim)
-    b = normalize_dim("transpose", dim1, input.ndim)
-    order = list(range(input.ndim))
-    if input.ndim:
+    ndim = input.ndim
+    a = normalize_dim("transpose", dim0, ndim)
+    b = normalize_dim("transpose", dim1, ndim)
+    dims = _exchanged(ndim, a, b)
+    state = mode.quick
+    if state and type(input) is Tensor:
+        array = input._data.transpose(dims)
+        return quick.view(_PERMUTE, input, {"dims": dims}, array, state)
+    return bind(permute_op, (input,), {"dims": dims})
+
+
+@functools.cache
+def _exchanged(ndim: int, a: int, b: int) -> tuple[int, ...]:
+    """The axes in order, two of them exchanged."""
+    order = list(range(ndim))
+    if ndim:
         order[a], order[b] = order[b], order[a]
-    return bind(permute_op, (input,), {"dims": tuple(order)})
+    return tuple(order)
 
 
 swapaxes = swapdims = transpose

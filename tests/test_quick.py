@@ -1,0 +1,159 @@
+"""Short ways leave behind what ``bind`` leaves: values, views and the tape."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.core.mode import observe
+from weft.core.tensor import Tensor
+from weft.errors import WeftError
+
+CALLS = {
+    "reshape": lambda x: x.reshape(2, 6),
+    "reshape tuple": lambda x: x.reshape((2, -1)),
+    "reshape list": lambda x: x.reshape([6, 2]),
+    "reshape -1": lambda x: x.reshape(-1),
+    "reshape NumPy's int": lambda x: x.reshape(np.int64(2), 6),
+    "reshape to a copy": lambda x: x.T.reshape(12),
+    "reshape of a view": lambda x: x[1:].reshape(8),
+    "permute": lambda x: x.permute(1, 0),
+    "permute negative": lambda x: x.permute(-1, 0),
+    "transpose": lambda x: x.transpose(0, -1),
+    "T": lambda x: x.T,
+    "an index": lambda x: x[-1],
+    "a slice": lambda x: x[1:3],
+    "a whole slice": lambda x: x[:],
+    "a slice beyond": lambda x: x[-100:2, 1:100:2],
+    "an empty slice": lambda x: x[3:1],
+    "a column": lambda x: x[:, 1],
+    "a new axis": lambda x: x[None, :, None, 2],
+    "dots": lambda x: x[..., 0],
+    "nothing": lambda x: x[()],
+    "one element": lambda x: x[1, 2],
+    "NumPy's int": lambda x: x[np.int64(1)],
+    "expand": lambda x: x.expand(2, 3, 4),
+    "expand keeping": lambda x: x[:, :1].expand(-1, 5),
+    "expand contiguous": lambda x: x.reshape(3, 1, 4).expand((3, 2, 4)),
+    "unsqueeze": lambda x: x.unsqueeze(-1),
+    "sum": lambda x: x.sum(),
+    "sum along": lambda x: x.sum(-1),
+    "sum along both": lambda x: x.sum((0, 1), keepdim=True),
+    "sum of nothing named": lambda x: x.sum(()),
+    "sum keeping": lambda x: x.sum(keepdim=True),
+    "add": lambda x: x + x[0],
+    "multiply": lambda x: x * x,
+    "matmul": lambda x: x @ x.T,
+    "exp": lambda x: x.exp(),
+}
+
+WRONG = {
+    "reshape": lambda x: x.reshape(5),
+    "reshape -2": lambda x: x.reshape(2, -2),
+    "reshape two": lambda x: x.reshape(-1, -1),
+    "reshape a fraction": lambda x: x.reshape(2.0, 6),
+    "reshape None": lambda x: x.reshape(None),
+    "permute": lambda x: x.permute(0, 0),
+    "permute few": lambda x: x.permute(0),
+    "permute None": lambda x: x.permute(None),
+    "transpose": lambda x: x.transpose(0, 2),
+    "an index": lambda x: x[3],
+    "three": lambda x: x[0, 0, 0],
+    "backwards": lambda x: x[::-1],
+    "step 0": lambda x: x[::0],
+    "a fraction": lambda x: x[1.5],
+    "expand": lambda x: x.expand(2, 4),
+    "expand below": lambda x: x.expand(-2, 3, 4),
+    "sum": lambda x: x.sum(2),
+    "sum twice": lambda x: x.sum((0, 0)),
+    "matmul": lambda x: x @ x,
+}
+
+
+def inputs():
+    array = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    yield weft.tensor(array)
+    yield weft.tensor(array, requires_grad=True)
+    yield weft.tensor(array, requires_grad=True) * 2
+    yield weft.tensor(array.astype(np.float16))
+    yield weft.tensor(array.astype(np.int32))
+
+
+def watched(call, x):
+    """What ``call`` gives by way of ``bind``."""
+    with observe(lambda op, args, params, out: None):
+        return call(x)
+
+
+def plain(value):
+    """A saved value as something that can be compared."""
+    return value.numpy(force=True).tolist() if isinstance(value, Tensor) else value
+
+
+def history(out):
+    """The tape behind a tensor, as text."""
+    node, lines = out._node, []
+    while node is not None and hasattr(node, "plan"):
+        saved = [plain(value) for value in node.saved]
+        lines.append((node.name, node.params, saved, node.code.co_filename))
+        node = next((p for p in node.parents if p is not None), None)
+    return lines
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_short_ways_leave_what_bind_leaves(name):
+    for x in inputs():
+        if name == "exp" and not x.dtype.is_inexact:
+            continue
+        quick, slow = CALLS[name](x), watched(CALLS[name], x)
+        assert quick.dtype is slow.dtype
+        np.testing.assert_array_equal(quick.detach().numpy(), slow.detach().numpy())
+        assert quick.shape == slow.shape
+        assert (quick is x) == (slow is x)
+        assert quick._chain == slow._chain
+        assert (quick._base is None) == (slow._base is None)
+        if quick._base is not None:
+            assert quick._storage is quick._base._storage
+            assert quick._data.flags.writeable == slow._data.flags.writeable
+            assert any(v is quick for v in quick._storage.live_views())
+        assert history(quick) == history(slow)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_short_ways_refuse_in_the_same_words(name):
+    for x in inputs():
+        with pytest.raises(WeftError) as quick:
+            WRONG[name](x)
+        with pytest.raises(WeftError) as slow:
+            watched(WRONG[name], x)
+        assert type(quick.value) is type(slow.value)
+        assert str(quick.value) == str(slow.value)
+
+
+def test_the_line_of_a_short_way_is_the_users():
+    x = weft.ones(2, 3, requires_grad=True)
+    for call in (
+        lambda: x.reshape(6),
+        lambda: x.flatten(),
+        lambda: x.sum(),
+        lambda: -x,
+    ):
+        assert call()._node.code is call.__code__
+
+
+def test_views_that_are_gone_are_forgotten():
+    x = weft.ones(4)
+    for _ in range(1000):
+        x.reshape(2, 2)
+    kept = [x.reshape(2, 2) for _ in range(300)]
+    assert len(x._storage.views) < 1000
+    assert len(x._storage.live_views()) == len(kept)
+
+
+def test_backward_ties_no_views():
+    x = weft.ones(2, 3, requires_grad=True)
+    seen = []
+    y = x.reshape(6)
+    y.register_hook(lambda g: seen.append(g.reshape(3, 2)._base))
+    y.sum().backward()
+    assert seen == [None]
+    assert x.reshape(6)._base is x
