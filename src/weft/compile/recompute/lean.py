@@ -25,7 +25,8 @@ from weft.core.lowering import Pointwise
 from weft.core.size import hinted
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
 
-LARGE = 1 << 14  # elements from which on it is worth it
+LARGE = 1 << 12  # elements from which on it is worth it
+STEPS = 4  # cheap ones that a value may take
 FEWER = 8  # times: what is so much smaller costs nothing to keep
 _GIVEN = (INPUT, READ, CONSTANT)
 _CHEAP = {
@@ -61,8 +62,8 @@ class _Choice:
             return
         self._look(graph)
         for node in graph.nodes:  # what values are made of comes before them
-            if node in self.saved and self._free(node):
-                self.dropped.add(node)
+            if node in self.saved and self._free(node, steps := {node}):
+                self.dropped |= steps
         self._swap(graph)
 
     def _look(self, graph: Graph) -> None:
@@ -96,11 +97,14 @@ class _Choice:
         pointwise = isinstance(lowering_of(node), Pointwise)
         return pointwise and node not in self.fixed and copyable(node)
 
-    def _free(self, node: Node) -> bool:
-        """Whether a value is cheap, and made of what is there."""
-        if node.op.name not in _CHEAP or not self._may_go(node):
+    def _free(self, node: Node, steps: set[Node]) -> bool:
+        """Whether a value is made of what is there, in a few cheap steps."""
+        if node.op.name not in _CHEAP or not self._may_go(node) or len(steps) > STEPS:
             return False
-        return all(b in self.saved for b in self._sources(node))
+        here = self.saved - self.dropped
+        others = {b for b in self._sources(node) if b not in here}
+        steps |= others
+        return all(self._free(other, steps) for other in others)
 
     # -- one array in the place of several
 
