@@ -16,6 +16,7 @@ from weft.compile.llvm.target import (
     Target,
     compile_known,
     host_target,
+    is_known,
     new_module,
     prepare_function,
 )
@@ -66,6 +67,12 @@ def driver() -> Driver:
     at = library.address
     bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
     return Driver(run, CHECK(at("check")), *bodies, at("follow"), library)
+
+
+def start_if_missing() -> None:
+    """Have the loop made, if that takes long: it is not on disk."""
+    if not is_known("driver", host_target(), level=0):
+        driver.start()
 
 
 def _module(target: Target) -> ir.Module:

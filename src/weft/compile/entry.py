@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.driver import start_if_missing
 from weft.compile.function import GraphFunction, closed
 from weft.compile.guards import Guards, Reads
 from weft.compile.guards.state import Tensors
@@ -206,6 +207,7 @@ def entry_of(
     leaves, _ = tree_flatten((args, kwargs))
     names = labels_of(fn, args, kwargs)
     reads = Reads(fn, dict(zip(names, leaves, strict=True)))
+    start_if_missing()  # every program needs it, and Python leaves a processor idle
     with phase("capture"), reads.watching():
         captured = capture(fn, *args, dynamic=dynamic, **kwargs)
     return Entry(captured, reads.guards(), pack_weights=pack_weights, memory=memory)

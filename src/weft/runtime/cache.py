@@ -190,6 +190,16 @@ class Cache:
         except (OSError, Unusable):
             return None  # writing will say why
 
+    def has(self, key: str) -> bool:
+        """Whether something seems to be stored under a key.
+
+        >>> weft.runtime.cache.Cache(None).has("key")
+        False
+        """
+        if key in self.memory or self.folder is None:
+            return key in self.memory
+        return os.path.exists(self.folder / _name(key))
+
     def put(self, key: str, code: bytes) -> None:
         """Store bytes under a key, in the place of others."""
         data = _pack(key, code)

@@ -259,12 +259,21 @@ def compile_known(
         made.extend(_side_by_side(code, texts))
         return b"".join(len(one).to_bytes(8, "little") + one for one in made)
 
-    key = cache.key_of(f"{sources()}\n{text}", target.key, level=level)
+    key = _known_key(text, target, level)
     data = cache.get(key, build)
     count_module(made=bool(made))
     library = Library(made or _apart(data), target)
     library.key = key
     return library
+
+
+def _known_key(text: str, target: Target, level: int) -> str:
+    return cache.key_of(f"{sources()}\n{text}", target.key, level=level)
+
+
+def is_known(text: str, target: Target, *, level: int = 3) -> bool:
+    """Whether ``compile_known`` would find code on disk."""
+    return cache.default().has(_known_key(text, target, level))
 
 
 def stored_library(key: str, target: Target) -> Library | None:

@@ -48,13 +48,13 @@ class Packing:
         """Copies columns with unit stride to rows."""
         return _emit_turn(self.lib)
 
-    def rows(self, b: Any, s: Any, a: Any, height: int) -> None:
+    def rows(self, b: Any, s: Any, a: Any, height: Any) -> None:
         """Rows of A that follow ``a``, as the kind of strip for A's strides wants.
 
         Contiguous rows stay rows of ``depth`` elements; contiguous columns become
         columns of ``height``; anything else becomes rows.
         """
-        tile, h, to = self.lib.tile, i64(height), s.workspace
+        tile, h, to = self.lib.tile, height, s.workspace
         depth = i64(tile.depth)
 
         def columns() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I64, i64, loop
+from weft.compile.llvm.emit import I1, I64, i64, loop
 from weft.compile.llvm.gemm.follow import follow
 from weft.compile.llvm.gemm.known import (
     both,
@@ -25,7 +25,7 @@ from weft.compile.llvm.gemm.known import (
 from weft.compile.llvm.gemm.pack import Packing, panel_length, words_of
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.skinny import Skinny, conditions, find_units
-from weft.compile.llvm.gemm.strip import Strips, by_heights
+from weft.compile.llvm.gemm.strip import Strips, in_strips
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.turned import Turned, is_flat
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum
@@ -35,6 +35,11 @@ ARGUMENTS = (
     "*a *b *c *packed *follower *context m n k a_row a_col b_row b_col c_row keep "
     "whole first_row row_begin row_end column_begin column_end *workspace"
 )
+_SOME_ROWS = (
+    "*a a_row a_col *ahead *b b_row b_panel *c c_row across deep words keep *workspace "
+    "height by_columns pack_a unit_a_col"
+)
+_FLAGS = "by_columns", "pack_a", "unit_a_col"
 _FROM_MEMORY = 1 << 20  # elements of B that are too many for a cache
 KNOWABLE = frozenset(
     ["m", "n", "k", "a_row", "a_col", "b_row", "b_col", "c_row", "keep"]
@@ -53,6 +58,7 @@ class Product:
         self.skinny = Skinny(lib, self.packing)
         self.turned = Turned(lib, self.packing)
         self.strips = Strips(lib)
+        self._made: dict[Any, ir.Function] = {}
 
     def emit(self) -> ir.Function:
         """The public function."""
@@ -149,48 +155,70 @@ class Product:
         """Strips of all rows; how they are cut changes no result."""
         final = b.icmp_signed(">=", s.last, s.k)
 
-        def strip(row: Any, height: int) -> None:
+        def strip(row: Any, height: Any) -> None:
             with self._each_block(b, s) as q:
                 ahead = self._ahead(b, q, height)
                 self._strip(b, q, row, height, self._right(b, q), ahead)
-            bottom, right = b.add(row, i64(height)), b.add(s.j, s.across)
+            bottom, right = b.add(row, height), b.add(s.j, s.across)
             follow(b, s, row, bottom, s.j, right, final)
 
-        by_heights(b, self.lib.tile.heights, s.row_begin, s.row_end, strip)
+        in_strips(b, self.lib.tile.heights, s.row_begin, s.row_end, strip)
+
+    def _ahead(self, b: Any, s: Any, height: Any) -> Any:
+        """How far it is to what is read of A next: these rows go on, or the next."""
+        more = b.icmp_signed("<", b.add(s.p, s.deep), s.last)
+        below = b.sub(b.mul(s.a_row, height), b.mul(b.sub(s.p, s.first), s.a_col))
+        return b.select(more, b.mul(s.a_col, s.deep), below)
 
     def _strip(
-        self, b: Any, s: Any, row: Any, height: int, right: list[Any], ahead: Any
+        self, b: Any, s: Any, row: Any, height: Any, right: list[Any], ahead: Any
     ) -> None:
         """Some rows of C for one block of k; ``ahead`` of A's is what comes next."""
-        tile, element = self.lib.tile, self.lib.element
         offset = b.add(b.mul(row, s.a_row), b.mul(s.p, s.a_col))
         here = at(b, s.a, offset, self.lib.item)
-        branch(b, s.pack_a, lambda: self.packing.rows(b, s, here, height))
-        left = pick(b, s.pack_a, s.workspace, here)
-        c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), element)
+        c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), self.lib.element)
         add = b.or_(s.keep, b.zext(b.icmp_signed(">", s.p, i64(0)), I64))
-        common = [*right, c, s.c_row, s.across, s.words, add]
-        ahead = at(b, here, ahead, self.lib.item)
-        shift = self._shift(b, s, height) if self.lib.kind.shifted else []
+        flags = [pick(b, getattr(s, name), 1, 0) for name in _FLAGS]
+        left = [here, s.a_row, s.a_col, at(b, here, ahead, self.lib.item)]
+        rest = [c, s.c_row, s.across, s.deep, s.words, add, s.workspace, height]
+        b.call(self._some_rows(s), [*left, *right, *rest, *flags])
+
+    def _some_rows(self, s: Any) -> ir.Function:
+        """The function that packs rows of A, if need be, and calls their strip.
+
+        There is one for all heights, and for all that is known of these flags.
+        """
+        flags = [getattr(s, name) for name in _FLAGS]
+        known = tuple([flag if isinstance(flag, bool) else None for flag in flags])
+        if known not in self._made:
+            name = "some_rows" + "".join("nyx"[2 if k is None else k] for k in known)
+            with self.lib.routine(name, _SOME_ROWS) as (b, q, made):
+                for flag, value in zip(_FLAGS, known, strict=True):
+                    given = b.trunc(getattr(q, flag), I1)
+                    setattr(q, flag, given if value is None else value)
+                self._emit_rows(b, q)
+            self._made[known] = made
+        return self._made[known]
+
+    def _emit_rows(self, b: Any, s: Any) -> None:
+        tile = self.lib.tile
+        branch(b, s.pack_a, lambda: self.packing.rows(b, s, s.a, s.height))
+        left = pick(b, s.pack_a, s.workspace, s.a)
+        common = [s.b, s.b_row, s.b_panel, s.c, s.c_row, s.across, s.words, s.keep]
+        shift = self._shift(b, s) if self.lib.kind.shifted else []
         rows = [pick(b, s.by_columns, 1, x) for x in (tile.depth, s.a_row)]
         columns = [pick(b, s.by_columns, x, 1) for x in (tile.height, s.a_col)]
         now = [pick(b, s.pack_a, *two) for two in (rows, columns)]
-        arguments = [left, *now, *common, ahead, rows[1], columns[1], *shift]
-        self.strips.call(b, height, s.by_columns, arguments)
+        arguments = [left, *now, *common, s.ahead, rows[1], columns[1], *shift]
+        self.strips.call_any(b, s.height, s.by_columns, arguments)
 
-    def _ahead(self, b: Any, s: Any, height: int) -> Any:
-        """How far it is to what is read of A next: these rows go on, or the next."""
-        more = b.icmp_signed("<", b.add(s.p, s.deep), s.last)
-        below = b.sub(b.mul(s.a_row, i64(height)), b.mul(b.sub(s.p, s.first), s.a_col))
-        return b.select(more, b.mul(s.a_col, s.deep), below)
-
-    def _shift(self, b: Any, s: Any, height: int) -> list[Any]:
+    def _shift(self, b: Any, s: Any) -> list[Any]:
         """What corrects this strip's rows, which are packed: see ``kinds``."""
         tile = self.lib.tile
         last = i64(tile.workspace - tile.corrections)
         to = at(b, s.workspace, last, self.lib.element)
         by = pick(b, s.by_columns, 1, 0)
-        b.call(self.packing.shift, [s.workspace, to, i64(height), s.words, by])
+        b.call(self.packing.shift, [s.workspace, to, s.height, s.words, by])
         return [to]
 
 

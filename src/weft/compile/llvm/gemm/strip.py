@@ -28,6 +28,7 @@ from weft.compile.llvm.gemm.vectors import (
     prefetch,
     splat,
     store,
+    while_less,
 )  # fmt: skip
 
 _LONG = 128  # steps of k that leave time to fetch ahead
@@ -79,7 +80,7 @@ class Strips:
     def call(
         self, b: Any, height: int, by_columns: Any, arguments: Sequence[Any]
     ) -> None:
-        """Call the strip of a height; ``by_columns`` may be known."""
+        """Call the strip of a known height; ``by_columns`` may be known."""
         if height < self.lib.tile.height:
             b.call(self._strip(height, None), arguments)
             return
@@ -89,6 +90,39 @@ class Strips:
             lambda: b.call(self._strip(height, False), arguments),
             lambda: b.call(self._strip(height, True), arguments),
         )
+
+    def call_any(
+        self, b: Any, height: Any, by_columns: Any, arguments: Sequence[Any]
+    ) -> None:
+        """Call the strip of a height that is one of the tile's."""
+        done = b.append_basic_block("strip.done")
+        cases = b.switch(height, done)
+        for known in dict.fromkeys(self.lib.tile.heights):
+            block = b.append_basic_block(f"strip{known}")
+            cases.add_case(i64(known), block)
+            with b.goto_block(block):
+                self.call(b, known, by_columns, arguments)
+                b.branch(done)
+        b.position_at_end(done)
+
+
+def in_strips(
+    b: Any,
+    heights: tuple[int, ...],
+    begin: Any,
+    end: Any,
+    strip: Callable[[Any, Any], None],
+) -> None:
+    """As ``by_heights``, by one loop: heights are known when it runs."""
+    tall, *others = heights
+    stop = b.add(begin, _tall_rows(b, b.sub(end, begin), tall))
+    with while_less(b, begin, end) as (row, advance):
+        left, height = b.sub(end, row), i64(others[-1])
+        for other in others[-2::-1]:
+            height = b.select(b.icmp_signed(">=", left, i64(other)), i64(other), height)
+        height = b.select(b.icmp_signed("<", row, stop), i64(tall), height)
+        strip(row, height)
+        advance(height)
 
 
 def by_heights(

@@ -29,13 +29,14 @@ from weft.compile.llvm.gemm.known import (
 )
 from weft.compile.llvm.gemm.pack import Packing
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.strip import by_heights
+from weft.compile.llvm.gemm.strip import in_strips
 from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import (
     at,
-    first_lanes,
     itemsize,
+    lane_bits,
     load,
+    mask_of,
     minimum,
     store,
     transpose,
@@ -118,10 +119,10 @@ class Turned:
             block = at(b, t.panels, b.mul(p, i64(tile.width)), self.lib.element)
             right = [block, i64(tile.width), b.mul(i64(tile.width), t.k)]
 
-            def run(row: Any, height: int, right: list[Any] = right) -> None:
-                strip(b, t, row, height, right, b.mul(t.a_row, i64(height)))
+            def run(row: Any, height: Any, right: list[Any] = right) -> None:
+                strip(b, t, row, height, right, b.mul(t.a_row, height))
 
-            by_heights(b, tile.heights, begin, end, run)
+            in_strips(b, tile.heights, begin, end, run)
 
 
 def _swapped(b: Any, s: Any) -> Any:
@@ -150,7 +151,7 @@ def _emit_back(lib: Library) -> ir.Function:
             loop(b, i64(0), s.columns, i64(lanes), name="j") as j,
             loop(b, i64(0), s.rows, i64(lanes)) as i,
         ):
-            mask = first_lanes(b, b.sub(s.columns, j), lanes)
+            some = lane_bits(b, b.sub(s.columns, j), lanes)
             found = []
             for lane in range(lanes):  # those beyond the last repeat it
                 row = b.mul(minimum(b, b.add(j, i64(lane)), last), s.source_row)
@@ -158,7 +159,7 @@ def _emit_back(lib: Library) -> ir.Function:
                 found.append(load(b, place, lib.vector))
             for lane, value in enumerate(transpose(b, found)):
                 row = b.add(i, i64(lane))
-                with b.if_then(b.icmp_signed("<", row, s.rows)):
-                    place = at(b, s.to, b.add(b.mul(row, s.to_row), j), element)
-                    store(b, value, place, mask)
+                there = b.select(b.icmp_signed("<", row, s.rows), some, i64(0))
+                place = at(b, s.to, b.add(b.mul(row, s.to_row), j), element)
+                store(b, value, place, mask_of(b, there, lanes))
     return made

@@ -37,11 +37,16 @@ def first_lanes(b: Any, count: Any, lanes: int) -> Any:
     Made from bits, not by comparing with a vector of indices: that would hold one
     of the registers that sums need.
     """
+    return mask_of(b, lane_bits(b, count, lanes), lanes)
+
+
+def lane_bits(b: Any, count: Any, lanes: int) -> Any:
+    """An integer whose first ``count`` bits are set."""
     most = minimum(b, count, i64(lanes))
     bits = b.sub(b.shl(i64(1), most), i64(1))
     if lanes == 64:  # where a shift by all of them is none
         bits = b.select(b.icmp_signed(">=", count, i64(64)), i64(-1), bits)
-    return mask_of(b, bits, lanes)
+    return bits
 
 
 def mask_of(b: Any, bits: Any, lanes: int) -> Any:

@@ -52,9 +52,9 @@ class Words(Packing):
         """Computes what a packed strip's rows of C are corrected by."""
         return _emit_shift(self.lib)
 
-    def rows(self, b: Any, s: Any, a: Any, height: int) -> None:
+    def rows(self, b: Any, s: Any, a: Any, height: Any) -> None:
         """Rows of A that follow ``a``: as columns of words if rows are contiguous."""
-        tile, h, to = self.lib.tile, i64(height), s.workspace
+        tile, h, to = self.lib.tile, height, s.workspace
         depth = i64(tile.depth)
 
         def columns() -> None:
