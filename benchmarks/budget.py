@@ -2,6 +2,7 @@
 
     python benchmarks/budget.py                    (torch too: --torch PYTHON)
     python benchmarks/budget.py --models chain --parts 0 0.5 1 --policies keep
+    python benchmarks/budget.py --deepest 16MB     (how deep a ResNet fits)
 
 "usual" is what a step keeps that was told nothing.
 
@@ -28,52 +29,7 @@ POLICIES = ("keep", "usual", "selective", "sqrt", "recompute")
 PARTS = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the way from least to most
 
 
-def resnet50(nn, width=64, batch=8, size=64):
-    """The true one: 16 blocks of three convolutions, between a stem and a classifier.
-
-    The stem is pooled on average: PyTorch's and Weft's are alike then.
-    """
-
-    class Block(nn.Module):
-        def __init__(self, cin, width, stride):
-            super().__init__()
-            out = 4 * width
-            self.body = nn.Sequential(
-                nn.Conv2d(cin, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                nn.Conv2d(width, width, 3, stride, 1, bias=False),
-                nn.BatchNorm2d(width), nn.ReLU(),
-                nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out),
-            )  # fmt: skip
-            self.short = nn.Sequential()
-            if stride != 1 or cin != out:
-                self.short = nn.Sequential(
-                    nn.Conv2d(cin, out, 1, stride, bias=False), nn.BatchNorm2d(out)
-                )
-            self.last = nn.ReLU()
-
-        def forward(self, x):
-            return self.last(self.body(x) + self.short(x))
-
-    stem = nn.Sequential(
-        nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-        nn.MaxPool2d(3, 2, 1),
-    )  # fmt: skip
-    blocks, cin = [stem], width
-    for k, count in enumerate((3, 4, 6, 3)):
-        for at in range(count):
-            stride = 2 if k and not at else 1
-            blocks.append(Block(cin, width << k, stride))
-            cin = 4 * (width << k)
-    end = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(cin, 1000))
-    return [*blocks, end], (batch, 3, size, size)
-
-
-MODELS = {
-    "chain": checkpoint.chain,
-    "resnet50": resnet50,
-    "transformer": checkpoint.transformer,
-}
-checkpoint.MODELS = MODELS
+MODELS = checkpoint.MODELS
 
 
 def training(model: str):
@@ -182,6 +138,68 @@ def table(model: str, given: argparse.Namespace) -> None:
         show("torch", policy, got, base)
 
 
+def deep(depth: int):
+    """A step of the residual network of ``checkpoint.py --deepest``, and its input."""
+    import weft
+
+    net = weft.nn.Sequential(*checkpoint.resnet(weft.nn, width=8, depth=depth))
+
+    def step(x):
+        for p in net.parameters():
+            p.grad = None
+        net(x).square().mean().backward()
+
+    return step, weft.randn(8, 8, 16, 16)
+
+
+def deepest(limit: str) -> None:
+    """The most residual blocks whose compiled step fits a limit, and their time.
+
+    Which fit is planned. The deepest of each policy is run.
+    """
+    import weft
+
+    weft.set_num_threads(1)
+    print(f"blocks that fit {limit}, and processor time of a step a block")
+    first, base = 0, 0.0
+    for name, memory in (("keep", "keep"), ("usual", None), ("budget", limit)):
+        found = most(lambda depth, memory=memory: may(limit, depth, memory))
+        first = first or found
+        step, x = deep(found)
+        compiled = weft.compile(step, memory=memory)
+        times = []
+        for _ in range(4):
+            start = time.process_time()
+            compiled(x)
+            times.append(time.process_time() - start)
+        took = min(times) / found
+        base = base or took
+        print(f"{name:10} {found:5} ({found / first:.1f} x) {took * 1e3:7.2f} ms "
+              f"({took / base:.2f} x)", flush=True)  # fmt: skip
+
+
+def may(limit: str, depth: int, memory: str | None) -> bool:
+    """Whether a step of so many blocks fits, by its plan."""
+    import weft
+
+    step, x = deep(depth)
+    try:
+        return weft.plan(step, x, memory=memory).fits(limit)
+    except weft.errors.AllocationError:
+        return False
+
+
+def most(fits) -> int:
+    """The largest number that fits, to within a twentieth."""
+    low, high = 1, 2
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > max(low // 20, 1):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
 def show(lib: str, name: str, got: dict[str, float], base: float) -> None:
     memory, took = got["peak"] / 1e6, got["seconds"]
     figures = f"{memory:8.0f} MB {took * 1e3:8.0f} ms {took / base:6.2f}"
@@ -195,6 +213,7 @@ def main() -> None:
     parser.add_argument("--policies", nargs="+", default=POLICIES, choices=POLICIES)
     parser.add_argument("--steps", default="3")
     parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has it")
+    parser.add_argument("--deepest", metavar="LIMIT")
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -206,6 +225,9 @@ def main() -> None:
         else:
             found = checkpoint.measure("torch", rest[0], rest[1], int(rest[2]))
         print(json.dumps(found))
+        return
+    if given.deepest:
+        deepest(given.deepest)
         return
     for name in ("OMP", "OPENBLAS", "MKL"):
         os.environ[f"{name}_NUM_THREADS"] = "1"

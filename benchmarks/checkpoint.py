@@ -40,8 +40,8 @@ def chain(nn, width=128):
     return blocks, (4096, width)
 
 
-def resnet(nn, width=16, depth=9):
-    """Blocks of two convolutions with norms, on small pictures."""
+def resnet(nn, width, depth):
+    """Blocks of two convolutions with norms, as many as asked for."""
 
     class Block(nn.Module):
         def __init__(self):
@@ -57,7 +57,47 @@ def resnet(nn, width=16, depth=9):
         def forward(self, x):
             return self.last(self.body(x) + x)
 
-    return [Block() for _ in range(depth)], (32, width, 32, 32)
+    return [Block() for _ in range(depth)]
+
+
+def resnet50(nn, width=64, batch=8, size=64):
+    """The true one: 16 blocks of three convolutions, between a stem and a classifier.
+
+    The stem is pooled on average: PyTorch's and Weft's are alike then.
+    """
+
+    class Block(nn.Module):
+        def __init__(self, cin, width, stride):
+            super().__init__()
+            out = 4 * width
+            self.body = nn.Sequential(
+                nn.Conv2d(cin, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, width, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out),
+            )  # fmt: skip
+            self.short = nn.Sequential()
+            if stride != 1 or cin != out:
+                self.short = nn.Sequential(
+                    nn.Conv2d(cin, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+                )
+            self.last = nn.ReLU()
+
+        def forward(self, x):
+            return self.last(self.body(x) + self.short(x))
+
+    stem = nn.Sequential(
+        nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    )  # fmt: skip
+    blocks, cin = [stem], width
+    for k, count in enumerate((3, 4, 6, 3)):
+        for at in range(count):
+            stride = 2 if k and not at else 1
+            blocks.append(Block(cin, width << k, stride))
+            cin = 4 * (width << k)
+    end = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(cin, 1000))
+    return [*blocks, end], (batch, 3, size, size)
 
 
 def transformer(nn, width=128, heads=4, depth=24, length=128):
@@ -90,7 +130,7 @@ def transformer(nn, width=128, heads=4, depth=24, length=128):
     return [Block() for _ in range(depth)], (8, length, width)
 
 
-MODELS = {"chain": chain, "resnet": resnet, "transformer": transformer}
+MODELS = {"chain": chain, "resnet50": resnet50, "transformer": transformer}
 
 
 def runner(lib: str, blocks, policy: str):
@@ -200,7 +240,7 @@ def training(policy: str, depth: int):
     """A step of a small ResNet."""
     import weft
 
-    blocks, _ = resnet(weft.nn, width=8, depth=depth)
+    blocks = resnet(weft.nn, width=8, depth=depth)
     run = runner("weft", blocks, policy)
     x = weft.randn(8, 8, 16, 16)
     return lambda: run(x).square().mean().backward()
