@@ -32,6 +32,7 @@ from weft.compile.llvm.emit import (
     zeros,
 )
 from weft.compile.llvm.hints import strip_hint, vector_hint
+from weft.compile.llvm.stream import PART, emit_copy, emit_fence, streamed
 from weft.compile.llvm.target import Target, prepare_function
 from weft.compile.llvm.turn import SIDE, Turn, emit_turn, turning
 from weft.compile.loop.ir import (
@@ -113,6 +114,8 @@ class _Emitter:
         self.cache: dict[Any, Any] = {}
         self.patterns: dict[Any, Any] = {}  # of half types' values that are rounded
         self.lanes: dict[str, Any] = {}  # where the present strip's totals are
+        self.parts: dict[str, Any] = {}  # where stores go that will pass caches by
+        self.fence = False  # whether there are such stores
         self.b: Any = None
 
     def run(self) -> ir.Function:
@@ -169,6 +172,8 @@ class _Emitter:
             self._count_on(counters)
         if self.checks:
             self._report(rest[-3])
+        if self.fence:
+            emit_fence(self.b)
         self.b.ret_void()
         return made
 
@@ -272,12 +277,47 @@ class _Emitter:
         if lanes:
             self._strips(stmt, sums, lanes)
             return
+        past = streamed(stmt, self.kernel, self.target, self.symbols.keys())
+        if past:
+            self._stream(stmt, past)
+            return
         hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
         extent = self.index(stmt.extent)
         with loop(self.b, i64(0), extent, name=stmt.var, hint=hint) as i:
             self.symbols[stmt.var] = i
             with self._scope():
                 self._body(stmt.body)
+
+    def _stream(self, stmt: For, stores: list[Store]) -> None:
+        """A loop in parts: what some stores get is kept, and passes caches by."""
+        b, self.fence = self.b, True
+        rooms = {s.buffer.name: self._part(s.buffer) for s in stores}
+        hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
+        extent = self.index(stmt.extent)
+        with loop(b, i64(0), extent, i64(PART), name="part") as first:
+            left = b.sub(extent, first)
+            count = b.select(b.icmp_signed("<", left, i64(PART)), left, i64(PART))
+            with loop(b, i64(0), count, name=stmt.var, hint=hint) as k:
+                self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
+                self.parts = {name: b.gep(room, [i64(0), k], inbounds=True)
+                              for name, room in rooms.items()}  # fmt: skip
+                with self._scope():
+                    self._body(stmt.body)
+            self.symbols[stmt.var], self.parts = first, {}
+            for store in stores:
+                room, size = rooms[store.buffer.name], store.buffer.dtype.itemsize
+                to = b.bitcast(self._address(store.buffer, store.at), POINTER)
+                copy = emit_copy(self.module, self.target)
+                source = b.bitcast(room, POINTER)
+                b.call(copy, [to, source, b.mul(count, i64(size))])
+
+    def _part(self, buffer: Buffer) -> Any:
+        """Memory for a part of a result, in the function's first block."""
+        kind = ir.ArrayType(scalar.memory_type(buffer.dtype), PART)
+        with self.b.goto_entry_block():
+            room = self.b.alloca(kind, name=f"{buffer.name}.part")
+        room.align = 64
+        return room
 
     def _strips(self, stmt: For, sums: list[Local], lanes: int) -> None:
         """A loop that adds up, in strips with a total for each place in them.
@@ -399,7 +439,8 @@ class _Emitter:
 
     def _store(self, stmt: Store) -> None:
         value = self._in_memory(self.value(stmt.value), stmt.buffer.dtype)
-        self.b.store(value, self._address(stmt.buffer, stmt.at))
+        place = self.parts.get(stmt.buffer.name)
+        self.b.store(value, place or self._address(stmt.buffer, stmt.at))
         stale = [
             key
             for key in self.cache

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from weft.compile.fuse import Group
+from weft.compile.llvm.stream import is_large
 from weft.compile.loop.depend import flat_position, symbols_of
 from weft.compile.loop.ir import (
     Call,
@@ -44,6 +45,7 @@ BLOCK, CHUNK = Loops().block, Loops().chunk
 LONG = 512  # elements of a row that is read in longer pieces
 COLUMN = 512  # numbers that are added up one after the other: it decides rounding
 ROWS = 8  # that are combined at a time
+FAR = 1 << 23  # bytes that are not all in a near cache
 SIMPLE = 4  # operations, at most, of loops that wait for memory
 
 
@@ -136,6 +138,8 @@ def _counted(kernel: Kernel, loop: For) -> Kernel:
             return kernel
     if any(isinstance(v, Choice) for v in _values(kernel)):
         return kernel
+    if any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
+        return kernel  # results are written in another way
 
     def counted(buffer: Any) -> Any:
         return buffer._replace(shape=(count,)) if buffer.name in here else buffer
@@ -194,12 +198,25 @@ def _turned(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
     return None if first is None else (first, list(dict.fromkeys(found[first])))
 
 
+def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
+    """Whether squares follow one another where they are read, not where they go.
+
+    That is better where all that is read is turned, and caches hold little of it.
+    """
+    read = {v.buffer.name for v in _values(kernel) if isinstance(v, Load)}
+    found = [b for b in kernel.buffers if b.name in read]
+    return read <= set(buffers) and all(
+        is_large(b.shape, b.dtype.itemsize, FAR) for b in found
+    )
+
+
 def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Kernel:
     """Small squares of two axes, so that what is read by columns stays near."""
     (dim, buffers), last = turned, names[-1]
     kernel = tile(kernel, dim, side, names=("u", "a"))
     kernel = tile(kernel, last, side, names=("v", "b"))
-    outer = [name for name in names if name not in (dim, last)] + ["u", "v"]
+    squares = ["v", "u"] if _reads_in_order(kernel, buffers) else ["u", "v"]
+    outer = [name for name in names if name not in (dim, last)] + squares
     kernel = _parallel(reorder(kernel, [*outer, "a", "b"]), outer)
     sides = [most(loop.extent) for loop in _nest(kernel)]
     for buffer in buffers if sides == [side, side] else ():

@@ -1,0 +1,75 @@
+"""Results that pass caches by, because they are larger."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import graph as G
+from weft.compile.llvm.kernel import emit_kernel
+from weft.compile.llvm.stream import LARGE
+from weft.compile.llvm.target import assembly, host_target, new_module
+from weft.compile.native import Native
+
+SHAPE = 2900, 2897  # rows begin anywhere in a line
+LEVELS = [None, "avx2", "baseline"]
+PROGRAMS = {
+    "flat": lambda x: x * 2 + 1,
+    "rows": lambda x: x - x.amax(1, keepdim=True),
+    "columns": lambda x: x[:, ::2].repeat_interleave(2, 1),
+    "turned": lambda x: x.T.contiguous(),
+    "doubles": lambda x: x[:1500].double() * 0.5,
+    "two": lambda x: (x.abs(), -x),
+}
+
+
+def x86(target):
+    return target.triple.startswith(("x86", "i686"))
+
+
+def text_of(function, *examples, level=None):
+    """The assembly of a program's kernels."""
+    target = host_target(level)
+    module = new_module("streams", target)
+    native = Native(G.capture(function, *examples).graph, target)
+    for kernel in native.kernels.values():
+        emit_kernel(module, kernel, target)
+    return assembly(module, target)
+
+
+@pytest.fixture(scope="module")
+def large():
+    values = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+    assert values.nbytes >= LARGE
+    return weft.tensor(values)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("level", LEVELS)
+def test_results_are_as_before(large, name, level):
+    program = PROGRAMS[name]
+    native = Native(G.capture(program, large).graph, host_target(level))
+    wanted = program(large)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    found, _ = native.run([large.numpy()], {})
+    for got, want in zip(found, wanted, strict=True):
+        assert np.array_equal(got, want.numpy())
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_they_pass_caches_by(large, level):
+    if not x86(host_target(level)):
+        pytest.skip("other machines have no such stores here")
+    for name in ("flat", "rows", "turned"):
+        text = text_of(PROGRAMS[name], large, level=level)
+        assert "movnt" in text, name
+        assert "sfence" in text, name
+
+
+def test_small_results_stay_in_caches():
+    for program in PROGRAMS.values():
+        assert "movnt" not in text_of(program, weft.ones(3000, 20))
+
+
+def test_what_is_read_beside_squares_keeps_them_in_order(large):
+    square = weft.ones(2900, 2900)
+    assert "movnt" not in text_of(lambda x, y: x.T + y, square, square)
