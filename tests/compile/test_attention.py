@@ -19,6 +19,7 @@ from weft.compile.llvm.attention import (
     plan,
 )
 from weft.compile.llvm.attention.arrays import compiled
+from weft.compile.llvm.attention.generate import PARTS
 from weft.compile.llvm.attention.plan import (
     BACKWARD_KEYS,
     FEW_ROWS,
@@ -272,12 +273,13 @@ def test_nothing_is_touched_beyond_the_arrays(target):
             assert np.isfinite(guarded["dq"]).all()
 
 
-def test_code_for_other_machines_compiles():
+@pytest.mark.parametrize("part", PARTS)
+def test_code_for_other_machines_compiles(part):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = Target("aarch64-unknown-linux-gnu", "generic", "", 128)
     module = new_module("attention", target)
-    emit_attention(module, "float32", target)
+    emit_attention(module, "float32", target, part)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=3)

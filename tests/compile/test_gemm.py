@@ -334,6 +334,9 @@ def test_programs_have_code_for_few_rows_where_they_need_it():
     assert symbols_of(lambda x: x @ w, one) == {"float32 0 1"}
     both = symbols_of(lambda x, y: (x @ w, y @ w), one, many)
     assert both == {"float32 0 1"}  # and no second library
+    wide = weft.ones(192, 768)  # a softmax does not follow it on several threads
+    apart = symbols_of(lambda x: (x @ wide.T).softmax(-1), weft.ones(128, 768))
+    assert apart == {"float32 0 0"}
 
 
 def test_vectors_are_as_wide_as_the_target():

@@ -20,7 +20,7 @@ from weft.compile.llvm.attention.plan import Options, Plan
 from weft.compile.llvm.target import Target
 from weft.compile.products import MOST_JOBS
 from weft.compile.script import Symbol
-from weft.core.size import is_one, same
+from weft.core.size import Size, is_one, same
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.attention import attention_backward_op, attention_op
@@ -88,6 +88,16 @@ def _splits(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
         if not same(have, n):
             return False
     return not rest
+
+
+def usual_function(node: Node) -> str:
+    """What most likely computes an attention, of which not all sizes may be known."""
+    given, _ = _NAMES[node.op]
+    rows, masked = node.inputs[0].shape[-2], len(node.inputs) == len(given)
+    forward = node.op is attention_op
+    if forward and not isinstance(rows, Size) and rows <= plans.FEW_ROWS:
+        return "few_tasks"
+    return f"{'masked_' * masked}{'forward' if forward else 'backward'}_tasks"
 
 
 class Attention(Routine):

@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.alike import Alike
-from weft.compile.attention import is_attention
+from weft.compile.attention import is_attention, usual_function
 from weft.compile.body import bodies_of, native_of
 from weft.compile.compose import composed
 from weft.compile.convolutions import is_convolution
@@ -128,7 +128,8 @@ def start_routines(graph: Graph, target: Target, *, pack_weights: bool) -> None:
         elif is_convolution(node):
             convolution_code(node.dtype.name, target).start()
         elif is_attention(node):
-            attention_code(node.inputs[0].dtype.name, target).start()
+            code = attention_code(node.inputs[0].dtype.name, target)
+            code.start(usual_function(node))
 
 
 @functools.cache

@@ -204,6 +204,13 @@ class Product(Routine):
         return len(node.shape) - 1
 
     @property
+    def alone(self) -> Product:
+        """The same without what follows."""
+        made = Product(self.node, self.inputs)
+        made.steady, made.few = self.steady, self.few
+        return made
+
+    @property
     def _kind(self) -> str:
         kind = product_kind(self.node)
         assert kind is not None

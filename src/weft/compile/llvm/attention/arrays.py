@@ -5,25 +5,25 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import pathlib
 from collections.abc import Mapping
 
 import numpy as np
+from llvmlite import ir
 
 from weft.compile.ahead import ahead
 from weft.compile.llvm.attention import plan as plans
-from weft.compile.llvm.attention.generate import emit_attention
+from weft.compile.llvm.attention.generate import emit_attention, part_of
 from weft.compile.llvm.attention.plan import Options, Plan
 from weft.compile.llvm.gemm.generate import tile_for
 from weft.compile.llvm.target import (
     Library,
     Target,
+    compile_known,
     host_target,
     new_module,
-    object_code,
 )  # fmt: skip
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.runtime import cache, pool
+from weft.runtime import pool
 
 ndarray = np.ndarray
 _ALIGN = 64
@@ -36,23 +36,16 @@ class Attention:
     """The compiled attention of one element type for one target."""
 
     def __init__(self, dtype: str, target: Target) -> None:
-        make = functools.partial(_object_code, dtype, target)
-        self._library = ahead(
-            lambda: Library(cache.get(_key(dtype, target), make), target)
-        )
         self.tile = tile_for(dtype, target)
+        self._library = ahead(functools.partial(_library, dtype, target))
 
-    def start(self) -> None:
-        """Have the code made, which nothing but running needs."""
-        self._library.start()
-
-    @property
-    def library(self) -> Library:
-        return self._library()
+    def start(self, function: str) -> None:
+        """Have a function's code made, which nothing but running needs."""
+        self._library.start(part_of(function))
 
     def address(self, function: str) -> int:
         """Where a plan's function is."""
-        return self.library.address(f"attention_{function}")
+        return self._library(part_of(function)).address(f"attention_{function}")
 
     def run(self, plan: Plan, threads: int) -> None:
         """Carry out a plan on the arrays that it was made for."""
@@ -68,19 +61,16 @@ class Attention:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _object_code(dtype: str, target: Target) -> bytes:
+def _library(dtype: str, target: Target, part: str) -> Library:
+    text = f"attention {part} {dtype} {tile_for(dtype, target)}"
+    make = functools.partial(_module, dtype, target, part)
+    return compile_known(text, make, target, level=0, linked=True)
+
+
+def _module(dtype: str, target: Target, part: str) -> ir.Module:
     module = new_module(f"attention_{dtype}", target)
-    emit_attention(module, dtype, target)
-    return object_code(module, target, level=0)
-
-
-def _key(dtype: str, target: Target) -> str:
-    """What generated code depends on, without generating it."""
-    folder = pathlib.Path(__file__).parent
-    folders = folder, folder.parent / "gemm", folder.parent / "math", folder.parent
-    files = [file for f in folders for file in sorted(f.glob("*.py"))]
-    recipe = [repr(tile_for(dtype, target)), dtype, *(f.read_text() for f in files)]
-    return cache.key_of("\n".join(recipe), target.key, level=0)
+    emit_attention(module, dtype, target, part)
+    return module
 
 
 @ahead

@@ -146,7 +146,7 @@ class Backward:
         )  # fmt: skip
         self._scores(b, s, q, s.q_row, s.turned, s.depth, s.scores, rows, keys)
         self._scores(b, s, g, s.g_row, s.other, s.width, s.slopes, rows, keys)
-        with b.if_then(b.icmp_signed("!=", s.mask_kind, i64(0))):
+        if parts.masked:
             mask = [mask_at(b, s, row, j, element), s.mask_row, s.mask_col, s.mask_kind]
             b.call(parts.mask_rows, [s.scores, s.keys_row, *mask, rows, keys])
         lse, delta = (at(b, p, row, element) for p in (s.lse, s.delta))

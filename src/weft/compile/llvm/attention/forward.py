@@ -124,7 +124,7 @@ class Forward:
         panel = [self.width, i64(0)]
         b.call(parts.by_rows, [k, s.k_row, p.turned, *panel, s.scores, self.width,
                                keys, across, s.depth, i64(0)])  # fmt: skip
-        with b.if_then(b.icmp_signed("!=", s.mask_kind, i64(0))):
+        if parts.masked:
             self._mask(b, s, j, row, keys)
         hidden = b.icmp_signed(">", b.add(j, keys), b.add(row, i64(1)))
         with b.if_then(b.and_(s.is_causal, hidden)):

@@ -13,12 +13,33 @@ from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.target import Target
 
+PARTS = "few", "blocks", "masked_blocks"
 
-def emit_attention(module: ir.Module, dtype: str, target: Target) -> None:
-    """Add ``attention_X_tasks`` with X ``forward``, ``few`` and ``backward``."""
+
+def part_of(function: str) -> str:
+    """Which of ``PARTS`` has a function.
+
+    >>> from weft.compile.llvm.attention.generate import part_of
+    >>> part_of("masked_backward_tasks")
+    'masked_blocks'
+    """
+    if function.startswith("masked_"):
+        return "masked_blocks"
+    return "few" if function.startswith("few_") else "blocks"
+
+
+def emit_attention(module: ir.Module, dtype: str, target: Target, part: str) -> None:
+    """Add functions ``attention_X_tasks``.
+
+    X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: what
+    is without a mask is half as much code.
+    """
+    masked = part == "masked_blocks"
     tile = tile_for(dtype, target)
-    lib = Library(module, "attention", FLOATS[dtype], target, tile)
-    parts = Parts(lib)
-    Forward(parts).emit()
-    Few(parts).emit()
-    Backward(parts).emit()
+    name = "attention_masked" if masked else "attention"
+    parts = Parts(Library(module, name, FLOATS[dtype], target, tile), masked=masked)
+    if part == "few":
+        Few(parts).emit()
+    else:
+        Forward(parts).emit()
+        Backward(parts).emit()

@@ -33,8 +33,8 @@ _PRODUCT = "*a a_stride *b b_row b_panel *c c_row m n k keep"
 class Parts:
     """Functions of a library that others call, emitted when first asked for."""
 
-    def __init__(self, lib: Library) -> None:
-        self.lib = lib
+    def __init__(self, lib: Library, *, masked: bool) -> None:
+        self.lib, self.masked = lib, masked
         self.strips = Strips(lib)
         self.packing = Packing(lib)
 

@@ -98,6 +98,8 @@ def _plan(
     tasks: int,
 ) -> Plan:
     """A job for each place of the leading axes but two."""
+    if "mask" in arrays and function != "few_tasks":
+        function = f"masked_{function}"
     lead = arrays["q"].shape[:-2]
     itemsize = arrays["q"].itemsize
     room, total = _rooms(parts, itemsize)
