@@ -4,7 +4,8 @@
 
 adds functions ``void attention_X_tasks(int64_t *job, begin, end, worker)``, with X
 ``forward``, ``few`` (the same for few queries) and ``backward``, or ``masked_forward``
-and ``masked_backward``, as the part of the code says. They compute some of a job's tasks (`record.JOB` lists a job's fields, `plan` makes jobs). The matrix of scores
+and ``masked_backward``, as the part of the code says. They compute some of a job's
+tasks (`record.JOB` lists a job's fields, `plan` makes jobs). The matrix of scores
 is never stored: `forward` keeps the largest score and the sum of each row and corrects
 them block by block, `backward` computes blocks of scores again from what the forward
 kept, one number a row. Products are the strips of `gemm`. Keys behind a query are not
