@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft import nn
 from weft.autograd import grad, gradcheck, gradgradcheck
 from weft.core.tape import Node
 
@@ -721,3 +722,35 @@ def test_thousand_parameters_in_one_call():
 
 def test_recursion_limit_is_not_touched():
     assert sys.getrecursionlimit() <= 10_000
+
+
+def test_gradients_are_added_before_all_of_them_are_there():
+    model = nn.Sequential(*[nn.Linear(256, 256, bias=False) for _ in range(8)])
+    x = weft.randn(2, 256)
+
+    def backward():
+        with weft.memory.record() as seen:
+            model(x).square().sum().backward()
+        return seen.peak
+
+    first, second = backward(), backward()
+    one = 256 * 256 * 4
+    assert second < first + 2 * one  # all of them would be eight
+
+
+def test_gradients_that_are_added_early_have_the_same_bits():
+    def run(start):
+        weft.manual_seed(0)
+        a, b, c = (weft.randn(200, 200, requires_grad=True) for _ in range(3))
+        seen = []
+        b.register_hook(lambda g: seen.append(g.clone()) or g * 2)
+        for leaf in (a, b):
+            leaf.grad = None if start is None else weft.full_like(leaf, start).detach()
+        y = (a @ b).tanh() @ a + b * a[:1] + weft.stack([a, c])[0]
+        (y.sum() + (y * y).sum()).backward()
+        assert len(seen) == 1  # a hook sees the whole gradient, once
+        return [leaf.grad.numpy() for leaf in (a, b, c)]
+
+    alone, added = run(None), run(0.5)
+    for mine, other, start in zip(added, alone, (0.5, 0.5, 0), strict=True):
+        np.testing.assert_array_equal(mine, np.float32(start) + other)

@@ -31,6 +31,7 @@ Hook = Callable[[Any], Any]
 next_number = itertools.count(1).__next__
 weak = weakref.ref
 _getframe = sys._getframe
+LARGE = 1 << 16  # bytes of a gradient that are not kept twice
 
 
 Where = tuple[CodeType | None, int]  # a code object and an instruction's offset
@@ -330,6 +331,7 @@ class Backward:
         self.pending: dict[Any, Any] = {}
         self.owned: set[Any] = set()
         self.heap: list[tuple[int, Any]] = []
+        self.uses: dict[Leaf, int] | None = None  # that are still to come
 
     def send(self, node: Any, g: Any) -> None:
         """Add a cotangent to what ``node`` will receive."""
@@ -366,9 +368,12 @@ class Backward:
         heap, pending, owned, send = self.heap, self.pending, self.owned, self.send
         retain = self.retain_graph
         watched = bool(mode.observers) or mode.capture is not None or mode.measured
+        at_end = wanted is not None or self.create_graph or mode.capture is not None
         while heap:
             node = heappop(heap)[1]
-            g = pending.pop(node)
+            g = pending.pop(node, None)
+            if g is None:
+                continue  # a leaf that had its gradient early
             if owned:
                 owned.discard(node)
             if node.hooks:
@@ -395,9 +400,30 @@ class Backward:
                 elif wanted is None or wanted.has(parent):
                     pending[parent] = gi
                     heappush(heap, (-parent.number, parent))
+            if not at_end:
+                for parent in parents:
+                    if type(parent) is Leaf:
+                        self._sent(node, parent, on_leaf)
             if not retain:
                 node.saved = None
                 node.parents = ()
+
+    def _sent(self, node: Any, leaf: Leaf, on_leaf: Callable[[Any, Any], None]) -> None:
+        """Give a leaf its gradient as soon as it is whole.
+
+        It would be given at the end, but where it is added to a large one that is
+        there, both would have to be kept until then.
+        """
+        if self.uses is None:
+            if not _has_large_gradient(leaf):
+                return
+            self.uses = _uses([node, *[waiting for _, waiting in self.heap]])
+        if leaf in self.uses:
+            self.uses[leaf] -= 1
+            if not self.uses[leaf] and leaf in self.pending:
+                self.owned.discard(leaf)
+                g = self.pending.pop(leaf)
+                on_leaf(leaf, run_hooks(leaf, g) if leaf.hooks else g)
 
     def _gather(self, pick: Pick, g: Any) -> None:
         """Collect the cotangents of a node with several outputs."""
@@ -407,6 +433,22 @@ class Backward:
             slots = self.pending[node] = [None] * len(node.out_types)
             heappush(self.heap, (-node.number, node))
         slots[pick.index] = g if slots[pick.index] is None else slots[pick.index] + g
+
+
+def _has_large_gradient(leaf: Leaf) -> bool:
+    tensor = leaf.tensor()
+    grad = None if tensor is None else tensor.grad
+    return grad is not None and grad.nbytes >= LARGE
+
+
+def _uses(nodes: Iterable[Any]) -> dict[Leaf, int]:
+    """How often some nodes and those behind them read each leaf."""
+    found: dict[Leaf, int] = {}
+    for node in reach(nodes):
+        for parent in node.parents:
+            if type(parent) is Leaf:
+                found[parent] = found.get(parent, 0) + 1
+    return found
 
 
 def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
