@@ -40,6 +40,8 @@ CALLS = {
     "sum along both": lambda x: x.sum((0, 1), keepdim=True),
     "sum of nothing named": lambda x: x.sum(()),
     "sum keeping": lambda x: x.sum(keepdim=True),
+    "amax": lambda x: x.amax(),
+    "amin along": lambda x: x.amin(-1, keepdim=True),
     "add": lambda x: x + x[0],
     "multiply": lambda x: x * x,
     "matmul": lambda x: x @ x.T,
@@ -65,6 +67,8 @@ WRONG = {
     "expand below": lambda x: x.expand(-2, 3, 4),
     "sum": lambda x: x.sum(2),
     "sum twice": lambda x: x.sum((0, 0)),
+    "amax": lambda x: x.amax(2),
+    "amin of none": lambda x: x[:0].amin(),
     "matmul": lambda x: x @ x,
 }
 

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core import quick
 from weft.core.bulk import COSTLY
 from weft.core.dims import normalize_dim, reduced_dims
 from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Composed, Reduction
-from weft.core.op import Op, Sample, TensorType, define
+from weft.core.mode import mode
+from weft.core.op import Op, Plan, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.choosing import maximum, minimum
@@ -101,9 +103,18 @@ def _sorted_reference(place: int) -> Callable[..., Any]:
 
 amax_op = _extreme("amax", np.maximum, _sorted_reference(-1))
 amin_op = _extreme("amin", np.minimum, _sorted_reference(0))
+_AMAX, _AMIN = amax_op.plan((True,)), amin_op.plan((True,))
 
 
-def _reduce_extreme(op: Op, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _reduce_extreme(
+    plan: Plan, ufunc: Any, input: Tensor, dim: Any, keepdim: bool
+) -> Tensor:
+    state = mode.quick
+    if state and type(input) is Tensor:
+        found = quick.reduction(plan, ufunc.reduce, input, dim, keepdim, state)
+        if found is not None:
+            return found
+    op = plan.op
     check_accepts(op.name, "ordered", input.dtype)
     dims = reduced_dims(op.name, dim, input.ndim)
     _check_nonempty(op.name, input.shape, dims)
@@ -116,7 +127,7 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> weft.tensor([[1, 9], [3, 4]]).amax(dim=1)
     tensor([9, 4], shape=(2,), dtype=int64)
     """
-    return _reduce_extreme(amax_op, input, dim, keepdim)
+    return _reduce_extreme(_AMAX, np.maximum, input, dim, keepdim)
 
 
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -125,7 +136,7 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> weft.tensor([[1, 9], [3, 4]]).amin(dim=1)
     tensor([1, 3], shape=(2,), dtype=int64)
     """
-    return _reduce_extreme(amin_op, input, dim, keepdim)
+    return _reduce_extreme(_AMIN, np.minimum, input, dim, keepdim)
 
 
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
@@ -182,7 +193,7 @@ def _arg(name: str, fn: Any, place: int) -> Op:
     return define(
         name,
         inputs="x",
-        lower=_first_of("amax" if fn is np.argmax else "amin"),
+        lower=_first_of("amax" if fn is np.ndarray.argmax else "amin"),
         eval=lambda x, *, dim, keepdim: np.asarray(fn(x, dim, keepdims=keepdim)),
         type=_arg_type,
         batch=reduce_batch,
@@ -193,8 +204,8 @@ def _arg(name: str, fn: Any, place: int) -> Op:
     )
 
 
-argmax_op = _arg("argmax", np.argmax, -1)
-argmin_op = _arg("argmin", np.argmin, 0)
+argmax_op = _arg("argmax", np.ndarray.argmax, -1)
+argmin_op = _arg("argmin", np.ndarray.argmin, 0)
 
 
 def _reduce_arg(op: Op, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:

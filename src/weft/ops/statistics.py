@@ -46,8 +46,8 @@ def mean(
     tensor(3., dtype=float32)
     """
     x = as_floating("mean", input, dtype)
-    dims = reduced_dims("mean", dim, x.ndim)
-    count = count_along(x, dims)
+    dims = None if dim is None else reduced_dims("mean", dim, x.ndim)
+    count = math.prod(x.shape) if dims is None else count_along(x, dims)
     total = sum(x, dims, keepdim)
     return total / count if count else total * math.nan
 
