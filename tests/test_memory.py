@@ -371,7 +371,7 @@ def test_memory_errors_of_numpy_are_explained(monkeypatch):
         raise MemoryError("no more")
 
     for name, call in {
-        "exp": lambda x: x.exp(), "mul": lambda x: x * x, "sum": lambda x: x.sum(),
+        "exp": lambda x: x.exp(), "mul": lambda x: x * x, "prod": lambda x: x.prod(),
     }.items():  # fmt: skip
         monkeypatch.setattr(weft.core.op.find_op(name), "kernel", refuse)
         with pytest.raises(AllocationError, match=f"{name}: the system refused"):

@@ -172,7 +172,7 @@ def test_turning_a_product_round_changes_no_bit(rng, limit, right):
     b = random_matrix(rng, 280, 260, "float32", right)
     target = host_target(limit)
     many = matmul_arrays(a, b, target=target)
-    for m in (130, 64, 33, 6):  # the last three have far fewer rows than columns
+    for m in (130, 64, 46, 32, 16):  # all but one are far fewer than columns
         few = matmul_arrays(a[:m], b, target=target)
         np.testing.assert_array_equal(few, many[:m])
 

@@ -29,6 +29,7 @@ from weft.core.mode import (
     mode,
     set_inference,
     set_recording,
+    set_views,
     set_watchers,
 )
 from weft.core.op import Op, Plan, all_ops
@@ -530,12 +531,12 @@ class Change:
 def _first_modes(on_draw: Any, on_change: Any, due: Any) -> Iterator[None]:
     """Recording, as when the function ran first, in the middle of a backward."""
     wanted = {
-        "forward": True, "views": True, "backward_node": None, "draws": on_draw,
-        "changes": on_change, "due": due, "refilled": None,
+        "forward": True, "backward_node": None, "draws": on_draw, "changes": on_change,
+        "due": due, "refilled": None,
     }  # fmt: skip
     before = {name: getattr(mode, name) for name in wanted}
     inference = mode.inference
-    recording = set_recording(True)
+    recording, views = set_recording(True), set_views(True)
     set_inference(False)
     vars(mode).update(wanted)
     try:
@@ -543,6 +544,7 @@ def _first_modes(on_draw: Any, on_change: Any, due: Any) -> Iterator[None]:
     finally:
         vars(mode).update(before)
         set_inference(inference)
+        set_views(views)
         set_recording(recording)
 
 

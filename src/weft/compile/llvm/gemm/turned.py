@@ -43,6 +43,7 @@ from weft.compile.llvm.gemm.vectors import (
 )  # fmt: skip
 
 _PAGE = 4096  # bytes after which a place in the first cache comes again
+_LONG = 128  # steps of k that pay for turning back
 _STRIPS = 8  # of C' that are turned back at a time
 Strip = Callable[..., None]
 
@@ -54,7 +55,9 @@ def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
     if kind.widens:
         return False
     flat = compare(b, "<=", times(b, s.m, 2), s.n)
-    long = compare(b, "<=", s.m, s.k)
+    lanes = times(b, rounded(b, s.m, tile.lanes), 7)
+    flat = both(b, flat, compare(b, ">=", times(b, s.m, 8), lanes))  # most are used
+    long = both(b, compare(b, "<=", s.m, s.k), compare(b, ">=", s.k, _LONG))
     rows = rounded(b, s.m, tile.width)
     held = times(b, rows, added(b, s.k, tile.lanes + _span(tile)))
     fits = compare(b, "<=", held, tile.depth * tile.columns)
