@@ -467,3 +467,24 @@ def test_the_counts_of_a_job_do_not_move_the_stack(bodies):
     for body in text.split("define ")[1:]:
         _, *blocks = body.split("\n\n")[0].split(":\n")
         assert not any("alloca" in block for block in blocks[1:])
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs"
+)
+def test_workers_wake_elsewhere(bodies):
+    before = {task.name for task in workers_of_this_process()}
+    pool, meet = Pool(2, "futex"), bodies.address("meet")
+    allowed = os.sched_getaffinity(0)
+    for _ in range(3):
+        Run(1, extra=2).go(pool, meet, 2, 1)
+        until(lambda: pool.sleepers == pool.workers == 1)
+    (task,) = [t for t in workers_of_this_process() if t.name not in before]
+    cpus = os.sched_getaffinity(int(task.name))
+    assert cpus < allowed
+    assert len(cpus) == len(allowed) - 1
+    try:  # without another CPU they share this one
+        os.sched_setaffinity(0, allowed - cpus)
+        Run(1, extra=2).go(pool, meet, 2, 1)
+    finally:
+        os.sched_setaffinity(0, allowed)

@@ -30,6 +30,9 @@ _LIBRARY_NAMES = (
     "pthread_cond_broadcast", "pthread_cond_wait", "pthread_create", "pthread_join",
     "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_sigmask", "usleep",
 )  # fmt: skip
+_LINUX_NAMES = (
+    "syscall", "sched_getcpu", "sched_getaffinity", "pthread_setaffinity_np",
+)  # fmt: skip
 # A fault in a kernel must reach the thread that made it.
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
 
@@ -138,7 +141,7 @@ def _library(waiting: str) -> Any:
     from weft.runtime.pool_code import pool_module
 
     libc = ctypes.CDLL(None)
-    for name in ("syscall", *_LIBRARY_NAMES):
+    for name in _LIBRARY_NAMES + (_LINUX_NAMES if waiting == "futex" else ()):
         found = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
         add_symbol(name, found or 0)
     target = host_target()

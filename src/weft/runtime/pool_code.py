@@ -24,6 +24,11 @@ worker that wakes late can never take part in a job that is over. The caller wai
 chunks, not for workers: one that sleeps on does not hold it up. Who waits spins for
 some microseconds and then sleeps in the kernel, on the ticket's high half (workers)
 or the count of chunks done (the caller).
+
+Linux may wake a worker on the CPU of the caller, though another is idle, and leave it
+waiting there for a tenth of a second. So whoever wakes workers has them run on other
+CPUs than its own, if there are others: as many system calls as there are workers, when
+the caller is not on the CPU of the time before.
 """
 
 from __future__ import annotations
@@ -56,6 +61,7 @@ FIELDS = {
     "wanted": (512, I32),  # threads, with the caller
     "started": (516, I32),  # workers that exist
     "spins": (520, I32),  # pauses before going to sleep
+    "apart": (524, I32),  # 1 + the CPU that workers leave to the caller, or 0
     "body": (640, I64),
     "context": (648, I64),
     "count": (656, I64),
@@ -74,6 +80,7 @@ PAUSES: dict[str, tuple[str, list[Any]]] = {
     "x86_64": ("llvm.x86.sse2.pause", []),
     "aarch64": ("llvm.aarch64.hint", [ir.Constant(I32, 1)]),
 }
+MASK_BYTES = 128  # of a set of CPUs
 _FUTEX_WAIT, _FUTEX_WAKE = 128, 129  # private to the process
 
 
@@ -163,8 +170,9 @@ class PoolModule:
         self.block = ir.GlobalVariable(self.module, block, "weft_pool")
         self.block.initializer = ir.Constant(block, None)
         self.block.align = 128
-        sleep = self._futex if waiting == "futex" else self._condition
-        self.wait, self.wake = sleep()
+        futex = waiting == "futex"
+        self.wait, self.wake = self._futex() if futex else self._condition()
+        self.keep_apart = self._apart() if futex else None
         self.work = self._work()
         self.worker = self._worker()
         self.start = self._start()
@@ -250,6 +258,35 @@ class PoolModule:
             b.call(syscall, [number, word, i32(action), value, POINTER(None)])
             b.ret_void()
         return wait, wake
+
+    def _apart(self) -> Any:
+        """``apart(pool)``: from now on workers leave this CPU to the calling thread."""
+        this = self.external("sched_getcpu", I32, [])
+        given = self.external("sched_getaffinity", I32, [I32, I64, POINTER])
+        limit = self.external("pthread_setaffinity_np", I32, [I64, I64, POINTER])
+        with function(self.module, "apart", VOID, [POINTER]) as (b, made):
+            made.linkage = "internal"
+            (pool,) = made.args
+            cpus = b.alloca(I64, MASK_BYTES // 8)
+            mask = [i64(MASK_BYTES), b.bitcast(cpus, POINTER)]
+            cpu = b.call(this, [])
+            now = b.add(cpu, i32(1))
+            moved = b.icmp_signed("!=", now, self.get(b, pool, "apart"))
+            known = b.icmp_unsigned("<", cpu, i32(8 * MASK_BYTES))
+            with when(b, b.and_(moved, known)):
+                self.put(b, pool, "apart", now)
+                found = b.icmp_signed(">=", b.call(given, [i32(0), *mask]), i32(0))
+                with when(b, found):
+                    here = b.zext(cpu, I64)
+                    word = b.gep(cpus, [b.lshr(here, i64(6))])
+                    bit = b.shl(i64(1), b.and_(here, i64(63)))
+                    b.store(b.and_(b.load(word), b.not_(bit)), word)
+                    workers = b.zext(self.get(b, pool, "started"), I64)
+                    with loop(b, i64(1), b.add(workers, i64(1)), name="k") as k:
+                        # fails, and changes nothing, if no other CPU is left
+                        b.call(limit, [self._thread(b, pool, k), *mask])
+            b.ret_void()
+        return made
 
     def _condition(self) -> tuple[Any, Any]:
         one = {
@@ -385,6 +422,7 @@ class PoolModule:
                         self.put(b, pool, "wanted", index)
                     with no:
                         self.put(b, pool, "started", index)
+                        self.put(b, pool, "apart", i32(0))
             b.ret_void()
         return made
 
@@ -393,6 +431,11 @@ class PoolModule:
         offset = b.add(i64(SLOTS), b.mul(b.zext(index, I64), i64(SLOT)))
         own = b.bitcast(b.gep(pool, [offset]), I64.as_pointer())
         return own, b.bitcast(b.gep(own, [i64(2)]), POINTER)
+
+    def _thread(self, b: Any, pool: Any, index: Any) -> Any:
+        """A worker's thread, as the system knows it."""
+        _, thread = self._slot(b, pool, b.trunc(index, I32))
+        return b.load(b.bitcast(thread, I64.as_pointer()))
 
     def _serial(self) -> Any:
         """All chunks in order on this thread."""
@@ -451,6 +494,8 @@ class PoolModule:
         asleep = self.get(b, pool, "sleepers", "seq_cst")
         all = b.trunc(chunks, I32)
         with when(b, b.icmp_signed("!=", asleep, i32(0))):
+            if self.keep_apart is not None:
+                b.call(self.keep_apart, [pool])
             others = b.sub(all, i32(1))
             b.call(self.wake, [pool, self.at(b, pool, "number"), others])
         taken = b.call(self.work, [pool, i64(0)])
@@ -491,9 +536,7 @@ class PoolModule:
             b.call(self.wake, [pool, self.at(b, pool, "number"), i32(MAX_THREADS)])
             workers = b.zext(self.get(b, pool, "started"), I64)
             with loop(b, i64(1), b.add(workers, i64(1)), name="k") as k:
-                _, thread = self._slot(b, pool, b.trunc(k, I32))
-                thread = b.load(b.bitcast(thread, I64.as_pointer()))
-                b.call(join, [thread, POINTER(None)])
+                b.call(join, [self._thread(b, pool, k), POINTER(None)])
             self.put(b, pool, "started", i32(0))
             self.put(b, pool, "wanted", wanted)
             b.ret_void()
