@@ -158,6 +158,18 @@ def _emit_gather(lib: Library) -> ir.Function:
     return made
 
 
+def turned_square(
+    b: Any, lib: Library, s: Any, row: Any, column: Any, last: Any, mask: Any = None
+) -> list[Any]:
+    """A square of ``source``, its rows as columns; those beyond the last repeat it."""
+    found = []
+    for lane in range(lib.tile.lanes):
+        start = b.mul(minimum(b, b.add(row, i64(lane)), last), s.source_row)
+        place = at(b, s.source, b.add(start, column), lib.element)
+        found.append(load(b, place, lib.vector, mask))
+    return transpose(b, found)
+
+
 def _emit_turn(lib: Library) -> ir.Function:
     """``to[k, j] = source[j, k]``: a panel from columns that are contiguous.
 
@@ -172,12 +184,7 @@ def _emit_turn(lib: Library) -> ir.Function:
             loop(b, i64(0), s.k, i64(lanes)) as k,
         ):
             mask = first_lanes(b, b.sub(s.k, k), lanes)
-            rows = []
-            for lane in range(lanes):  # columns beyond the last repeat it
-                row = b.mul(minimum(b, b.add(j, i64(lane)), last), s.source_row)
-                place = at(b, s.source, b.add(row, k), lib.element)
-                rows.append(load(b, place, lib.vector, mask))
-            for lane, value in enumerate(transpose(b, rows)):
+            for lane, value in enumerate(turned_square(b, lib, s, j, k, last, mask)):
                 row = b.mul(b.add(k, i64(lane)), width)
                 store(b, value, at(b, s.to, b.add(row, j), lib.element))
     return made

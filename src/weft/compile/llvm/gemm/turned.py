@@ -27,7 +27,7 @@ from weft.compile.llvm.gemm.known import (
     rounded,
     times,
 )
-from weft.compile.llvm.gemm.pack import Packing
+from weft.compile.llvm.gemm.pack import Packing, turned_square
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.strip import in_strips
 from weft.compile.llvm.gemm.tiling import Tiling
@@ -35,11 +35,9 @@ from weft.compile.llvm.gemm.vectors import (
     at,
     itemsize,
     lane_bits,
-    load,
     mask_of,
     minimum,
     store,
-    transpose,
 )  # fmt: skip
 
 _PAGE = 4096  # bytes after which a place in the first cache comes again
@@ -155,12 +153,7 @@ def _emit_back(lib: Library) -> ir.Function:
             loop(b, i64(0), s.rows, i64(lanes)) as i,
         ):
             some = lane_bits(b, b.sub(s.columns, j), lanes)
-            found = []
-            for lane in range(lanes):  # those beyond the last repeat it
-                row = b.mul(minimum(b, b.add(j, i64(lane)), last), s.source_row)
-                place = at(b, s.source, b.add(row, i), element)
-                found.append(load(b, place, lib.vector))
-            for lane, value in enumerate(transpose(b, found)):
+            for lane, value in enumerate(turned_square(b, lib, s, j, i, last)):
                 row = b.add(i, i64(lane))
                 there = b.select(b.icmp_signed("<", row, s.rows), some, i64(0))
                 place = at(b, s.to, b.add(b.mul(row, s.to_row), j), element)
