@@ -297,6 +297,30 @@ def test_another_number_of_threads(ways):
         weft.set_num_threads(before)
 
 
+@pytest.mark.parametrize("ran", [False, True])
+def test_an_interrupted_run_changes_all_or_nothing(monkeypatch, ran):
+    """Python learns of an interrupt when the native look, and the run, are over."""
+    sets = player(), player()
+    for _, _, step in sets:
+        weft.manual_seed(5)
+        for _ in range(4):
+            step(X, Y)
+    short = sets[0][2]._lane
+    again = short.again
+    assert short.direct
+
+    def interrupted(*given):
+        again(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(short, "again", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sets[0][2](X if ran else X[:4], Y)
+    if ran:
+        sets[1][2](X, Y)
+    agree(*sets)
+
+
 def test_inside_of_others():
     f = weft.compile(lambda x: x * 2)
     for _ in range(4):

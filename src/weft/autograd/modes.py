@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft.core.mode import mode, set_inference, set_recording
+from weft.core.mode import mode, set_gradients
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -16,21 +16,18 @@ class _Switch:
 
     recording: bool
     inference: bool | None = None
-
-    def __init__(self) -> None:
-        self._before: list[tuple[bool, bool, bool]] = []
+    _before: Any = ()  # what was before each block that is entered, the last first
 
     def __enter__(self) -> None:
-        self._before.append((mode.recording, mode.forward, mode.inference))
-        set_recording(self.recording)
-        mode.forward = self.recording
-        if self.inference is not None:
-            set_inference(self.inference)
+        recording, inference = self.recording, self.inference
+        if inference is None:
+            inference = mode.inference
+        before = set_gradients(recording, recording, inference)
+        self._before = before, self._before
 
     def __exit__(self, *error: object) -> None:
-        recording, mode.forward, inference = self._before.pop()
-        set_inference(inference)
-        set_recording(recording)
+        before, self._before = self._before
+        set_gradients(*before)
 
     def __call__(self, fn: F) -> F:
         @functools.wraps(fn)
@@ -41,7 +38,6 @@ class _Switch:
         return wrapped  # type: ignore[return-value]
 
     def _copy(self, other: _Switch) -> _Switch:
-        self._before = []
         self.recording, self.inference = other.recording, other.inference
         return self
 
@@ -59,11 +55,8 @@ class no_grad(_Switch):
     recording = False
 
     def __new__(cls, fn: Any = None) -> Any:
-        made = super().__new__(cls)
-        if fn is None:
-            return made
-        _Switch.__init__(made)
-        return made(fn)  # used as @no_grad without brackets
+        made = object.__new__(cls)
+        return made if fn is None else made(fn)  # used as @no_grad without brackets
 
 
 class enable_grad(_Switch):
@@ -89,18 +82,14 @@ class set_grad_enabled(_Switch):
     """
 
     def __init__(self, mode: bool) -> None:
-        super().__init__()
         self.recording = bool(mode)
         self._outer = self._enter_now()
 
     def _enter_now(self) -> tuple[bool, bool, bool]:
-        outer = (mode.recording, mode.forward, mode.inference)
-        set_recording(self.recording)
-        mode.forward = self.recording
-        return outer
+        return set_gradients(self.recording, self.recording, mode.inference)
 
     def __enter__(self) -> None:
-        self._before.append(self._outer)
+        self._before = self._outer, self._before
         self._enter_now()
 
 
@@ -117,7 +106,6 @@ class inference_mode(_Switch):
     inference = True
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__()
         if not mode:
             self.recording, self.inference = True, False
 

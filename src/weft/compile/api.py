@@ -255,8 +255,11 @@ class CompiledFunction:
 
 def _settings() -> tuple[Any, ...]:
     """The modes that decide what a program computes."""
-    inside = mode.capture is not None
-    return mode.recording, mode.inference, default_dtype(), config.strict_ieee, inside
+    own = mode.__dict__
+    inside = own["capture"] is not None
+    return (
+        own["recording"], own["inference"], default_dtype(), config.strict_ieee, inside
+    )  # fmt: skip
 
 
 def _array(value: Any) -> Any:

@@ -29,7 +29,7 @@ class Driver(NamedTuple):
     """The native loop over launches, and addresses of what rows lead to."""
 
     run: Any  # run(rows, first, last)
-    check: Any  # check(arguments, header): see ``again.code``
+    again: int  # see ``again.code``
     iterations: int
     jobs: int
     gang: int
@@ -54,7 +54,6 @@ def driver() -> Driver:
     those of one begin at ``start``. Addresses are filled in where they are to stand:
     rows are such a place, the number of a slot, and how many bytes behind that.
     """
-    from weft.compile.again.code import CHECK
     from weft.runtime import pool
 
     target = host_target()
@@ -66,7 +65,7 @@ def driver() -> Driver:
     )
     at = library.address
     bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
-    return Driver(run, CHECK(at("check")), *bodies, at("follow"), library)
+    return Driver(run, at("again"), *bodies, at("follow"), library)
 
 
 def start_if_missing() -> None:
@@ -76,7 +75,7 @@ def start_if_missing() -> None:
 
 
 def _module(target: Target) -> ir.Module:
-    from weft.compile.again.code import emit_check
+    from weft.compile.again.code import emit_again
     from weft.runtime.pool_code import BODY, emit_parallel
 
     module = new_module("driver", target)
@@ -85,7 +84,7 @@ def _module(target: Target) -> ir.Module:
     _emit_gang(module, target, BODY)
     _emit_fill(module, target, BODY)
     _emit_follow(module, target)
-    emit_check(module, target)
+    emit_again(module, target)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
     made = ir.Function(module, kind, "run")
     prepare_function(made, target)

@@ -38,23 +38,42 @@ class _Mode(threading.local):
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running
 
+    def __init__(self) -> None:
+        """What switches read and write is every thread's own: see ``_settle``."""
+        names = "recording forward inference views observers capture taker taking"
+        self.__dict__.update({name: getattr(_Mode, name) for name in names.split()})
+
 
 mode = _Mode()
 
 
 def _settle() -> None:
-    if mode.observers or mode.inference or mode.taking or mode.measured:
-        mode.state = WATCHED
+    own = mode.__dict__  # one look for all: ``no_grad`` is entered often
+    state = RECORDING if own["recording"] else QUIET
+    if own["inference"] or own["observers"] or own["taking"] or mode.measured:
+        state = WATCHED
+    own["state"] = state
+    if own["taker"] is not None:
+        own["quick"] = WATCHED
     else:
-        mode.state = RECORDING if mode.recording else QUIET
-    quick = mode.state if mode.taker is None else WATCHED
-    mode.quick = quick | VIEWS if quick and mode.views else quick
+        own["quick"] = state | VIEWS if state and own["views"] else state
 
 
 def set_recording(recording: bool) -> bool:
     """Switch the tape on or off; returns what it was."""
     before = mode.recording
     mode.recording = recording
+    _settle()
+    return before
+
+
+def set_gradients(
+    recording: bool, forward: bool, inference: bool
+) -> tuple[bool, bool, bool]:
+    """Switch all that decides about gradients; returns what it was."""
+    own = mode.__dict__
+    before = own["recording"], own["forward"], own["inference"]
+    own["recording"], own["forward"], own["inference"] = recording, forward, inference
     _settle()
     return before
 

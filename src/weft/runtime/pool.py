@@ -72,7 +72,8 @@ class Pool:
         self._hold = ctypes.CFUNCTYPE(None, pointer)(at("weft_pool_hold"))
         self._release = ctypes.CFUNCTYPE(None, pointer)(at("weft_pool_release"))
         self._set_up(ctypes.CFUNCTYPE(None, whole)(at("weft_pool_spin")))
-        self._field("wanted").value = threads
+        self._wanted = self._field("wanted")
+        self._wanted.value = threads
         _pools.append(self)
 
     def _set_up(self, spin: Any) -> None:
@@ -94,7 +95,12 @@ class Pool:
     @property
     def threads(self) -> int:
         """The threads that a loop may use, with the caller's."""
-        return self._field("wanted").value
+        return self._wanted.value
+
+    @property
+    def wanted_at(self) -> int:
+        """Where the number of threads is kept: four bytes."""
+        return self._place("wanted")
 
     @property
     def workers(self) -> int:
@@ -109,7 +115,7 @@ class Pool:
     def resize(self, threads: int) -> None:
         """Use another number of threads from the next loop on."""
         self.hold()
-        self._field("wanted").value = threads
+        self._wanted.value = threads
         self.release()
 
     def hold(self) -> None:

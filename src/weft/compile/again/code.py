@@ -1,17 +1,19 @@
-"""The native function that goes through a table's rows.
+"""The native function that goes through a table's rows, and then runs the program.
 
 It is called with Python's lock held, and changes no object. It reads attributes of
 tensors and arrays where CPython and NumPy keep them (``inside``), and asks one function
-of Python's for items of dictionaries.
+of Python's for items of dictionaries. While the program runs, the lock is free.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from weft.compile.again import inside
@@ -24,19 +26,53 @@ from weft.compile.again.table import (
     VERSION,
     WORD,
 )
-from weft.compile.llvm.emit import I32, I64, i64, loop
+from weft.compile.llvm.emit import I32, I64, VOID, i64, loop
 from weft.compile.llvm.target import Target, prepare_function
 
-# The words of a header, which is what the function is given beside the arguments.
+# The words of a header, which is the array that the function is a method of.
 HEADER = (
     "rows", "count", "arguments", "tensor", "array", "lease", "none", "get", "values",
     "tag", "data", "node", "interpreter", "spans", "many", "end",
-    "data_name", "node_name", "interpreter_name", "grad_name",
+    "data_name", "node_name", "interpreter_name", "grad_name", "wanted", "threads",
+    "results", "made", "run", "launches", "first", "last", "save", "restore", "went",
+    "number",
 )  # fmt: skip
-CHECK = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_void_p)
 HOLDS = -1
+WENT = HEADER.index("went")  # 1 if the last call has run the program
 _WRITEABLE = 0x0400
 _GET = ir.FunctionType(I64, [I64, I64])
+_RUN = ir.FunctionType(VOID, [I64, I64, I64])
+_SAVE, _RESTORE = ir.FunctionType(I64, []), ir.FunctionType(VOID, [I64])
+_NUMBER = ir.FunctionType(I64, [I64])
+_FASTCALL = 0x80  # CPython's flag for a function that gets its arguments in a row
+
+
+class _Method(ctypes.Structure):
+    """What CPython keeps of a function that is not Python's."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p), ("at", ctypes.c_void_p),
+        ("flags", ctypes.c_int), ("doc", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+@functools.cache
+def _method(at: int) -> _Method:
+    """A function by its address; it lives as long as the process."""
+    return _Method(b"again", at, _FASTCALL, None)
+
+
+def method(at: int, header: np.ndarray) -> Any:
+    """``again(arguments, results)`` for a header. It costs a tenth of ctypes' calls."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p)
+    return make(ctypes.byref(_method(at)), header, None)
+
+
+def python(name: str) -> int:
+    """Where a function of the interpreter's is."""
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
 class Words:
@@ -63,21 +99,30 @@ class Words:
         return b.zext(found, I64)
 
 
-def emit_check(module: ir.Module, target: Target) -> None:
-    """``check(arguments, header)``: HOLDS, or the number of the first row that fails.
+def emit_again(module: ir.Module, target: Target) -> None:
+    """A method of a header: two tuples, arguments and results, to a number of Python's.
 
-    If it is not even called with so many arguments, the number of all rows.
+    That is HOLDS, and the program has run into these results if the header says how; or
+    the number of the first row that fails. If it is not even called with so many
+    arguments, or for other threads, it is the number of all rows.
     """
-    kind = ir.FunctionType(I64, [I64, I64.as_pointer()])
-    made = ir.Function(module, kind, "check")
+    kind = ir.FunctionType(I64, [I64, I64.as_pointer(), I64])
+    made = ir.Function(module, kind, "again")
     prepare_function(made, target)
     b = ir.IRBuilder(made.append_basic_block("entry"))
-    given, header = made.args
+    array, arguments, _ = made.args
+    given, results = (b.load(b.gep(arguments, [i64(k)])) for k in range(2))
+    place = b.inttoptr(b.add(array, i64(inside.ARRAY_DATA)), I64.as_pointer())
+    header = b.inttoptr(b.load(place), I64.as_pointer())
     h = Words(b, header)
+    went = b.gep(header, [i64(WENT)])
+    b.store(i64(0), went)
     index, group = _variable(b), _variable(b)
     failed = made.append_basic_block("failed")
-    with _unless(b, b.icmp_signed("==", h.at(given, inside.TUPLE_SIZE), h.arguments)):
-        b.ret(h.count)
+    many = b.icmp_signed("==", h.at(given, inside.TUPLE_SIZE), h.arguments)
+    threads = b.icmp_signed("==", h.half(h.wanted, 0), h.threads)
+    with _unless(b, b.and_(many, threads)):
+        _answer(b, h, h.count)
     head, done = (made.append_basic_block(name) for name in ("head", "done"))
     b.branch(head)
     b.position_at_end(head)
@@ -104,9 +149,34 @@ def emit_check(module: ir.Module, target: Target) -> None:
     with b.if_then(b.icmp_signed("!=", b.load(group), i64(0))):
         version = b.inttoptr(b.add(b.load(group), i64(16)), I64.as_pointer())
         b.store(i64(NEVER), version)
-    b.ret(b.load(index))
+    _answer(b, h, b.load(index))
     b.position_at_end(done)
-    b.ret(i64(HOLDS))
+    _place(b, h, results)
+    with b.if_then(b.icmp_signed("!=", h.run, i64(0))):
+        b.store(i64(1), went)
+        _go(b, h)
+    _answer(b, h, i64(HOLDS))
+
+
+def _answer(b: Any, h: Any, number: Any) -> None:
+    b.ret(b.call(b.inttoptr(h.number, _NUMBER.as_pointer()), [number]))
+
+
+def _place(b: Any, h: Any, results: Any) -> None:
+    """Addresses of a tuple's arrays, put in place."""
+    with loop(b, i64(0), h.made) as k:
+        byte = b.mul(k, i64(8))
+        array = h.at(b.add(results, byte), inside.TUPLE_ITEMS)
+        place = b.inttoptr(h.at(h.results, byte), I64.as_pointer())
+        b.store(h.at(array, inside.ARRAY_DATA), place)
+
+
+def _go(b: Any, h: Any) -> None:
+    """Go through all launches, without Python's lock."""
+    thread = b.call(b.inttoptr(h.save, _SAVE.as_pointer()), [])
+    run = b.inttoptr(h.run, _RUN.as_pointer())
+    b.call(run, [h.launches, h.first, h.last])
+    b.call(b.inttoptr(h.restore, _RESTORE.as_pointer()), [thread])
 
 
 def _variable(b: Any) -> Any:

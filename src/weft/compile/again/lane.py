@@ -8,12 +8,13 @@ one native call tells, the next run has to place the arguments and to make the r
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
-from weft.compile.again.code import HEADER, HOLDS
+from weft.compile.again.code import HEADER, HOLDS, WENT, method, python
 from weft.compile.again.inside import Layout, layout
 from weft.compile.again.table import Table, Unfit
 from weft.compile.again.watched import (
@@ -30,6 +31,7 @@ from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.graph.cells import Cell, GradCell, NumberCell, SlotCell, commit
 from weft.graph.ir import Node
+from weft.runtime import pool
 from weft.runtime.address import address
 from weft.runtime.buffers import SMALLEST, Lease, empty
 
@@ -65,7 +67,7 @@ class Lane:
         self.runs = instance.runs  # a run of the usual kind moves addresses
         self.lock, self.addresses = instance.lock, instance.addresses
         self.emptied = bool(entry.captured.emptied)
-        self.fresh = [(*one, _maker(*one[1:])) for one in instance.fresh]
+        self.fresh = [_maker(shape, kind) for _, shape, kind in instance.fresh]
         self._find_results()
         table = Table()
         self._tell_arguments(args, table)
@@ -163,58 +165,87 @@ class Lane:
         self.later = [(rows.get(id(cell)), cell, ref) for cell, ref in self.later]
         spans = [edge for span in self.instance.spans for edge in span]
         self.spans = np.array(spans or [0], np.int64)
-        get = ctypes.cast(ctypes.pythonapi.PyDict_GetItemWithError, ctypes.c_void_p)
+        slots = [slot for slot, _, _ in self.instance.fresh]
+        self.places = address(self.addresses) + 8 * np.array(slots or [0], np.int64)
         words = {
             "rows": address(self.rows), "count": len(self.rows), "arguments": count,
             "tensor": id(Tensor), "array": id(np.ndarray), "lease": id(Lease),
-            "none": id(None), "get": get.value, "values": where.values,
+            "none": id(None), "get": python("PyDict_GetItemWithError"),
+            "values": where.values,
             "tag": where.tag, "data": where.places["_data"],
             "node": where.places["_node"], "interpreter": where.places["_interpreter"],
             "spans": address(self.spans), "many": len(self.instance.spans),
             "end": self.instance.end, **{k: id(name) for k, name in _NAMES.items()},
+            "results": address(self.places), "made": len(self.fresh), "went": 0,
+            "number": python("PyLong_FromLongLong"),
+            "wanted": pool.default().wanted_at, "threads": self.instance.jobs.threads,
+            **self._launches(),
         }  # fmt: skip
         self.header = np.array([words[name] for name in HEADER], np.int64)
-        self.at = address(self.header)
-        self.check = driver().check
+        self.again = method(driver().again, self.header)
+        self.writes = bool(self.later or self.emptied or self.storages)
+
+    def _launches(self) -> dict[str, int]:
+        """What is run at once: one step, before and after which nothing is asked."""
+        instance = self.instance
+        plan, asked = instance.script.plan, self.rest or instance.flags.size
+        self.direct = len(plan) == 1 and not asked
+        first, last = plan[0] if self.direct else (0, 0)
+        run = ctypes.cast(driver().run, ctypes.c_void_p).value or 0
+        return {
+            "run": run * self.direct, "launches": instance.gangs_at,
+            "first": first, "last": last, "save": python("PyEval_SaveThread"),
+            "restore": python("PyEval_RestoreThread"),
+        }  # fmt: skip
 
     def run(self, args: tuple[Any, ...]) -> Any:
         """What the form returns for these arguments, or MISS."""
-        instance = self.instance
-        if measure.ledger is not None or not self.lock.acquire(blocking=False):
+        instance, late = self.instance, None
+        if measure.ledger is not None or not self.lock.acquire(False):
             return MISS
         try:
-            if instance.runs != self.runs or not self._holds(args):
+            if instance.runs != self.runs:
                 return MISS
-            addresses, fresh = self.addresses, []
-            for slot, shape, kind, make in self.fresh:
-                made = make(shape, kind)
-                addresses[slot] = address(made)
-                fresh.append(made)
-            late = instance.go(args)
-            known = instance.known
-            found = [
-                Tensor(fresh[k] if ref is None else value_of(ref, known).copy())
-                for k, ref in self.made
-            ]
-            self._write(known)
+            fresh: tuple[np.ndarray, ...] = ()
+            for make in self.fresh:
+                fresh += (make(),)
+            try:
+                row = self.again(args, fresh)
+                if row != HOLDS and not self._renewed(row, args, fresh):
+                    return MISS
+            except KeyboardInterrupt as interrupt:  # it came before: all was run
+                if not self.header[WENT] or not instance.has_state:
+                    raise
+                late = interrupt
+            if not self.direct:
+                if not all(one() for one in self.rest):
+                    return MISS
+                late = instance.go(args)
+            found = []
+            for k, ref in self.made:
+                found.append(Tensor(fresh[k] if ref is None else self._copied(ref)))
+            if self.writes:
+                self._write(instance.known)
         finally:
             self.lock.release()
         if late is not None:
             raise late
         return found[0] if self.single else self.entry.tree(found)
 
-    def _holds(self, args: tuple[Any, ...]) -> bool:
-        """Whether all is as it was but for numbers, which are read again."""
-        check, at = self.check, self.at
-        row = check(args, at)
+    def _renewed(self, row: int, args: tuple[Any, ...], fresh: Any) -> bool:
+        """Whether it ran after all: only numbers had changed, which are read again."""
         while row != HOLDS:
             cell = self.cells.get(row)
             if cell is None:
                 return False
             cell.get()
             self._show(row, cell)
-            row = check(args, at)
-        return not self.rest or all(one() for one in self.rest)
+            row = self.again(args, fresh)
+        return True
+
+    def _copied(self, ref: Any) -> np.ndarray:
+        """A result that lies in the arena."""
+        return value_of(ref, self.instance.known).copy()
 
     def _show(self, row: int, cell: NumberCell) -> None:
         self.shown[row] = value = cell.on[0][cell.on[1]]
@@ -235,4 +266,5 @@ class Lane:
 
 def _maker(shape: tuple[int, ...], kind: Any) -> Any:
     """Who makes arrays of a kind: small ones never come from the pool of memory."""
-    return np.empty if math.prod(shape) * kind.itemsize < SMALLEST else empty
+    small = math.prod(shape) * kind.itemsize < SMALLEST
+    return functools.partial(np.empty if small else empty, shape, kind)
