@@ -46,6 +46,19 @@ CALLS = {
     "multiply": lambda x: x * x,
     "matmul": lambda x: x @ x.T,
     "exp": lambda x: x.exp(),
+    "where": lambda x: weft.where(x > 4, x, x * 2),
+    "where it is a number": lambda x: weft.where(x > 4, 1, x),
+    "where it is another number": lambda x: weft.where(x > 4, x, 0.5),
+    "where it is True": lambda x: weft.where(x > 4, x, True),
+    "where it is a large number": lambda x: weft.where(x > 4, x, 2**40),
+    "where it is a number of no tensor": lambda x: weft.where(x > 4, 1.0, 0.0),
+    "where there are other shapes": lambda x: weft.where(x[:, :1] > 4, x, x[0]),
+    "where there is a 0-d tensor": lambda x: weft.where(x > 4, x[0, 0], x),
+    "where there is a 0-d condition": lambda x: weft.where(x[0, 0] > 4, x[1, 0], 2.0),
+    "where there are two dtypes": lambda x: weft.where(x > 4, x, x.double()),
+    "relu": lambda x: (x - 5).relu(),
+    "clamp": lambda x: x.clamp(2, 7),
+    "masked_fill": lambda x: x.masked_fill(x > 4, -1),
 }
 
 WRONG = {
@@ -70,6 +83,9 @@ WRONG = {
     "amax": lambda x: x.amax(2),
     "amin of none": lambda x: x[:0].amin(),
     "matmul": lambda x: x @ x,
+    "where": lambda x: weft.where(x > 4, x, x[0, :3]),
+    "where a number is chosen by": lambda x: weft.where(x, x, 0),
+    "where a text is chosen": lambda x: weft.where(x > 4, x, "0"),
 }
 
 
@@ -139,6 +155,8 @@ def test_the_line_of_a_short_way_is_the_users():
         lambda: x.reshape(6),
         lambda: x.flatten(),
         lambda: x.sum(),
+        lambda: -x,
+        lambda: x.relu(),
         lambda: -x,
     ):
         assert call()._node.code is call.__code__

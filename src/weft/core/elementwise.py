@@ -52,10 +52,14 @@ def _spread(nx: Any, x: Any, ny: Any, y: Any, shape: Any) -> tuple[Any, Any]:
 
 def _expanded(node: Any, have: Any, shape: Any) -> Node:
     """The tape's entry of a broadcast that NumPy did on its own."""
+    return make_node(_expand_plan(), (node,), (have,), {"shape": shape}, 4)
+
+
+@functools.cache
+def _expand_plan() -> Plan:
     from weft.ops.broadcasting import expand_op
 
-    plan = expand_op.plan((True,))
-    return make_node(plan, (node,), (have,), {"shape": shape}, 4)
+    return expand_op.plan((True,))
 
 
 # -- shapes and types
@@ -492,33 +496,35 @@ def binary(
         samples=samples or samples_in(*domain),
         reference=reference,
     )
-    plans: list[Plan | None] = [None] * 4
-    if vjp is not None:
-        plans = [op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
+    first, second, both = [
+        None if vjp is None else op.plan(need)
+        for need in ((True, False), (False, True), (True, True))
+    ]
     codes = _fast_codes(accepts, NATIVE_CODES)
     usual = FLOAT32 if "f" in codes else None  # the dtype that is looked for first
 
     def fn(input: Any, other: Any) -> Tensor:
         state = mode.state
         if state:
-            x, nx, y, ny = input, None, other, None
             if type(input) is Tensor:
                 x, nx = input._data, input._node
-                large, dtype = x, x.dtype
+                dtype, size = x.dtype, x.size
                 if type(other) is Tensor:
                     y, ny = other._data, other._node
                     fits = dtype is y.dtype
                 else:
+                    y, ny = other, None
                     fits = type(other) is float or type(other) is int
             elif type(other) is Tensor:
+                x, nx = input, None
                 y, ny = other._data, other._node
-                large, dtype = y, y.dtype
+                dtype, size = y.dtype, y.size
                 fits = type(input) is float or type(input) is int
             else:
-                fits, dtype = False, None
+                fits = False
             if fits and (dtype is usual or dtype.char in codes):
                 try:
-                    if large.size < bulk:
+                    if size < bulk:
                         r = op.kernel(x, y)
                     else:
                         r = run_bulk(op, (x, y), NO_PARAMS)
@@ -527,17 +533,26 @@ def binary(
                 out = new(Tensor)
                 out._data = r if type(r) is ndarray else np.asarray(r)
                 out._node = None
-                if (nx is None and ny is None) or state != RECORDING:
+                if state != RECORDING:
                     return out
-                plan = plans[(nx is not None) + 2 * (ny is not None)]
+                if nx is None:
+                    plan = None if ny is None else second
+                else:
+                    plan = first if ny is None else both
                 if plan is None:
                     return out
-                if type(x) is type(y) and x.shape != y.shape:
+                tensors = x is not input and y is not other
+                if tensors and x.shape != y.shape:
                     nx, ny = _spread(nx, x, ny, y, r.shape)
                 if not r.ndim:  # running totals of losses: forget what is spent
                     drop_spent(nx)
                     drop_spent(ny)
-                saved = plan.pick((input, other, (out,))) if plan.saves else ()
+                if not plan.saves:
+                    saved = ()
+                elif plan.wants_outs:
+                    saved = plan.pick((input, other, (out,)))
+                else:
+                    saved = plan.pick((input, other))
                 out._node = make_node(plan, (nx, ny), saved, NO_PARAMS)
                 return out
         return bind(op, prepare(name, accepts, input, other), NO_PARAMS)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.bulk import COSTLY
+from weft.core.bulk import COSTLY, SLOW
 from weft.core.mode import RECORDING, VIEWS
-from weft.core.op import Plan
+from weft.core.op import Op, Plan
 from weft.core.tape import Storage, make_node, weak
 from weft.core.tensor import Tensor
 
@@ -75,8 +75,7 @@ def shares(array: ndarray, base: ndarray) -> bool:
 
 
 def reduction(
-    plan: Plan,
-    call: Callable[..., Any],
+    way: tuple[Plan, Callable[..., Any]],
     x: Tensor,
     dim: Any,
     keepdim: Any,
@@ -84,8 +83,10 @@ def reduction(
 ) -> Tensor | None:
     """What a ufunc's ``reduce`` makes of a small tensor of NumPy's floating types.
 
-    None for other tensors, and for dimensions that are not there or not plain ints.
+    ``way`` is the plan and that ``reduce``. None for other tensors, and for dimensions
+    that are not there or not plain ints.
     """
+    plan, call = way
     array = x._data
     dtype = array.dtype
     if array.size >= COSTLY or not (dtype is FLOAT32 or dtype.char == "d"):
@@ -112,6 +113,47 @@ def reduction(
         out._node = make_node(plan, (parent,), saved, params, 3)
     else:
         out._node = None
+    return out
+
+
+def choice(op: Op, args: tuple[Any, Any, Any], state: int) -> Tensor | None:
+    """What ``np.where`` makes of a small condition and two values that fit as they are.
+
+    These are tensors of the condition's shape and one floating type, or numbers beside
+    one. None for others.
+    """
+    condition, input, other = args
+    mask = condition._data if type(condition) is Tensor else None
+    if mask is None or mask.size >= SLOW or mask.dtype.char != "?":
+        return None
+    first = input if type(input) is Tensor else other
+    if type(first) is not Tensor or first._data.dtype.char not in "fd":
+        return None
+    dtype, shape = first._data.dtype, mask.shape
+    arrays, nodes = [], []
+    try:
+        for value in (input, other):
+            if type(value) is Tensor:
+                array = value._data
+                if array.dtype is not dtype or array.shape != shape:
+                    return None
+                nodes.append(value._node)
+            elif type(value) is float or type(value) is int:
+                array = asarray(value, dtype)
+                nodes.append(None)
+            else:
+                return None
+            arrays.append(array)
+        found = op.kernel(mask, *arrays)
+    except Exception:
+        return None
+    out = new(Tensor)
+    out._data = found
+    out._node = None
+    if state & RECORDING and (nodes[0] is not None or nodes[1] is not None):
+        plan = op.plan((False, nodes[0] is not None, nodes[1] is not None))
+        saved = plan.pick((*args, (out,)))
+        out._node = make_node(plan, (None, *nodes), saved, {}, 3)
     return out
 
 

@@ -103,6 +103,7 @@ def caller() -> Where:
 
 
 NO_TYPES: list[Any] = []
+_user: CodeType | None = None  # the user's code that made a node last: often the next's
 
 
 class Node:
@@ -211,6 +212,7 @@ def make_node(
 ) -> Node:
     """The tape's next node, at an instruction or else at the user's, which is
     ``depth`` frames up or further."""
+    global _user
     node = Node()
     node.plan = plan
     node.parents = parents
@@ -224,7 +226,10 @@ def make_node(
         return node
     frame = _getframe(depth)
     code = frame.f_code
-    while INTERNAL[code.co_filename]:
+    while code is not _user:
+        if not INTERNAL[code.co_filename]:
+            _user = code
+            break
         back = frame.f_back
         if back is None:
             break

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core import quick
 from weft.core.bulk import SLOW
 from weft.core.elementwise import (
     Public,
@@ -18,6 +19,7 @@ from weft.core.elementwise import (
     result_type,
 )
 from weft.core.lowering import Pointwise
+from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype_info import finfo
@@ -143,6 +145,11 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """
     if input is None and other is None:
         return nonzero(as_tensorlike(condition), as_tuple=True)
+    state = mode.quick
+    if state:
+        found = quick.choice(where_op, (condition, input, other), state)
+        if found is not None:
+            return found
     condition = as_tensorlike(condition)
     if condition.dtype is not dtypes.bool_:
         raise DTypeError(

@@ -103,18 +103,19 @@ def _sorted_reference(place: int) -> Callable[..., Any]:
 
 amax_op = _extreme("amax", np.maximum, _sorted_reference(-1))
 amin_op = _extreme("amin", np.minimum, _sorted_reference(0))
-_AMAX, _AMIN = amax_op.plan((True,)), amin_op.plan((True,))
+_AMAX = amax_op.plan((True,)), np.maximum.reduce
+_AMIN = amin_op.plan((True,)), np.minimum.reduce
 
 
 def _reduce_extreme(
-    plan: Plan, ufunc: Any, input: Tensor, dim: Any, keepdim: bool
+    way: tuple[Plan, Any], input: Tensor, dim: Any, keepdim: bool
 ) -> Tensor:
     state = mode.quick
     if state and type(input) is Tensor:
-        found = quick.reduction(plan, ufunc.reduce, input, dim, keepdim, state)
+        found = quick.reduction(way, input, dim, keepdim, state)
         if found is not None:
             return found
-    op = plan.op
+    op = way[0].op
     check_accepts(op.name, "ordered", input.dtype)
     dims = reduced_dims(op.name, dim, input.ndim)
     _check_nonempty(op.name, input.shape, dims)
@@ -127,7 +128,7 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> weft.tensor([[1, 9], [3, 4]]).amax(dim=1)
     tensor([9, 4], shape=(2,), dtype=int64)
     """
-    return _reduce_extreme(_AMAX, np.maximum, input, dim, keepdim)
+    return _reduce_extreme(_AMAX, input, dim, keepdim)
 
 
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -136,7 +137,7 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> weft.tensor([[1, 9], [3, 4]]).amin(dim=1)
     tensor([1, 3], shape=(2,), dtype=int64)
     """
-    return _reduce_extreme(_AMIN, np.minimum, input, dim, keepdim)
+    return _reduce_extreme(_AMIN, input, dim, keepdim)
 
 
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:

@@ -119,7 +119,7 @@ sum_op: Op = define(
     samples=reduce_samples(),
     reference=_sum_reference,
 )
-_SUM = sum_op.plan((True,))
+_SUM = sum_op.plan((True,)), np.add.reduce
 
 
 def sum(
@@ -132,7 +132,7 @@ def sum(
     """
     state = mode.quick
     if state and dtype is None and type(input) is Tensor:
-        found = quick.reduction(_SUM, np.add.reduce, input, dim, keepdim, state)
+        found = quick.reduction(_SUM, input, dim, keepdim, state)
         if found is not None:
             return found
     x = widen(input, dtype)
