@@ -11,6 +11,7 @@ from weft.core.size import (
     below,
     evaluate,
     larger,
+    may_be_negative,
     same,
     slice_bounds,
     slice_length,
@@ -109,6 +110,28 @@ def test_slices_take_what_pythons_do(step):
             assert evaluate(slice_length(*bounds), sizes) == len(want)
             if len(want):
                 assert evaluate(bounds[0], sizes) == want[0]
+
+
+def test_what_ends_at_a_size_takes_no_more_of_it():
+    n, m = map(Scope().symbol, "nm")
+    assert same(smaller(smaller(1, n), n), smaller(1, n))
+    assert same(larger(n - smaller(m, n), 0), n - smaller(m, n))
+    assert same(larger(larger(n, 3), 2), larger(n, 3))
+    assert not may_be_negative(n - smaller(n, 4))
+    assert may_be_negative(n - smaller(m, 4))
+    assert may_be_negative(n - larger(n, 4))
+
+
+def test_polynomials_divide_without_rest_or_not_at_all():
+    n, m = map(Scope().symbol, "nm")
+    gap = n - smaller(1, n)
+    for factors in itertools.product([gap, n + m, 2 * n - 3, m], repeat=2):
+        product = factors[0] * factors[1]
+        for factor, other in (factors, factors[::-1]):
+            assert same(product // factor, other)
+            assert same(product % factor, 0)
+            rest = (product + 1) % factor
+            assert evaluate(rest, {"n": 5, "m": 4}) == 1
 
 
 def test_the_larger_and_the_smaller_are_both():

@@ -12,6 +12,7 @@ from weft.compile.llvm.kernel import emit_kernel
 from weft.compile.llvm.parts import parts
 from weft.compile.llvm.target import host_target, new_module
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Load, Store
+from weft.compile.loop.ranges import inside
 from weft.compile.loop.text import kernel_key
 from weft.compile.native import Native
 from weft.core.size import Scope, may_be_negative, smaller
@@ -664,4 +665,37 @@ def test_a_gradient_of_prod_in_a_branch_with_open_sizes():
     for n in (3, 5, 4):
         x = weft.arange(1, n + 1).float()
         np.testing.assert_allclose(g(x).numpy(), np.prod(x.numpy()) / x.numpy())
+    assert len(g.compiles) == 1
+
+
+def test_a_flat_position_is_below_the_rows_that_it_is_divided_by():
+    """Also where these may be none, and where it goes through them in blocks."""
+    scope = Scope()
+    n, i, block = map(scope.symbol, ("n", "i", "block"))
+    width = n - smaller(1, n)
+    flat = {"i": width * n}
+    blocks = {"block": (n * n + 63) // 64, "i": smaller(n * n - 64 * block, 64)}
+    assert inside(i // width, n, flat)
+    assert inside(i // width * n + i % width + smaller(1, n), n * n, flat)
+    assert not inside(i // width, n - 1, flat)
+    assert not inside(i // (n + 1), n, flat)
+    assert inside((64 * block + i) // n, n, blocks)
+    assert not inside((64 * block + i) // n, n - 1, blocks)
+
+
+def test_a_gradient_of_a_slice_added_to_in_place_with_open_sizes(monkeypatch):
+    monkeypatch.setattr(weft.config, "strict_ieee", True)
+
+    def f(x):
+        y = F.normalize(x.triu(1) @ x.triu(1).mT, dim=-1).triu(0).clone()
+        y[:, 1:] += y.sum()
+        return (y * y).sum()
+
+    g = weft.compile(f, dynamic=True)
+    for n in (17, 3, 5, 1):
+        x = weft.randn(n, 3, requires_grad=True)
+        g(x).backward()
+        got, x.grad = x.grad, None
+        f(x).backward()
+        np.testing.assert_allclose(got.numpy(), x.grad.numpy(), rtol=1e-4, atol=1e-4)
     assert len(g.compiles) == 1

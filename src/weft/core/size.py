@@ -511,11 +511,13 @@ def _atom(kind: str, a: Any, b: Any, scope: Scope) -> Size:
 def _divided(a: Size, b: Any) -> Any:
     """``a // b`` where every term divides without rest, else None."""
     below = _terms(b)
-    if below is None or len(below) != 1:
-        return 1 if isinstance(b, Size) and a.terms == b.terms else None
+    if not below:
+        return None
     atoms, factor = below[0]
     total: dict[Any, Any] = {}
-    for have, x in a.terms:
+    left = a.terms
+    while left:
+        have, x = left[0]
         rest = list(have)
         for atom in atoms:
             if atom not in rest:
@@ -524,6 +526,11 @@ def _divided(a: Size, b: Any) -> Any:
         if x % factor:
             return None
         total[tuple(rest)] = x // factor
+        left = left[1:]
+        if len(below) > 1:  # as polynomials: the divisor's other terms, as often
+            share = _size({tuple(rest): x // factor}, a.scope)
+            others = _size(dict(below[1:]), a.scope)
+            left = _terms(_size(dict(left), a.scope) - share * others) or ()
     return _size(total, a.scope)
 
 
@@ -612,14 +619,30 @@ def _choose(kind: str, a: Any, b: Any) -> Any:
     if not isinstance(gap, Size):
         above = gap >= 0
     else:
-        known = _proved(">=", gap)
-        if known is None and _proved("<=", gap):
-            known = False
-        if known is None:
-            scope = a.scope if isinstance(a, Size) else b.scope
-            return _atom(kind, a, b, scope)
-        above = known
+        above = _never_below(gap)
+        if not above and not _never_below(-gap):
+            return _atom(kind, a, b, gap.scope)
     return a if above == (kind == "max") else b
+
+
+def _never_below(gap: Any) -> bool:
+    """Whether a size is surely at least 0, also for the ends that it is cut off at.
+
+    >>> from weft.core.size import Scope, _never_below, smaller
+    >>> n = Scope().symbol("n")
+    >>> _never_below(n - smaller(3, n)), _never_below(n - 1)
+    (True, False)
+    """
+    if not isinstance(gap, Size):
+        return gap >= 0
+    if _proved(">=", gap):
+        return True
+    for (atom, *others), factor in (term for term in gap.terms if term[0]):
+        if not others and atom.kind == ("min" if factor < 0 else "max"):
+            rest = gap - atom_size(atom, gap.scope) * factor
+            if any(_never_below(rest + end * factor) for end in (atom.a, atom.b)):
+                return True
+    return False
 
 
 def _odd(number: Any) -> Any:
@@ -630,12 +653,7 @@ def _odd(number: Any) -> Any:
 
 def may_be_negative(size: Any) -> bool:
     """Whether an expression could be below 0, for symbols that are not."""
-    if not isinstance(size, Size):
-        return size < 0
-    return any(
-        factor < 0 or any(atom.below_zero for atom in atoms)
-        for atoms, factor in size.terms
-    )
+    return not _never_below(size)
 
 
 def same(a: Any, b: Any) -> bool:

@@ -22,7 +22,10 @@ def inside(index: Any, size: Any, limits: dict[str, Any]) -> bool:
 
     ``limits`` are the loops around it, from the outside in.
     """
-    ranges = [index_range(index, limits), *_blocked(index, limits)]
+    try:
+        ranges = [index_range(index, limits), *_blocked(index, limits)]
+    except GraphError:  # of a part of it no bounds are known
+        return False
     if any(at_most(0, low) and at_most(high + 1, size) for low, high in ranges):
         return True
     low = at_most(0, ranges[0][0]) or below(-1 - index, 0, limits)
@@ -173,14 +176,15 @@ def _atom_range(atom: Any, limits: dict[str, Any], index: Size) -> Range:
     (a_low, a_high), (b_low, b_high) = (
         index_range(p, limits) for p in (atom.a, atom.b)
     )
-    known = same(b_low, b_high) and at_most(1, b_low)
-    if atom.kind == "//" and known and at_most(0, a_low):
-        count = a_high + 1
-        exact = same(count % b_low, 0)
-        return 0, (count // b_low - 1 if exact else a_high // b_low)
-    if atom.kind == "//" and known:
+    one = same(b_low, b_high)  # divisor
+    if atom.kind == "//" and one and at_most(0, a_low) and at_most(0, b_low):
+        for _, last in ((a_low, a_high), *_blocked(atom.a, limits)):
+            count = last + 1  # never 0 where it is an index: none is divided by 0
+            if same(count % b_low, 0):
+                return 0, count // b_low - 1
+    if atom.kind == "//" and one and at_most(1, b_low):
         return a_low // b_low, a_high // b_low
-    if atom.kind == "%" and same(b_low, b_high):
+    if atom.kind == "%" and one:
         return 0, b_low - 1
     if atom.kind == "min":
         return smaller(a_low, b_low), smaller(a_high, b_high)
