@@ -393,10 +393,12 @@ class _Emitter:
         kinds = [stmt.value.dtype]
         given = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
         limit = self.index(stmt.limit)
-        if stmt.wrap:  # a negative number is large without its sign
-            given = scalar.smaller(self.b, given, self.b.add(given, limit))
-        if not stmt.sure:
-            given = (self._branched if branch else self._clamped)(given, limit)
+        if branch and not stmt.sure:
+            given = self._branched(given, limit, stmt.wrap)
+        else:
+            if stmt.wrap:  # a negative number is large without its sign
+                given = scalar.smaller(self.b, given, self.b.add(given, limit))
+            given = given if stmt.sure else self._clamped(given, limit)
         if stmt.var in self.symbols:  # another copy of an unrolled body
             self.cache.clear()
         self.symbols[stmt.var] = given
@@ -407,15 +409,21 @@ class _Emitter:
         self._note(self.b.xor(inside, given))
         return inside
 
-    def _branched(self, given: Any, limit: Any) -> Any:
-        """An index made to lie inside, in a loop of scalars."""
+    def _branched(self, given: Any, limit: Any, wrap: bool) -> Any:
+        """An index made to lie inside, in a loop of scalars.
+
+        Most do as they are: only others are counted from the end, or are errors.
+        """
         b, before = self.b, self.b.block
         with b.if_then(b.icmp_unsigned(">=", given, limit), likely=False):
-            b.store(i64(1), self.failed)
+            place = b.add(given, limit) if wrap else given
+            wrong = b.icmp_unsigned(">=", place, limit)
+            self._note(b.zext(wrong, I64))
+            place = b.select(wrong, i64(0), place)
             outside = b.block
         inside = b.phi(I64)
         inside.add_incoming(given, before)
-        inside.add_incoming(i64(0), outside)
+        inside.add_incoming(place, outside)
         return inside
 
     def _when(self, stmt: When) -> None:

@@ -102,7 +102,10 @@ def host_target(limit: str | None = None) -> Target:
     text = ",".join(f"{'+' if there else '-'}{f}" for f, there in features.items())
     if bits == 512:
         text += ",-prefer-256-bit"  # else LLVM would halve our vectors
-    return Target(triple, llvm.get_host_cpu_name(), text, bits)
+    cpu = llvm.get_host_cpu_name()
+    if cpu.startswith("znver"):  # whose gathers take longer than as many loads
+        text += ",+prefer-no-gather"
+    return Target(triple, cpu, text, bits)
 
 
 def new_module(name: str, target: Target) -> ir.Module:
