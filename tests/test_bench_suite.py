@@ -103,7 +103,7 @@ def full():
     for k, one in enumerate(rows):
         one.series = ("size", k + 1.0)
         one.limit = 5e-4
-        one.measured["weft"].memory = 3e6
+        one.measured["weft"].memory, one.measured["weft"].process = 3e6, 4e6
         one.measured["weft"].difference = 1e-5
     rows[1].measured["jax"] = Measured(error="it broke")
     return report.Report("today", {"cores": "2"}, {"w": "The work"}, rows)
@@ -122,6 +122,7 @@ def test_growth_memory_and_summary():
     (grown,) = table.series(made.rows)
     assert grown[1] == ["Weft", "1.00 ms", "4.00 ms", "2.0"]
     assert table.memory(made.rows)[1][:2] == ["n = 1", "3.0 MB"]
+    assert table.process(made.rows)[1][:2] == ["n = 1", "4.0 MB"]
     assert table.summary(made.rows, made.titles)[1] == [
         "The work", "2", "1.41", "1.00", "2.00"
     ]  # fmt: skip
@@ -210,7 +211,7 @@ def test_weft_alone_on_the_tiny_workload():
     assert found.reference == "weft-eager"
     assert found.measured["weft"].difference < 1e-5
     assert all(len(m.times) == 2 for m in found.measured.values())
-    assert all(m.memory > 0 for m in found.measured.values())
+    assert all(m.process > m.memory > 0 for m in found.measured.values())
     assert told["versions"]["weft"].startswith("0.")
 
 

@@ -55,7 +55,7 @@ class Report:
         """Tables over all workloads."""
         made = [
             *table.series(self.rows), table.memory(self.rows),
-            table.summary(self.rows, self.titles),
+            table.process(self.rows), table.summary(self.rows, self.titles),
         ]  # fmt: skip
         return [one for one in made if len(one) > 1]
 
@@ -79,6 +79,7 @@ class Report:
         parts = parts if len(parts) > 1 else []
         for title, made, what in (
             ("Memory", table.memory(self.rows), table.memory.__doc__),
+            ("Whole processes", table.process(self.rows), table.process.__doc__),
             ("First calls", table.first_calls(self.rows), table.first_calls.__doc__),
         ):
             if len(made) > 1:

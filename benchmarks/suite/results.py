@@ -18,7 +18,8 @@ class Measured:
     error: str = ""
     difference: float | None = None  # from the reference, relative to its largest
     agrees: bool = True
-    memory: float | None = None  # bytes
+    memory: float | None = None  # bytes at most, less those before it was built
+    process: float | None = None  # bytes at most, of all that the process has
     first: float | None = None  # seconds of the first call, which compiles
 
     @property

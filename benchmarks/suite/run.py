@@ -121,7 +121,8 @@ def _build(
         except WorkerError as error:
             measured.error = str(error)
             continue
-        measured.first, measured.memory = said["first"], said.get("memory")
+        measured.first = said["first"]
+        measured.memory, measured.process = said.get("memory"), said.get("process")
         calls[framework] = max(1, round(options.seconds / said["call"]))
     return calls
 

@@ -122,6 +122,11 @@ def memory(rows: list[Row]) -> Table:
     return _beside(rows, "peak memory of a step", lambda m: m.memory, "B")
 
 
+def process(rows: list[Row]) -> Table:
+    """Peak memory of their processes, with all that importing a framework loads."""
+    return _beside(rows, "peak memory of the process", lambda m: m.process, "B")
+
+
 def first_calls(rows: list[Row]) -> Table:
     """First calls, which trace and compile."""
     return _beside(rows, "first call", lambda m: m.first, "s")

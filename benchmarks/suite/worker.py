@@ -58,7 +58,8 @@ class Worker:
         del results
         said = {"first": first, "call": self._guess(run.call)}
         if found.memory:
-            said["memory"] = self._peak(run.call) - before
+            said["process"] = self._peak(run.call)
+            said["memory"] = said["process"] - before
         return said
 
     def _first_calls(self, run: Run, calls: int) -> tuple[float, list[Any]]:

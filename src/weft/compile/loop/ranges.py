@@ -176,15 +176,15 @@ def _atom_range(atom: Any, limits: dict[str, Any], index: Size) -> Range:
     (a_low, a_high), (b_low, b_high) = (
         index_range(p, limits) for p in (atom.a, atom.b)
     )
-    one = same(b_low, b_high)  # divisor
-    if atom.kind == "//" and one and at_most(0, a_low) and at_most(0, b_low):
+    fixed = same(b_low, b_high)
+    if atom.kind == "//" and fixed and at_most(0, a_low) and at_most(0, b_low):
         for _, last in ((a_low, a_high), *_blocked(atom.a, limits)):
             count = last + 1  # never 0 where it is an index: none is divided by 0
             if same(count % b_low, 0):
                 return 0, count // b_low - 1
-    if atom.kind == "//" and one and at_most(1, b_low):
+    if atom.kind == "//" and fixed and at_most(1, b_low):
         return a_low // b_low, a_high // b_low
-    if atom.kind == "%" and one:
+    if atom.kind == "%" and fixed:
         return 0, b_low - 1
     if atom.kind == "min":
         return smaller(a_low, b_low), smaller(a_high, b_high)
