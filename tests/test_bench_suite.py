@@ -1,5 +1,6 @@
 """The benchmark's report on made-up numbers, and its protocol with Weft alone."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -213,6 +214,21 @@ def test_weft_alone_on_the_tiny_workload():
     assert all(len(m.times) == 2 for m in found.measured.values())
     assert all(m.process > m.memory > 0 for m in found.measured.values())
     assert told["versions"]["weft"].startswith("0.")
+
+
+def test_rounds_of_all_launches_count(monkeypatch):
+    (case,) = run.workloads.cases("tiny", small=True)
+    twice = dataclasses.replace(case, launches=2)
+    monkeypatch.setattr(run.workloads, "cases", lambda name, small: [twice])
+    started = []
+    start = run.Workers._start
+    monkeypatch.setattr(
+        run.Workers, "_start", lambda *given: started.append(1) or start(*given)
+    )
+    asked = options(pythons={"weft-eager": sys.executable})
+    (found,) = run.run_workload("tiny", asked, {"missing": {}, "versions": {}})
+    assert len(found.measured["weft-eager"].times) == 4
+    assert len(started) == 2
 
 
 def test_a_missing_framework_is_named_with_the_reason(tmp_path):

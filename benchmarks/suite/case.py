@@ -39,6 +39,7 @@ class Case:
     eager: bool = False  # whether Weft without compilation is measured too
     tinygrad: bool = False  # whether its blocks suffice, in reasonable time
     memory: bool = False  # whether peak memory is of interest
+    launches: int = 1  # processes, one after the other: memory lies elsewhere in each
     series: tuple[str, float] | None = None  # (what grows, its size)
     only: tuple[str, ...] = ()  # frameworks that can do it; all without
 

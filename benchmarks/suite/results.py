@@ -22,6 +22,13 @@ class Measured:
     process: float | None = None  # bytes at most, of all that the process has
     first: float | None = None  # seconds of the first call, which compiles
 
+    def note(self, said: dict[str, float]) -> None:
+        """What a process said of a case: the first one's time, the most bytes."""
+        self.first = self.first or said["first"]
+        if "memory" in said:
+            self.memory = max(said["memory"], self.memory or 0)
+            self.process = max(said["process"], self.process or 0)
+
     @property
     def median(self) -> float:
         return statistics.median(self.times)

@@ -43,6 +43,10 @@ class Workers:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes; whoever is asked next gets a new one."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
@@ -90,14 +94,21 @@ def _measure(workload: str, case: Case, workers: Workers) -> Row:
         workload, case.name, tolerance=case.tolerance, flops=case.flops,
         moved=case.moved, series=case.series,
     )  # fmt: skip
-    options = workers.options
+    for launch in range(case.launches):
+        if launch:
+            workers.close()
+        _launch(workload, case, row, workers)
+    return row
+
+
+def _launch(workload: str, case: Case, row: Row, workers: Workers) -> None:
+    """Build the case and time it, all rounds in the same processes."""
     with tempfile.TemporaryDirectory() as folder:
         calls = _build(workload, case, row, workers, pathlib.Path(folder))
         _compare(row, pathlib.Path(folder))
-    for number in range(-1, options.rounds):  # the first is not counted
+    for number in range(-1, workers.options.rounds):  # the first is not counted
         for framework in _rotated(list(calls), number):
             _round(row, framework, calls, workers, counted=number >= 0)
-    return row
 
 
 def _rotated(names: list[str], by: int) -> list[str]:
@@ -112,17 +123,18 @@ def _build(
     """Build the case everywhere: how many calls a round has in each framework."""
     options, calls = workers.options, {}
     for framework in filter(case.runs_in, options.pythons):
-        row.measured[framework] = measured = Measured()
+        measured = row.measured.setdefault(framework, Measured())
+        if measured.error:
+            continue
         try:
             said = workers.get(framework).ask(
                 options.timeout, do="build", workload=workload, case=case.name,
                 small=options.small, outputs=str(folder / f"{framework}.npz"),
             )  # fmt: skip
         except WorkerError as error:
-            measured.error = str(error)
+            measured.error, measured.times = str(error), []
             continue
-        measured.first = said["first"]
-        measured.memory, measured.process = said.get("memory"), said.get("process")
+        measured.note(said)
         calls[framework] = max(1, round(options.seconds / said["call"]))
     return calls
 
@@ -157,7 +169,8 @@ def _compare(row: Row, folder: pathlib.Path) -> None:
     want = _arrays(folder / f"{row.reference}.npz")
     for name in there - {row.reference}:
         measured = row.measured[name]
-        measured.difference = difference(_arrays(folder / f"{name}.npz"), want)
+        found = difference(_arrays(folder / f"{name}.npz"), want)
+        measured.difference = max(found, measured.difference or 0.0)
         measured.agrees = measured.difference <= (row.tolerance or 0.0)
 
 

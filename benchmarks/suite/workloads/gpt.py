@@ -90,4 +90,4 @@ def case(sizes: Sizes, batch: int, **options: Any) -> Case:
 def cases(small: bool) -> list[Case]:
     if small:
         return [case(Sizes(65, 16, 32, 2, 2), 2, name="GPT, small")]
-    return [case(Sizes(65, 256, 384, 6, 6), 8, name="GPT, batch 8")]
+    return [case(Sizes(65, 256, 384, 6, 6), 8, name="GPT, batch 8", launches=3)]

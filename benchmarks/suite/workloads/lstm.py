@@ -63,4 +63,5 @@ def case(sizes: Sizes, **options: Any) -> Case:
 
 def cases(small: bool) -> list[Case]:
     sizes = Sizes(16, 2, 4, 6) if small else Sizes(256, 2, 32, 64)
-    return [case(sizes, name=f"LSTM, batch {sizes.batch}, length {sizes.length}")]
+    name = f"LSTM, batch {sizes.batch}, length {sizes.length}"
+    return [case(sizes, name=name, launches=1 if small else 3)]

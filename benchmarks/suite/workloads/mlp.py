@@ -58,4 +58,5 @@ def case(sizes: tuple[int, ...], batch: int, **options: Any) -> Case:
 
 def cases(small: bool) -> list[Case]:
     sizes, batch = ((32, 16, 16, 10), 8) if small else (SIZES, 64)
-    return [case(sizes, batch, name=f"MLP, batch {batch}", eager=True, memory=True)]
+    name, launches = f"MLP, batch {batch}", 1 if small else 3
+    return [case(sizes, batch, name=name, eager=True, memory=True, launches=launches)]

@@ -154,4 +154,4 @@ def case(plan: Plan, batch: int, **options: Any) -> Case:
 def cases(small: bool) -> list[Case]:
     if small:
         return [case(plan((1, 1), 8, width=8), 4, name="ResNet, small")]
-    return [case(plan((2, 2, 2, 2), 32), 32, name="ResNet-18, batch 32")]
+    return [case(plan((2, 2, 2, 2), 32), 32, name="ResNet-18, batch 32", launches=3)]

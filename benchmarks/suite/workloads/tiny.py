@@ -33,5 +33,6 @@ def cases(small: bool) -> list[Case]:
             eager=True,
             tinygrad=True,
             memory=True,
+            launches=1 if small else 3,
         )
     ]
