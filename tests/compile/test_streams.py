@@ -6,7 +6,7 @@ import pytest
 import weft
 from weft import graph as G
 from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.stream import LARGE
+from weft.compile.llvm.stream import COPIED, LARGE
 from weft.compile.llvm.target import assembly, host_target, new_module
 from weft.compile.native import Native
 
@@ -19,7 +19,19 @@ PROGRAMS = {
     "turned": lambda x: x.T.contiguous(),
     "doubles": lambda x: x[:1500].double() * 0.5,
     "two": lambda x: (x.abs(), -x),
+    "copied": lambda x: x[:, 1:].clone(),
+    "joined": lambda x: weft.cat([x[:, 5:], x[:, :5]], 1),
+    "moved": lambda x: _whole(x).reshape(64, 32, 16, 256).transpose(1, 2).contiguous(),
+    "squares": lambda x: _whole(x).T.contiguous(),
+    "squares, doubled": lambda x: _whole(x).T * 2,
+    "looked up": lambda x: x[(weft.arange(2900) * 7) % 2900 - 2900],
 }
+COPIES = ("copied", "moved", "squares", "looked up")
+
+
+def _whole(x):
+    """As many rows and columns as whole squares have, and many enough."""
+    return x.reshape(-1)[: 1 << 23].reshape(2048, 4096)
 
 
 def x86(target):
@@ -59,15 +71,25 @@ def test_results_are_as_before(large, name, level):
 def test_they_pass_caches_by(large, level):
     if not x86(host_target(level)):
         pytest.skip("other machines have no such stores here")
-    for name in ("flat", "rows", "turned"):
+    for name in ("flat", "rows", "turned", "squares, doubled", *COPIES):
         text = text_of(PROGRAMS[name], large, level=level)
         assert "movnt" in text, name
         assert "sfence" in text, name
 
 
+def test_copies_pass_by_from_half_that_size_on():
+    if not x86(host_target(None)):
+        pytest.skip("other machines have no such stores here")
+    x = weft.ones(COPIED // 4096, 1025)
+    assert "movnt" in text_of(lambda x: x[:, 1:].clone(), x)
+    assert "movnt" not in text_of(lambda x: x[:, 1:] * 2, x)
+    assert "movnt" not in text_of(lambda x: x[1:, 1:].clone(), x)
+
+
 def test_small_results_stay_in_caches():
-    for program in PROGRAMS.values():
-        assert "movnt" not in text_of(program, weft.ones(3000, 20))
+    for name, program in PROGRAMS.items():
+        if name not in ("moved", "squares", "squares, doubled", "looked up"):
+            assert "movnt" not in text_of(program, weft.ones(3000, 20))
 
 
 def test_what_is_read_beside_squares_keeps_them_in_order(large):

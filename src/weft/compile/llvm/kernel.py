@@ -32,7 +32,16 @@ from weft.compile.llvm.emit import (
     zeros,
 )
 from weft.compile.llvm.hints import strip_hint, vector_hint
-from weft.compile.llvm.stream import PART, emit_copy, emit_fence, streamed
+from weft.compile.llvm.stream import (
+    LEAST,
+    LINE,
+    PART,
+    copied,
+    emit_copy,
+    emit_fence,
+    emit_line,
+    streamed,
+)
 from weft.compile.llvm.target import Target, prepare_function
 from weft.compile.llvm.turn import SIDE, Turn, emit_turn, turning
 from weft.compile.loop.ir import (
@@ -289,27 +298,69 @@ class _Emitter:
                 self._body(stmt.body)
 
     def _stream(self, stmt: For, stores: list[Store]) -> None:
+        """A loop whose stores pass caches by: of what is copied or computed."""
+        self.fence = True
+        sources = [s for s in (copied(one, stmt.var) for one in stores) if s]
+        if len(sources) < len(stmt.body):
+            self._in_parts(stmt, stores)
+            return
+        self.symbols[stmt.var] = i64(0)
+        for store, source in zip(stores, sources, strict=True):
+            first = self._address(source.buffer, source.at)
+            self._pass_by(store, first, stmt.extent)
+
+    def _pass_by(self, store: Store, source: Any, count: Any) -> None:
+        """Copy elements to where a store's begin."""
+        b, size = self.b, store.buffer.dtype.itemsize
+        to = b.bitcast(self._address(store.buffer, store.at), POINTER)
+        source = b.bitcast(source, POINTER)
+        if isinstance(count, int) and count * size == LINE:
+            emit_line(b, self.target, to, source)
+            return
+        copy = emit_copy(self.module, self.target)
+        b.call(copy, [to, source, b.mul(self._count(count), i64(size))])
+
+    def _in_parts(self, stmt: For, stores: list[Store]) -> None:
         """A loop in parts: what some stores get is kept, and passes caches by."""
-        b, self.fence = self.b, True
+        b = self.b
         rooms = {s.buffer.name: self._part(s.buffer) for s in stores}
-        hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
+        if isinstance(stmt.extent, int) and stmt.extent <= LEAST:
+            self._one_part(stmt, stores, rooms, i64(0), stmt.extent)
+            return
         extent = self.index(stmt.extent)
-        with loop(b, i64(0), extent, i64(PART), name="part") as first:
-            left = b.sub(extent, first)
-            count = b.select(b.icmp_signed("<", left, i64(PART)), left, i64(PART))
-            with loop(b, i64(0), count, name=stmt.var, hint=hint) as k:
-                self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
-                self.parts = {name: b.gep(room, [i64(0), k], inbounds=True)
-                              for name, room in rooms.items()}  # fmt: skip
-                with self._scope():
-                    self._body(stmt.body)
-            self.symbols[stmt.var], self.parts = first, {}
-            for store in stores:
-                room, size = rooms[store.buffer.name], store.buffer.dtype.itemsize
-                to = b.bitcast(self._address(store.buffer, store.at), POINTER)
-                copy = emit_copy(self.module, self.target)
-                source = b.bitcast(room, POINTER)
-                b.call(copy, [to, source, b.mul(count, i64(size))])
+        with loop(b, self._edge(stmt, stores[0]), extent, i64(PART), name="part") as p:
+            end = b.add(p, i64(PART), flags=["nsw"])
+            end = b.select(b.icmp_signed("<", end, extent), end, extent)
+            first = b.select(b.icmp_signed("<", p, i64(0)), i64(0), p)
+            count = b.sub(end, first, flags=["nsw"])
+            self._one_part(stmt, stores, rooms, first, count)
+
+    def _one_part(
+        self, stmt: For, stores: list[Store], rooms: dict[str, Any], first: Any,
+        count: Any,
+    ) -> None:  # fmt: skip
+        b = self.b
+        hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
+        with loop(b, i64(0), self._count(count), name=stmt.var, hint=hint) as k:
+            self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
+            self.parts = {name: b.gep(room, [i64(0), k], inbounds=True)
+                          for name, room in rooms.items()}  # fmt: skip
+            with self._scope():
+                self._body(stmt.body)
+        self.symbols[stmt.var], self.parts = first, {}
+        for store in stores:
+            self._pass_by(store, rooms[store.buffer.name], count)
+
+    def _count(self, count: Any) -> Any:
+        """A number of iterations that may be one already."""
+        return self.index(count) if isinstance(count, (int, Size)) else count
+
+    def _edge(self, stmt: For, store: Store) -> Any:
+        """Where the first part would begin for all others to begin with a line."""
+        self.symbols[stmt.var] = i64(0)
+        start = self.b.ptrtoint(self._address(store.buffer, store.at), I64)
+        over = self.b.and_(start, i64(LINE - 1))
+        return self.b.sub(i64(0), self.b.udiv(over, i64(store.buffer.dtype.itemsize)))
 
     def _part(self, buffer: Buffer) -> Any:
         """Memory for a part of a result, in the function's first block."""

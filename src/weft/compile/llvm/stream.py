@@ -14,13 +14,16 @@ from llvmlite import ir
 from weft.compile.llvm.emit import I32, I64, POINTER, VOID, function, i64, loop
 from weft.compile.llvm.target import Target, prepare_function
 from weft.compile.loop.depend import flat_position, symbols_of
-from weft.compile.loop.ir import Buffer, For, Kernel, Store, When
+from weft.compile.loop.ir import Buffer, Call, For, Kernel, Load, Store, When
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses
 from weft.compile.loop.staging import most
 from weft.core.size import Size, same
 
 LARGE = 1 << 25  # bytes of a result of which caches would keep little
+COPIED = (
+    1 << 24
+)  # bytes of one that is nothing but a copy, which waits for memory alone
 PART = 1024  # elements that are computed at a time
 LEAST = 64  # elements of a row that is worth it, unless they are at hand
 LINE = 64  # bytes that are written as one
@@ -57,6 +60,17 @@ def streamed(stmt: For, kernel: Kernel, target: Target, known: Any) -> list[Stor
     return [s for s in stores if _may_pass(s, stmt.var, kernel, known)]
 
 
+def copied(store: Store, var: str) -> Load | None:
+    """What a store copies, if its elements follow each other as a loop goes on."""
+    value, dtype = store.value, store.buffer.dtype
+    if isinstance(value, Call) and value.name == "conj" and not dtype.is_complex:
+        (value,) = value.args
+    if not isinstance(value, Load) or value.buffer.dtype is not dtype:
+        return None
+    flat = flat_position(value.at, value.buffer.shape)
+    return value if same(coefficient(flat, var), 1) else None
+
+
 def _at_hand(stmt: For, kernel: Kernel) -> bool:
     """Whether a loop reads nothing but memory of its own: squares that were turned."""
     own = {buffer.name for buffer in kernel.scratch}
@@ -69,7 +83,9 @@ def _may_pass(store: Store, var: str, kernel: Kernel, known: Any) -> bool:
     buffer = store.buffer
     if buffer.name not in {b.name for b in kernel.buffers}:
         return False
-    if buffer.dtype.itemsize % 4 or not is_large(buffer.shape, buffer.dtype.itemsize):
+    limit = LARGE if copied(store, var) is None else COPIED
+    size = buffer.dtype.itemsize
+    if size % 4 or not is_large(buffer.shape, size, limit):
         return False
     if buffer.name in {name for pair in kernel.shared for name in pair}:
         return False
@@ -104,15 +120,35 @@ def emit_copy(module: ir.Module, target: Target) -> ir.Function:
     return made
 
 
+def emit_line(b: Any, target: Target, to: Any, source: Any) -> None:
+    """Copy as much as a line has; at once, if it is one."""
+    copy = emit_copy(b.module, target)
+    over = b.and_(b.ptrtoint(to, I64), i64(LINE - 1))
+    with b.if_else(b.icmp_signed("==", over, i64(0)), likely=True) as (one, other):
+        with one:
+            vector = ir.VectorType(I32, target.bits // 32)
+            for start in range(0, LINE, target.bits // 8):
+                _move(b, to, source, i64(start), vector)
+        with other:
+            b.call(copy, [to, source, i64(LINE)])
+
+
 def _copy(b: Any, to: Any, source: Any, start: Any, stop: Any, kind: Any) -> None:
     """Bytes from ``start`` to ``stop``, as words or as vectors that pass caches by."""
     size = 4 * (kind.count if isinstance(kind, ir.VectorType) else 1)
     with loop(b, start, stop, i64(size)) as i:
-        pointers = [b.bitcast(b.gep(p, [i]), kind.as_pointer()) for p in (to, source)]
-        stored = b.store(b.load(pointers[1], align=4), pointers[0], align=size)
-        if isinstance(kind, ir.VectorType):
-            mark = b.module.add_metadata([ir.Constant(I32, 1)])
-            stored.set_metadata("nontemporal", mark)
+        _move(b, to, source, i, kind)
+
+
+def _move(b: Any, to: Any, source: Any, at: Any, kind: Any) -> None:
+    """One word, or a vector that passes caches by."""
+    vector = isinstance(kind, ir.VectorType)
+    pointers = [b.bitcast(b.gep(p, [at]), kind.as_pointer()) for p in (to, source)]
+    size = 4 * (kind.count if vector else 1)
+    stored = b.store(b.load(pointers[1], align=4), pointers[0], align=size)
+    if vector:
+        mark = b.module.add_metadata([ir.Constant(I32, 1)])
+        stored.set_metadata("nontemporal", mark)
 
 
 def emit_fence(b: Any) -> None:
