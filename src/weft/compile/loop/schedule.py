@@ -62,8 +62,9 @@ def tile(
         return For(inner, count, moved)
 
     def tiled(loop: For) -> list[Any]:
+        count = blocks(loop.extent)  # first: what is inside is simplified by it
         below = inside(loop.extent, loop.body)._replace(vector=loop.vector)
-        return [For(outer, blocks(loop.extent), [below])]
+        return [For(outer, count, [below])]
 
     _expect(size > 0, kernel, f"a tile of at least 1, got {size}")
     extents = dict(kernel.parallel)

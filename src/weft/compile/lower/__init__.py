@@ -5,6 +5,7 @@
     base      the values of both; scatters, scans and sorting (``serial``,
               ``ordering``) use it too
     choose    the schedule: which form the plain loops get
+    runs      what lies together in memory, in loops of its own
 
 The plain loops are those of the group's shape; a short schedule
 (``compile.loop.schedule``) says what becomes of them.
@@ -23,6 +24,7 @@ from weft.compile.lower.base import Lowering
 from weft.compile.lower.choose import BLOCK
 from weft.compile.lower.flat import FlatLoops
 from weft.compile.lower.rows import RowLoops
+from weft.compile.lower.runs import in_runs
 from weft.compile.lower.values import as_dtype
 from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Node
@@ -42,7 +44,7 @@ def lower(
     are the numbers of its schedule.
     """
     lowering = _kind(group)(group, name, windows, cuts)
-    return lowering.loops(), lowering.owners
+    return in_runs(lowering.loops()), lowering.owners
 
 
 def _kind(group: Group) -> type[Lowering]:
