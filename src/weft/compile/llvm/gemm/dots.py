@@ -23,6 +23,7 @@ from weft.compile.llvm.gemm.vectors import (
     load,
     minimum,
     plus,
+    prefetch,
     store,
     totals,
 )  # fmt: skip
@@ -34,6 +35,7 @@ SEVERAL = 32
 # Of a row that several dot products take at a time: four of each operand fill the
 # first cache. It decides rounding.
 STRETCH_BYTES = 4096
+AHEAD = 2  # times as many rows later lie those that are asked for
 
 
 def several_limit(tile: Tiling, kind: Kind) -> int:
@@ -135,6 +137,9 @@ def _dot_tile(
         right = [words(x, k, mask, s.by_rows) for x in small]
         made: list[Any] = []
         for row in big:
+            if few == 1 and mask is None:  # each is read once: it comes from afar
+                later = b.add(k, b.mul(i64(AHEAD * height), s.big_row))
+                prefetch(b, at(b, row, later, item), level=2)
             left = words(row, k, mask, not s.by_rows)
             made += [
                 kind.dot(b, left, x, sums[len(made) + q]) for q, x in enumerate(right)
