@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft.compile.llvm.gemm import tiling
 from weft.compile.llvm.gemm.arrays import Gemm, compiled, matmul_arrays
 from weft.compile.llvm.gemm.generate import emit_gemm, is_few, workspace_bytes
 from weft.compile.llvm.gemm.tasks import Split, split
@@ -78,6 +79,34 @@ def test_products_of_all_layouts(rng, limit, dtype, left, right):
         kept = frame.copy()[1:-1, 2 : n + 2]
         matmul_arrays(a, b, out, accumulate=True, target=target)
         check(out, a, b, kept.astype(np.float64))
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("left", ["rows", "columns", "gaps"])
+@pytest.mark.parametrize("shape", range(1, len(tiling.SHAPES[True])))
+def test_register_tiles_compute_the_same_bits(rng, limit, left, shape):
+    target = host_target(limit)
+    gemm = compiled("float32", target, shape)
+    sizes = [(m, n, k) for m, n, k in SHAPES if m and n and k]
+    for m, n, k in [*sizes, (26, 200, 520), (150, 64, 300), (19, 530, 270)]:
+        if is_few("float32", target, 0, (m, n, k), (k, 1), (n, 1)):
+            continue  # what is few depends on the tile
+        a = random_matrix(rng, m, k, "float32", left)
+        b = random_matrix(rng, k, n, "float32", "rows")
+        got = np.empty((m, n), np.float32)
+        cut = split(gemm.tile, m, n, k, threads=2)
+        job = gemm.job(a, b, got, cut)
+        gemm.run(job.ctypes.data, 0, cut.tasks, 0)
+        np.testing.assert_array_equal(got, matmul_arrays(a, b, target=target))
+
+
+@pytest.mark.parametrize("sizes", [(1026, 50, 270), (1024, 1030, 1025)])
+def test_large_products_are_those_of_other_tiles(rng, sizes):
+    m, n, k = sizes
+    a, b = (rng.normal(size=s).astype(np.float32) for s in ((m, k), (k, n)))
+    product = weft.compile(lambda a, b: a @ b)
+    got = product(weft.tensor(a), weft.tensor(b)).numpy()
+    np.testing.assert_array_equal(got, matmul_arrays(a, b))
 
 
 @pytest.mark.parametrize("limit", LIMITS)

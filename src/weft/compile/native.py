@@ -56,6 +56,7 @@ from weft.compile.products import (
     need_few,
     packed,
     read_often,
+    usual_shape,
 )
 from weft.compile.proofs import Proofs
 from weft.compile.routines import routine_of
@@ -124,7 +125,7 @@ def start_routines(graph: Graph, target: Target, *, pack_weights: bool) -> None:
     few = pack_weights or need_few(graph.nodes, target)
     for node in graph.nodes:
         if kind := product_kind(node):
-            product_code(kind, target, 0, few).start()
+            product_code(kind, target, usual_shape(node), few).start()
         elif is_convolution(node):
             convolution_code(node.dtype.name, target).start()
         elif is_attention(node):

@@ -20,8 +20,8 @@ from weft.compile.llvm.gemm.arrays import Gemm, compiled, make_job, name_of
 from weft.compile.llvm.gemm.generate import is_few, tile_for
 from weft.compile.llvm.gemm.kinds import FLOATS
 from weft.compile.llvm.gemm.tasks import JOB, SMALL, Split, best_split, is_cut, split
-from weft.compile.llvm.gemm.tiling import SHAPES
-from weft.compile.llvm.target import Target
+from weft.compile.llvm.gemm.tiling import SHAPES, WIDE, has_many
+from weft.compile.llvm.target import Target, host_target
 from weft.compile.narrow import product_kind
 from weft.compile.script import Symbol
 from weft.compile.tuning.choices import Cut, chosen, threaded
@@ -42,6 +42,7 @@ LEAST_WEIGHT = 1 << 14  # elements that are worth packing once
 MOST_ROWS = 512  # for which it is worth that
 AGAIN = 32  # multiplications that take as long as a number of a result, read again
 OFTEN = 4  # products that read the same operand: it is worth packing it once
+LARGE = 1024  # sizes from which another register tile is worth its code
 
 
 def is_product(node: Node) -> bool:
@@ -186,6 +187,27 @@ def _may_be_few(node: Node, target: Target) -> bool:
     return is_few(kind, target, 0, (m, n, k), a, b)
 
 
+def usual_shape(node: Node) -> int:
+    """The register tile of a product whose sizes may be open: a place in ``SHAPES``."""
+    (m, n), k = node.shape[-2:], node.inputs[0].shape[-1]
+    if any(isinstance(size, Size) for size in (m, n, k)):
+        return 0
+    turned = "t" if _is_turned(Operand(node.inputs[0])) else "n"
+    return _shape(product_kind(node) or "", m, n, k, turned)
+
+
+def _shape(kind: str, m: int, n: int, k: int, turned: str) -> int:
+    """The usual register tile: a wide one if A is large and its rows are contiguous.
+
+    Elsewhere it gains too little to have the code of another one made.
+    """
+    if kind not in FLOATS or turned[0] == "t" or not has_many(host_target()):
+        return 0
+    tile = tile_for(kind, host_target(), WIDE)
+    once = tile.width // 2 < n <= tile.width and m >= LARGE and k > tile.depth
+    return WIDE if once or min(m, n, k) >= LARGE else 0
+
+
 class Product(Routine):
     """A product of two matrices, or of stacks of them, and what follows it.
 
@@ -225,7 +247,7 @@ class Product(Routine):
         ready = len(self.operands) > 2
         kinds = f"{turned}{' whole' * whole}{' packed' * ready}"
         key = threaded(f"product {kind} {lead} {m} {n} {k} {kinds}")
-        cut = chosen(key, Cut())
+        cut = chosen(key, Cut(shape=_shape(kind, m, n, k, turned)))
         if ready or not cut.shape < len(SHAPES[True]):  # panels have their width
             cut = cut._replace(shape=0)
         return key, cut

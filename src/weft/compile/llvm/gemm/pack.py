@@ -52,13 +52,13 @@ class Packing:
         """Rows of A that follow ``a``, as the kind of strip for A's strides wants.
 
         Contiguous rows stay rows of ``depth`` elements; contiguous columns become
-        columns of ``height``; anything else becomes rows.
+        columns of ``together``; anything else becomes rows.
         """
         tile, h, to = self.lib.tile, height, s.workspace
         depth = i64(tile.depth)
 
         def columns() -> None:
-            b.call(self.copy, [a, s.a_col, to, i64(tile.height), s.deep, h])
+            b.call(self.copy, [a, s.a_col, to, i64(tile.together), s.deep, h])
 
         def contiguous() -> None:
             b.call(self.copy, [a, s.a_row, to, depth, h, s.deep])

@@ -25,7 +25,7 @@ from weft.compile.llvm.gemm.known import (
 from weft.compile.llvm.gemm.pack import Packing, panel_length, words_of
 from weft.compile.llvm.gemm.routine import Library
 from weft.compile.llvm.gemm.skinny import Skinny, conditions, find_units
-from weft.compile.llvm.gemm.strip import Strips, in_strips
+from weft.compile.llvm.gemm.strip import Strips, in_groups, in_strips
 from weft.compile.llvm.gemm.tiling import Tiling, has_masks
 from weft.compile.llvm.gemm.turned import Turned, is_flat
 from weft.compile.llvm.gemm.vectors import PTR, at, minimum
@@ -84,7 +84,7 @@ class Product:
         branch(
             b,
             both(b, s.is_flat, b.not_(ready)),
-            lambda: self.turned.emit(b, s, self._strip),
+            lambda: self.turned.emit(b, s, self._strips),
             lambda: self._blocks(b, s),
         )
 
@@ -155,14 +155,14 @@ class Product:
         """Strips of all rows; how they are cut changes no result."""
         final = b.icmp_signed(">=", s.last, s.k)
 
-        def strip(row: Any, height: Any) -> None:
+        def strips(row: Any, height: Any) -> None:
             with self._each_block(b, s) as q:
                 ahead = self._ahead(b, q, height)
-                self._strip(b, q, row, height, self._right(b, q), ahead)
+                self._strips(b, q, row, height, self._right(b, q), ahead)
             bottom, right = b.add(row, height), b.add(s.j, s.across)
             follow(b, s, row, bottom, s.j, right, final)
 
-        in_strips(b, self.lib.tile.heights, s.row_begin, s.row_end, strip)
+        in_groups(b, self.lib.tile, s.row_begin, s.row_end, strips)
 
     def _ahead(self, b: Any, s: Any, height: Any) -> Any:
         """How far it is to what is read of A next: these rows go on, or the next."""
@@ -170,7 +170,7 @@ class Product:
         below = b.sub(b.mul(s.a_row, height), b.mul(b.sub(s.p, s.first), s.a_col))
         return b.select(more, b.mul(s.a_col, s.deep), below)
 
-    def _strip(
+    def _strips(
         self, b: Any, s: Any, row: Any, height: Any, right: list[Any], ahead: Any
     ) -> None:
         """Some rows of C for one block of k; ``ahead`` of A's is what comes next."""
@@ -184,7 +184,7 @@ class Product:
         b.call(self._some_rows(s), [*left, *right, *rest, *flags])
 
     def _some_rows(self, s: Any) -> ir.Function:
-        """The function that packs rows of A, if need be, and calls their strip.
+        """The function that packs rows of A, if need be, and calls their strips.
 
         There is one for all heights, and for all that is known of these flags.
         """
@@ -204,22 +204,31 @@ class Product:
         tile = self.lib.tile
         branch(b, s.pack_a, lambda: self.packing.rows(b, s, s.a, s.height))
         left = pick(b, s.pack_a, s.workspace, s.a)
-        common = [s.b, s.b_row, s.b_panel, s.c, s.c_row, s.across, s.words, s.keep]
-        shift = self._shift(b, s) if self.lib.kind.shifted else []
+        shift = self._shift(b, s) if self.lib.kind.shifted else None
         rows = [pick(b, s.by_columns, 1, x) for x in (tile.depth, s.a_row)]
-        columns = [pick(b, s.by_columns, x, 1) for x in (tile.height, s.a_col)]
+        columns = [pick(b, s.by_columns, x, 1) for x in (tile.together, s.a_col)]
         now = [pick(b, s.pack_a, *two) for two in (rows, columns)]
-        arguments = [left, *now, *common, s.ahead, rows[1], columns[1], *shift]
-        self.strips.call_any(b, s.height, s.by_columns, arguments)
 
-    def _shift(self, b: Any, s: Any) -> list[Any]:
-        """What corrects this strip's rows, which are packed: see ``kinds``."""
+        def strip(row: Any, height: Any) -> None:
+            a, c = ((left, now[0]), (s.c, s.c_row))
+            a, c = (at(b, x, b.mul(row, by), self.lib.element) for x, by in (a, c))
+            ahead = at(b, s.ahead, b.mul(row, rows[1]), self.lib.item)
+            right = [s.b, s.b_row, s.b_panel, c, s.c_row, s.across, s.words, s.keep]
+            arguments = [a, *now, *right, ahead, rows[1], columns[1]]
+            if shift is not None:
+                arguments.append(at(b, shift, row, self.lib.element))
+            self.strips.call_any(b, height, s.by_columns, arguments)
+
+        in_strips(b, tile.heights, i64(0), s.height, strip)
+
+    def _shift(self, b: Any, s: Any) -> Any:
+        """What corrects these rows, which are packed: see ``kinds``."""
         tile = self.lib.tile
         last = i64(tile.workspace - tile.corrections)
         to = at(b, s.workspace, last, self.lib.element)
         by = pick(b, s.by_columns, 1, 0)
         b.call(self.packing.shift, [s.workspace, to, s.height, s.words, by])
-        return [to]
+        return to
 
 
 def _decide(b: Any, s: Any, lib: Library) -> None:

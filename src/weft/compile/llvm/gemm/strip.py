@@ -1,8 +1,7 @@
 """A strip of C: a few rows by any number of columns, over one block of k.
 
 Each register tile is a sum of outer products: a vector of B's row k times each of
-A's elements in column k. A's elements are broadcast, so A needs no packing for this;
-it is read along rows (k is contiguous) or along columns (rows are contiguous).
+A's elements in column k. A's elements are broadcast, so A needs no packing for this.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.llvm.emit import I1, i64, loop, zeros
-from weft.compile.llvm.gemm.known import branch
+from weft.compile.llvm.gemm.known import branch, compare, pick
 from weft.compile.llvm.gemm.routine import Library
+from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import (
     at,
     carry,
@@ -33,6 +33,8 @@ from weft.compile.llvm.gemm.vectors import (
 
 _LONG = 128  # steps of k that leave time to fetch ahead
 _LINE = 64  # bytes of a cache's line
+_HALF = 8  # rows that are taken where two would be left
+_POINTERS = 8  # that there are registers for, beside those that count
 # ``shift`` is there if C is corrected for each row.
 ARGUMENTS = (
     "*a a_row a_col *b b_row b_panel *c c_row n k keep *ahead ahead_row ahead_col"
@@ -43,29 +45,31 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
     """``C[:height, :n] (+)= A @ B``, tile by tile.
 
     ``b_panel`` goes from one tile's columns of B to the next. ``keep`` adds to C
-    instead of replacing it. ``ahead`` is where the next strip's rows of A begin.
+    instead of replacing it. ``ahead`` is where what is read of A next begins.
     That A's ``rows`` are contiguous, or its columns, may be known.
     """
     tile = lib.tile
     arguments = ARGUMENTS + " *shift" * lib.kind.shifted
     name = {True: "rows", False: "columns", None: "strip"}[rows]
     with lib.routine(f"{name}{height}", arguments) as (b, s, made):
-        s.share = _share(b, s, tile.width) if height == tile.height else i64(0)
+        s.rows = rows
+        if height == tile.height:
+            _plan_fetches(b, lib, s)
         done = i64(0)
         if not lib.masks_are_free:
             done = b.sdiv(s.n, i64(tile.width))
             with loop(b, i64(0), done) as t:
-                _Tile(lib, s, height, rows, t).emit(b, tile.vectors, None)
+                _Tile(lib, s, height, t).emit(b, tile.vectors, None)
         for vectors in range(tile.vectors, 0, -1):
-            done = _narrower(b, lib, s, height, rows, vectors, done)
+            done = _narrower(b, lib, s, height, vectors, done)
     return made
 
 
 class Strips:
     """The strips of a library, emitted when first called.
 
-    The tallest, where time is spent, are made for rows and for columns of A; all
-    others are one function for both.
+    Those whose rows are too many to have a register each are made for rows and for
+    columns of A, if they are the tallest; all others are one function for both.
     """
 
     def __init__(self, lib: Library) -> None:
@@ -81,7 +85,7 @@ class Strips:
         self, b: Any, height: int, by_columns: Any, arguments: Sequence[Any]
     ) -> None:
         """Call the strip of a known height; ``by_columns`` may be known."""
-        if height < self.lib.tile.height:
+        if height < self.lib.tile.height or height <= _POINTERS:
             b.call(self._strip(height, None), arguments)
             return
         branch(
@@ -125,6 +129,22 @@ def in_strips(
         advance(height)
 
 
+def in_groups(
+    b: Any, tile: Tiling, begin: Any, end: Any, strips: Callable[[Any, Any], None]
+) -> None:
+    """``strips(row, height)`` for groups of rows of which A's are packed together.
+
+    None but the last has fewer, and that before it if two would be left.
+    """
+    tall = i64(tile.together)
+    with while_less(b, begin, end) as (row, advance):
+        left = b.sub(end, row)
+        two = b.icmp_signed("==", left, b.add(tall, i64(2)))
+        height = b.select(two, i64(_HALF), minimum(b, tall, left))
+        strips(row, height)
+        advance(height)
+
+
 def by_heights(
     b: Any,
     heights: tuple[int, ...],
@@ -164,6 +184,24 @@ def _ceil_div(b: Any, x: Any, y: int) -> Any:
     return b.lshr(b.add(x, i64(y - 1)), i64(y.bit_length() - 1))
 
 
+def _plan_fetches(b: Any, lib: Library, s: Any) -> None:
+    """How a tile asks for its part of what is read of A next: see ``_Tile._fetches``.
+
+    Where rows lie in one piece, that is a line of each row, then the next; else the
+    line in which each column ends, since this strip has read up to its start.
+    """
+    bits, line = (lib.tile.height - 1).bit_length(), _LINE // itemsize(lib.item)
+    share = _share(b, s, lib.tile.width)
+    lines = _ceil_div(b, b.mul(share, i64(lib.kind.group)), line)
+    rows = compare(b, "==", s.ahead_col, 1) if s.rows is None else s.rows
+    s.fetch_each = pick(b, rows, lines, share)
+    s.fetch_bits = pick(b, rows, bits, 0)
+    s.fetch_rows = pick(b, rows, (1 << bits) - 1, 0)
+    s.fetch_step = pick(b, rows, line, s.ahead_col)
+    last = b.mul(i64(lib.tile.height - 1), s.ahead_row)
+    s.fetch_from = at(b, s.ahead, pick(b, rows, 0, last), lib.item)
+
+
 def _share(b: Any, s: Any, width: int) -> Any:
     """Words of the next strip's rows that each tile fetches: of short ones, none."""
     long = b.icmp_signed(">=", s.k, i64(_LONG))
@@ -181,7 +219,6 @@ def _narrower(
     lib: Library,
     s: Any,
     height: int,
-    rows: bool | None,
     vectors: int,
     done: Any,
 ) -> Any:
@@ -193,7 +230,7 @@ def _narrower(
     stop = b.sdiv(rest, i64(tile.width))
     with loop(b, done, stop) as t:
         count = b.sub(b.sub(s.n, b.mul(t, i64(tile.width))), before)
-        _Tile(lib, s, height, rows, t).emit(b, vectors, count)
+        _Tile(lib, s, height, t).emit(b, vectors, count)
     return stop
 
 
@@ -205,10 +242,8 @@ def along(stride: Any, *, rows: bool) -> list[Any]:
 class _Tile:
     """One register tile: ``height`` rows by some vectors."""
 
-    def __init__(
-        self, lib: Library, s: Any, height: int, rows: bool | None, t: Any
-    ) -> None:
-        self.lib, self.s, self.height, self.rows, self.t = lib, s, height, rows, t
+    def __init__(self, lib: Library, s: Any, height: int, t: Any) -> None:
+        self.lib, self.s, self.height, self.t = lib, s, height, t
 
     def emit(self, b: Any, vectors: int, count: Any) -> None:
         """The whole tile; ``count`` limits the last vector's lanes."""
@@ -229,7 +264,7 @@ class _Tile:
 
     def _row_starts(self, b: Any) -> list[Any]:
         s, element = self.s, self.lib.element
-        if self.rows is False:
+        if s.rows is False:
             return [at(b, s.a, i64(i), element) for i in range(self.height)]
         return [at(b, s.a, b.mul(s.a_row, i64(i)), element) for i in range(self.height)]
 
@@ -273,25 +308,16 @@ class _Tile:
 
     def _fetches(self, b: Any) -> tuple[Callable[[Any], Any], Any]:
         """The lines of A that this tile asks for, by number, and how many."""
-        lib, s = self.lib, self.s
-        line = _LINE // itemsize(lib.item)
-        each, bits = s.share, 0
-        if self.rows:  # a line of each row, then the next
-            bits = (self.height - 1).bit_length()
-            each = _ceil_div(b, b.mul(s.share, i64(lib.kind.group)), line)
-        first, stop = b.mul(self.t, each), b.shl(each, i64(bits))
+        s = self.s
+        first = b.mul(self.t, s.fetch_each)
 
         def place(k: Any) -> Any:
-            part = b.add(first, b.lshr(k, i64(bits)))
-            if self.rows:
-                i = minimum(b, b.and_(k, i64((1 << bits) - 1)), i64(self.height - 1))
-                offset = b.add(b.mul(i, s.ahead_row), b.mul(part, i64(line)))
-            else:  # the line where a column ends: this strip has read up to its start
-                last = i64(self.height - 1)
-                offset = b.add(b.mul(part, s.ahead_col), last)
-            return at(b, s.ahead, offset, lib.item)
+            part = b.add(first, b.lshr(k, s.fetch_bits))
+            i = minimum(b, b.and_(k, s.fetch_rows), i64(self.height - 1))
+            offset = b.add(b.mul(i, s.ahead_row), b.mul(part, s.fetch_step))
+            return at(b, s.fetch_from, offset, self.lib.item)
 
-        return place, stop
+        return place, b.shl(s.fetch_each, s.fetch_bits)
 
     def _step(self, b: Any, k: Any, sums: list[Any]) -> list[Any]:
         """One outer product."""
@@ -301,7 +327,7 @@ class _Tile:
             load(b, at(b, row, i64(v * lib.tile.lanes), lib.element), lib.vector, mask)
             for v, mask in enumerate(self.masks)
         ]
-        across = k if self.rows else b.mul(k, s.a_col)
+        across = k if s.rows else b.mul(k, s.a_col)
         made = []
         for i, start in enumerate(self.starts):
             value = b.load(at(b, start, across, lib.element), typ=lib.element)

@@ -11,6 +11,7 @@ from weft.compile.llvm.target import Target
 # Sums over k are cut into blocks of this many bytes of a row. It decides rounding,
 # so it is the same on every machine.
 DEPTH_BYTES = 1024
+_TOGETHER = 14  # rows of A that are packed at a time, or fewer
 _DEFAULT_L2, _SMALLEST_L2 = 512 * 1024, 256 * 1024
 _CACHE = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 
@@ -40,9 +41,17 @@ class Tiling(NamedTuple):
         return self.vectors * self.lanes
 
     @property
+    def together(self) -> int:
+        """Rows of A that are packed at a time: those of one strip, or of some.
+
+        Columns of A are read in lines, of which a low strip needs a small part.
+        """
+        return self.height * max(_TOGETHER // self.height, 1)
+
+    @property
     def row_panel(self) -> int:
         """Elements of a packed panel of A."""
-        return self.height * self.depth
+        return self.together * self.depth
 
     @property
     def workspace(self) -> int:
@@ -52,17 +61,19 @@ class Tiling(NamedTuple):
 
     @property
     def corrections(self) -> int:
-        """Elements for a number for each row of a strip, at the workspace's end."""
-        return self.lanes * -(-self.height // self.lanes)
+        """Elements for a number for each row of A's panel, at the workspace's end."""
+        return self.lanes * -(-self.together // self.lanes)
 
 
 # Register tiles, by how many registers there are: heights, and vectors side by side.
 # All but one, or all but a few, hold sums. The first is the best for large products;
 # the others may suit few columns, or a number of them that the first one cuts badly.
 SHAPES: dict[bool, tuple[tuple[tuple[int, ...], int], ...]] = {
-    True: (((14, 8, 4, 2, 1), 2), ((9, 8, 4, 2, 1), 3), ((28, 16, 8, 4, 2, 1), 1)),
+    True: (((14, 8, 4, 2, 1), 2), ((6, 4, 2, 1), 4), ((28, 16, 8, 4, 2, 1), 1)),
     False: (((6, 4, 2, 1), 2), ((4, 4, 2, 1), 3), ((12, 8, 4, 2, 1), 1)),
 }
+
+WIDE = 1  # the one of them, where there are many registers, that reads A least often
 
 
 def tiling(itemsize: int, target: Target, shape: int = 0) -> Tiling:

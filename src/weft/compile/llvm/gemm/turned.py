@@ -29,7 +29,7 @@ from weft.compile.llvm.gemm.known import (
 )
 from weft.compile.llvm.gemm.pack import Packing, turned_square
 from weft.compile.llvm.gemm.routine import Library
-from weft.compile.llvm.gemm.strip import in_strips
+from weft.compile.llvm.gemm.strip import in_groups
 from weft.compile.llvm.gemm.tiling import Tiling
 from weft.compile.llvm.gemm.vectors import (
     at,
@@ -42,8 +42,8 @@ from weft.compile.llvm.gemm.vectors import (
 
 _PAGE = 4096  # bytes after which a place in the first cache comes again
 _LONG = 128  # steps of k that pay for turning back
-_STRIPS = 8  # of C' that are turned back at a time
-Strip = Callable[..., None]
+_PANELS = 8  # of rows of C' that are turned back at a time
+Strips = Callable[..., None]
 
 
 def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
@@ -64,7 +64,7 @@ def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
 
 def _span(tile: Tiling) -> int:
     """Columns of C that are turned back at a time."""
-    return _STRIPS * tile.height
+    return _PANELS * tile.together
 
 
 class Turned:
@@ -78,7 +78,7 @@ class Turned:
         """Puts a part of C' into C."""
         return _emit_back(self.lib)
 
-    def emit(self, b: Any, s: Any, strip: Strip) -> None:
+    def emit(self, b: Any, s: Any, strips: Strips) -> None:
         """All of the rectangle: the small operand is packed, for all of k."""
         tile, element = self.lib.tile, self.lib.element
         t = _swapped(b, s)
@@ -96,7 +96,7 @@ class Turned:
             right = minimum(b, s.column_end, b.add(j, i64(_span(tile))))
             t.c = at(b, room, b.mul(b.neg(j), t.c_row), element)
 
-            self._rows(b, t, j, right, strip)
+            self._rows(b, t, j, right, strips)
             offset = b.add(b.mul(s.row_begin, s.c_row), j)
             to = [at(b, s.c, offset, element), s.c_row]
             b.call(self.back, [room, t.c_row, *to, rows, b.sub(right, j)])
@@ -111,7 +111,7 @@ class Turned:
         same = b.icmp_signed("==", b.and_(apart, i64(_PAGE - 1)), i64(0))
         return either(b, t.by_columns, both(b, t.unit_a_col, b.not_(same)))
 
-    def _rows(self, b: Any, t: Any, begin: Any, end: Any, strip: Strip) -> None:
+    def _rows(self, b: Any, t: Any, begin: Any, end: Any, strips: Strips) -> None:
         """Some rows of C', over all blocks of k in order."""
         tile = self.lib.tile
         with loop(b, i64(0), t.k, i64(tile.depth), name="p") as p:
@@ -121,9 +121,9 @@ class Turned:
             right = [block, i64(tile.width), b.mul(i64(tile.width), t.k)]
 
             def run(row: Any, height: Any, right: list[Any] = right) -> None:
-                strip(b, t, row, height, right, b.mul(t.a_row, height))
+                strips(b, t, row, height, right, b.mul(t.a_row, height))
 
-            in_strips(b, tile.heights, begin, end, run)
+            in_groups(b, tile, begin, end, run)
 
 
 def _swapped(b: Any, s: Any) -> Any:

@@ -58,7 +58,7 @@ class Words(Packing):
         depth = i64(tile.depth)
 
         def columns() -> None:
-            call = [a, s.a_col, to, i64(tile.height), s.deep, h]
+            call = [a, s.a_col, to, i64(tile.together), s.deep, h]
             b.call(self._function(_emit_across, False), call)
 
         def contiguous() -> None:
@@ -265,10 +265,10 @@ def _emit_shift(lib: Library) -> ir.Function:
             return kind.correction(b, sums)
 
         def columns() -> None:
-            count = b.mul(s.words, i64(tile.height))
-            for first in range(0, tile.height, lanes):
+            count = b.mul(s.words, i64(tile.together))
+            for first in range(0, tile.together, lanes):
                 source = at(b, s.source, i64(first), lib.element)
-                sums = sum_of(tile.height, count, False, source)
+                sums = sum_of(tile.together, count, False, source)
                 store(b, sums, at(b, s.to, i64(first), lib.element))
 
         def by_rows() -> None:
