@@ -293,6 +293,19 @@ def test_modes_as_decorators_and_nested():
     assert (x * 2).requires_grad
 
 
+def test_set_grad_enabled_for_a_function():
+    x = weft.ones(2, requires_grad=True)
+
+    @weft.set_grad_enabled(False)
+    def twice(x, more=True):
+        inner = twice(x, more=False) if more else x
+        return inner * 2
+
+    assert (x * 2).requires_grad
+    assert not twice(x).requires_grad
+    assert (x * 2).requires_grad
+
+
 def test_a_mode_ends_with_an_exception():
     with pytest.raises(KeyError), weft.no_grad():
         raise KeyError

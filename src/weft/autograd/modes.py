@@ -74,12 +74,14 @@ class enable_grad(_Switch):
 
 
 class set_grad_enabled(_Switch):
-    """Record or not, by a flag; takes effect at once, or for a block.
+    """Record or not, by a flag; takes effect at once, or for a block or a function.
 
     >>> with weft.set_grad_enabled(False):
     ...     weft.is_grad_enabled()
     False
     """
+
+    _outer: Any = None  # what was before it took effect at once
 
     def __init__(self, mode: bool) -> None:
         self.recording = bool(mode)
@@ -89,8 +91,12 @@ class set_grad_enabled(_Switch):
         return set_gradients(self.recording, self.recording, mode.inference)
 
     def __enter__(self) -> None:
-        self._before = self._outer, self._before
-        self._enter_now()
+        before = self._enter_now()
+        self._before = self._outer or before, self._before
+
+    def __call__(self, fn: F) -> F:
+        set_gradients(*self._outer)  # it is for the function alone
+        return super().__call__(fn)
 
 
 class inference_mode(_Switch):
