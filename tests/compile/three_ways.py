@@ -21,6 +21,7 @@ from programs import words
 import weft
 import weft.nn
 from weft import optim
+from weft.core.mode import set_measured
 from weft.core.op import all_ops
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
@@ -79,9 +80,11 @@ class Noise:
         }
         for op, kernel in self.kept.items():
             op.kernel = self._noisy(kernel)
+        set_measured(True)  # so that none takes a short way to NumPy
         return self
 
     def __exit__(self, *error):
+        set_measured(False)
         for op, kernel in self.kept.items():
             op.kernel = kernel
 
