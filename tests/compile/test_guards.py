@@ -316,8 +316,8 @@ def test_values_that_come_back_are_not_compiled_again():
         model.train()
         compiled(x)
         model.eval()
-        with weft.no_grad():
-            np.testing.assert_allclose(compiled(x).numpy(), model(x).numpy(), rtol=1e-6)
+        with weft.no_grad():  # sums of three products, without fused ones perhaps
+            np.testing.assert_allclose(compiled(x).numpy(), model(x).numpy(), atol=1e-6)
         compiled(x)
     assert len(compiled.compiles) == 3  # training, evaluation, and it without gradients
 
