@@ -4,8 +4,8 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 STAMP = $(VENV)/.installed
 BENCH = $(VENV)-bench/.installed
-# PyTorch for processors alone; its usual packages bring a gigabyte for GPUs.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Of packages, besides the usual one: PyTorch for processors alone saves gigabytes.
+TORCH_INDEX ?=
 
 .PHONY: demo test check docs bench clean
 
