@@ -14,11 +14,11 @@ from benchmarks.suite.results import Row, as_json, from_json
 HOW = """\
 Each framework runs in a process of its own and is asked in turn for one timed round, on
 the same data and from the same weights; training steps in three processes, one after
-the other. A cell is the median over rounds and half the
-range of their middle half. The last columns are how many times Weft's time the fastest
-peer takes (above 1: Weft is faster), and the time below which no implementation can
-come: operations by formula over the machine's multiply-add rate, or bytes that must be
-moved over its bandwidth, whichever takes longer, with its share of Weft's time.
+the other. A cell is the median over rounds and half the range of their middle half. The
+last columns are how many times Weft's time the fastest peer takes (above 1: Weft is
+faster), and the time below which no implementation can come: operations by formula over
+the machine's multiply-add rate, or bytes that must be moved over its bandwidth,
+whichever takes longer, with its share of Weft's time.
 `docs/benchmarks.md` says more."""
 
 

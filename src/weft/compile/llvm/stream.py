@@ -21,9 +21,7 @@ from weft.compile.loop.staging import most
 from weft.core.size import Size, same
 
 LARGE = 1 << 25  # bytes of a result of which caches would keep little
-COPIED = (
-    1 << 24
-)  # bytes of one that is nothing but a copy, which waits for memory alone
+COPIED = 1 << 24  # bytes of one that is but a copy, which waits for memory alone
 PART = 1024  # elements that are computed at a time
 LEAST = 64  # elements of a row that is worth it, unless they are at hand
 LINE = 64  # bytes that are written as one
