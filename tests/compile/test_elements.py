@@ -223,6 +223,20 @@ def test_a_failed_step_changes_no_parameter():
     assert (table.weight.detach().numpy() != before).any()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_every_index_of_a_loop_that_only_moves_is_checked(dtype):
+    x = Tensor(RNG.integers(0, 2, (3, 7)).astype(dtype))
+    index = RNG.integers(0, 7, (3, 19))
+    native = compiled(lambda x, i: x.gather(1, i), x, Tensor(index))
+    (found,) = run(native, x, Tensor(index))
+    np.testing.assert_array_equal(found, np.take_along_axis(x.numpy(), index, 1))
+    for place in np.ndindex(*index.shape):
+        bad = index.copy()
+        bad[place] = RNG.choice([7, -8, 2**62, -(2**63)])
+        with pytest.raises(OutOfRangeError, match=f"index {bad[place]} at position"):
+            run(native, x, Tensor(bad))
+
+
 def test_empty_tables_are_refused_as_eagerly():
     fn = weft.compile(lambda x, i: x[i] * 2, dynamic=True)
     fn(floats(3, 2), ids(3, 4))

@@ -115,7 +115,8 @@ class Instance:
         """Put addresses where the script has numbers."""
         script = self.script
         self.table = np.zeros(len(script.where), np.int64)
-        self.numbers, self.flags = script.numbers.copy(), script.flags
+        self.numbers, self.flags = script.numbers.copy(), script.flags.tolist()
+        self.words = self.numbers.data  # read one by one
         table, numbers = address(self.table), address(self.numbers)
         self.contexts = script.contexts.copy()
         if len(self.contexts):
@@ -236,7 +237,7 @@ class Instance:
         Nothing was written back by then. The graph is run again by the interpreter,
         which knows the value, the axis and the line.
         """
-        if not self.flags.size or not self.numbers[self.flags].any():
+        if not any(map(self.words.__getitem__, self.flags)):
             return
         self.numbers[self.flags] = 0
         self.replay(feeds, held)

@@ -188,7 +188,7 @@ class Lane:
     def _launches(self) -> dict[str, int]:
         """What is run at once: one step, before and after which nothing is asked."""
         instance = self.instance
-        plan, asked = instance.script.plan, self.rest or instance.flags.size
+        plan, asked = instance.script.plan, self.rest or instance.flags
         self.direct = len(plan) == 1 and not asked
         first, last = plan[0] if self.direct else (0, 0)
         run = ctypes.cast(driver().run, ctypes.c_void_p).value or 0

@@ -47,6 +47,18 @@ def strip_hint(module: ir.Module, width: int, count: int) -> LoopHint:
     )
 
 
+def scalar_hint(module: ir.Module, count: int) -> LoopHint:
+    """That a loop is one of scalars, so many iterations one after the other."""
+    return _hint(
+        module,
+        {
+            "llvm.loop.vectorize.width": ir.Constant(I32, 1),
+            "llvm.loop.interleave.count": ir.Constant(I32, 1),
+            "llvm.loop.unroll.count": ir.Constant(I32, count),
+        },
+    )
+
+
 def _hint(module: ir.Module, wanted: dict[str, Any]) -> LoopHint:
     nodes = [
         module.add_metadata([ir.MetaDataString(module, name), *_operands(value)])

@@ -31,7 +31,7 @@ from weft.compile.llvm.emit import (
     loop,
     zeros,
 )
-from weft.compile.llvm.hints import strip_hint, vector_hint
+from weft.compile.llvm.hints import scalar_hint, strip_hint, vector_hint
 from weft.compile.llvm.stream import (
     LEAST,
     LINE,
@@ -62,6 +62,7 @@ from weft.compile.loop.ir import (
 )
 from weft.core.size import Size, may_be_negative
 
+MOVES = 8  # elements that are moved one after the other
 LANES = (64, 32, 16)  # totals of one sum, side by side
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
@@ -290,12 +291,16 @@ class _Emitter:
         if past:
             self._stream(stmt, past)
             return
-        hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
-        extent = self.index(stmt.extent)
+        extent, hint = self.index(stmt.extent), self._hint(stmt)
         with loop(self.b, i64(0), extent, name=stmt.var, hint=hint) as i:
             self.symbols[stmt.var] = i
             with self._scope():
                 self._body(stmt.body)
+
+    def _hint(self, stmt: For) -> Any:
+        if _moves(stmt.body):
+            return scalar_hint(self.module, MOVES)
+        return vector_hint(self.module, stmt.vector) if stmt.vector else None
 
     def _stream(self, stmt: For, stores: list[Store]) -> None:
         """A loop whose stores pass caches by: of what is copied or computed."""
@@ -340,8 +345,9 @@ class _Emitter:
         count: Any,
     ) -> None:  # fmt: skip
         b = self.b
-        hint = vector_hint(self.module, stmt.vector) if stmt.vector else None
-        with loop(b, i64(0), self._count(count), name=stmt.var, hint=hint) as k:
+        with loop(
+            b, i64(0), self._count(count), name=stmt.var, hint=self._hint(stmt)
+        ) as k:
             self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
             self.parts = {name: b.gep(room, [i64(0), k], inbounds=True)
                           for name, room in rooms.items()}  # fmt: skip
@@ -656,7 +662,22 @@ def _branches(body: list[Any]) -> bool:
     lets = {stmt.var for stmt in body if isinstance(stmt, Let)}
     places = [i for stmt in body if isinstance(stmt, Store) for i in stmt.at]
     scatters = any(isinstance(i, Size) and lets & set(i.symbols) for i in places)
-    return scatters or any(isinstance(stmt, (For, When)) for stmt in body)
+    loops = any(isinstance(stmt, (For, When)) for stmt in body)
+    return scatters or loops or _moves(body)
+
+
+def _moves(body: list[Any]) -> bool:
+    """Whether a body only moves elements that lie at indices from memory.
+
+    They are loaded one by one: vectors would have to be taken apart and put together.
+    """
+    lets = {stmt.var for stmt in body if isinstance(stmt, Let)}
+    loads = [stmt.value for stmt in body if isinstance(stmt, Store)]
+    return len(lets) + len(loads) == len(body) and all(
+        isinstance(load, Load)
+        and any(isinstance(i, Size) and lets & set(i.symbols) for i in load.at)
+        for load in loads
+    )
 
 
 def _hidden(b: Any, value: Any) -> Any:
