@@ -191,8 +191,7 @@ def _pull(fn: Callable[..., Any], n: int) -> Callable[..., Any]:
 
     def pulled(*values: Any) -> tuple[Tensor, ...]:
         _, back = vjp(lambda *xs: tuple(fn(*xs)), *values[:n])
-        found = back(tuple(values[n:]))
-        return found if isinstance(found, tuple) else (found,)
+        return back(tuple(values[n:]))
 
     return pulled
 

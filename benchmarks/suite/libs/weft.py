@@ -35,15 +35,15 @@ class Weft(TorchLike):
         return self.compile(both)
 
     def conv_input_grad(self, g: Any, x: Any, w: Any, *options: int) -> Any:
-        return weft.func.vjp(lambda x: self.conv(x, w, *options), x)[1](g)
+        return weft.func.vjp(lambda x: self.conv(x, w, *options), x)[1](g)[0]
 
     def conv_weight_grad(self, g: Any, x: Any, w: Any, *options: int) -> Any:
-        return weft.func.vjp(lambda w: self.conv(x, w, *options), w)[1](g)
+        return weft.func.vjp(lambda w: self.conv(x, w, *options), w)[1](g)[0]
 
     def scattered(self, ids: Any, rows: Any, count: int) -> Any:
         """The gradient of a table of so many rows, of which ``ids`` were read."""
         table = weft.zeros(count, rows.shape[-1])
-        return weft.func.vjp(lambda t: self.embedding(ids, t), table)[1](rows)
+        return weft.func.vjp(lambda t: self.embedding(ids, t), table)[1](rows)[0]
 
     def machine(self) -> Any:
         from weft.compile.explain.machine import machine

@@ -221,8 +221,7 @@ def gradgradcheck(
             return tuple(_outputs(func, full))
 
         _, pull = vjp(of_active, *(inner[k] for k in active))
-        found = pull(tuple(cts))
-        return found if isinstance(found, tuple) else (found,)
+        return pull(tuple(cts))
 
     return gradcheck(
         first, [*xs, *us], eps=eps, atol=atol, rtol=rtol,

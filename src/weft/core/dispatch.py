@@ -134,12 +134,12 @@ def _bind_watched(
 
 def _leave(op: Op, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> Any:
     """Note an operator's result wherever that is wanted."""
+    plain = type(out) is Tensor
     if mode.inference:
         _mark_inference(out)
-        plain = op.view and type(out) is Tensor is type(args[0])
-        if plain and _shares(op, args[0], params, out):
+        if plain and op.view and _shares(op, args[0], params, out):
             out._storage = args[0].storage  # what is written there is noted here
-    elif op.view and mode.views and out is not args[0]:
+    if op.view and mode.views and out is not args[0] and not (plain and mode.inference):
         link_view(op, args[0], params, out)
     if mode.recording:
         record(op, args, params, out)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.mode import mode, set_views
+from weft.core.op import Op
 from weft.core.size import Size
 from weft.core.tape import Leaf, drop_spent
 from weft.core.tensor import Tensor
@@ -68,12 +69,16 @@ def _write(target: Tensor, new: Tensor, name: str) -> None:
             f"{name}: a value inside {new._interpreter.name} cannot be written into a "
             "tensor from outside it; build the result with stack, cat or where instead"
         )
-    if not target._data.flags.writeable:
+    _check_memory(target._data, name)
+    np.copyto(target._data, new._data)
+
+
+def _check_memory(array: np.ndarray, name: str) -> None:
+    if not array.flags.writeable:
         raise ArgumentError(
             f"{name}: several elements of this tensor share memory (it was expanded, "
             "or comes from a read-only array); change a .clone() of it"
         )
-    np.copyto(target._data, new._data)
 
 
 def _replace_buffer(target: Tensor, new: Tensor, name: str) -> None:
@@ -92,6 +97,9 @@ def _replace_buffer(target: Tensor, new: Tensor, name: str) -> None:
 
 
 def _check_level(target: Any, new: Any, name: str) -> None:
+    memory = target.lies() if target._base is not None else None
+    if isinstance(memory, np.ndarray):
+        _check_memory(memory, name)
     if (
         new._interpreter is not None
         and new._interpreter.level > target._interpreter.level
@@ -138,7 +146,8 @@ def with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
 def _places(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
     """Which elements of the base a view shows, as flat positions."""
     count = math.prod(base.shape)
-    if isinstance(count, Size):  # known when the graph runs
+    known = not isinstance(count, Size) and all(type(op) is Op for op, _ in chain)
+    if not known:  # before the graph runs
         from weft.ops.creation import arange
 
         return replay(arange(count).reshape(base.shape), chain).reshape(-1)

@@ -191,6 +191,10 @@ class Tensor(_Methods):
         """Whether the memory is this tensor's own and plain, free to be reused."""
         return type(self) is Tensor and owned(self._data)
 
+    def lies(self) -> Any:
+        """An array that lies in memory as this tensor does; None if that is open."""
+        return self._data
+
     def settled(self) -> Tensor:
         """The same value in plain memory that nothing else refers to, where a kind
         of tensor has memory."""

@@ -26,6 +26,9 @@ class Tracer(Tensor):
         """Whether this is a view of ``base``, as a reshape of which it was made."""
         return True
 
+    def lies(self) -> Any:
+        return self.below.lies()
+
     @property
     def below(self) -> Tensor:
         """The value of the level below."""

@@ -111,6 +111,8 @@ class Pulled:
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """The value of ``func`` and a function from output to input cotangents.
 
+    These come as a tuple, one for each of the primals.
+
     >>> y, pull = weft.func.vjp(lambda a, b: a * b, weft.tensor(2.0), weft.tensor(3.0))
     >>> pull(weft.tensor(1.0))
     (tensor(3., dtype=float32), tensor(2., dtype=float32))
@@ -131,8 +133,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 raise ShapeError(
                     f"vjp: expected a cotangent of shape {out.shape}, got {got}"
                 )
-        found = run.pull(leaves, keep=True)
-        return found[0] if len(primals) == 1 else found
+        return run.pull(leaves, keep=True)
 
     return (run.value, pull_back, run.aux) if has_aux else (run.value, pull_back)
 

@@ -34,7 +34,7 @@ from weft.dtype import DType, as_dtype, default_dtype, float64
 from weft.errors import ArgumentError, module_stack
 from weft.graph.captured import TENSOR, Captured, Rewritten
 from weft.graph.cells import Cell, GradCell, Guard, NumberCell, On, SlotCell, SumCell
-from weft.graph.ir import INPUT, PICK, Builder, Node, Variable
+from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
 
 _new = object.__new__
@@ -201,8 +201,8 @@ class Capture(Building):
         return node
 
     def lies_as_given(self, symbol: Symbol) -> None:
-        if symbol.node.op is INPUT:
-            self.layouts[symbol.node] = symbol.layout
+        if symbol.given is not None:
+            self.layouts[symbol.given] = symbol.layout
 
     def borrow(self, tensor: Tensor) -> Symbol:
         """Turn a tensor of the user's into a symbol until the capture ends."""
@@ -555,6 +555,7 @@ def _wants_grad(leaf: Any) -> bool:
 
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
     symbol = run.symbol(run.builder.input(kind, name))
+    symbol.given = symbol.node
     array = example._data if type(example) is Tensor else example
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
         symbol.strides = tuple(n // array.itemsize for n in array.strides)

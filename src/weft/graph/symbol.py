@@ -40,6 +40,7 @@ class Symbol(Tracer):
     source: Symbol | None = None  # what it was detached from: memory, but no history
     strides: tuple[int, ...] | None = None  # in elements; None: it lies row by row
     layout: Any = None  # what of them decides
+    given: Node | None = None  # of an argument, whatever was written there since
 
     def __init__(self, node: Node, *, interpreter: Any) -> None:
         self.node = node
@@ -64,13 +65,42 @@ class Symbol(Tracer):
 
         Values that a program computes lie row by row, arguments as they were given.
         """
-        root = base if base._base is None else base._base
-        if not isinstance(root, Symbol):
+        if not isinstance(base, Symbol):
             return True
-        self._interpreter.lies_as_given(root)
-        if not base._chain and root.strides is None:
-            return True
-        return _needs_no_copy(root, (*base._chain, (op, params)))
+        array = base.lies()
+        try:
+            return array is None or base._shown(array, ((op, params),)) is not None
+        except ValueError:
+            return False
+
+    def lies(self) -> Any:
+        """Nobody reads its elements: there is memory for one only."""
+        own = self.__dict__.get("_data")
+        if own is not None:  # a tensor from outside
+            return own
+        if self._base is not None:
+            array = self._base.lies() if isinstance(self._base, Symbol) else None
+            return None if array is None else self._shown(array, self._chain)
+        if self.source is not None:
+            return self.source.lies()
+        self._interpreter.lies_as_given(self)
+        shape = hinted(self.shape)
+        if shape is None:
+            return None
+        strides = self.strides or [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+        return np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, strides)
+
+    def _shown(self, array: np.ndarray, chain: tuple[Any, ...]) -> np.ndarray:
+        """Views of an array; raises ValueError where one of them would be a copy."""
+        known = self._interpreter.builder.sizes.hints.items()
+        hints = {name: 1 if hint is None else hint for name, hint in known}
+        for op, params in chain:
+            params = resolve(params, hints)
+            if op.view == "maybe":
+                array = np.reshape(array, params["shape"], copy=False)
+            else:
+                array = op.eval(array, **params)
+        return array
 
     # Asked for so often that they are not Python functions.
     shape: tuple[int, ...] = property(attrgetter("node.type.shape"))  # type: ignore[assignment]
@@ -168,28 +198,6 @@ def _spread_up(twin: Symbol, source: Symbol) -> Symbol:
         new = with_region(base, source._chain, twin)  # type: ignore[assignment]
     _hold_all(base, new)
     return base
-
-
-def _needs_no_copy(root: Symbol, chain: tuple[Any, ...]) -> bool:
-    """Whether views of an array that lies as the root does are all views."""
-    shape = hinted(root.shape)
-    if shape is None:
-        return True
-    known = root._interpreter.builder.sizes.hints.items()
-    hints = {name: 1 if hint is None else hint for name, hint in known}
-    strides = root.strides or [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    # Nobody reads its elements: there is memory for one only.
-    array = np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, strides)
-    try:
-        for op, params in chain:
-            params = resolve(params, hints)
-            if op.view == "maybe":
-                array = np.reshape(array, params["shape"], copy=False)
-            else:
-                array = op.eval(array, **params)
-    except ValueError:
-        return False
-    return True
 
 
 def _hold_all(base: Symbol, new: Symbol) -> None:

@@ -97,7 +97,8 @@ def contiguous(input: Tensor) -> Tensor:
     >>> weft.zeros(2, 3).t().contiguous().is_contiguous()
     True
     """
-    if type(input) is Tensor and not input._data.flags.c_contiguous:
+    array = input.lies()
+    if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
         return clone(input)
     return input
 

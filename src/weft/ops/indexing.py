@@ -23,7 +23,7 @@ from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.choosing import where
 from weft.ops.copies import cast
-from weft.ops.creation import as_tensor, tensor
+from weft.ops.creation import arange, as_tensor, tensor
 from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
@@ -187,10 +187,38 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     if not advanced:
         return out if out is not input else bind(slice_op, (input,), {"index": ()})
     axes = [axis for axis, _ in advanced]
+    if all(not i.ndim and i.dtype is not dtypes.bool_ for _, i in advanced):
+        return _picked_view(out, advanced)
     rows, flat = _rows(out, advanced)
     picked = take_op(rows, flat)
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     return _move_block(picked, flat.ndim, first)
+
+
+class _Picked:
+    """A view at numbers that are known only when a program runs, as a view's chain
+    has it: ``x[i]`` for symbols that stand for one number each."""
+
+    view = True
+
+    def __call__(self, x: Tensor, *, at: list[tuple[int, Tensor]]) -> Tensor:
+        return take_op(*_rows(x, at))
+
+    def eval(self, x: Any, *, at: list[tuple[int, Tensor]]) -> Any:
+        """A view that lies as any of them does."""
+        axes = [axis for axis, _ in at]
+        return x[(*(0 if d in axes else slice(None) for d in range(x.ndim)), ...)]
+
+
+_PICKED = _Picked()
+
+
+def _picked_view(x: Tensor, at: list[tuple[int, Tensor]]) -> Tensor:
+    at = [(axis, i.alias(i._node)) for axis, i in at]  # which do not change any more
+    out = _PICKED(x, at=at)
+    if mode.views:
+        quick.link(_PICKED, x, {"at": at}, out)
+    return out
 
 
 _SLICE = slice_op.plan((True,))
@@ -286,7 +314,7 @@ def _wrapped(index: Tensor, size: int) -> Tensor:
     """Indices from 0; those that a transform hides are checked when it runs."""
     if type(index) is Tensor:
         return where(index < 0, index + size, index)
-    return take_op(Tensor(np.arange(size)), index)
+    return take_op(arange(size), index)
 
 
 def _move_block(x: Tensor, count: int, first: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import attrgetter, is_
 from typing import Any
 
+from weft.graph.capture import layout_of
 from weft.graph.cells import Cell
 
 _data, _node = attrgetter("_data"), attrgetter("_node")
@@ -43,9 +44,10 @@ class Tensors:
 
 
 def _kind(tensor: Any) -> tuple[Any, ...]:
-    return tensor.dtype, tensor.shape, tensor._node is not None
+    return tensor.dtype, tensor.shape, tensor._node is not None, layout_of(tensor._data)
 
 
 def _text(kind: tuple[Any, ...]) -> str:
-    dtype, shape, recorded = kind
-    return f"{dtype.name}{list(shape)}" + (" with a gradient" if recorded else "")
+    dtype, shape, recorded, layout = kind
+    text = f"{dtype.name}{list(shape)}" + (" with a gradient" if recorded else "")
+    return text if layout is None else f"{text} that lies by {layout}"

@@ -44,6 +44,7 @@ from weft.ops.control.staging import (
     closed_over,
     hand_on,
     outer_graph,
+    unshared,
 )
 
 # -- the operator: cond(pred, *xs), with the graphs of both branches over xs
@@ -172,7 +173,13 @@ def cond(
         return _staged(outer, pred, true_fn, false_fn, inputs)
     if varies(pred):
         return _chosen(pred, true_fn(*inputs), false_fn(*inputs))
-    return (true_fn if pred else false_fn)(*inputs)
+    return _own((true_fn if pred else false_fn)(*inputs))
+
+
+def _own(result: Any) -> Any:
+    leaves, structure = tree_flatten(result)
+    del result
+    return tree_unflatten(unshared(leaves), structure)
 
 
 def as_predicate(name: str, pred: Any) -> Tensor:
@@ -202,7 +209,9 @@ def _chosen(pred: Tensor, a: Any, b: Any) -> Any:
     (xs, structure), (ys, other) = tree_flatten(a), tree_flatten(b)
     xs, ys = ([as_leaf("cond", leaf) for leaf in leaves] for leaves in (xs, ys))
     _check_branches((xs, structure), (ys, other))
-    return tree_unflatten(choose(pred, xs, ys), structure)
+    found = choose(pred, xs, ys)
+    del a, b, xs, ys
+    return tree_unflatten(unshared(found), structure)
 
 
 def choose(pred: Tensor, xs: Sequence[Tensor], ys: Sequence[Tensor]) -> list[Tensor]:

@@ -57,7 +57,14 @@ from weft.ops.control.sized import (
     size_name,
     sized_op,
 )
-from weft.ops.control.staging import Staged, as_leaf, closed_over, hand_on, outer_graph
+from weft.ops.control.staging import (
+    Staged,
+    as_leaf,
+    closed_over,
+    hand_on,
+    outer_graph,
+    unshared,
+)
 from weft.ops.creation import arange, zeros, zeros_like
 
 # -- while_loop(*fixed, *carry) gives (steps, *carry); both graphs take fixed…, carry…
@@ -299,7 +306,8 @@ def _run(on: Any, ask: Any, step: Any, carry: Any, structure: Any) -> Any:
         carry = choose(on, after, carry) if differs else after
         still = ask(tree_unflatten(carry, structure))
         on = on & still if differs else still
-    return tree_unflatten(carry, structure)
+        del leaves, after
+    return tree_unflatten(unshared(carry), structure)
 
 
 def _any_goes_on(on: Any) -> bool:

@@ -45,6 +45,7 @@ from weft.ops.control.staging import (
     closed_over,
     hand_on,
     outer_graph,
+    unshared,
 )
 from weft.ops.creation import zeros, zeros_like
 from weft.ops.joining import stack
@@ -365,7 +366,8 @@ def _run(
         stack([as_leaf("scan", y) for y in column])
         for column in zip(*columns, strict=True)
     ]
-    return tree_unflatten(carry, structure), tree_unflatten(ys, y_shape)
+    del after, y, leaves, found, columns
+    return tree_unflatten(unshared(carry), structure), tree_unflatten(ys, y_shape)
 
 
 def _stage(
@@ -392,7 +394,7 @@ def _no_steps(f: Any, carry: Any, structure: Any, rows: Any, shape: Any) -> Any:
     staged, y_shape = _stage(f, None, carry, structure, rows, shape)
     types = staged.types[len(carry) :]
     ys = [zeros((0, *t.shape), dtype=t.dtype) for t in types]
-    return tree_unflatten(carry, structure), tree_unflatten(ys, y_shape)
+    return tree_unflatten(unshared(carry), structure), tree_unflatten(ys, y_shape)
 
 
 def _staged(

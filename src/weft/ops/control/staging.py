@@ -7,6 +7,7 @@ graph, so that gradients reach it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph.ir import Builder, Graph, Node
 from weft.graph.symbol import Building, CaptureError, Symbol
+from weft.ops.copies import clone
+from weft.runtime.buffers import owned
 
 
 def outer_graph(*trees: Any) -> Building | None:
@@ -34,6 +37,24 @@ def outer_graph(*trees: Any) -> Building | None:
                 return leaf._interpreter
             leaf = leaf.below
     return None
+
+
+def unshared(leaves: list[Tensor]) -> list[Tensor]:
+    """Results that nothing else shows, as those of a graph are: others are copied.
+
+    Who holds them is asked of Python; the list is the only one that may.
+    """
+    for k in range(len(leaves)):
+        leaf = leaves[k]
+        if not isinstance(leaf, Tensor):
+            continue
+        held = sys.getrefcount(leaf) > 3  # the list, here, and the question
+        if type(leaf) is Tensor:
+            array = leaf._data
+            held = held or not owned(array) or sys.getrefcount(array) > 3
+        if held or leaf._base is not None:
+            leaves[k] = clone(leaf)
+    return leaves
 
 
 class Staging(Building):
