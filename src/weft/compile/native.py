@@ -61,6 +61,7 @@ from weft.compile.products import (
 from weft.compile.proofs import Proofs
 from weft.compile.routines import routine_of
 from weft.compile.script import Symbol
+from weft.compile.spelling import both_spellings, spelled
 from weft.compile.symbols import address_of
 from weft.compile.tables import Tables
 from weft.config import config
@@ -87,7 +88,7 @@ from weft.graph.ir import (
 )
 
 ndarray = np.ndarray
-PREPARATIONS = narrowed, composed, early, shortened, parted, owned, in_memory
+PREPARATIONS = spelled, narrowed, composed, early, shortened, parted, owned, in_memory
 INSTANCES = 8  # sets of sizes whose memory is kept
 
 
@@ -369,7 +370,8 @@ class Native:
         key = (*key, *known.items()) if known else tuple(key)
         found = self.instances.get(key)
         if found is None:
-            sizes = {**(known or {}), **bind_sizes(self.graph.inputs, feeds)}
+            sizes = both_spellings(known or {})
+            sizes |= bind_sizes(self.graph.inputs, feeds)
             if self.graph.sizes.assumptions:
                 self.graph.sizes.check(sizes)
             if len(self.instances) >= INSTANCES:
@@ -379,7 +381,7 @@ class Native:
 
     def instance(self, sizes: Mapping[str, int]) -> Instance:
         """A new instance, with memory of its own."""
-        self.tables = Tables(self, sizes)
+        self.tables = Tables(self, both_spellings(sizes))
         functions = [self.address(one) for one in self.tables.script.functions]
         return Instance(self.tables.script, functions, self._replay)
 

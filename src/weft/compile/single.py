@@ -188,7 +188,7 @@ def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
     feeds = [
         a.reshape(shape) if f == "f" else a for a, f in zip(feeds, forms, strict=True)
     ]
-    return program(feeds, {"n": large.size // m, "m": m}, large.shape)
+    return program(feeds, {"N": large.size // m, "M": m}, large.shape)
 
 
 def _form(a: Any, large: ndarray, like: Any) -> tuple[str, Any]:
@@ -221,7 +221,7 @@ def _elementwise_program(
     op: Op, codes: str, forms: str, strict: bool
 ) -> Single | Several | None:
     builder = Builder(op.name)
-    n, m = (builder.sizes.symbol(name, HINT) for name in "nm")
+    n, m = (builder.sizes.symbol(name, HINT) for name in "NM")
     whole = (n, m) if "r" in forms else (n,)
     shapes: dict[str, tuple[Any, ...]] = {"f": whole, "r": (m,), "s": ()}
     args: list[Any] = []
@@ -263,14 +263,14 @@ def _reduced(
     program = _reduction_program(op, x.dtype.char, kinds)
     if program is None:
         return None
-    known = {f"n{d}": n for d, n in enumerate(sizes)}
+    known = {f"N{d}": n for d, n in enumerate(sizes)}
     return program([x.reshape(sizes)], known, shape)
 
 
 @functools.lru_cache(PROGRAMS)
 def _reduction_program(op: Op, code: str, kinds: str) -> Single | Several | None:
     builder = Builder(op.name)
-    shape = tuple(builder.sizes.symbol(f"n{d}", HINT) for d in range(len(kinds)))
+    shape = tuple(builder.sizes.symbol(f"N{d}", HINT) for d in range(len(kinds)))
     x = builder.input(TensorType(shape, dtypes.of_code(code)), "x")
     dim = tuple(d for d, kind in enumerate(kinds) if kind == "r")
     out = builder.add(op, (x,), {"dim": dim, "keepdim": False})
@@ -300,13 +300,13 @@ def _random(op: Op, state: Sequence[Any], params: dict[str, Any]) -> ndarray | N
         return None
     n = math.prod(params["shape"])
     feeds = [np.asarray(one, np.int64) for one in state]
-    return program(feeds, {"n": n}, params["shape"])
+    return program(feeds, {"N": n}, params["shape"])
 
 
 @functools.lru_cache(PROGRAMS)
 def _random_program(op: Op, options: tuple[Any, ...]) -> Single | Several | None:
     builder = Builder(op.name)
-    shape = (builder.sizes.symbol("n", HINT),)
+    shape = (builder.sizes.symbol("N", HINT),)
     state = [builder.input(TensorType((), dtypes.int64), name) for name in op.inputs]
     out = builder.add(op, tuple(state), {"shape": shape, **dict(options)})
     return _program(builder.finish([out]))
@@ -325,13 +325,13 @@ def _resampled(x: ndarray, *, taps: Any, dim: int) -> ndarray | None:
         return None
     n, m = math.prod(before), math.prod(after)
     shape = (*before, taps.size[0], *after)
-    return program([x.reshape(n, size, m)], {"n": n, "m": m}, shape)
+    return program([x.reshape(n, size, m)], {"N": n, "M": m}, shape)
 
 
 @functools.lru_cache(PROGRAMS)
 def _resample_program(code: str, taps: Any) -> Single | Several | None:
     builder = Builder("resample")
-    n, m = (builder.sizes.symbol(name, HINT) for name in "nm")
+    n, m = (builder.sizes.symbol(name, HINT) for name in "NM")
     kind = TensorType((n, taps.size[1], m), dtypes.of_code(code))
     x = builder.input(kind, "x")
     out = builder.add(resample_op, (x,), {"taps": taps, "dim": 1})
@@ -464,7 +464,7 @@ _COMPOSED: dict[Any, Composed | None] = {}
 def _named(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
     """Several shapes with a name for each size but 1, and the sizes by name."""
     found = dict.fromkeys(n for shape in shapes for n in shape if n != 1)
-    names = {n: f"n{k}" for k, n in enumerate(found)}
+    names = {n: f"N{k}" for k, n in enumerate(found)}
     named = tuple(tuple(names.get(n, 1) for n in shape) for shape in shapes)
     return {name: n for n, name in names.items()}, named
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft.errors import ArgumentError, ShapeError, user_line
@@ -64,10 +64,11 @@ class Atom:
             evaluate(self.b, sizes),
         )
 
-    def unified(self, scope: Scope) -> Size:
+    def renamed(self, name_of: Callable[[str], str], scope: Scope) -> Size:
         if self.a is None:
-            return Size(((Atom(scope.one_of(self.kind)),), 1), scope=scope)
-        a, b = (p.unified() if isinstance(p, Size) else p for p in (self.a, self.b))
+            return Size(((Atom(name_of(self.kind)),), 1), scope=scope)
+        a, b = (p.renamed(name_of, scope) if isinstance(p, Size) else p
+                for p in (self.a, self.b))  # fmt: skip
         return _atom(self.kind, a, b, scope)
 
     def __str__(self) -> str:
@@ -222,11 +223,15 @@ class Size:
         """The same size in symbols of which none was assumed equal to another."""
         if not self.scope.equal:
             return self
+        return self.renamed(self.scope.one_of, self.scope)
+
+    def renamed(self, name_of: Callable[[str], str], scope: Scope) -> Any:
+        """The same size in the symbols of a scope, which may have other names."""
         total: Any = 0
         for atoms, factor in self.terms:
             term: Any = factor
             for atom in atoms:
-                term = term * atom.unified(self.scope)
+                term = term * atom.renamed(name_of, scope)
             total = total + term
         return total
 

@@ -88,14 +88,14 @@ def _triad() -> Native:
     from weft.graph.capture import capture
 
     x = Tensor(np.zeros(4, np.float32))
-    dynamic = {"a": {0: "n"}, "b": {0: "n"}}
+    dynamic = {"a": {0: "N"}, "b": {0: "N"}}
     return Native(capture(lambda a, b: a + 2 * b, x, x, dynamic=dynamic).graph)
 
 
 def _bandwidth(native: Native, moved: int) -> float:
     count = moved // 12
     feeds = [np.ones(count, np.float32) for _ in range(2)]
-    instance, steps = native.timed({"n": count})
+    instance, steps = native.timed({"N": count})
     rounds = max(3, min(50, (1 << 27) // moved))
     return moved / min(sum(instance.timed(steps, feeds, [])) for _ in range(rounds))
 
