@@ -1,15 +1,19 @@
 """What a compiled function read of Python is never stale; what it writes is refused."""
 
 import argparse
+import array
 import dataclasses
 import functools
 import gc
+import itertools
+import os
 import random
 import sys
 import threading
 import time
 import types
-from collections import ChainMap, UserDict
+import weakref
+from collections import ChainMap, OrderedDict, UserDict, defaultdict
 from contextvars import ContextVar
 
 import numpy as np
@@ -132,6 +136,44 @@ def with_default(x, table={"scale": 2.0}):  # noqa: B006
     return x * table["scale"]
 
 
+def importing(x):
+    import made_here
+
+    return x * made_here.scale
+
+
+def importing_from(x):
+    from made_here import scale
+
+    return x * scale
+
+
+class Kind(type):
+    kind = 2.0
+
+
+class Parent(metaclass=Kind):
+    scale = weight = 2.0
+
+
+class Child(Parent):
+    pass
+
+
+@functools.lru_cache
+def kept():
+    return KEPT
+
+
+KEPT = 2.0
+kept()
+child, made = Child(), types.ModuleType("made_here")
+made.scale = 2.0
+weak = weakref.ref(child)
+numbers, letters = array.array("d", [2.0]), bytearray(b"ab")
+ordered, defaulted = OrderedDict(scale=2.0), defaultdict(float)
+behind = {"scale": 2.0}
+proxy = types.MappingProxyType(behind)
 config, slotted, shared = Config(), Slotted(), Shared()
 computed, open_table, opening = Computed(), Open(scale=2.0), Opening()
 tree = Tree(1.0, Tree(2.0), Tree(3.0, Tree(4.0)))
@@ -280,13 +322,112 @@ CASES = {
         lambda x: helper(x), lambda: globals().update(helper=lambda x: x * 100),
         "helper changed from function 'helper' to function '<lambda>'",
     ),
+    "an array's sum": (
+        lambda x: x * ARRAY.sum(), lambda: ARRAY.__setitem__(0, ARRAY[0] + 1),
+        "ARRAY has other elements",
+    ),
+    "an array, and a tensor of it": (
+        lambda x: (x * weft.tensor(ARRAY)).sum() + max(ARRAY),
+        lambda: ARRAY.__setitem__(1, ARRAY[1] + 1), "ARRAY has other elements",
+    ),
+    "numbers": (
+        lambda x: x * numbers[0], lambda: numbers.__setitem__(0, 3.0),
+        "numbers has other elements",
+    ),
+    "bytes": (
+        lambda x: x * letters[-1], lambda: letters.__setitem__(-1, 9),
+        "letters has other elements",
+    ),
+    "an ordered dictionary": (
+        lambda x: x * ordered["scale"], lambda: ordered.update(scale=3.0),
+        "ordered['scale'] changed",
+    ),
+    "a key that was not there": (
+        lambda x: x * (2 if "new" in defaulted else 3),
+        lambda: defaulted.update(new=1.0), "defaulted has 1 items, had 0",
+    ),
+    "a dictionary behind a proxy": (
+        lambda x: x * sum(proxy.values()), lambda: behind.update(scale=3.0),
+        "proxy['scale'] changed",
+    ),
+    "other defaults": (
+        lambda x: with_default(x),
+        lambda: setattr(with_default, "__defaults__", ({"scale": 7.0},)),
+        "with_default.__defaults__ is another tuple",
+    ),
+    "the environment": (
+        lambda x: x * float(os.environ.get("WEFT_SCALE", "2")),
+        lambda: os.environ.update(WEFT_SCALE="3"), "os.environ has",
+    ),
+    "getenv": (
+        lambda x: x * float(os.getenv("WEFT_SCALE", "2")),
+        lambda: os.environ.update(WEFT_SCALE="4"), "os.environ[b'WEFT_SCALE'] changed",
+    ),
+    "Python's own modules": (
+        lambda x: x * len(sys.argv), lambda: sys.argv.append("more"), "sys.argv has",
+    ),
+    "a module that is imported": (
+        importing, lambda: setattr(made, "scale", 3.0), "made_here.scale changed",
+    ),
+    "a name that is imported": (
+        importing_from, lambda: setattr(made, "scale", 4.0), "made_here.scale changed",
+    ),
+    "all globals": (
+        lambda x: x * globals()["SCALE"], lambda: globals().update(SCALE=SCALE + 1),
+        "globals()['SCALE'] changed",
+    ),
+    "one that hides an inherited one": (
+        lambda x: x * child.scale, lambda: setattr(Child, "scale", 3.0),
+        "Child.scale is new",
+    ),
+    "a class of classes": (
+        lambda x: x * Child.kind, lambda: setattr(Kind, "kind", 3.0),
+        "Kind.kind changed",
+    ),
+    "behind a weak reference": (
+        lambda x: x * weak().weight, lambda: setattr(child, "weight", 3.0),
+        "weak.weight is new",
+    ),
+    "a result that was kept": (
+        lambda x: x * kept(),
+        lambda: (globals().update(KEPT=3.0), kept.cache_clear()), "KEPT changed",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_reads_are_followed(name):
+def test_reads_are_followed(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "made_here", made)
+    monkeypatch.setattr(sys, "argv", ["weft"])
     f, change, why = CASES[name]
     follow(f, change, why)
+
+
+def test_arrays_that_are_read_as_tensors_may_change():
+    array = np.array([2.0, 3.0])
+    f = weft.compile(lambda x: x * weft.tensor(array) + weft.from_numpy(array[:1]))
+    for _ in range(3):
+        assert f(weft.ones(2)).tolist() == (array + array[0]).tolist()
+        array += 1
+    assert len(f.compiles) == 1
+
+
+def test_elements_of_a_large_array_are_read_once():
+    large = np.ones(1 << 18)
+    f = weft.compile(lambda x: x * large.sum())
+    with pytest.warns(UserWarning, match="elements of large, which is large"):
+        f(ONE)
+
+
+@pytest.mark.parametrize("kind", ["count", "generator", "list_iterator"])
+def test_iterators_from_outside_are_refused(kind):
+    made = {"count": itertools.count(), "generator": (k for k in range(9)),
+            "list_iterator": iter([1, 2])}  # fmt: skip
+    values = made[kind]
+    with pytest.raises(CaptureError, match=f"values is a {kind} from outside"):
+        weft.compile(lambda x: x * next(values))(ONE)
+    own = weft.compile(lambda x: x * next(iter([2.0])))
+    assert own(ONE).item() == 2
 
 
 def test_types_count():

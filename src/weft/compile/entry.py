@@ -210,7 +210,8 @@ def entry_of(
     start_if_missing()  # every program needs it, and Python leaves a processor idle
     with phase("capture"), reads.watching():
         captured = capture(fn, *args, dynamic=dynamic, **kwargs)
-    return Entry(captured, reads.guards(), pack_weights=pack_weights, memory=memory)
+    guards = reads.guards(captured.arrays)
+    return Entry(captured, guards, pack_weights=pack_weights, memory=memory)
 
 
 def _as_tensor(cell: Any) -> Tensor:

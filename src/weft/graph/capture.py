@@ -99,6 +99,7 @@ class Capture(Building):
         self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and what it was, if set
         self.emptied: list[Tensor] = []  # those which have none in the end
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
+        self.arrays: list[np.ndarray] = []  # that became tensors, each time
         self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
         self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
 
@@ -541,6 +542,7 @@ def capture(
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
     made.segments = run.segments
+    made.arrays = run.arrays
     made.emptied = run.emptied
     places = {node: k for k, node in enumerate(graph.inputs)}
     if run.writes:  # else nobody can tell a view from a copy

@@ -49,6 +49,7 @@ class Captured:
         self.rewritten: list[Rewritten] = []  # arguments changed in place
         self.segments: dict[str, Any] = {}  # checkpointed functions: what they keep
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
+        self.arrays: list[np.ndarray] = []  # NumPy's that are read again in every run
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self._program: Any = None
 

@@ -208,7 +208,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         )
     dtypes.of_array(array)
     out = Tensor(array.view(np.ndarray) if type(array) is not np.ndarray else array)
-    out._capture = None  # a capture reads the array again in every run
+    if mode.capture is not None:  # which reads the array again in every run
+        mode.capture.arrays.append(array)
+    out._capture = None
     out.storage.exposed = True
     return out
 

@@ -12,7 +12,7 @@ from itertools import chain
 from operator import attrgetter, call, eq, is_, itemgetter
 from typing import Any
 
-from weft.compile.guards.kinds import same, shown
+from weft.compile.guards.kinds import MAPPINGS, same, shown
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
@@ -79,7 +79,8 @@ class WholeWatch(Watch):
 
     def __init__(self, source: Any, path: str) -> None:
         self.path = path
-        get: Any = _pairs if isinstance(source, dict) else iter
+        self.pairs = isinstance(source, MAPPINGS)
+        get: Any = _pairs if self.pairs else iter
         super().__init__(source, get, [], list(get(source)))
 
     def changed(self) -> str | None:
@@ -97,10 +98,10 @@ class WholeWatch(Watch):
         return None
 
     def _count(self, values: list[Any]) -> str:
-        return str(len(values) // (2 if isinstance(self.source, dict) else 1))
+        return str(len(values) // (2 if self.pairs else 1))
 
     def _name(self, k: int) -> str:
-        if not isinstance(self.source, dict):
+        if not self.pairs:
             return f"{self.path}[{k}]"
         n = len(self.values) // 2
         return f"{self.path}[{self.values[k % n]!r}]"
@@ -137,16 +138,29 @@ class CallWatch(Watch):
         super().__init__(source, lambda held: (held.get(MISSING),), [name], [value])
 
 
+class DefaultsWatch(Watch):
+    """The defaults of a function's arguments."""
+
+    def __init__(self, source: Any, name: str) -> None:
+        get = attrgetter("__defaults__", "__kwdefaults__")
+        names = [f"{name}.__defaults__", f"{name}.__kwdefaults__"]
+        super().__init__(source, get, names, list(get(source)))
+
+
 class ArrayWatch(Watch):
-    """The values of a NumPy array of which elements were read."""
+    """The values of an array of which elements were read."""
 
     def __init__(self, source: Any, name: str) -> None:
         self.name = name
-        super().__init__(source, lambda a: (a.tobytes(),), [name], [source.tobytes()])
+        super().__init__(source, lambda a: (_bytes(a),), [name], [_bytes(source)])
 
     def changed(self) -> str | None:
-        now = self.source.tobytes()
+        now = _bytes(self.source)
         return None if now == self.values[0] else f"{self.name} has other elements"
+
+
+def _bytes(array: Any) -> bytes:
+    return bytes(array) if type(array) is bytearray else array.tobytes()
 
 
 def difference(name: str, was: Any, now: Any) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 import dis
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
 _SUBSCRIPTS = ("BINARY_SUBSCR", "BINARY_OP")
 _SUBSCRIPT_CODES = {dis.opmap[name] for name in _SUBSCRIPTS if name in dis.opmap}
-_LOADS = ("LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF",
-          "LOAD_SMALL_INT")  # fmt: skip
+_CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT")
 CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "update", "add",
             "setdefault", "popitem", "discard", "sort", "reverse")  # fmt: skip
 
@@ -22,7 +22,7 @@ class Load(NamedTuple):
 
     name: str
     keys: tuple[Any, ...]
-    indexed: bool  # by anything
+    times: int  # in the text
 
 
 @functools.lru_cache(maxsize=4096)
@@ -48,40 +48,36 @@ def loads(code: CodeType, kind: str = "LOAD_GLOBAL") -> tuple[Load, ...]:
     """The globals (or with LOAD_DEREF the closure's variables) that are read."""
     kinds = (kind, "LOAD_NAME") if kind == "LOAD_GLOBAL" else (kind, "LOAD_CLASSDEREF")
     found = instructions(code)
-    rows = [
-        Load(one.argval, *_keys(found, k + 1))
+    rows = Counter(
+        (one.argval, _keys(found, k + 1))
         for k, one in enumerate(found)
         if one.opname in kinds
-    ]
-    return tuple(dict.fromkeys(rows))
+    )
+    return tuple(Load(*row, times) for row, times in rows.items())
 
 
-def keys_after(code: CodeType, lasti: int, name: str) -> tuple[tuple[Any, ...], bool]:
+def keys_after(code: CodeType, lasti: int, name: str) -> tuple[Any, ...]:
     """The constant keys by which the attribute that is being read is indexed."""
     if not _indexes(code):
-        return (), False
+        return ()
     at = bisect.bisect_right(_offsets(code), lasti) - 1
     found = instructions(code)
     if at < 0 or found[at].opname != "LOAD_ATTR" or found[at].argval != name:
-        return (), False
+        return ()
     return _keys(found, at + 1)
 
 
-def _keys(found: list[dis.Instruction], at: int) -> tuple[tuple[Any, ...], bool]:
+def _keys(found: list[dis.Instruction], at: int) -> tuple[Any, ...]:
     keys: list[Any] = []
-    indexed = False
     while at + 1 < len(found) and _subscripts(found[at + 1]):
-        if found[at].opname not in _LOADS:
-            break
-        indexed = True
-        if found[at].opname not in ("LOAD_CONST", "LOAD_SMALL_INT"):
+        if found[at].opname not in _CONSTANTS:
             break
         key = found[at].argval
         if not isinstance(key, (str, int)):
             break
         keys.append(key)
         at += 2
-    return tuple(keys), indexed
+    return tuple(keys)
 
 
 def _subscripts(one: dis.Instruction) -> bool:
@@ -96,6 +92,11 @@ def inner(code: CodeType) -> Iterator[CodeType]:
         if isinstance(value, CodeType):
             yield value
             yield from inner(value)
+
+
+def imported(code: CodeType) -> set[str]:
+    """The modules that a function imports itself."""
+    return {o.argval for o in instructions(code) if o.opname == "IMPORT_NAME"}
 
 
 def line_of_change(codes: Any, name: str) -> tuple[CodeType, int] | None:

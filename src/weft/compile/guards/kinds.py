@@ -6,9 +6,10 @@ import os
 import sys
 import sysconfig
 import threading
+from array import array
 from collections import deque
 from enum import Enum
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from weft.errors import INTERNAL
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
 CONTAINERS = (list, dict, set, deque)
+MAPPINGS = (dict, MappingProxyType)
+FIXED = (*CONTAINERS, MappingProxyType, tuple)  # where no subclass of a user's is meant
+ARRAYS = (np.ndarray, array, bytearray)  # numbers in memory
 _FIXED = 1 << 8  # a type that cannot be changed
 _HEAP = 1 << 9  # a class that Python code made
 _LIBRARY = tuple(
@@ -70,11 +74,17 @@ def of_user(owner: Any) -> bool:
     """Whether a class, function or module was written by the user."""
     if isinstance(owner, ModuleType):
         file = getattr(owner, "__file__", None)
-        return owner.__name__ == "__main__" if file is None else USERS[file]
+        return not is_standard(owner) if file is None else USERS[file]
     if type(owner) is FunctionType:
         return USERS[owner.__code__.co_filename]
     root = str(getattr(owner, "__module__", "")).partition(".")[0]
     return root == "__main__" or root not in _OTHERS
+
+
+def is_standard(module: ModuleType) -> bool:
+    """Whether a module is of Python's own."""
+    root = module.__name__.partition(".")[0]
+    return root in sys.stdlib_module_names and root != "__main__"
 
 
 def changeable(kind: type) -> bool:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import functools
 import gc
+import io
+import os
 import sys
 import threading
 import warnings
+import weakref
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -34,6 +38,7 @@ from weft.compile.guards.checks import (
     ArrayWatch,
     CallWatch,
     CellWatch,
+    DefaultsWatch,
     Guards,
     ItemsWatch,
     Sized,
@@ -43,6 +48,7 @@ from weft.compile.guards.checks import (
 )
 from weft.compile.guards.code import (
     chains,
+    imported,
     inner,
     keys_after,
     line_of_change,
@@ -50,11 +56,15 @@ from weft.compile.guards.code import (
 )
 from weft.compile.guards.frames import entering
 from weft.compile.guards.kinds import (
+    ARRAYS,
     CONTAINERS,
+    FIXED,
+    MAPPINGS,
     USERS,
     changeable,
     fields,
     is_namespace,
+    is_standard,
     of_user,
     plain,
     same,
@@ -65,7 +75,7 @@ from weft.core.tensor import Tensor
 from weft.errors import describe_line
 from weft.graph.symbol import CaptureError
 
-LARGEST = 4096  # elements of an array whose values are compared
+LARGEST = 1 << 20  # bytes of an array that are compared before each call
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 _BOOKKEEPING = ("_buffers", "_transient", *_HOOKS)
 _CHANGING = {"time": "the time", "random": "random numbers of Python",
@@ -103,7 +113,8 @@ class Reads:
         self.slots: dict[tuple[int, str], SlotWatch] = {}
         self.others: dict[int, Watch] = {}
         self.tensors: dict[str, Tensor] = {}
-        self.arrays: dict[int, ArrayWatch] = {}
+        self.arrays: dict[int, tuple[Any, str]] = {}  # NumPy's
+        self.uses: Counter[int] = Counter()  # of each, as often as it was reached
         self.classes: dict[type, dict[str, Any]] = {}
         self.functions: dict[CodeType, list[FunctionType]] = {}
         self.entered: dict[CodeType, dict[str, Any]] = {}
@@ -124,7 +135,8 @@ class Reads:
             self.watch_class(self.module)
             self.discover(self.fn, _label(self.fn, self.module))
             for name, value in self.arguments.items():
-                self.discover(value, name)
+                if not isinstance(value, np.ndarray):  # it is an input
+                    self.discover(value, name)
             yield
         self.refuse_changes()
         self.warn()
@@ -157,13 +169,36 @@ class Reads:
         for load in loads(code):
             if load.name in names:
                 value = names[load.name]
-                if not _library(value):
+                if value is os.getenv:
+                    self.discover(os.environ, "os.environ")
+                elif not _library(value):
                     self.note(names, load.name, load.name)
-                    self.discover(value, load.name, load.keys, load.indexed)
+                    self.discover(value, load.name, load.keys, load.times)
+        for name, path, _ in chains(code):
+            self.of_library(names.get(name), name, path)
+        for name in imported(code):
+            module = sys.modules.get(name)
+            if module is not None and of_user(module):
+                self.discover(module, name)
+        if "globals" in code.co_names and "globals" not in names:
+            self.wholes.setdefault(id(names), WholeWatch(names, "globals()"))
         if code.co_freevars and code.co_freevars != ("__class__",):
             for function in self.functions_of(code):
                 self.note_cells(function)
         self.local.update(inner(code))
+
+    def of_library(self, module: Any, name: str, path: tuple[str, ...]) -> None:
+        """What is read of a module of Python's own: ``os.environ``, ``sys.argv``."""
+        if type(module) is not ModuleType or not path or not is_standard(module):
+            return
+        value = getattr(module, path[0], None)
+        if value is os.getenv:
+            self.discover(os.environ, "os.environ")
+        elif not callable(value) and not isinstance(value, ModuleType):
+            text = f"{name}.{path[0]}"
+            if path[0] in vars(module):
+                self.note(vars(module), path[0], text)
+            self.discover(value, text)
 
     def functions_of(self, code: CodeType) -> list[FunctionType]:
         """The functions from outside with this code."""
@@ -185,12 +220,12 @@ class Reads:
                 continue  # empty: reading it fails
             if not _library(value):
                 self.cells.setdefault(id(cell), CellWatch(cell, load.name, value))
-                self.discover(value, load.name, load.keys, load.indexed)
+                self.discover(value, load.name, load.keys, load.times)
 
     # -- what is reached
 
     def discover(
-        self, value: Any, path: str, keys: tuple[Any, ...] = (), indexed: bool = False
+        self, value: Any, path: str, keys: tuple[Any, ...] = (), times: int = 1
     ) -> None:
         """Watch what can be read of a value that comes from outside."""
         if id(value) in self.outside:
@@ -200,17 +235,29 @@ class Reads:
             return
         if plain(value):
             return
-        if type(value) in (*CONTAINERS, tuple):
+        if issubclass(type(value), FIXED) and not changeable(type(value)):
             self.contents(value, path, keys)
-        elif isinstance(value, np.ndarray):
-            if indexed and value.size <= LARGEST:
-                self.arrays.setdefault(id(value), ArrayWatch(value, path))
+        elif isinstance(value, ARRAYS):
+            self.arrays.setdefault(id(value), (value, path))
+            self.uses[id(value)] += times
         elif isinstance(value, type):
             self.namespace(value)
         elif type(value) is ContextVar:
             self.others.setdefault(id(value), CallWatch(value, path))
         elif type(value) is FunctionType:
             self.function(value, path)
+        elif type(value) is weakref.ref:
+            self.discover(value(), path)
+        elif type(value) is functools._lru_cache_wrapper:  # it may not be entered
+            self.enter_code(value.__wrapped__.__code__, value.__wrapped__.__globals__)
+        elif times and _advances(value):
+            raise CaptureError(
+                f"compile: {path} is a {type(value).__name__} from outside the "
+                "function: each call would take its next value, which a captured "
+                "program cannot. Take it outside, and pass it as an argument"
+            )
+        elif value is os.environ:
+            self.contents(os.environ._data, path)
         elif type(value) is MethodType:
             self.discover(value.__func__, path)
             self.discover(value.__self__, path.rpartition(".")[0] or "self")
@@ -252,6 +299,8 @@ class Reads:
         defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
         for default in defaults:
             self.discover(default, path)
+        if defaults and of_user(value):
+            self.others.setdefault(id(value), DefaultsWatch(value, path))
 
     def contents(self, value: Any, path: str, keys: tuple[Any, ...] = ()) -> None:
         """Items of a container: the one at the keys, or all of them."""
@@ -264,16 +313,17 @@ class Reads:
         if id(value) in self.wholes:
             return
         path = path.removesuffix("._items")  # of nn's containers
-        if isinstance(value, CONTAINERS):
+        if not isinstance(value, tuple):
             self.wholes[id(value)] = WholeWatch(value, path)
-        items = value.items() if isinstance(value, dict) else enumerate(value)
+        items = value.items() if isinstance(value, MAPPINGS) else enumerate(value)
         for key, item in list(items):
             number = isinstance(key, str) and key.isdigit()
             self.discover(item, f"{path}[{key if number else repr(key)}]")
 
     def namespace(self, kind: type) -> None:
         """A class whose attributes may be read; which ones is known at the end."""
-        for one in kind.__mro__:
+        above: Any = type(kind)
+        for one in (*kind.__mro__, *above.__mro__):
             if one not in self.classes and of_user(one) and one is not object:
                 self.classes[one] = dict(vars(one))
 
@@ -358,13 +408,13 @@ class Reads:
             self.seen.add((id(held), name))
             self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
             return
-        keys, indexed = keys_after(frame.f_code, frame.f_lasti, name)
-        if not keys:
+        keys = keys_after(frame.f_code, frame.f_lasti, name)
+        if not keys and not isinstance(value, ARRAYS):  # whose uses are counted
             self.seen.add((id(held), name))
         path = f"{known[1]}.{name}"
         self.locate(held, name, value, path, users)
         if value is not MISSING and name != "__dict__" and not _library(value):
-            self.discover(value, path, keys, indexed)
+            self.discover(value, path, keys)
 
     def tells(self, kind: type) -> bool:
         """Whether reads of such objects count where Weft's own code reads."""
@@ -391,7 +441,10 @@ class Reads:
 
     def in_class(self, held: Any, name: str, value: Any, path: str) -> bool:
         for kind in type(held).__mro__:
-            if name in vars(kind):
+            if name not in vars(kind):
+                if of_user(kind):  # where it may come to be
+                    self.of_class(kind).absent[name] = f"{kind.__name__}.{name}"
+            else:
                 raw = vars(kind)[name]
                 if type(raw) is MemberDescriptorType:
                     watch = SlotWatch(held, name, path, value)
@@ -401,8 +454,14 @@ class Reads:
                 return True
         return False
 
+    def of_class(self, kind: type) -> _Group:
+        found = self.of_classes.get(kind)
+        if found is None:
+            found = self.of_classes[kind] = _Group(vars(kind), True, kind)
+        return found
+
     def note_class(self, kind: type, name: str) -> None:
-        group = self.of_classes.setdefault(kind, _Group(vars(kind), False, kind))
+        group = self.of_class(kind)
         group.values.setdefault(name, vars(kind)[name])
         group.paths[name] = f"{kind.__name__}.{name}"
 
@@ -413,7 +472,7 @@ class Reads:
         for key, value in list((own or {}).items()):
             if whole or (key not in _BOOKKEEPING and self.is_part(value)):
                 self.note(own, key, f"{lead}.{key}")
-                self.discover(value, f"{lead}.{key}")
+                self.discover(value, f"{lead}.{key}", times=0)
         if own is not None:
             self.group(own).absent["*" if whole else "parts"] = lead
 
@@ -516,14 +575,33 @@ class Reads:
                 found.append(ItemsWatch(vars(kind), paths, values))
         return found
 
-    def guards(self) -> Guards:
-        """What to check before each run."""
+    def array_watches(self, again: list[np.ndarray]) -> list[ArrayWatch]:
+        """Arrays of which Python has used elements: not each use was one of those that
+        read it again in every run."""
+        found = []
+        for key, (array, path) in self.arrays.items():
+            own = array.base if isinstance(array, np.ndarray) else None
+            whole = array if own is None else own
+            times = sum(a is array or a.base is whole for a in again)
+            if times >= self.uses[key]:
+                continue
+            if memoryview(array).nbytes <= LARGEST:
+                found.append(ArrayWatch(array, path))
+            else:
+                instead = "Pass it as an argument, or make it a tensor there"
+                _warn_of(f"the function reads elements of {path}, which is large,",
+                         instead)  # fmt: skip
+        return found
+
+    def guards(self, again: list[np.ndarray]) -> Guards:
+        """What to check before each run; ``again`` are arrays that each run reads."""
         sized = [
             Sized(g.source, functools.partial(self.present, g))
-            for g in self.groups.values()
+            for g in (*self.groups.values(), *self.of_classes.values())
             if g.sized and g.absent
         ]
-        watches = [*self.watches(), *self.wholes.values(), *self.arrays.values()]
+        arrays = self.array_watches(again)
+        watches = [*self.watches(), *self.wholes.values(), *arrays]
         seen = {path: t for path, t in self.tensors.items() if type(t) is Tensor}
         return Guards(watches, sized, self.hooks, seen)
 
@@ -546,17 +624,18 @@ class Reads:
                 if kind is not None:
                     line = describe_line(code, offset)
                     text = ".".join((name, *path))
-                    warnings.warn(
-                        f"compile: {text} reads {kind} once, when the function is "
-                        "captured; every call uses that value. Pass it as an argument"
-                        f"{_instead(kind)}\n  at {line}",
-                        stacklevel=2,
-                    )
+                    own = "" if kind == "the time" else ", or use weft's own"
+                    instead = f"Pass it as an argument{own}\n  at {line}"
+                    _warn_of(f"{text} reads {kind}", instead)
                     return
 
 
-def _instead(kind: str) -> str:
-    return ", or use weft's own random numbers" if kind.startswith("random") else ""
+def _warn_of(what: str, instead: str) -> None:
+    warnings.warn(
+        f"compile: {what} once, when the function is captured; every call uses that "
+        f"value. {instead}",
+        stacklevel=3,
+    )
 
 
 def _moving(value: Any, path: tuple[str, ...]) -> str | None:
@@ -600,15 +679,19 @@ def _restore(wholes: Any, groups: Any, cells: Any) -> None:
 
 
 def _refill(source: Any, values: list[Any]) -> None:
+    """Put items back; a view of a dictionary changes with that."""
     if isinstance(source, dict):
         half = len(values) // 2
         source.clear()
         source.update(zip(values[:half], values[half:], strict=True))
     elif isinstance(source, list):
         source[:] = values
-    else:
+    elif isinstance(source, set):
         source.clear()
-        source.update(values) if isinstance(source, set) else source.extend(values)
+        source.update(values)
+    elif isinstance(source, deque):
+        source.clear()
+        source.extend(values)
 
 
 def _library(value: Any) -> bool:
@@ -618,8 +701,18 @@ def _library(value: Any) -> bool:
     return type(value) is BuiltinFunctionType
 
 
+def _advances(value: Any) -> bool:
+    """Whether a value is an iterator, of a kind that no attribute tells about."""
+    kind = type(value)
+    return (
+        hasattr(kind, "__next__")
+        and not changeable(kind)
+        and not issubclass(kind, io.IOBase)
+    )
+
+
 def _has(value: Any, key: Any) -> bool:
-    if isinstance(value, dict):
+    if isinstance(value, MAPPINGS):
         return key in value
     return (
         isinstance(value, (list, tuple))
