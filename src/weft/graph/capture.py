@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import type_of
 from weft.core.mode import mode, set_capture
 from weft.core.op import TensorType
 from weft.core.pytree import tree_flatten, tree_unflatten
@@ -36,6 +37,7 @@ from weft.graph.captured import TENSOR, Captured, Rewritten
 from weft.graph.cells import Cell, GradCell, Guard, NumberCell, On, SlotCell, SumCell
 from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.symbol import Building, CaptureError, Symbol
+from weft.graph.verify import same_type
 
 _new = object.__new__
 SEGMENT = "checkpoint"  # and a number: a part of the names of what is inside
@@ -97,6 +99,7 @@ class Capture(Building):
         self.guards: list[Guard] = []
         self.cleared: set[int] = set()  # tensors whose gradient was set or read
         self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and what it was, if set
+        self.buffers: dict[Any, tuple[Any, str, Any]] = {}  # set, and what they were
         self.emptied: list[Tensor] = []  # those which have none in the end
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
         self.arrays: list[np.ndarray] = []  # that became tensors, each time
@@ -115,6 +118,9 @@ class Capture(Building):
             for name, method in _PLAIN.items():
                 setattr(Tensor, name, method)
         set_capture(self.before)
+        for slots, key, tensor in self.buffers.values():
+            slots[key] = tensor
+        self.buffers.clear()
         for held in self.borrowed.values():
             held.give_back()
         for tensor, grad in self.set_grads.values():
@@ -201,6 +207,9 @@ class Capture(Building):
         self.made.append(weakref.ref(tensor))  # type: ignore[arg-type]
         return node
 
+    def read_again(self, array: np.ndarray) -> None:
+        self.arrays.append(array)
+
     def lies_as_given(self, symbol: Symbol) -> None:
         if symbol.given is not None:
             self.layouts[symbol.given] = symbol.layout
@@ -246,6 +255,8 @@ class Capture(Building):
         self, tensor: Tensor, cell: Cell, node: Node, whole: bool = False
     ) -> Borrowed:
         held = self.borrowed[id(tensor)] = Borrowed(tensor, cell, node, whole)
+        if id(tensor) in self.set_grads:  # by the function, before it used the tensor
+            held.grad = self.set_grads[id(tensor)][1]
         self.embody(tensor, node)
         return held
 
@@ -274,6 +285,47 @@ class Capture(Building):
         ours = isinstance(before, Symbol) and id(before) not in self.borrowed
         if not ours and (id(tensor) in self.borrowed or _outside(tensor)):
             self.set_grads.setdefault(id(tensor), (tensor, before))
+
+    def note_buffer(self, slots: dict[str, Any], name: str) -> None:
+        """A module's buffer is about to be another tensor."""
+        self.buffers.setdefault((id(slots), name), (slots, name, slots[name]))
+
+    def _new_buffers(self) -> dict[Variable, Node]:
+        """The values of buffers that were set, for the tensors they were before."""
+        found: dict[Variable, Node] = {}
+        for slots, name, before in self.buffers.values():
+            now = slots[name]
+            if now is before:
+                continue
+            if not isinstance(now, Tensor) or not isinstance(before, Tensor):
+                raise self._not_kept(name, "None takes or leaves its place")
+            if self._is_there(now):
+                raise self._not_kept(
+                    name, "it is set to a tensor that is there already"
+                )
+            was, will = type_of(before), type_of(now)
+            if not same_type(was, will):
+                raise self._not_kept(name, f"{was} becomes {will}")
+            if now._node is not None:
+                raise self._not_kept(name, "its history would grow from call to call")
+            self.touch(before)
+            found[self.borrowed[id(before)].cell.variable] = self.lift(now)
+        return found
+
+    def _is_there(self, tensor: Any) -> bool:
+        """Whether a tensor shows memory from outside, or an argument's."""
+        root = tensor
+        while root._base is not None or getattr(root, "source", None) is not None:
+            root = root._base if root._base is not None else root.source
+        given = getattr(root, "given", None) is not None
+        return given or id(root) in self.borrowed or _outside(root)
+
+    def _not_kept(self, name: str, why: str) -> CaptureError:
+        return CaptureError(
+            f"capture of {self.builder.name!r}: the buffer {name!r} cannot be kept as "
+            f"it is set: {why}. Set it to a new tensor like the one before (use "
+            "detach() or clone()), or write into it with copy_"
+        )
 
     def touch(self, tensor: Tensor) -> None:
         """Borrow a tensor whose attributes are about to change."""
@@ -347,17 +399,20 @@ class Capture(Building):
             if isinstance(leaf, Tensor):
                 self.lift(leaf)
         outs = [self.lift(x) if isinstance(x, Tensor) else x for x in leaves]
-        cells = {}
+        new = self._new_buffers()
+        cells: dict[str, Cell] = {}
+        renewed = [h for h in self.borrowed.values() if _has_new_grad(h)]
+        old = {id(held.grad) for held in renewed}  # they take the sum in the end
         for held in list(self.borrowed.values()):
             tensor, variable = held.tensor, held.cell.variable
             cells[variable.name] = held.cell
-            if held.whole and tensor.node is not held.read:  # type: ignore[attr-defined]
-                self.builder.assign(variable, tensor.node)  # type: ignore[attr-defined]
-            grad = tensor.__dict__.get("grad")
-            if isinstance(grad, Symbol) and grad is not held.grad:
+            node: Any = new.get(variable, tensor.node)  # type: ignore[attr-defined]
+            if held.whole and node is not held.read and id(tensor) not in old:
+                self.builder.assign(variable, node)
+            if _has_new_grad(held):
                 cell = self._grad_cell(held)
                 cells[cell.variable.name] = cell
-                self.builder.assign(cell.variable, self.lift(grad))
+                self.builder.assign(cell.variable, self.lift(tensor.grad))
         self.emptied = [t for t, _ in self.set_grads.values() if _no_grad(t)]
         for number, read, symbol in self.numbers.values():
             cells[number.variable.name] = number
@@ -386,7 +441,8 @@ class Capture(Building):
             raise CaptureError(
                 f"capture of {self.builder.name!r}: the tensor {symbol.name!r} would "
                 f"stay behind{held} when the function returns, without a value. Return "
-                f"it from the function instead.\n  made at {symbol.node.line}"
+                "it from the function instead, or write it into a tensor that is there "
+                f"before, with copy_.\n  made at {symbol.node.line}"
             )
 
     def _alive(self, keep: set[int]) -> list[Symbol]:
@@ -455,6 +511,11 @@ _WATCHING: dict[str, Any] = {
 def _place(tensor: Any) -> Any:
     array = tensor.__dict__["_data"]
     return (array.ctypes.data, array.shape, array.strides, array.dtype.char)
+
+
+def _has_new_grad(held: Borrowed) -> bool:
+    grad = held.tensor.__dict__.get("grad")
+    return isinstance(grad, Symbol) and grad is not held.grad
 
 
 def _outside(tensor: Any) -> bool:

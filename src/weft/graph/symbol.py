@@ -222,6 +222,12 @@ class Building(Interpreter):
     def lies_as_given(self, symbol: Symbol) -> None:
         """Note that the program depends on how a symbol's memory lies."""
 
+    def read_again(self, array: np.ndarray) -> None:
+        """Note that a NumPy array became a tensor, which each run reads."""
+
+    def note_buffer(self, slots: dict[str, Any], name: str) -> None:
+        """Note that a module's buffer is about to be another tensor."""
+
     @contextmanager
     def taking(self) -> Iterator[None]:
         """Let every operator of this thread become a node, also ones that take no

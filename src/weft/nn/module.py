@@ -162,6 +162,8 @@ class Module:
                     f"{type(self).__name__}.{name} is a buffer: expected a tensor or "
                     f"None, got {type(value).__name__}"
                 )
+            if mode.capture is not None:
+                mode.capture.note_buffer(self._buffers, name)
             self._buffers[name] = value
             return
         held = self.__dict__.get(name)

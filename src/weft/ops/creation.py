@@ -209,7 +209,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     dtypes.of_array(array)
     out = Tensor(array.view(np.ndarray) if type(array) is not np.ndarray else array)
     if mode.capture is not None:  # which reads the array again in every run
-        mode.capture.arrays.append(array)
+        mode.capture.read_again(array)
     out._capture = None
     out.storage.exposed = True
     return out

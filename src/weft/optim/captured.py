@@ -46,8 +46,13 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
     shelves: dict[Any, list[int]] = {}
     for i, state in enumerate(states):
         shelves.setdefault(tuple(_numbers(state).items()), []).append(i)
+    names = [[active[i][0] for i in shelf] for shelf in shelves.values()]
+    together = [[states[i] for i in shelf] for shelf in shelves.values()]
+    alike = _Alike(optimizer, index, names, together)
+    run.guard(f"{who}: parameters that had taken as many steps still have",
+              alike.holds, On(alike.known, alike.key, alike.names))  # fmt: skip
     for shelf in shelves.values():
-        numbers = _read_numbers(run, optimizer, [states[i] for i in shelf])
+        numbers = _read_numbers(run, who, [states[i] for i in shelf], alike)
         numbers["step"] = numbers["step"] + 1
         after = numbers
         update = _Update(optimizer, numbers, options)
@@ -58,6 +63,43 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
         for key, value in after.items():
             if key in numbers:
                 run.set_number((id(states[shelf[0]]), key), value)
+
+
+class _Alike:
+    """Which parameters of a group have their numbers, as of steps, in common.
+
+    A program reads such a number once. Steps that others take may set the parameters
+    apart: whoever takes one leaves the names of those that it kept together.
+    """
+
+    def __init__(
+        self, optimizer: Any, index: int, names: list[list[str]],
+        states: list[list[State]],
+    ) -> None:  # fmt: skip
+        self.known: dict[str, Any] = optimizer._alike
+        self.key = str(index)
+        self.names = _one(tuple(map(tuple, names)))
+        self.states = states
+
+    def holds(self) -> bool:
+        """Whether they are still alike, looked at if somebody else has stepped."""
+        if self.known.get(self.key) is self.names:
+            return True
+        first = [_numbers(some[0]) for some in self.states]
+        pairs = zip(first, self.states, strict=True)
+        found = all(_numbers(state) == one for one, some in pairs for state in some)
+        if found:
+            self.keep()
+        return found
+
+    def keep(self) -> None:
+        self.known[self.key] = self.names
+
+
+@functools.cache
+def _one(names: Any) -> Any:
+    """One object for equal names."""
+    return names
 
 
 def _items(some: list[Any]) -> On:
@@ -84,9 +126,8 @@ def _numbers(state: State) -> State:
     return {k: v for k, v in state.items() if not isinstance(v, Tensor)}
 
 
-def _read_numbers(run: Any, optimizer: Any, states: list[State]) -> State:
+def _read_numbers(run: Any, who: str, states: list[State], alike: _Alike) -> State:
     """The numbers that several parameters' states have in common, as symbols."""
-    who = type(optimizer).__name__
     found = {}
     for key in _numbers(states[0]):
 
@@ -96,6 +137,7 @@ def _read_numbers(run: Any, optimizer: Any, states: list[State]) -> State:
         def set(value: Any, key: str = key) -> None:
             for state in states:
                 state[key] = value
+            alike.keep()
 
         name = f"{who}.{key}"
         on = states[0], key

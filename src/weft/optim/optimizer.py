@@ -63,6 +63,7 @@ class Optimizer:
         self.state: dict[Any, State] = {}
         self.param_groups: list[dict[str, Any]] = []
         self._plans: dict[int, tuple[Any, list[Tensor], list[Any]]] = {}
+        self._alike: dict[str, Any] = {}  # of groups, that a program has stepped last
         groups = _as_groups(params, type(self).__name__)
         if not groups:
             raise ArgumentError(
@@ -172,6 +173,7 @@ class Optimizer:
     def _step_all(self) -> None:
         """Everything that needs memory or can be refused, then the writing."""
         name = f"{type(self).__name__}.step"
+        self._alike.clear()
         for run, gradient, options in self._prepared():
             run.step(self._signed, options, name, gradient)
 
