@@ -7,9 +7,11 @@ nothing. What the program read from Python is checked before every run.
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 from collections.abc import Callable
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -64,6 +66,11 @@ class CompiledFunction:
         memory: Any = None,
     ) -> None:  # fmt: skip
         self.fn = fn
+        self.options = {
+            "dynamic": dynamic, "verify": verify, "max_compiles": max_compiles,
+            "tune": tune, "pack_weights": pack_weights, "memory": memory,
+        }  # fmt: skip
+        self.name = ""  # of the method that it is, of a class
         self.dynamic = dynamic
         self.verify = verify
         self.max_compiles = max_compiles
@@ -79,6 +86,33 @@ class CompiledFunction:
         self._pause = self._waiting = 0  # calls until there is another lane
         if not isinstance(fn, type) and callable(fn):
             functools.update_wrapper(self, fn, updated=())
+
+    # -- methods and copies
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """The method of an object: a compiled function of its own, which it keeps."""
+        if instance is None:
+            return self
+        kept = getattr(instance, "__dict__", None)
+        if type(kept) is not dict:  # a class, or an object of slots
+            return MethodType(self, instance)
+        key = f"_compiled_{self.name}"
+        found = kept.get(key)
+        if found is None or found.fn.__func__ is not self.fn:
+            found = CompiledFunction(MethodType(self.fn, instance), **self.options)
+            found.name, kept[key] = self.name, found
+        return found
+
+    def __deepcopy__(self, memo: Any) -> CompiledFunction:
+        return CompiledFunction(copy.deepcopy(self.fn, memo), **self.options)
+
+    def __reduce__(self) -> Any:
+        return getattr(self, "__qualname__", "")  # as functions are, by name
+
+    # -- calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         lane = self._lane
@@ -253,6 +287,13 @@ class CompiledFunction:
         return f"<compiled {name}, {len(self.compiles)} compilations>"
 
 
+def function_of(value: Any) -> CompiledFunction | None:
+    """The compiled function that a value is, or that a module's calls are."""
+    if isinstance(value, CompiledFunction):
+        return value
+    return value._function if hasattr(type(value), "_function") else None
+
+
 def _settings() -> tuple[Any, ...]:
     """The modes that decide what a program computes."""
     own = mode.__dict__
@@ -276,7 +317,7 @@ def _kind(leaf: Any) -> Any:
         hash(leaf)
     except TypeError:
         return id(leaf)
-    return (type(leaf), leaf)
+    return (type(leaf), leaf, repr(leaf) if leaf == 0 else None)  # a zero has a sign
 
 
 def compile(
@@ -289,7 +330,7 @@ def compile(
     pack_weights: bool = False,
     memory: Any = None,
 ) -> Any:
-    """A function (or module) that runs as native code.
+    """A function or a method that runs as native code; of a module, a module that does.
 
     It may hold a whole training step: forward, ``backward()``, clipping and
     ``optimizer.step()`` become one program. ``dynamic`` makes sizes symbolic from the
@@ -327,4 +368,8 @@ def compile(
 
         plan = memory_of(memory)
         dynamic = dynamic if plan.limit is None else False
-    return CompiledFunction(fn, dynamic, verify, max_compiles, tune, pack_weights, plan)
+    made = CompiledFunction(fn, dynamic, verify, max_compiles, tune, pack_weights, plan)
+    from weft.compile.modules import compiled_module
+    from weft.nn.module import Module
+
+    return compiled_module(made) if isinstance(fn, Module) else made

@@ -47,7 +47,9 @@ class Entry:
         self.values = [guard.value for guard in captured.guards]
         self.tensors = Tensors(captured.cells, {} if reads is None else reads.seen)
         into = [one.recorded for one in self.captured.rewritten]
-        self.differentiable = any((*self.captured.wanting, *into))
+        pairs = zip(captured.values, captured.wanting, strict=True)
+        self.wanting = [wants for value, wants in pairs if type(value) is Node]
+        self.differentiable = any((*self.wanting, *into))
         self.cells = self.captured.cells
         adapt = adapting(captured, memory)
         if self.differentiable:
@@ -164,6 +166,9 @@ class Entry:
             if written:
                 held[place] = held[place].clone()
         found = self.function([*given, *held])
+        for out, wants in zip(found, self.wanting, strict=False):
+            if not wants:  # a detached one
+                out._node = None
         rewrite(self.captured, leaves, found)
         return self.tree(found)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.api import CompiledFunction
+from weft.compile.api import function_of
 from weft.compile.entry import adapting
 from weft.compile.explain.memory import Memory
 from weft.compile.function import closed
@@ -239,9 +239,10 @@ def plan(
     True
     """
     policy = None if memory is None else memory_of(memory)
-    if isinstance(step, CompiledFunction):
-        policy = step.memory if policy is None else policy
-        step = step.fn
+    compiled = function_of(step)
+    if compiled is not None:
+        policy = compiled.memory if policy is None else policy
+        step = compiled.fn
     return Plan(step, examples, kwargs, policy)
 
 

@@ -61,8 +61,9 @@ def _encode(obj: Any) -> Contents:
     if isinstance(obj, (Graph, Captured)):
         return program.encode_program(obj)
     api = sys.modules.get("weft.compile.api")
-    if api is not None and isinstance(obj, api.CompiledFunction):
-        latest = obj.latest
+    compiled = None if api is None else api.function_of(obj)
+    if compiled is not None:
+        latest = compiled.latest
         if latest is None:
             raise ArgumentError(
                 f"save: {obj!r} has not been called yet, so there is no program; call "

@@ -46,7 +46,12 @@ def same(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b) or bool(a != a and b != b)
+    return (bool(a == b) and _sign(a) == _sign(b)) or bool(a != a and b != b)
+
+
+def _sign(value: Any) -> Any:
+    """What tells a zero from the other one."""
+    return repr(value) if isinstance(value, (float, complex, np.inexact)) else None
 
 
 def shown(value: Any) -> str:
