@@ -357,7 +357,7 @@ CASES = {
     ),
     "the environment": (
         lambda x: x * float(os.environ.get("WEFT_SCALE", "2")),
-        lambda: os.environ.update(WEFT_SCALE="3"), "os.environ has",
+        lambda: os.environ.update(WEFT_SCALE="3"), "os.environ[b'WEFT_SCALE'] changed",
     ),
     "getenv": (
         lambda x: x * float(os.getenv("WEFT_SCALE", "2")),
@@ -399,6 +399,7 @@ CASES = {
 def test_reads_are_followed(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "made_here", made)
     monkeypatch.setattr(sys, "argv", ["weft"])
+    monkeypatch.setenv("WEFT_SCALE", "2")
     f, change, why = CASES[name]
     follow(f, change, why)
 

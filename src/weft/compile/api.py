@@ -27,7 +27,7 @@ from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError
-from weft.graph.capture import labels_of
+from weft.graph.labels import labels_of
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation

@@ -20,11 +20,12 @@ from weft.core.size import Size
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
-from weft.graph.capture import capture, labels_of, layout_of
+from weft.graph.capture import capture, layout_of
 from weft.graph.captured import Captured, check_apart, rewrite
 from weft.graph.cells import commit
 from weft.graph.interpret import bind_sizes
 from weft.graph.ir import ASSIGN, Node
+from weft.graph.labels import labels_of
 
 
 class Entry:

@@ -42,9 +42,10 @@ from weft.core.mode import set_recording
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import evaluate
 from weft.errors import WeftError
-from weft.graph.capture import capture, labels_of
+from weft.graph.capture import capture
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Builder, Graph
+from weft.graph.labels import labels_of
 from weft.ops.copies import cast_op
 from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.resample import resample_op

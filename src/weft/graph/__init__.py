@@ -1,7 +1,8 @@
 """Programs as data: capture, print, check, transform, run and save them."""
 
 from weft.graph import custom, passes, rewrite, values
-from weft.graph.capture import Capture, Spec, capture, capturing
+from weft.graph.borrowing import Capture
+from weft.graph.capture import Spec, capture, capturing
 from weft.graph.captured import Captured
 from weft.graph.gradients import add_gradients, gradients
 from weft.graph.interpret import Program

@@ -20,8 +20,8 @@ import numpy as np
 from weft.core.mode import mode
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
-from weft.graph.capture import state_names
 from weft.graph.ir import GraphError, Node
+from weft.graph.labels import state_names
 
 if TYPE_CHECKING:
     from weft.static.graph import Graph
