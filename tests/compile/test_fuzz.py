@@ -16,7 +16,6 @@ from weft.compile.llvm import kernel, target
 from weft.compile.loop.ir import Const
 from weft.core.lowering import View
 from weft.core.op import find_op
-from weft.graph import capture
 from weft.graph.cells import Cell
 
 BATCH = 20
