@@ -52,6 +52,8 @@ def tensor(
     """
     if mode.capture is not None and isinstance(data, (Tensor, ndarray)):
         return _tensor_in_capture(data, dtype)
+    if isinstance(data, Size):
+        return full((), data, dtype=as_dtype(dtype or dtypes.int64), device=device)
     if isinstance(data, Tensor):
         data = data.array()
     if type(data) is ndarray or isinstance(data, np.generic):
@@ -493,7 +495,7 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _check_steps(name: str, steps: Any) -> None:
-    if not isinstance(steps, (int, np.integer)):
+    if not isinstance(steps, (int, np.integer, Size)):
         raise DTypeError(
             f"{name}: expected steps to be an int, got {type(steps).__name__}"
         )
@@ -599,8 +601,19 @@ def linspace(
     chosen = as_dtype(dtype or default_dtype())
     check_memory("linspace", (steps,), chosen)
     first, last = (_number("linspace", v) for v in (start, end))
+    if isinstance(steps, Size):
+        return _linspace_open(first, last, steps).to(chosen)
     array = np.linspace(first, last, steps).astype(chosen.np)
     return _place(array, device, requires_grad)
+
+
+def _linspace_open(first: Any, last: Any, steps: Size) -> Tensor:
+    """As NumPy does it, where the number of steps is not known yet."""
+    from weft.ops.choosing import where
+
+    places = arange(steps, dtype=dtypes.float64)
+    found = places * ((last - first) / larger(steps - 1, 1)) + first
+    return where((places == steps - 1) & (places > 0), last, found)
 
 
 def logspace(
@@ -643,6 +656,9 @@ def eye(
     shape = parse_size("eye", (n, n if m is None else m))
     chosen = as_dtype(dtype or default_dtype())
     check_memory("eye", shape, chosen)
+    if any(isinstance(size, Size) for size in shape):
+        rows, columns = map(arange, shape)
+        return (rows.unsqueeze(1) == columns).to(chosen)
     return _place(np.eye(*shape, dtype=chosen.np), device, requires_grad)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from weft import dtype as dtypes
 from weft.core.elementwise import broadcast_shapes, result_type
 from weft.core.tensor import Tensor
@@ -14,7 +12,7 @@ from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.choosing import where
 from weft.ops.copies import cast
-from weft.ops.creation import check_memory
+from weft.ops.creation import arange, check_memory
 from weft.ops.indexing import getitem
 from weft.ops.operands import as_index, check_range, concrete, known
 from weft.ops.shaping import reshape
@@ -107,4 +105,4 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             )
         check_range("one_hot", array, num_classes, -1)
     check_memory("one_hot", (*ids.shape, num_classes), dtypes.int64)
-    return cast(ids.unsqueeze(-1) == Tensor(np.arange(num_classes)), dtypes.int64)
+    return cast(ids.unsqueeze(-1) == arange(num_classes), dtypes.int64)

@@ -28,7 +28,12 @@ def as_tensorlike(value: Any) -> Tensor:
 
 
 def scalar(value: Any, dtype: Any) -> Tensor:
-    """A 0-d tensor of a Python number."""
+    """A 0-d tensor of a Python number, or of a size that may be open."""
+    if isinstance(value, Size):
+        from weft.ops.creation import full
+
+        kind = dtypes.int64 if dtype.category == dtypes.INT else dtype
+        return full((), value, dtype=kind).to(dtype)
     return Tensor(np.asarray(_wrap_int(value, dtype), dtype.np))
 
 
@@ -114,11 +119,12 @@ def known(x: Tensor) -> bool:
 
 
 def concrete(name: str, x: Tensor) -> np.ndarray:
-    """The values of a tensor whose values decide a shape."""
+    """The values of a tensor, which decide a shape or are looked at by NumPy."""
     if x._interpreter is not None:
         raise ArgumentError(
-            f"{name}: the result's shape depends on values, which are not known inside "
-            f"{x._interpreter.name}; use where or masked_fill, which keep the shape"
+            f"{name}: the result depends on values (in its shape, mostly), which are "
+            f"not known inside {x._interpreter.name}; use where or masked_fill, which "
+            "keep the shape, or call it outside"
         )
     return x.array()
 

@@ -12,12 +12,13 @@ from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
+from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.choosing import where
+from weft.ops.choosing import clamp, where
 from weft.ops.copies import contiguous
-from weft.ops.creation import ones
+from weft.ops.creation import arange, ones
 from weft.ops.joining import cat
 from weft.ops.operands import flat_sizes
 from weft.ops.shaping import ravel, reshape, transpose
@@ -199,22 +200,22 @@ def _pad_constant(x: Tensor, amounts: list[int], value: float) -> Tensor:
 def _pad_axis(x: Tensor, axis: int, amounts: list[int], mode: str) -> Tensor:
     low, high = amounts
     size = x.shape[axis]
-    places = np.arange(-low, size + high)
+    places = arange(-low, size + high)
     if mode == "replicate":
-        places = places.clip(0, size - 1)
+        places = clamp(places, 0, size - 1)
     elif mode == "circular":
-        places %= size
+        places = places % size
     elif mode == "reflect":
         if max(low, high) >= size:
             raise ShapeError(
                 f"pad: reflect needs amounts below the size {size} of axis {axis}, "
                 f"got {(low, high)}"
             )
-        period = max(2 * (size - 1), 1)
-        places = np.abs((places + size - 1) % period - (size - 1))
+        last = size - 1
+        places = ((places + last) % larger(2 * last, 1) - last).abs()
     else:
         raise ArgumentError(
             "pad: mode must be 'constant', 'reflect', 'replicate' or 'circular', "
             f"got {mode!r}"
         )
-    return index_select(x, axis, Tensor(places))
+    return index_select(x, axis, places)

@@ -25,8 +25,9 @@ from weft.core.size import OpenSizeError
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.choosing import where
 from weft.ops.creation import check_memory, parse_size
-from weft.ops.operands import concrete, known
+from weft.ops.operands import known
 from weft.ops.slicing import along
 from weft.ops.sorting import argsort
 
@@ -636,9 +637,28 @@ def multinomial(
     >>> weft.multinomial(weft.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
     tensor([1, 1], shape=(2,), dtype=int64)
     """
-    weights = np.asarray(concrete("multinomial", input), np.float64)
-    if weights.ndim not in (1, 2):
+    if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")
+    weights = input.detach().to(dtypes.float64)
+    if known(weights):
+        _check_weights(weights.array(), num_samples, replacement)
+    drawn = num_samples if replacement else input.shape[-1]
+    with beside(input):
+        shape = (*input.shape[:-1], drawn)
+        u = rand(shape, generator=generator, dtype=dtypes.float64)
+    if replacement:
+        edges = weights.cumsum(-1)
+        aim = u * edges[..., -1].unsqueeze(-1)
+        found = (edges.unsqueeze(-2) <= aim.unsqueeze(-1)).sum(-1)
+        last = (weights > 0).flip(-1).to(dtypes.int64).argmax(-1, keepdim=True)
+        return found.minimum(weights.shape[-1] - 1 - last)
+    # The largest of log(u) / w are a draw without replacement.
+    keys = where(weights > 0, (-u).log1p() / weights, -math.inf)
+    order = argsort(keys, -1, descending=True)
+    return along(order, order.ndim - 1, slice(0, num_samples))
+
+
+def _check_weights(weights: np.ndarray, num_samples: int, replacement: bool) -> None:
     if not np.isfinite(weights).all() or (weights < 0).any():
         raise ArgumentError("multinomial: expected finite weights of at least 0")
     if (weights.sum(-1) <= 0).any():
@@ -649,17 +669,3 @@ def multinomial(
             f"multinomial: cannot draw {num_samples} different samples from "
             f"{possible} with positive weight"
         )
-    if replacement:
-        edges = weights.cumsum(-1)
-        shape = (*weights.shape[:-1], num_samples)
-        u = rand(shape, generator=generator, dtype=dtypes.float64)
-        aim = Tensor(np.asarray(u.array() * edges[..., -1:]))
-        found = (Tensor(edges).unsqueeze(-2) <= aim.unsqueeze(-1)).sum(-1)
-        last = weights.shape[-1] - 1 - (weights[..., ::-1] > 0).argmax(-1)
-        return Tensor(np.minimum(found.array(), last[..., None]))
-    # The largest of log(u) / w are a draw without replacement.
-    draw = rand(weights.shape, generator=generator, dtype=dtypes.float64).array()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        keys = np.where(weights > 0, np.log1p(-draw) / weights, -np.inf)
-    order = argsort(Tensor(np.asarray(keys)), -1, descending=True)
-    return along(order, order.ndim - 1, slice(0, num_samples))

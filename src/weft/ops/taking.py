@@ -14,6 +14,7 @@ from weft.core.bulk import SLOW
 from weft.core.dims import normalize_dim
 from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.size import is_integer
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
@@ -346,6 +347,11 @@ def repeat_interleave(
         input, dim = reshape(input, (input.numel(),)), 0
     d = normalize_dim("repeat_interleave", dim, input.ndim)
     size = input.shape[d]
+    if is_integer(repeats) and repeats >= 0:
+        before, after = input.shape[: d + 1], input.shape[d + 1 :]
+        column = reshape(input, (*before, 1, *after))
+        wide = expand(column, (*before, repeats, *after))
+        return reshape(wide.clone(), (*before[:-1], size * repeats, *after))
     if isinstance(repeats, Tensor):
         counts = concrete("repeat_interleave", repeats)
     else:
