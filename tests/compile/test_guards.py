@@ -860,9 +860,17 @@ def numpys_chance(x):
     return x * np.random.rand()
 
 
+def anothers_chance(x):
+    return x * GENERATOR.normal()
+
+
+GENERATOR = np.random.default_rng(0)
+
+
 @pytest.mark.parametrize(
     ("fn", "text"),
-    [(clock, "time.time reads the time once"),
+    [(anothers_chance, "GENERATOR.normal reads random numbers of NumPy once"),
+     (clock, "time.time reads the time once"),
      (chance, "random.random reads random numbers of Python once"),
      (numpys_chance, "np.random.rand reads random numbers of NumPy once")],
 )  # fmt: skip

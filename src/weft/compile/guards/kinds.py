@@ -86,6 +86,11 @@ def of_user(owner: Any) -> bool:
     return root == "__main__" or root not in _OTHERS
 
 
+def nbytes_of(value: Any) -> int:
+    """How large an array is."""
+    return value.nbytes if isinstance(value, np.ndarray) else memoryview(value).nbytes
+
+
 def is_standard(module: ModuleType) -> bool:
     """Whether a module is of Python's own."""
     root = module.__name__.partition(".")[0]

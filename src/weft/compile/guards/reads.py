@@ -65,6 +65,7 @@ from weft.compile.guards.kinds import (
     fields,
     is_namespace,
     is_standard,
+    nbytes_of,
     of_user,
     plain,
     same,
@@ -248,8 +249,10 @@ class Reads:
             self.function(value, path)
         elif type(value) is weakref.ref:
             self.discover(value(), path)
-        elif type(value) is functools._lru_cache_wrapper:  # it may not be entered
-            self.enter_code(value.__wrapped__.__code__, value.__wrapped__.__globals__)
+        elif type(value) is functools._lru_cache_wrapper:
+            within = value.__wrapped__
+            if type(within) is FunctionType and of_user(within):  # it may be passed by
+                self.enter_code(within.__code__, within.__globals__)
         elif times and _advances(value):
             raise CaptureError(
                 f"compile: {path} is a {type(value).__name__} from outside the "
@@ -585,7 +588,7 @@ class Reads:
             times = sum(a is array or a.base is whole for a in again)
             if times >= self.uses[key]:
                 continue
-            if memoryview(array).nbytes <= LARGEST:
+            if nbytes_of(array) <= LARGEST:
                 found.append(ArrayWatch(array, path))
             else:
                 instead = "Pass it as an argument, or make it a tensor there"
@@ -642,18 +645,21 @@ def _moving(value: Any, path: tuple[str, ...]) -> str | None:
     """What kind of thing a chain of attributes calls that is never the same."""
     for name in path:
         if not isinstance(value, ModuleType):
-            return None
+            return _CHANGING.get(_home(type(value).__module__))
         value = getattr(value, name, None)
     if type(value) not in (FunctionType, MethodType, BuiltinFunctionType):
         return None
     home = value.__module__
     if home is None or home == "builtins":
         home = type(getattr(value, "__self__", None)).__module__
-    if home is not None and home.startswith("numpy.random"):
-        home = "numpy.random"
+    home = _home(str(home))
     if home == "time" and getattr(value, "__name__", "") == "sleep":
         return None
-    return _CHANGING.get(str(home))
+    return _CHANGING.get(home)
+
+
+def _home(module: str) -> str:
+    return "numpy.random" if module.startswith("numpy.random") else module
 
 
 def _refused(path: str, before: Any, value: Any) -> CaptureError:
