@@ -126,6 +126,11 @@ def test_copies_have_parameters_and_programs_of_their_own(x):
             p.data.mul_(2)
         close(model(x), before)
         assert not np.allclose(twin(x).detach().numpy(), before.detach().numpy())
+    shallow = copy.copy(model := weft.compile(Net()).eval())
+    close(shallow(x), model(x))
+    assert shallow.layer is model.layer
+    shallow.scale = 9.0
+    assert model.scale == 2.0
     assert copy.deepcopy(function)(x).tolist() == function(x).tolist()
     assert pickle.loads(pickle.dumps(function)) is function
 

@@ -106,6 +106,9 @@ class CompiledFunction:
             found.name, kept[key] = self.name, found
         return found
 
+    def __copy__(self) -> CompiledFunction:
+        return CompiledFunction(self.fn, **self.options)
+
     def __deepcopy__(self, memo: Any) -> CompiledFunction:
         return CompiledFunction(copy.deepcopy(self.fn, memo), **self.options)
 
@@ -317,7 +320,8 @@ def _kind(leaf: Any) -> Any:
         hash(leaf)
     except TypeError:
         return id(leaf)
-    return (type(leaf), leaf, repr(leaf) if leaf == 0 else None)  # a zero has a sign
+    signed = isinstance(leaf, (float, complex, np.inexact)) and leaf == 0
+    return (type(leaf), leaf, repr(leaf) if signed else None)
 
 
 def compile(

@@ -38,13 +38,18 @@ def _class_below(kind: type) -> type:
                 return getattr(self._function, name)
             raise
 
+    def __copy__(self: Any) -> Any:
+        function = self._function
+        twin = copy.copy(function.fn)
+        return compiled_module(CompiledFunction(twin, **function.options))
+
     def __deepcopy__(self: Any, memo: Any) -> Any:
         return compiled_module(copy.deepcopy(self._function, memo))
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         return self._function.fn.__reduce_ex__(protocol)  # to be refused as that is
 
-    own = (__call__, __getattr__, __deepcopy__, __reduce_ex__)
+    own = (__call__, __getattr__, __copy__, __deepcopy__, __reduce_ex__)
     names = {method.__name__: method for method in own}
     fields = {"__slots__": ("_function",), "__module__": kind.__module__,
               "__doc__": kind.__doc__, **names}  # fmt: skip
