@@ -472,3 +472,50 @@ def test_bodies_of_loops_are_machine_code():
     )
     for want, got in pairs:
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=1e-6)
+
+
+async def later(x):
+    return x
+
+
+def one_by_one(x):
+    yield x
+
+
+@pytest.mark.parametrize(
+    ("fn", "options", "text"),
+    [(3, {}, "expected a function or a module, got int"),
+     (later, {}, "later is a generator or a coroutine"),
+     (one_by_one, {}, "one_by_one is a generator or a coroutine"),
+     (len, {"dynamic": "yes"}, "expected dynamic to be a bool, got 'yes'"),
+     (len, {"max_compiles": 0}, "expected max_compiles of at least 1, got 0")],
+)  # fmt: skip
+def test_what_cannot_be_compiled(fn, options, text):
+    with pytest.raises(ArgumentError, match=text):
+        weft.compile(fn, **options)
+
+
+CHAINS = {
+    "element by element": lambda x, k: x * 0.999 + k,
+    "whole numbers": lambda x, k: (x + k) % 7,
+    "single numbers": lambda x, k: x.sum() * 0.1 + 1,
+    "turned": lambda x, k: x.T + 1,
+    "rows": lambda x, k: x - x.mean(0),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_long_chains(name):
+    """No part of the compiler calls itself once for each step."""
+    step = CHAINS[name]
+
+    def chain(x):
+        for k in range(400):
+            x = step(x, k)
+        return x
+
+    x = weft.tensor(np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32))
+    x = (x * 10).long() if name == "whole numbers" else x
+    np.testing.assert_allclose(
+        weft.compile(chain)(x).numpy(), chain(x).numpy(), rtol=1e-3, atol=1e-4
+    )

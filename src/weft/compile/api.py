@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import time
 from collections.abc import Callable
 from types import MethodType
@@ -324,6 +325,27 @@ def _kind(leaf: Any) -> Any:
     return (type(leaf), leaf, repr(leaf) if signed else None)
 
 
+def _check(fn: Any, dynamic: Any, max_compiles: Any) -> None:
+    """Refuse what cannot be compiled at all."""
+    if not callable(fn):
+        raise ArgumentError(
+            f"compile: expected a function or a module, got {type(fn).__name__}"
+        )
+    later = ("GENERATOR", "COROUTINE", "ASYNC_GENERATOR")
+    flags = getattr(getattr(fn, "__code__", None), "co_flags", 0)
+    if any(flags & getattr(inspect, f"CO_{kind}") for kind in later):
+        raise ArgumentError(
+            f"compile: {fn.__name__} is a generator or a coroutine, whose code runs "
+            "later; compile a function that returns its results"
+        )
+    if dynamic not in (None, True, False):
+        raise ArgumentError(f"compile: expected dynamic to be a bool, got {dynamic!r}")
+    if not isinstance(max_compiles, int) or max_compiles < 1:
+        raise ArgumentError(
+            f"compile: expected max_compiles of at least 1, got {max_compiles!r}"
+        )
+
+
 def compile(
     fn: Callable[..., Any] | None = None,
     *,
@@ -366,6 +388,7 @@ def compile(
             compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles,
             tune=tune, pack_weights=pack_weights, memory=memory,
         )  # fmt: skip
+    _check(fn, dynamic, max_compiles)
     plan = None
     if memory is not None:
         from weft.compile.recompute.policies import memory_of

@@ -45,6 +45,8 @@ Slots = dict[Node, Slot]
 WIDEST = 4096  # elements of rows that are combined while they are computed
 SMALL = 1 << 12  # elements that are computed beside others for a number's sake
 NEAR = 8  # units back to look for one that reads the same
+DEEPEST = 64  # steps from a group's inputs to its outputs, one inside the other
+FEW = 8  # whole numbers, one made of the other, that are computed again
 OUTSIDE = -1  # the order of inputs, variables and constants
 AGAIN = "again"  # the last part of the name of what is computed again
 
@@ -100,6 +102,7 @@ class Group:
         self.home: dict[Node, Index] = {}  # each node's index, in the loop variables
         self.rows: set[Node] = set()
         self.operands: dict[Node, list[Any]] = {}
+        self.depth: dict[Node, int] = {}  # steps that lead to each node
         self.outputs: list[Node] = []
         self.alone = False  # nothing may join
         self._row: tuple[Index, Index] | None = None  # as long as nothing is cut
@@ -229,6 +232,12 @@ class Group:
         if row:
             self.rows.add(node)
         self.operands[node] = operands or operands_of(node)
+        self.depth[node] = self.depth_of(self.operands[node])
+
+    def depth_of(self, operands: list[Any]) -> int:
+        """How deep a node of these operands would lie."""
+        bases = [o.base for o in operands if isinstance(o, Operand)]
+        return 1 + max((self.depth.get(base, 0) for base in bases), default=0)
 
     def divides(self, node: Node, home: Index, axes: tuple[int, ...]) -> bool:
         """Whether a full node would make several loops of that over reduced axes."""
@@ -294,9 +303,9 @@ def _filled(index: Index | None, anywhere: Any) -> Index | None:
     return tuple(anywhere if i is None else i for i in index)
 
 
-def inlined(node: Node) -> bool:
+def inlined(node: Node, few: int = FEW) -> bool:
     """Whether whoever needs a node computes it again: functions of the index alone,
-    and sums and products of single whole numbers."""
+    and sums and products of single whole numbers, if they are few."""
     if isinstance(node.op.lower, Filled):
         return scalar.has_dtype(node.dtype)
     return (
@@ -304,7 +313,10 @@ def inlined(node: Node) -> bool:
         and node.shape == ()
         and node.dtype.category == dtypes.INT
         and scalar.has_dtype(node.dtype)
-        and all(type(i) is not Node or _given(i) or inlined(i) for i in node.inputs)
+        and few > 0
+        and all(
+            type(i) is not Node or _given(i) or inlined(i, few - 1) for i in node.inputs
+        )
     )
 
 
@@ -379,7 +391,7 @@ class Fusion:
         self.units: list[Unit] = []
         self.unit: dict[Node, Unit] = {}
         self.why: dict[Node, str] = {}  # why a node did not join its producer's group
-        self.free: dict[Node, None] = {}  # nodes that wait for their first reader
+        self.free: dict[Node, int] = {}  # nodes that wait for a reader, and how deep
         self.readers = _readers(graph)
         for node in graph.nodes:
             self._place(node)
@@ -408,7 +420,8 @@ class Fusion:
         if isinstance(lower, View) and self.supported(node):
             return
         if self._is_free(node, lower):
-            self.free[node] = None
+            bases = [o.base for o in self.operands(node) if isinstance(o, Operand)]
+            self.free[node] = 1 + max([self.free.get(base, 0) for base in bases])
             return
         if not self.supported(node) or isinstance(lower, (Reduction, Scatter, Scan)):
             for operand in self._loose(self.operands(node)):
@@ -441,6 +454,8 @@ class Fusion:
         if state and isinstance(lower, Pointwise):  # with numbers that are computed
             bases = [b for b in bases if b.shape != ()]
         if not all(b in self.free or _given(b) or inlined(b) for b in bases):
+            return False
+        if any(self.free.get(b, 0) >= FEW for b in bases):
             return False
         if random or not node.dtype.is_inexact or any(b in self.free for b in bases):
             return True
@@ -484,6 +499,8 @@ class Fusion:
         """Add a node and those that wait for it, if they all fit."""
         found = self._adopted(group, node, home)
         if found is None or (row and not all(r for _, r in found.values())):
+            return False
+        if group.depth_of(self.operands(node)) + len(found) > DEEPEST:
             return False
         found[node] = (home, row)
         for one, (index, is_row) in found.items():

@@ -35,9 +35,26 @@ def verify_kernel(kernel: Kernel) -> None:
     Buffers that share memory must be ones that may.
     """
     _sharing(kernel)
-    limits = dict(kernel.parallel)
-    if not any(_never(extent) for extent in limits.values()):
-        _body(kernel.body, limits, kernel)
+    scope = _Scope(kernel, dict(kernel.parallel))
+    if not any(_never(extent) for extent in scope.limits.values()):
+        _body(kernel.body, scope)
+
+
+class _Scope:
+    """A kernel, the loops around a place in it, and what is proven of indices there."""
+
+    def __init__(self, kernel: Kernel, limits: dict[str, Any]) -> None:
+        self.kernel, self.limits = kernel, limits
+        self.proven: set[tuple[str, str]] = set()
+
+    def within(self, name: str, limit: Any) -> _Scope:
+        return _Scope(self.kernel, {**self.limits, name: limit})
+
+    def inside(self, index: Any, size: Any) -> bool:
+        key = str(index), str(size)
+        if key not in self.proven and inside(index, size, self.limits):
+            self.proven.add(key)
+        return key in self.proven
 
 
 def _sharing(kernel: Kernel) -> None:
@@ -53,24 +70,24 @@ def _never(extent: Any) -> bool:
     return not isinstance(extent, Size) and extent <= 0
 
 
-def _body(body: list[Any], limits: dict[str, Any], kernel: Kernel) -> None:
+def _body(body: list[Any], scope: _Scope) -> None:
     for stmt in body:
         if isinstance(stmt, For) and _never(stmt.extent):
             continue
         if isinstance(stmt, For):
-            _body(stmt.body, {**limits, stmt.var: stmt.extent}, kernel)
+            _body(stmt.body, scope.within(stmt.var, stmt.extent))
         elif isinstance(stmt, Set):
-            _values(stmt.value, limits, kernel)
+            _values(stmt.value, scope)
         elif isinstance(stmt, Store):
-            _check(stmt, limits, kernel)
-            _values(stmt.value, limits, kernel)
+            _check(stmt, scope)
+            _values(stmt.value, scope)
         elif isinstance(stmt, Let):
-            _values(stmt.value, limits, kernel)
-            _not_empty(stmt.limit, stmt.var, kernel)
-            limits = {**limits, stmt.var: stmt.limit}
+            _values(stmt.value, scope)
+            _not_empty(stmt.limit, stmt.var, scope.kernel)
+            scope = scope.within(stmt.var, stmt.limit)
         elif isinstance(stmt, When):
-            _values(stmt.condition, limits, kernel)
-            _body(stmt.body, limits, kernel)
+            _values(stmt.condition, scope)
+            _body(stmt.body, scope)
 
 
 def _not_empty(limit: Any, what: Any, kernel: Kernel) -> None:
@@ -81,20 +98,22 @@ def _not_empty(limit: Any, what: Any, kernel: Kernel) -> None:
         raise GraphError(f"{kernel.name}: {what} is an index below {limit}")
 
 
-def _values(value: Any, limits: dict[str, Any], kernel: Kernel) -> None:
+def _values(value: Any, scope: _Scope) -> None:
     for one in parts([value]):
         if isinstance(one, Load):
-            _check(one, limits, kernel)
+            _check(one, scope)
         elif isinstance(one, Choice):
-            raise GraphError(f"{kernel.name}: the choice at {one.at} is not settled")
+            name = scope.kernel.name
+            raise GraphError(f"{name}: the choice at {one.at} is not settled")
 
 
-def _check(place: Any, limits: dict[str, Any], kernel: Kernel) -> None:
+def _check(place: Any, scope: _Scope) -> None:
     for i, n in zip(place.at, place.buffer.shape, strict=True):
         if is_clamped(i) is not None and same(is_clamped(i), n):
-            _not_empty(n, i, kernel)
+            _not_empty(n, i, scope.kernel)
             continue
-        if not inside(i, n, limits):
+        if not scope.inside(i, n):
+            name = scope.kernel.name
             raise GraphError(
-                f"{kernel.name}: index {i} of {place.buffer} may be outside 0 to {n}"
+                f"{name}: index {i} of {place.buffer} may be outside 0 to {n}"
             )
