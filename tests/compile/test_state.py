@@ -85,14 +85,14 @@ def left(model, optimizer, result):
     return found
 
 
-def agree(make, clear, between, after=lambda k, model: None):
+def agree(make, clear, between, after=lambda k, model: None, **options):
     rows, compiled = [], None
     for native in (False, True):
         weft.manual_seed(0)
         model = make()
         step, optimizer = steps(model, clear, between)
         if native:
-            step = compiled = weft.compile(step)
+            step = compiled = weft.compile(step, **options)
         rows.append([])
         for k in range(5):
             x = np.random.default_rng(k).normal(size=(4, 3)).astype(np.float32)
@@ -116,8 +116,9 @@ def test_gradients(clear, between):
 
 
 def test_buffers_that_are_set():
-    compiled = agree(Recurrent, CLEAR["none"], BETWEEN["nothing"])
-    assert len(compiled.compiles) == 1
+    for verify in (False, True):
+        compiled = agree(Recurrent, CLEAR["none"], BETWEEN["nothing"], verify=verify)
+        assert len(compiled.compiles) == 1
 
 
 def test_parameters_that_rest_for_a_while():

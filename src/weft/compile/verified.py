@@ -63,8 +63,10 @@ def verified(
     given, named = tree_unflatten(copies, structure)
     try:
         want, _ = tree_flatten(fn(*given, **named))
+        _keep_buffers(entry)
         eager = _all(entry, want, copies)
     finally:
+        _keep_buffers(entry)
         before.put_back()
     result = entry.run(leaves, arrays)
     try:
@@ -74,6 +76,16 @@ def verified(
         before.put_back()
         raise
     return result
+
+
+def _keep_buffers(entry: Entry) -> None:
+    """Buffers that Python set to other tensors, in those that they were: as programs
+    have them."""
+    for slots, name, tensor in entry.captured.buffers:
+        now = slots[name]
+        if now is not tensor:
+            slots[name] = tensor
+            np.copyto(tensor._data, now._data)
 
 
 def _copies(leaves: list[Any]) -> list[Any]:

@@ -80,6 +80,7 @@ class Capture(Building):
         self.cleared: set[int] = set()  # tensors whose gradient was set or read
         self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and what it was, if set
         self.buffers: dict[Any, tuple[Any, str, Any]] = {}  # set, and what they were
+        self.kept: list[tuple[Any, str, Tensor]] = []  # of them, at the end
         self.emptied: list[Tensor] = []  # those which have none in the end
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
         self.arrays: list[np.ndarray] = []  # that became tensors, each time
@@ -288,6 +289,7 @@ class Capture(Building):
                 raise self._not_kept(name, f"{was} becomes {will}")
             if now._node is not None:
                 raise self._not_kept(name, "its history would grow from call to call")
+            self.kept.append((slots, name, before))
             self.touch(before)
             found[self.borrowed[id(before)].cell.variable] = self.lift(now)
         return found

@@ -100,6 +100,7 @@ def capture(
     made.rewritten = [one for _, one in changed]
     made.segments = run.segments
     made.arrays = run.arrays
+    made.buffers = run.kept
     made.emptied = run.emptied
     places = {node: k for k, node in enumerate(graph.inputs)}
     if run.writes:  # else nobody can tell a view from a copy

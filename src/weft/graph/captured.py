@@ -50,6 +50,7 @@ class Captured:
         self.segments: dict[str, Any] = {}  # checkpointed functions: what they keep
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
         self.arrays: list[np.ndarray] = []  # NumPy's that are read again in every run
+        self.buffers: list[tuple[Any, str, Tensor]] = []  # of modules, that are set
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self._program: Any = None
 
