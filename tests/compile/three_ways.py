@@ -79,7 +79,7 @@ class Noise:
             if op.name not in self.exact and not op.view and not op.composite
         }
         for op, kernel in self.kept.items():
-            op.kernel = self._noisy(kernel)
+            op.kernel = self._noisy(kernel, op.name.startswith("attention"))
         set_measured(True)  # so that none takes a short way to NumPy
         return self
 
@@ -88,8 +88,11 @@ class Noise:
         for op, kernel in self.kept.items():
             op.kernel = kernel
 
-    def _noisy(self, kernel):
+    def _noisy(self, kernel, weighs):
         def run(*args, **params):
+            if weighs:  # an error of the scores, which are powers of e
+                query = args[0]
+                args = (query * self._off(np.ones_like(query[..., :1])), *args[1:])
             found = kernel(*args, **params)
             if type(found) is tuple:
                 return tuple(map(self._off, found))
