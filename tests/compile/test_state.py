@@ -169,3 +169,10 @@ def test_buffers_that_cannot_be_kept(value, why):
         weft.compile(step)(weft.ones(4, 3))
     assert model.state is before
     assert before.tolist() == [0, 0, 0]
+
+
+def test_a_buffer_that_is_a_view():
+    model, whole = Recurrent(), weft.zeros(2, 3)
+    model.register_buffer("state", whole[1])
+    with pytest.raises(CaptureError, match="it is a view of another tensor"):
+        weft.compile(model)(weft.ones(4, 3))

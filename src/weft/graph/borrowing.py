@@ -289,9 +289,12 @@ class Capture(Building):
                 raise self._not_kept(name, f"{was} becomes {will}")
             if now._node is not None:
                 raise self._not_kept(name, "its history would grow from call to call")
-            self.kept.append((slots, name, before))
             self.touch(before)
-            found[self.borrowed[id(before)].cell.variable] = self.lift(now)
+            held = self.borrowed[id(before)]
+            if not held.whole:
+                raise self._not_kept(name, "it is a view of another tensor")
+            self.kept.append((slots, name, before))
+            found[held.cell.variable] = self.lift(now)
         return found
 
     def _is_there(self, tensor: Any) -> bool:
