@@ -19,7 +19,7 @@ from weft.errors import INTERNAL
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
 CONTAINERS = (list, dict, set, deque)
 MAPPINGS = (dict, MappingProxyType)
-FIXED = (*CONTAINERS, MappingProxyType, tuple)  # where no subclass of a user's is meant
+FIXED = (*CONTAINERS, MappingProxyType, tuple)  # their own classes tell no reads
 ARRAYS = (np.ndarray, array, bytearray)  # numbers in memory
 _FIXED = 1 << 8  # a type that cannot be changed
 _HEAP = 1 << 9  # a class that Python code made

@@ -114,7 +114,7 @@ class Reads:
         self.slots: dict[tuple[int, str], SlotWatch] = {}
         self.others: dict[int, Watch] = {}
         self.tensors: dict[str, Tensor] = {}
-        self.arrays: dict[int, tuple[Any, str]] = {}  # NumPy's
+        self.arrays: dict[int, tuple[Any, str]] = {}  # and where they were read
         self.uses: Counter[int] = Counter()  # of each, as often as it was reached
         self.classes: dict[type, dict[str, Any]] = {}
         self.functions: dict[CodeType, list[FunctionType]] = {}
