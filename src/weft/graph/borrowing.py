@@ -28,7 +28,7 @@ from weft.errors import module_stack
 from weft.graph.cells import Cell, GradCell, Guard, NumberCell, On, SlotCell, SumCell
 from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.labels import state_names
-from weft.graph.symbol import Building, CaptureError, Symbol
+from weft.graph.symbol import Building, CaptureError, Refused, Symbol, refusal
 from weft.graph.verify import same_type
 
 _new = object.__new__
@@ -122,6 +122,8 @@ class Capture(Building):
     def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if self.closed:
             raise self._escaped(next(a for a in args if isinstance(a, Symbol)))
+        if mode.refusals:
+            raise Refused(mode.refusals[0])  # the function went on
         if threading.get_ident() != self.thread:
             return self._wait(op, args, params)
         tape = mode.backward_node
@@ -163,8 +165,8 @@ class Capture(Building):
             pass
         return bind(op, args, params)
 
-    def _escaped(self, symbol: Symbol) -> CaptureError:
-        return CaptureError(
+    def _escaped(self, symbol: Symbol) -> BaseException:
+        return refusal(
             f"this tensor ({symbol!r}) belongs to a capture of "
             f"{self.builder.name!r} that is over, so it has no value; return it from "
             f"the captured function instead.\n  made at {symbol.node.line}"
@@ -174,7 +176,7 @@ class Capture(Building):
 
     def concrete(self, value: Tensor) -> Node:
         if type(value) is not Tensor:
-            raise CaptureError(
+            raise refusal(
                 f"capture: expected tensors on the CPU, got {type(value).__name__}"
             )
         if value._capture is self:
@@ -305,8 +307,8 @@ class Capture(Building):
         given = getattr(root, "given", None) is not None
         return given or id(root) in self.borrowed or _outside(root)
 
-    def _not_kept(self, name: str, why: str) -> CaptureError:
-        return CaptureError(
+    def _not_kept(self, name: str, why: str) -> BaseException:
+        return refusal(
             f"capture of {self.builder.name!r}: the buffer {name!r} cannot be kept as "
             f"it is set: {why}. Set it to a new tensor like the one before (use "
             "detach() or clone()), or write into it with copy_"

@@ -25,7 +25,7 @@ from weft.graph.borrowing import LOCK, Capture
 from weft.graph.captured import TENSOR, Captured, Rewritten
 from weft.graph.ir import Builder, Node
 from weft.graph.labels import known_names, labels_of, name_of
-from weft.graph.symbol import Symbol
+from weft.graph.symbol import Symbol, refusing
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def capture(
     labels = labels_of(fn, examples, kwargs)
     wanted = _dynamic(dynamic or {}, labels)
     known = known_names(fn)
-    with LOCK, Capture(builder, known) as run:
+    with LOCK, refusing(), Capture(builder, known) as run:
         symbols, given = [], []
         for leaf, where in zip(leaves, labels, strict=True):
             found = _type_of(leaf, wanted.get(where, {}), builder.sizes, where)

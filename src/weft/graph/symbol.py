@@ -29,7 +29,51 @@ from weft.graph.ir import DETACH, RENEW, Builder, GraphError, Node, type_text
 
 
 class CaptureError(WeftError, RuntimeError, TypeError):
-    """Python code that needs a value which is known only when the graph runs."""
+    """Python code that a captured program cannot do, such as one that needs a value
+    which is known only when the graph runs."""
+
+
+class Refused(BaseException):
+    """A ``CaptureError`` on its way out of the function that is being captured.
+
+    Handlers of the function's own must not see it, so it is no ``Exception``: the
+    program would be captured with whatever they do instead.
+    """
+
+    def __init__(self, error: CaptureError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def refusal(message: str) -> BaseException:
+    """The error to raise for code that cannot be captured, inside a capture or not."""
+    error = CaptureError(message)
+    if mode.refusals is None:
+        return error
+    mode.refusals.append(error)
+    return Refused(error)
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Make the first refusal the outcome of a capture, even if the function catches it
+    (``except BaseException``, ``return`` in ``finally``, an ``__exit__`` that returns
+    True). The outermost capture of a thread tells.
+    """
+    if mode.refusals is not None:
+        yield
+        return
+    mode.refusals = refusals = []
+    try:
+        yield
+    except BaseException as error:
+        if refusals:
+            raise refusals[0].with_traceback(error.__traceback__) from None
+        raise
+    finally:
+        mode.refusals = None
+    if refusals:
+        raise refusals[0]
 
 
 class Symbol(Tracer):
@@ -123,7 +167,7 @@ class Symbol(Tracer):
 
     def refuse(self) -> NoReturn:
         """Say that this value is not known yet, and what to use instead."""
-        raise CaptureError(
+        raise refusal(
             f"the value of {self.name!r} ({type_text(self.node.type)}) is known only "
             "when the graph runs, so it cannot become a Python number, an array or "
             "the condition of an `if`, `while` or `assert` here. Use weft.where or "

@@ -74,7 +74,7 @@ from weft.compile.guards.kinds import (
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
-from weft.graph.symbol import CaptureError
+from weft.graph.symbol import refusal
 
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
@@ -254,7 +254,7 @@ class Reads:
             if type(within) is FunctionType and of_user(within):  # it may be passed by
                 self.enter_code(within.__code__, within.__globals__)
         elif times and _advances(value):
-            raise CaptureError(
+            raise refusal(
                 f"compile: {path} is a {type(value).__name__} from outside the "
                 "function: each call would take its next value, which a captured "
                 "program cannot. Take it outside, and pass it as an argument"
@@ -543,10 +543,10 @@ class Reads:
                 if vars(kind).get(name) is not value and name[:2] != "__":
                     type.__setattr__(kind, name, value)
 
-    def changed(self, text: str, name: str) -> CaptureError:
+    def changed(self, text: str, name: str) -> BaseException:
         where = line_of_change(self.entered, name)
         line = f"\n  at {describe_line(*where)}" if where else ""
-        return CaptureError(
+        return refusal(
             f"compile: the function changes what is outside it: {text}. Later calls "
             "would not do that again; return the value, or keep it in a tensor that "
             f"is changed in place{line}"
@@ -662,10 +662,10 @@ def _home(module: str) -> str:
     return "numpy.random" if module.startswith("numpy.random") else module
 
 
-def _refused(path: str, before: Any, value: Any) -> CaptureError:
+def _refused(path: str, before: Any, value: Any) -> BaseException:
     now = "deletes it" if value is MISSING else f"sets it to {shown(value)}"
     was = "not there" if before is MISSING else shown(before)
-    return CaptureError(
+    return refusal(
         f"compile: {path} is outside the function ({was}), which {now}. Later calls "
         "would not do that again; return the value and set it outside, or keep it in "
         "a tensor that is changed in place (register_buffer)"

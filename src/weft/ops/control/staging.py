@@ -22,7 +22,7 @@ from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph.ir import Builder, Graph, Node
-from weft.graph.symbol import Building, CaptureError, Symbol
+from weft.graph.symbol import Building, Symbol, refusal, refusing
 from weft.ops.copies import clone
 from weft.runtime.buffers import owned
 
@@ -83,7 +83,7 @@ class Staging(Building):
     def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if self.closed:
             symbol = next(a for a in args if isinstance(a, Symbol))
-            raise CaptureError(
+            raise refusal(
                 f"this tensor ({symbol!r}) was made inside {self.describe()}, which is "
                 f"over, so it has no value; return it.\n  made at {symbol.node.line}"
             )
@@ -190,7 +190,7 @@ class Staged:
         structure: Structure,
     ) -> None:
         self.run = Staging(name, outer)
-        with self.run, self.run.taking():
+        with refusing(), self.run, self.run.taking():
             own = [self._own(leaf) for leaf in leaves]
             self.inputs = [s.node for s in own if isinstance(s, Symbol)]
             result = fn(*tree_unflatten(own, structure))
