@@ -11,8 +11,9 @@ import itertools
 import linecache
 import os
 import sys
+import sysconfig
 import threading
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -31,6 +32,16 @@ class _Internal(dict[str, bool]):
 
 
 INTERNAL = _Internal()
+_LIBRARY = tuple(
+    os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "platstdlib")
+)
+
+
+def is_library(filename: str) -> bool:
+    """Whether a file is of Python's own library, or of NumPy."""
+    if "site-packages" in filename:
+        return f"site-packages{os.sep}numpy{os.sep}" in filename
+    return filename.startswith(("<frozen", *_LIBRARY))
 
 
 def user_frame() -> FrameType | None:
@@ -69,6 +80,37 @@ def user_line() -> str:
     return _describe(frame.f_code, frame.f_lineno)
 
 
+def shorten(error: BaseException) -> None:
+    """Take the package's own frames out of an error's traceback, and the errors that
+    it met on the way. ``WEFT_TRACEBACK=full`` in the environment keeps them.
+
+    Whoever catches an error to shorten it goes on with a bare ``raise``, which adds no
+    frame.
+    """
+    if os.environ.get("WEFT_TRACEBACK") == "full":
+        return
+    error.__traceback__ = _users_part(error.__traceback__)
+    before = error.__context__
+    while before is not None and before.__traceback__ is not None:
+        before.__traceback__ = _users_part(before.__traceback__)
+        if before.__traceback__ is None:  # nothing that the user's code has seen
+            error.__suppress_context__ = error.__cause__ is None
+            break
+        before = before.__context__
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
+    found = []
+    while trace is not None:
+        if not INTERNAL[trace.tb_frame.f_code.co_filename]:
+            found.append(trace)
+        trace = trace.tb_next
+    made = None
+    for one in reversed(found):
+        made = TracebackType(made, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return made
+
+
 class _Calls(threading.local):
     def __init__(self) -> None:
         self.modules: list[Any] = []
@@ -102,6 +144,8 @@ def _variable_name(value: Any) -> str:
     while frame is not None:
         code = frame.f_code  # a method's self tells nothing
         own = code.co_varnames[: min(code.co_argcount, 1)]
+        if INTERNAL[code.co_filename]:
+            own = code.co_varnames
         for name, held in (*frame.f_locals.items(), *frame.f_globals.items()):
             if held is value and name not in own and not name.startswith("_"):
                 return name

@@ -11,6 +11,7 @@ import copy
 import functools
 import inspect
 import time
+import warnings
 from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,14 +28,18 @@ from weft.core.mode import mode
 from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, shorten
+from weft.graph.console import DebuggerWanted
+from weft.graph.effects import repeated
 from weft.graph.labels import labels_of
+from weft.graph.symbol import CaptureError
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation
 
 
 LONGEST_PAUSE = 1024  # calls after which a shorter way is tried again
+OPEN, FIXED = object(), object()  # floats: inputs of programs; constants for good
 MOST_EXACT = 64  # sizes for which the form that ran last is remembered
 
 
@@ -82,6 +87,7 @@ class CompiledFunction:
         self.latest: Entry | None = None  # the form that ran last
         self._entries: dict[Any, list[Entry]] = {}
         self._exact: dict[Any, Entry] = {}  # by exact sizes, of arguments as usual
+        self._floats: dict[Any, dict[int, Any]] = {}  # by structure and place
         self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
         self._lane: Lane | None = None
         self._pause = self._waiting = 0  # calls until there is another lane
@@ -119,6 +125,13 @@ class CompiledFunction:
     # -- calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._call(args, kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         lane = self._lane
         if lane is not None and not kwargs and lane.settings == _settings():
             found = lane.run(args)
@@ -171,8 +184,15 @@ class CompiledFunction:
             isinstance(x, Tensor) and x._interpreter is not None for x in leaves
         ):
             return self.fn(*args, **kwargs)  # inside another program: be part of it
+        numbers: tuple[int, ...] = ()
+        if structure != len(args):
+            structure = structure, repeated((args, kwargs))
+            numbers = self._numbers(structure, leaves)
+            for k in numbers:
+                leaves[k] = Tensor(np.asarray(leaves[k]))
         arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
-        key = (structure, tuple(map(_kind, leaves)), _settings())
+        kinds = [(float,) if k in numbers else _kind(x) for k, x in enumerate(leaves)]
+        key = (structure, tuple(kinds), _settings())
         entries = self._entries.get(key, [])
         why = ""
         for k, entry in enumerate(entries):
@@ -185,12 +205,40 @@ class CompiledFunction:
             else:
                 why = why or entry.moved(arrays)
         else:
-            entry = self._compile(key, args, kwargs, arrays, why)
+            try:
+                entry = self._compile(key, args, kwargs, arrays, why, numbers)
+            except DebuggerWanted:
+                self._warn_of_debugger()
+                return self.fn(*args, **kwargs)
+            except CaptureError:
+                if not numbers:
+                    raise
+                self._floats[structure] = dict.fromkeys(self._floats[structure], FIXED)
+                return self._slowly(exact, args, kwargs)
         if exact is not None:
             if len(self._exact) >= MOST_EXACT:
                 self._exact.clear()
             self._exact[exact] = entry
         return self._run(entry, leaves, arrays, args, kwargs)
+
+    def _numbers(self, structure: Any, leaves: list[Any]) -> tuple[int, ...]:
+        """The places of floats that have differed between calls: they are inputs."""
+        seen = self._floats.setdefault(structure, {})
+        for k, leaf in enumerate(leaves):
+            if type(leaf) is float and seen.setdefault(k, leaf) is not FIXED:
+                first = seen[k]
+                if first is not OPEN and repr(first) != repr(leaf):
+                    seen[k] = OPEN
+        return tuple(
+            k for k, x in enumerate(leaves) if type(x) is float and seen[k] is OPEN
+        )
+
+    def _warn_of_debugger(self) -> None:
+        warnings.warn(
+            f"compile: {self!r} calls the debugger, so this call runs eagerly: in a "
+            "program there are no values to look at",
+            stacklevel=4,
+        )
 
     def _run(
         self, entry: Entry, leaves: Any, arrays: Any, args: Any, kwargs: Any
@@ -200,14 +248,15 @@ class CompiledFunction:
             from weft.compile.verified import verified
 
             return verified(self.fn, entry, leaves, arrays, args, kwargs)
-        return entry.run(leaves, arrays)
+        return entry.run(leaves, arrays, (args, kwargs))
 
     def _compile(
-        self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str
-    ) -> Entry:
+        self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str,
+        numbers: tuple[int, ...],
+    ) -> Entry:  # fmt: skip
         shapes = [a.shape for a in arrays]
         labels = labels_of(self.fn, args, kwargs)
-        tensors = self._tensor_labels(args, kwargs)
+        tensors = self._tensor_labels(args, kwargs, numbers)
         why = why or reason(self._seen, key, shapes, labels, tensors)
         if len(self.compiles) >= self.max_compiles:
             past = "\n".join(f"  {c}" for c in self.compiles[-5:])
@@ -219,7 +268,8 @@ class CompiledFunction:
             )
         start = time.perf_counter()
         with uncollected(), recording() as record:
-            entry = self._entry(args, kwargs, self._open(key, shapes, args, kwargs))
+            names = self._open(key, shapes, tensors)
+            entry = self._entry(args, kwargs, names, numbers)
             found = None
             if self.tune:
                 entry, found = tuned(entry, arrays, self.tune)
@@ -233,31 +283,29 @@ class CompiledFunction:
         entry.number = len(self.compiles) - 1
         return entry
 
-    def _entry(self, args: Any, kwargs: Any, names: Any) -> Entry:
+    def _entry(self, args: Any, kwargs: Any, names: Any, numbers: Any) -> Entry:
         """Compile with symbolic sizes; for these sizes alone if that cannot be."""
         try:
-            return self._entry_of(args, kwargs, names)
+            return self._entry_of(args, kwargs, names, numbers)
         except Exception:
             if names is None or self.dynamic:
                 raise
-        return self._entry_of(args, kwargs, None)
+        return self._entry_of(args, kwargs, None, numbers)
 
-    def _entry_of(self, args: Any, kwargs: Any, names: Any) -> Entry:
+    def _entry_of(self, args: Any, kwargs: Any, names: Any, numbers: Any) -> Entry:
         return entry_of(
             self.fn, args, kwargs, names, pack_weights=self.pack_weights,
-            memory=self.memory,
+            memory=self.memory, numbers=numbers,
         )  # fmt: skip
 
-    def _open(self, key: Any, shapes: list[Any], args: Any, kwargs: Any) -> Any:
+    def _open(self, key: Any, shapes: list[Any], labels: list[str]) -> Any:
         """Names for the sizes that have differed between calls."""
         if self.dynamic is False:
             return None
         before = self._seen.get(key, [])
         columns: dict[tuple[int, ...], str] = {}
         found: dict[str, dict[int, str]] = {}
-        labels = iter(self._tensor_labels(args, kwargs))
-        for k, shape in enumerate(shapes):
-            label = next(labels)
+        for k, (shape, label) in enumerate(zip(shapes, labels, strict=True)):
             for d, n in enumerate(shape):
                 history = (*[past[k][d] for past in before], n)
                 if len(set(history)) > 1 or (self.dynamic and n > 1):
@@ -265,11 +313,14 @@ class CompiledFunction:
                     found.setdefault(label, {})[d] = name
         return found or None
 
-    def _tensor_labels(self, args: Any, kwargs: Any) -> list[str]:
+    def _tensor_labels(self, args: Any, kwargs: Any, numbers: Any) -> list[str]:
         leaves, _ = tree_flatten((args, kwargs))
         labels = labels_of(self.fn, args, kwargs)
-        pairs = zip(leaves, labels, strict=True)
-        return [n for x, n in pairs if isinstance(x, (Tensor, np.ndarray))]
+        return [
+            label
+            for k, (x, label) in enumerate(zip(leaves, labels, strict=True))
+            if k in numbers or isinstance(x, (Tensor, np.ndarray))
+        ]
 
     def explain(self, *, measure: bool = False) -> Explanation:
         """What was compiled, why and how; ``measure`` also times every kernel.

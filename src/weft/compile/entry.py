@@ -20,11 +20,12 @@ from weft.core.size import Size
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
-from weft.graph.capture import capture, layout_of
+from weft.graph.capture import capture_call, layout_of
 from weft.graph.captured import Captured, check_apart, rewrite
 from weft.graph.cells import commit
+from weft.graph.effects import containers, make, nodes_of
 from weft.graph.interpret import bind_sizes
-from weft.graph.ir import ASSIGN, Node
+from weft.graph.ir import ASSIGN, Graph, Node
 from weft.graph.labels import labels_of
 
 
@@ -48,13 +49,14 @@ class Entry:
         self.values = [guard.value for guard in captured.guards]
         self.tensors = Tensors(captured.cells, {} if reads is None else reads.seen)
         into = [one.recorded for one in self.captured.rewritten]
-        pairs = zip(captured.values, captured.wanting, strict=True)
-        self.wanting = [wants for value, wants in pairs if type(value) is Node]
+        self.wanting, graph = _results(captured)
+        self.outputs = graph.outputs
         self.differentiable = any((*self.wanting, *into))
+        self.plain = captured.returned is None and not captured.effects
         self.cells = self.captured.cells
         adapt = adapting(captured, memory)
         if self.differentiable:
-            self.graph, variables = closed(self.captured.graph)
+            self.graph, variables = closed(graph)
             self.variables = [self.cells[v.name] for v in variables]
             written = {n.params.get("variable") for n in self.graph if n.op is ASSIGN}
             self.written = [v in written for v in variables]
@@ -62,7 +64,6 @@ class Entry:
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            graph = self.captured.graph
             self.program = Prepared(graph, own, pack_weights=pack_weights, adapt=adapt)
         self.held = [self.cells[v.name] for v in self.program.reads]
         self.unread = [self.cells[v.name] for v in self.program.unread]
@@ -83,7 +84,7 @@ class Entry:
 
         Their dtypes and numbers of axes are those of its key.
         """
-        if self.moved(arrays):
+        if self.moved(arrays) or not all(arrays[k] for k in self.captured.nonzero):
             return False
         if self.shapes is not None:
             return [a.shape for a in arrays] == self.shapes
@@ -126,12 +127,13 @@ class Entry:
         """The plain Python values that the program was captured with, as text."""
         return {} if self.reads is None else self.reads.plain()
 
-    def run(self, leaves: list[Any], arrays: list[Any]) -> Any:
+    def run(self, leaves: list[Any], arrays: list[Any], arguments: Any) -> Any:
+        """Run the program for arguments: ``(args, kwargs)`` and what is in them."""
         if self.captured.rewritten:
             known = {k: cell.get() for k, cell in self.cells.items() if _has(cell)}
             check_apart(self.captured, arrays, known)
         if self.differentiable and mode.recording:
-            return self._recorded(leaves)
+            return self._recorded(leaves, arrays, arguments)
         if self.differentiable:
             held = [cell.get() for cell in self.variables]
             results, _ = self.program.run([*arrays, *held], write=self._write)
@@ -141,8 +143,7 @@ class Entry:
             stamps = self._stamp if self.pack_weights else None
             results, _ = self.program.run(arrays, held, rooms, self._write, stamps)
         found = [Tensor(array) for array in results]
-        rewrite(self.captured, leaves, found)
-        return self.tree(found)
+        return self.finish(found, leaves, arrays, arguments)
 
     def _stamp(self, place: int) -> Any:
         """How new a variable is."""
@@ -157,7 +158,7 @@ class Entry:
                 touch(where)
         self.captured.empty()
 
-    def _recorded(self, leaves: list[Any]) -> Any:
+    def _recorded(self, leaves: list[Any], arrays: Any, arguments: Any) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
         given = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
         for place, _ in self.captured.rewritten:
@@ -170,8 +171,19 @@ class Entry:
         for out, wants in zip(found, self.wanting, strict=False):
             if not wants:  # a detached one
                 out._node = None
+        return self.finish(found, leaves, arrays, arguments)
+
+    def finish(self, found: Any, leaves: Any, arrays: Any, arguments: Any) -> Any:
+        """Change what the function changes, and give its result."""
         rewrite(self.captured, leaves, found)
-        return self.tree(found)
+        if self.plain:
+            return self.tree(found)
+        captured = self.captured
+        run = captured.run_of(leaves, arguments, arrays, found, self.outputs)
+        captured.happen(run)
+        if captured.returned is None:
+            return self.tree(found)
+        return make(captured.returned, run)
 
     @property
     def is_leaf(self) -> bool:
@@ -184,6 +196,19 @@ class Entry:
         values = self.captured.values
         out = [next(some) if type(v) is Node else v for v in values]
         return tree_unflatten(out, self.captured.outs)
+
+
+def _results(captured: Captured) -> tuple[list[bool], Graph]:
+    """Which results require grad; and the graph that computes no more than those."""
+    graph, own = captured.graph, [v for v in captured.values if type(v) is Node]
+    pairs = zip(captured.values, captured.wanting, strict=True)
+    wanted = {v: w for v, w in pairs if type(v) is Node} | captured.wants
+    if captured.returned is not None:
+        own = list(dict.fromkeys(nodes_of(captured.returned)))
+    own += [node for effect in captured.effects for node in nodes_of(effect)]
+    changed = graph.outputs[len(graph.outputs) - len(captured.rewritten) :]
+    less = Graph(graph.name, graph.nodes, [*own, *changed], graph.sizes, graph.inputs)
+    return [wanted.get(node, False) for node in own], less
 
 
 def adapting(captured: Captured, memory: Any) -> Any:
@@ -205,17 +230,20 @@ def entry_of(
     *,
     pack_weights: bool = False,
     memory: Any = None,
+    numbers: Any = (),
 ) -> Entry:
     """Capture a function for some arguments, noting what it reads, and compile it.
 
-    ``memory`` says what is kept for backward (see ``recompute.policies``).
+    ``numbers`` are the places of floats that are inputs. ``memory`` says what is kept
+    for backward (see ``recompute.policies``).
     """
     leaves, _ = tree_flatten((args, kwargs))
     names = labels_of(fn, args, kwargs)
-    reads = Reads(fn, dict(zip(names, leaves, strict=True)))
+    known = dict(zip(names, leaves, strict=True))
+    reads = Reads(fn, known, containers((args, kwargs)), numbers=bool(numbers))
     start_if_missing()  # every program needs it, and Python leaves a processor idle
     with phase("capture"), reads.watching():
-        captured = capture(fn, *args, dynamic=dynamic, **kwargs)
+        captured = capture_call(fn, args, kwargs, dynamic, None, reads.knows, numbers)
     guards = reads.guards(captured.arrays)
     return Entry(captured, guards, pack_weights=pack_weights, memory=memory)
 

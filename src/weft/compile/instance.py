@@ -217,8 +217,8 @@ class Instance:
         """The new values of variables that have them elsewhere than in their place."""
         found = {}
         for name, ref, shared in self.given_back:
-            value = value_of(ref, values)
-            found[name] = value.copy() if shared else value
+            value = value_of(ref, values)  # an argument's, a constant: not to be kept
+            found[name] = value.copy() if shared else value[...]
         for name, number in self.elsewhere:
             found[name] = values[number]
         return found

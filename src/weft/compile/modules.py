@@ -13,6 +13,7 @@ import copy
 from typing import Any
 
 from weft.compile.api import CompiledFunction
+from weft.errors import shorten
 
 
 def compiled_module(function: CompiledFunction) -> Any:
@@ -28,7 +29,11 @@ def _class_below(kind: type) -> type:
     """A class whose objects are called as compiled functions."""
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        try:
+            return self._function(*args, **kwargs)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def __getattr__(self: Any, name: str) -> Any:
         try:

@@ -58,8 +58,8 @@ def verified(
 ) -> Any:
     """The compiled program's results, once they are known to be the eager ones."""
     before = State(entry)
-    copies = _copies(leaves)
-    _, structure = tree_flatten((args, kwargs))
+    given_leaves, structure = tree_flatten((args, kwargs))
+    copies = _copies(given_leaves)
     given, named = tree_unflatten(copies, structure)
     try:
         want, _ = tree_flatten(fn(*given, **named))
@@ -68,7 +68,7 @@ def verified(
     finally:
         _keep_buffers(entry)
         before.put_back()
-    result = entry.run(leaves, arrays)
+    result = entry.run(leaves, arrays, (args, kwargs))
     try:
         got, _ = tree_flatten(result)
         _compare(eager, _all(entry, got, leaves))

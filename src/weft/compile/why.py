@@ -69,6 +69,8 @@ def _differences(was: Any, now: Any) -> list[tuple[int, Any, Any]]:
 
 def _kind(kind: Any) -> str:
     """A leaf's kind, or a setting, as text."""
+    if kind == (float,):
+        return "any float"
     if not isinstance(kind, tuple):
         return "another object" if type(kind) is int else str(kind)
     first, *rest = kind

@@ -25,6 +25,7 @@ from weft.core.bulk import run as run_bulk
 from weft.core.dispatch import bind
 from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
+from weft.core.number import Number
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
 from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
@@ -235,6 +236,8 @@ def _agree(accepts: str, values: tuple[Any, ...]) -> bool:
 
 
 def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
+    if type(x) is Number:
+        x = x.tensor
     if not isinstance(x, Tensor):
         if plain:
             return x

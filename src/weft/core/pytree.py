@@ -6,6 +6,7 @@ known container is a leaf.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,6 +44,18 @@ def register_pytree_node(
 ) -> None:
     """Make instances of a class containers: ``flatten(x)`` gives (children, rest)."""
     _CUSTOM[cls] = (flatten, unflatten)
+
+
+def custom_node(kind: type) -> Any:
+    """How to take instances of a registered class apart, and put them together."""
+    return _CUSTOM.get(kind)
+
+
+register_pytree_node(
+    defaultdict,
+    lambda d: (list(d.values()), (d.default_factory, tuple(d))),
+    lambda items, rest: defaultdict(rest[0], zip(rest[1], items, strict=True)),
+)
 
 
 def tree_flatten(tree: Any) -> tuple[list[Any], Structure]:

@@ -28,7 +28,14 @@ from weft.errors import module_stack
 from weft.graph.cells import Cell, GradCell, Guard, NumberCell, On, SlotCell, SumCell
 from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.labels import state_names
-from weft.graph.symbol import Building, CaptureError, Refused, Symbol, refusal
+from weft.graph.symbol import (
+    MARK,
+    Building,
+    CaptureError,
+    Refused,
+    Symbol,
+    refusal,
+)
 from weft.graph.verify import same_type
 
 _new = object.__new__
@@ -86,6 +93,10 @@ class Capture(Building):
         self.arrays: list[np.ndarray] = []  # that became tensors, each time
         self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
         self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
+        self.nonzero: set[Node] = set()  # numbers that the function divides by
+        self.texts: dict[str, tuple[Node, str]] = {}  # that stand for values in texts
+        self.effects: list[Any] = []  # that every run has, in order
+        self.is_outside: Callable[[Any], bool] = lambda value: True
 
     def __enter__(self) -> Capture:
         super().__enter__()
@@ -190,6 +201,19 @@ class Capture(Building):
         self.made.append(weakref.ref(tensor))  # type: ignore[arg-type]
         return node
 
+    def text_of(self, symbol: Symbol, spec: str) -> str:
+        """A mark in the text, in place of which each run puts the value."""
+        node = self.lift(symbol)
+        many = 1
+        while True:
+            text = f"{MARK * many}{symbol!r}{MARK}"
+            if self.texts.setdefault(text, (node, spec)) == (node, spec):
+                return text
+            many += 1
+
+    def refuse_number(self, message: str) -> BaseException:
+        return refusal(f"capture of {self.builder.name!r}: {message}")
+
     def read_again(self, array: np.ndarray) -> None:
         self.arrays.append(array)
 
@@ -266,7 +290,7 @@ class Capture(Building):
         what it was."""
         before = tensor.__dict__.get("grad")
         ours = isinstance(before, Symbol) and id(before) not in self.borrowed
-        if not ours and (id(tensor) in self.borrowed or _outside(tensor)):
+        if not ours and (id(tensor) in self.borrowed or is_outside(tensor)):
             self.set_grads.setdefault(id(tensor), (tensor, before))
 
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:
@@ -305,7 +329,7 @@ class Capture(Building):
         while root._base is not None or getattr(root, "source", None) is not None:
             root = root._base if root._base is not None else root.source
         given = getattr(root, "given", None) is not None
-        return given or id(root) in self.borrowed or _outside(root)
+        return given or id(root) in self.borrowed or is_outside(root)
 
     def _not_kept(self, name: str, why: str) -> BaseException:
         return refusal(
@@ -505,7 +529,8 @@ def _has_new_grad(held: Borrowed) -> bool:
     return isinstance(grad, Symbol) and grad is not held.grad
 
 
-def _outside(tensor: Any) -> bool:
+def is_outside(tensor: Any) -> bool:
+    """Whether a tensor was there before, and is no symbol."""
     return type(tensor) is Tensor and tensor._capture is None
 
 

@@ -6,7 +6,7 @@ outside are borrowed (``borrowing``). So a whole training step can be captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +14,21 @@ from typing import Any
 import numpy as np
 
 from weft.core.mode import mode, set_capture
+from weft.core.number import Number
 from weft.core.op import TensorType
-from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.pytree import tree_flatten
 from weft.core.size import Scope
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
-from weft.dtype import as_dtype, default_dtype
-from weft.errors import ArgumentError
+from weft.dtype import as_dtype, default_dtype, float64
+from weft.errors import ArgumentError, shorten
 from weft.graph.borrowing import LOCK, Capture
 from weft.graph.captured import TENSOR, Captured, Rewritten
+from weft.graph.console import Console
+from weft.graph.effects import Copies, nodes_of
 from weft.graph.ir import Builder, Node
 from weft.graph.labels import known_names, labels_of, name_of
+from weft.graph.sharing import Sharing, wants_grad
 from weft.graph.symbol import Symbol, refusing
 
 
@@ -59,6 +63,25 @@ def capture(
     >>> step(weft.ones(9, 3)).shape
     (3,)
     """
+    try:
+        return capture_call(fn, examples, kwargs, dynamic, name)
+    except BaseException as error:
+        shorten(error)
+        raise
+
+
+def capture_call(
+    fn: Callable[..., Any],
+    examples: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic: Mapping[str, Mapping[int, str]] | None = None,
+    name: str | None = None,
+    is_outside: Callable[[Any], bool] = lambda value: True,
+    numbers: Collection[int] = (),
+) -> Captured:
+    """Capture a call. ``is_outside`` tells of Python values that were there before;
+    ``numbers`` are the places of floats that are inputs, among all leaves.
+    """
     label = name or name_of(fn)
     builder = Builder(label)
     leaves, ins = tree_flatten((examples, kwargs))
@@ -66,16 +89,29 @@ def capture(
     wanted = _dynamic(dynamic or {}, labels)
     known = known_names(fn)
     with LOCK, refusing(), Capture(builder, known) as run:
-        symbols, given = [], []
+        run.is_outside = is_outside
+        symbols: list[Any] = []
+        given: list[Any] = []
         for leaf, where in zip(leaves, labels, strict=True):
+            if len(symbols) in numbers:
+                given.append(TENSOR)
+                kind = TensorType((), float64)
+                symbols.append(Number(_input(run, kind, where, leaf), run, leaf))
+                continue
             found = _type_of(leaf, wanted.get(where, {}), builder.sizes, where)
             given.append(leaf if found is None else TENSOR)
             symbols.append(leaf if found is None else _input(run, found, where, leaf))
-        args, options = tree_unflatten(symbols, ins)
-        begun = [(x, x.node, x._node) for x in symbols if isinstance(x, Symbol)]
-        result = fn(*args, **options)
+        copies = Copies((examples, kwargs), symbols)
+        tensors = [x.tensor if type(x) is Number else x for x in symbols]
+        begun = [(x, x.node, x._node) for x in tensors if isinstance(x, Symbol)]
+        with Console(run).listening():
+            result = _run(fn, copies)
         out_leaves, outs = tree_flatten(result)
-        del result, args, options
+        sharing = Sharing(run, leaves, symbols, copies)
+        returned = sharing.returned(result, out_leaves)
+        effects = [*run.effects, *sharing.changes()]
+        wants = sharing.wants
+        del result, copies, sharing
         values, cells = run.close(out_leaves)
         changed = [
             (x.node, Rewritten(place, x._node is not tape))
@@ -83,19 +119,22 @@ def capture(
             if x.node is not node
         ]
         begun.clear()
-        wanting = [_wants_grad(x) for x in out_leaves]
-        for leaf in (*out_leaves, *symbols):
+        wanting = [wants_grad(x) for x in out_leaves]
+        for leaf in (*out_leaves, *tensors):
             if isinstance(leaf, Symbol):
                 leaf._node = None
     leaf = None
     out_leaves.clear()
     symbols.clear()
+    tensors.clear()
     run.origins.clear()
     run.numbers.clear()
     run.check_escapes(set())
     nodes = [v for v in values if type(v) is Node]
-    graph = builder.finish([*nodes, *[node for node, _ in changed]])
+    more = [node for effect in effects for node in nodes_of(effect)]
+    graph = builder.finish([*nodes, *more, *[node for node, _ in changed]])
     made = Captured(graph, cells, ins, outs, values, given, run.guards)
+    made.effects, made.returned, made.wants = effects, returned, wants
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
     made.segments = run.segments
@@ -103,14 +142,19 @@ def capture(
     made.buffers = run.kept
     made.emptied = run.emptied
     places = {node: k for k, node in enumerate(graph.inputs)}
-    if run.writes:  # else nobody can tell a view from a copy
+    made.nonzero = [places[node] for node in run.nonzero]
+    if run.writes or returned is not None:  # else a view is as good as a copy
         made.layouts = [(places[n], how) for n, how in run.layouts.items()]
     return made
 
 
-def _wants_grad(leaf: Any) -> bool:
-    """Whether an output could be differentiated: no backward has used it up."""
-    return isinstance(leaf, Symbol) and leaf._node is not None and not leaf._node.spent
+def _run(fn: Callable[..., Any], copies: Copies) -> Any:
+    args, options = copies.tree
+    try:
+        return fn(*args, **options)
+    except Exception:
+        copies.change_given()
+        raise
 
 
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:

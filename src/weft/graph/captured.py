@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.graph.cells import Cell, Guard, commit
+from weft.graph.effects import Run
+from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Graph, Node, Variable
 from weft.runtime.buffers import owned
 
@@ -51,6 +54,10 @@ class Captured:
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
         self.arrays: list[np.ndarray] = []  # NumPy's that are read again in every run
         self.buffers: list[tuple[Any, str, Tensor]] = []  # of modules, that are set
+        self.nonzero: list[int] = []  # inputs that must not be zero
+        self.effects: list[Any] = []  # on containers and the terminal, in order
+        self.returned: Any = None  # the result's recipe, if parts of it are not new
+        self.wants: dict[Node, bool] = {}  # of the recipes' nodes: do they want grad?
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self._program: Any = None
 
@@ -60,8 +67,6 @@ class Captured:
         return {name: cell.show() for name, cell in self.cells.items()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from weft.graph.interpret import Program
-
         leaves, structure = tree_flatten((args, kwargs))
         self._check(structure)
         if self._program is None:
@@ -77,10 +82,28 @@ class Captured:
             results = [_apart(array, held) for array in results]
             self._write({v: _apart(a, held) for v, a in changed.items()})
         self.empty()
-        rewrite(self, leaves, [Tensor(array) for array in results])
-        found = iter(results)
-        out = [Tensor(next(found)) if type(v) is Node else v for v in self.values]
+        tensors = [Tensor(array) for array in results]
+        rewrite(self, leaves, tensors)
+        if self.effects:
+            run = self.run_of(leaves, (args, kwargs), arrays, tensors)
+            self.happen(run)
+        found = iter(tensors)
+        out = [next(found) if type(v) is Node else v for v in self.values]
         return tree_unflatten(out, self.outs)
+
+    def run_of(
+        self, leaves: Any, arguments: Any, arrays: Any, found: Any, outputs: Any = None
+    ) -> Run:
+        """One run, for recipes: ``found`` are the values of the graph's outputs."""
+        outputs = self.graph.outputs if outputs is None else outputs
+        results = dict(zip(outputs, found, strict=True))
+        sizes = functools.partial(bind_sizes, self.graph.inputs, arrays)
+        return Run(leaves, arguments, results, sizes)
+
+    def happen(self, run: Run) -> None:
+        """Have the effects of a run."""
+        for effect in self.effects:
+            effect.happen(run)
 
     def empty(self) -> None:
         """Take away the gradients that the program ends without."""
@@ -168,6 +191,8 @@ def rewrite(program: Captured, leaves: list[Any], results: Any) -> None:
 
 
 def _array(graph: Graph, leaf: Any) -> np.ndarray:
+    if type(leaf) is float:
+        return np.asarray(leaf)
     if isinstance(leaf, np.ndarray):
         return leaf
     if not isinstance(leaf, Tensor):

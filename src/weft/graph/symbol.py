@@ -27,6 +27,8 @@ from weft.errors import WeftError
 from weft.graph.interpret import resolve
 from weft.graph.ir import DETACH, RENEW, Builder, GraphError, Node, type_text
 
+MARK = "\u2063"  # invisible: it encloses what stands for a value in a text
+
 
 class CaptureError(WeftError, RuntimeError, TypeError):
     """Python code that a captured program cannot do, such as one that needs a value
@@ -63,7 +65,8 @@ def refusing() -> Iterator[None]:
     if mode.refusals is not None:
         yield
         return
-    mode.refusals = refusals = []
+    refusals: list[CaptureError] = []
+    mode.refusals = refusals
     try:
         yield
     except BaseException as error:
@@ -227,10 +230,11 @@ class Symbol(Tracer):
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.name!r} {type_text(self.node.type)}>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return self._interpreter.text_of(self, "")
 
     def __format__(self, spec: str) -> str:
-        return format(repr(self), spec)
+        return self._interpreter.text_of(self, spec)
 
 
 def _spread_up(twin: Symbol, source: Symbol) -> Symbol:
@@ -265,6 +269,10 @@ class Building(Interpreter):
 
     def lies_as_given(self, symbol: Symbol) -> None:
         """Note that the program depends on how a symbol's memory lies."""
+
+    def text_of(self, symbol: Symbol, spec: str) -> str:
+        """A symbol in a text."""
+        return repr(symbol)
 
     def read_again(self, array: np.ndarray) -> None:
         """Note that a NumPy array became a tensor, which each run reads."""

@@ -23,6 +23,7 @@ from weft.core.elementwise import (
     unary,
 )
 from weft.core.elementwise import conj as conj_value
+from weft.core.number import Number
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.ops.choosing import where
@@ -95,7 +96,9 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     >>> weft.add(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
     tensor([31, 42], shape=(2,), dtype=int64)
     """
-    return _add(input, other if alpha == 1 else _scaled("add", input, other, alpha))
+    if type(alpha) is Number or alpha != 1:
+        other = _scaled("add", input, other, alpha)
+    return _add(input, other)
 
 
 def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
@@ -115,7 +118,9 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     >>> weft.sub(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
     tensor([-29, -38], shape=(2,), dtype=int64)
     """
-    return _sub(input, other if alpha == 1 else _scaled("sub", input, other, alpha))
+    if type(alpha) is Number or alpha != 1:
+        other = _scaled("sub", input, other, alpha)
+    return _sub(input, other)
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:

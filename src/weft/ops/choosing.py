@@ -20,6 +20,7 @@ from weft.core.elementwise import (
 )
 from weft.core.lowering import Pointwise
 from weft.core.mode import mode
+from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.dtype_info import finfo
@@ -189,6 +190,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def _beyond(outside: Tensor, limit: Any) -> Tensor:
     """Where a limit applies: outside of it, and everywhere if it is NaN."""
+    if type(limit) is Number:
+        limit = limit.tensor
     if isinstance(limit, Tensor):
         return outside | isnan(limit) if limit.dtype.is_inexact else outside
     return logical_not(outside) | outside if limit != limit else outside

@@ -14,6 +14,7 @@ from weft.core import measure
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
 from weft.core.mode import mode
+from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError, Size, larger
 from weft.core.tensor import Tensor
@@ -54,6 +55,8 @@ def tensor(
         return _tensor_in_capture(data, dtype)
     if isinstance(data, Size):
         return full((), data, dtype=as_dtype(dtype or dtypes.int64), device=device)
+    if type(data) is Number:
+        return full((), data, dtype=dtype, device=device)
     if isinstance(data, Tensor):
         data = data.array()
     if type(data) is ndarray or isinstance(data, np.generic):
@@ -309,6 +312,8 @@ def _filled(
 ) -> Tensor:
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     check_memory(name, shape, dtype)
+    if type(value) is Number:
+        return value.tensor.to(dtype).expand(shape).clone()
     given = {"shape": shape, "value": value, "dtype": dtype}
     try:
         out = Tensor(_full_eval(**given)) if mode.state else bind(full_op, (), given)

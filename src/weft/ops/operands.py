@@ -10,6 +10,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.elementwise import _wrap_int
 from weft.core.mode import mode
+from weft.core.number import Number
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
@@ -29,6 +30,8 @@ def as_tensorlike(value: Any) -> Tensor:
 
 def scalar(value: Any, dtype: Any) -> Tensor:
     """A 0-d tensor of a Python number, or of a size that may be open."""
+    if type(value) is Number:
+        return value.tensor.to(dtype)
     if isinstance(value, Size):
         from weft.ops.creation import full
 

@@ -65,7 +65,7 @@ class Loaded(Captured):
         structure = plain(structure)
         if self.native:
             self._check(structure)
-            return self._compiled().run(leaves, self._arrays(leaves))
+            return self._compiled().run(leaves, self._arrays(leaves), (args, kwargs))
         plain_args, plain_kwargs = tree_unflatten(leaves, structure)
         return super().__call__(*plain_args, **plain_kwargs)
 

@@ -232,6 +232,11 @@ def encode_program(
         given, returned = [TENSOR] * len(graph.inputs), list(graph.outputs)
     else:
         graph, cells = obj.graph, obj.cells
+        if obj.effects:
+            raise ArgumentError(
+                f"save: the program {graph.name!r} changes Python objects or prints in "
+                "every run, which a program in a file cannot; return the values instead"
+            )
         ins, outs, given, returned = obj.ins, obj.outs, obj.given, obj.values
     encoder.graph(graph)
     lists = {

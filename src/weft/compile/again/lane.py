@@ -92,7 +92,8 @@ class Lane:
             else:
                 self.made.append((0, self._known(ref, copied)))
         values = entry.captured.values
-        self.single = len(values) == 1 and type(values[0]) is Node and entry.is_leaf
+        alone = entry.plain and len(values) == 1 and entry.is_leaf
+        self.single = alone and type(values[0]) is Node
         self.later: list[Any] = []  # values in the arena that variables get
         for name, ref, shared in instance.given_back:
             cell = entry.cells[name]
@@ -230,7 +231,13 @@ class Lane:
             self.lock.release()
         if late is not None:
             raise late
-        return found[0] if self.single else self.entry.tree(found)
+        return found[0] if self.single else self._finished(found, args)
+
+    def _finished(self, found: list[Tensor], args: tuple[Tensor, ...]) -> Any:
+        if self.entry.plain:
+            return self.entry.tree(found)
+        arrays = [x._data for x in args]
+        return self.entry.finish(found, args, arrays, (args, {}))
 
     def _renewed(self, row: int, args: tuple[Any, ...], fresh: Any) -> bool:
         """Whether it ran after all: only numbers had changed, which are read again."""
@@ -254,7 +261,7 @@ class Lane:
     def _write(self, known: list[Any]) -> None:
         """Variables get values that they do not have in their places."""
         if self.later:
-            commit([(cell, value_of(ref, known)) for _, cell, ref in self.later])
+            commit([(cell, value_of(ref, known)[...]) for _, cell, ref in self.later])
         for row, cell, _ in self.later:
             if row is not None:
                 self._show(row, cell)

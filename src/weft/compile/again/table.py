@@ -24,6 +24,8 @@ from weft.compile.again.inside import (
     DICT_VERSION,
     LIST_ITEMS,
     LIST_SIZE,
+    TYPE,
+    field_of,
     mapping_of,
     word,
 )
@@ -87,6 +89,23 @@ class Table:
         """A closure's variable has this value."""
         self._word(id(cell) + CELL_CONTENTS, id(value))
         self.held += [cell, value]
+
+    def kind(self, source: Any, kind: type) -> None:
+        """An object is of this class."""
+        self._word(id(source) + TYPE, id(kind))
+        self.held += [source, kind]
+
+    def fields(self, source: Any, kind: type, values: dict[str, Any]) -> None:
+        """A function or class has these values in these fields."""
+        places = {name: field_of(kind, name) for name in values}
+        if None in places.values():
+            raise Unfit
+        for name, value in values.items():
+            at = id(source) + (places[name] or 0)
+            if word(at) not in (id(value), 0):
+                raise Unfit
+            self._word(at, word(at))
+        self.held += [source, *values.values()]
 
     def argument(self, number: int, array: np.ndarray, place: int) -> None:
         """An argument is an array of this kind; its address is put in a place."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import is_
+from types import FunctionType
 from typing import Any
 
 from weft.compile.again.table import Table, Unfit
 from weft.compile.guards.checks import (
     MISSING,
     CellWatch,
+    FieldsWatch,
     Guards,
     ItemsWatch,
+    KindWatch,
     Watch,
     WholeWatch,
 )
@@ -42,6 +45,11 @@ def _tell(watch: Watch, table: Table) -> None:
     source, values = watch.source, watch.values
     if type(watch) is CellWatch:
         table.contents(source, values[0])
+    elif type(watch) is KindWatch:
+        table.kind(source, values[0])
+    elif type(watch) is FieldsWatch:
+        kind = type if isinstance(source, type) else FunctionType
+        table.fields(source, kind, dict(zip(watch.fields, values, strict=True)))
     elif type(watch) is ItemsWatch:
         known = dict(zip(watch.keys, values, strict=False))
         if type(source) is list:
@@ -49,9 +57,9 @@ def _tell(watch: Watch, table: Table) -> None:
         else:
             for key, value in known.items():
                 table.item(source, key, value)
-    elif type(watch) is WholeWatch and type(source) is list:
+    elif isinstance(watch, WholeWatch) and type(source) is list:
         table.items(source, dict(enumerate(values)), len(values))
-    elif type(watch) is WholeWatch:
+    elif isinstance(watch, WholeWatch):
         table.same(source, lambda: _identical(list(watch.get(source)), values))
     else:
         raise Unfit

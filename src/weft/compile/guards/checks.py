@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import attrgetter, call, eq, is_, itemgetter
+from types import FunctionType
 from typing import Any
 
 from weft.compile.guards.kinds import MAPPINGS, same, shown
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
+
+
+FIELDS: dict[type, tuple[str, ...]] = {
+    FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__name__", "__doc__"),
+    type: ("__mro__",),
+}
 
 
 class Watch:
@@ -107,6 +114,13 @@ class WholeWatch(Watch):
         return f"{self.path}[{self.values[k % n]!r}]"
 
 
+class AttributesWatch(WholeWatch):
+    """All attributes of a function."""
+
+    def _name(self, k: int) -> str:
+        return f"{self.path}.{self.values[k % (len(self.values) // 2)]}"
+
+
 def _pairs(source: dict[Any, Any]) -> Iterable[Any]:
     return chain(source, source.values())
 
@@ -138,13 +152,28 @@ class CallWatch(Watch):
         super().__init__(source, lambda held: (held.get(MISSING),), [name], [value])
 
 
-class DefaultsWatch(Watch):
-    """The defaults of a function's arguments."""
+class KindWatch(Watch):
+    """The class of an object, which can be set."""
 
-    def __init__(self, source: Any, name: str) -> None:
-        get = attrgetter("__defaults__", "__kwdefaults__")
-        names = [f"{name}.__defaults__", f"{name}.__kwdefaults__"]
-        super().__init__(source, get, names, list(get(source)))
+    def __init__(self, source: Any, path: str) -> None:
+        super().__init__(source, _kind, [f"{path}.__class__"], [type(source)])
+
+
+def _kind(held: Any) -> tuple[type]:
+    return (type(held),)
+
+
+class FieldsWatch(Watch):
+    """Fields of a function or class that are not in its dictionary."""
+
+    def __init__(self, source: Any, path: str) -> None:
+        self.fields = FIELDS[type if isinstance(source, type) else FunctionType]
+        names = [f"{path}.{field}" for field in self.fields]
+        values = [getattr(source, field) for field in self.fields]
+        super().__init__(source, self._all, names, values)
+
+    def _all(self, held: Any) -> list[Any]:
+        return [getattr(held, field) for field in self.fields]
 
 
 class ArrayWatch(Watch):

@@ -114,6 +114,15 @@ def line_of_change(codes: Any, name: str) -> tuple[CodeType, int] | None:
     return second
 
 
+def line_of_use(codes: Any, name: str) -> tuple[CodeType, int] | None:
+    """Where something of this name is first used."""
+    for code in codes:
+        for one in instructions(code):
+            if one.argval == name:
+                return code, one.offset
+    return None
+
+
 def _changes(one: dis.Instruction) -> bool:
     if one.opname in ("STORE_SUBSCR", "DELETE_SUBSCR"):
         return True

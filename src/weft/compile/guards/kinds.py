@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 import threading
 from array import array
-from collections import deque
+from collections import OrderedDict, deque
 from enum import Enum
 from types import FunctionType, MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from weft.errors import INTERNAL
+from weft.errors import INTERNAL, is_library
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
 CONTAINERS = (list, dict, set, deque)
 MAPPINGS = (dict, MappingProxyType)
-FIXED = (*CONTAINERS, MappingProxyType, tuple)  # their own classes tell no reads
-ARRAYS = (np.ndarray, array, bytearray)  # numbers in memory
+_MAPS: tuple[Any, ...] = ({}, OrderedDict())
+VIEWS = tuple(type(v()) for d in _MAPS for v in (d.keys, d.values, d.items))
+FIXED = (*CONTAINERS, *VIEWS, MappingProxyType, tuple)  # their classes tell no reads
+ARRAYS = (np.ndarray, array, bytearray, memoryview)  # numbers in memory
 _FIXED = 1 << 8  # a type that cannot be changed
 _HEAP = 1 << 9  # a class that Python code made
-_LIBRARY = tuple(
-    os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "platstdlib")
-)
 _OTHERS = {"weft", "numpy", *sys.stdlib_module_names}
-_NUMPY = os.path.join(os.path.dirname(np.__file__), "")
 
 
 def plain(value: Any) -> bool:
@@ -66,10 +62,8 @@ class _Users(dict[str, bool]):
     """Remembers, file by file, whether code is the user's."""
 
     def __missing__(self, filename: str) -> bool:
-        library = filename.startswith(_LIBRARY) and "site-packages" not in filename
-        own = library or filename.startswith(("<frozen", _NUMPY)) or INTERNAL[filename]
-        self[filename] = not own
-        return not own
+        self[filename] = users = not (is_library(filename) or INTERNAL[filename])
+        return users
 
 
 USERS = _Users()

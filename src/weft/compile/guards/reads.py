@@ -17,7 +17,7 @@ import threading
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from types import (
@@ -36,11 +36,13 @@ import numpy as np
 from weft.compile.guards.checks import (
     MISSING,
     ArrayWatch,
+    AttributesWatch,
     CallWatch,
     CellWatch,
-    DefaultsWatch,
+    FieldsWatch,
     Guards,
     ItemsWatch,
+    KindWatch,
     Sized,
     SlotWatch,
     Watch,
@@ -52,9 +54,11 @@ from weft.compile.guards.code import (
     inner,
     keys_after,
     line_of_change,
+    line_of_use,
     loads,
 )
 from weft.compile.guards.frames import entering
+from weft.compile.guards.hidden import Hidden, hidden, shared_generators
 from weft.compile.guards.kinds import (
     ARRAYS,
     CONTAINERS,
@@ -79,9 +83,9 @@ from weft.graph.symbol import refusal
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 _BOOKKEEPING = ("_buffers", "_transient", *_HOOKS)
-_CHANGING = {"time": "the time", "random": "random numbers of Python",
-             "secrets": "random numbers of Python",
-             "numpy.random": "random numbers of NumPy"}  # fmt: skip
+_COPYING = ("__getstate__", "__reduce_ex__", "__copy__", "__deepcopy__")
+_PASSING = {"__getattribute__", "__setattr__", "__delattr__"}
+_CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
 
 
 class _Group:
@@ -99,12 +103,20 @@ class _Group:
 class Reads:
     """What a function reads while this runs (``with reads: …``)."""
 
-    def __init__(self, fn: Any, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        fn: Any,
+        arguments: dict[str, Any],
+        containers: Iterable[Any] = (),
+        numbers: bool = False,
+    ) -> None:
         from weft.nn.module import Module
         from weft.optim.optimizer import Optimizer
 
         self.module, self.optimizer = Module, Optimizer
         self.fn, self.arguments = fn, arguments
+        self.containers = containers  # in the arguments, with attributes
+        self.numbers = numbers  # whether floats are inputs
         self.thread = threading.get_ident()
         self.outside: dict[int, tuple[Any, str]] = {}
         self.groups: dict[int, _Group] = {}
@@ -115,6 +127,7 @@ class Reads:
         self.others: dict[int, Watch] = {}
         self.tensors: dict[str, Tensor] = {}
         self.arrays: dict[int, tuple[Any, str]] = {}  # and where they were read
+        self.bytes: dict[int, ArrayWatch] = {}  # of arrays, before the function ran
         self.uses: Counter[int] = Counter()  # of each, as often as it was reached
         self.classes: dict[type, dict[str, Any]] = {}
         self.functions: dict[CodeType, list[FunctionType]] = {}
@@ -126,6 +139,8 @@ class Reads:
         self.known: set[type] = set()
         self.telling: dict[type, bool] = {}
         self.busy = False
+        self.passing = False  # whether code passes the classes' own methods by
+        self.hidden = {id(one.value): one for one in shared_generators()}
 
     # -- the time of a capture
 
@@ -138,6 +153,8 @@ class Reads:
             for name, value in self.arguments.items():
                 if not isinstance(value, np.ndarray):  # it is an input
                     self.discover(value, name)
+            for value in self.containers:
+                self.attributes(value, vars(value), f"a {type(value).__name__}")
             yield
         self.refuse_changes()
         self.warn()
@@ -167,8 +184,12 @@ class Reads:
 
     def enter_code(self, code: CodeType, names: dict[str, Any]) -> None:
         self.entered[code] = names
+        if self.numbers and "type" in code.co_names:
+            raise refusal("compile: the function may ask what type a float argument is")
         for load in loads(code):
-            if load.name in names:
+            if load.name not in names:
+                self.group(names).absent[load.name] = load.name
+            else:
                 value = names[load.name]
                 if value is os.getenv:
                     self.discover(os.environ, "os.environ")
@@ -187,11 +208,17 @@ class Reads:
             for function in self.functions_of(code):
                 self.note_cells(function)
         self.local.update(inner(code))
+        if not self.passing and _PASSING.intersection(code.co_names):
+            self.passing = True
+            for held, where in list(self.outside.values()):
+                self.everything(held, fields(held), where, True)
 
     def of_library(self, module: Any, name: str, path: tuple[str, ...]) -> None:
         """What is read of a module of Python's own: ``os.environ``, ``sys.argv``."""
         if type(module) is not ModuleType or not path or not is_standard(module):
             return
+        if module is sys and path[0] in ("stdout", "stderr"):
+            return  # what is written there is an effect of each run
         value = getattr(module, path[0], None)
         if value is os.getenv:
             self.discover(os.environ, "os.environ")
@@ -236,10 +263,15 @@ class Reads:
             return
         if plain(value):
             return
-        if issubclass(type(value), FIXED) and not changeable(type(value)):
+        state = hidden(value, path)
+        if state is not None:
+            self.hidden.setdefault(id(state.value), state)
+        elif issubclass(type(value), FIXED) and not changeable(type(value)):
             self.contents(value, path, keys)
         elif isinstance(value, ARRAYS):
             self.arrays.setdefault(id(value), (value, path))
+            if nbytes_of(value) <= LARGEST:
+                self.bytes.setdefault(id(value), ArrayWatch(value, path))
             self.uses[id(value)] += times
         elif isinstance(value, type):
             self.namespace(value)
@@ -281,7 +313,11 @@ class Reads:
                 self.watch_module(value)
         elif changeable(kind):
             self.outside[id(value)] = value, path
+            self.others.setdefault(-id(value), KindWatch(value, path))
+            self.namespace(kind)
             self.watch_class(kind)
+            if self.passing:
+                self.everything(value, fields(value), path, True)
             if isinstance(value, (*CONTAINERS, tuple)):
                 self.contents(value, path)
 
@@ -302,8 +338,15 @@ class Reads:
         defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
         for default in defaults:
             self.discover(default, path)
-        if defaults and of_user(value):
-            self.others.setdefault(id(value), DefaultsWatch(value, path))
+        if of_user(value):
+            self.attributes(value, vars(value), path)
+            self.others.setdefault(id(value), FieldsWatch(value, path))
+
+    def attributes(self, held: Any, own: dict[str, Any], path: str) -> None:
+        """All attributes of an object whose class tells no reads."""
+        self.wholes.setdefault(id(own), AttributesWatch(own, path))
+        for name, attribute in own.items():
+            self.discover(attribute, f"{path}.{name}", times=0)
 
     def contents(self, value: Any, path: str, keys: tuple[Any, ...] = ()) -> None:
         """Items of a container: the one at the keys, or all of them."""
@@ -329,6 +372,7 @@ class Reads:
         for one in (*kind.__mro__, *above.__mro__):
             if one not in self.classes and of_user(one) and one is not object:
                 self.classes[one] = dict(vars(one))
+                self.others.setdefault(id(one), FieldsWatch(one, one.__name__))
 
     # -- attributes
 
@@ -343,6 +387,8 @@ class Reads:
 
         def __getattribute__(held: Any, name: str) -> Any:
             if name[:2] == "__" and name != "__dict__":
+                if name in _COPYING and self.active():
+                    self.read(held, "__dict__", None, sys._getframe(1))
                 return get(held, name)  # ``isinstance`` asks for the class
             try:
                 value = get(held, name)
@@ -419,12 +465,21 @@ class Reads:
         if value is not MISSING and name != "__dict__" and not _library(value):
             self.discover(value, path, keys)
 
+    def knows(self, value: Any) -> bool:
+        """Whether a value was there before the function ran, as far as one can tell."""
+        tables = (self.outside, self.wholes, self.arrays, self.groups)
+        return any(id(value) in table for table in tables) or any(
+            value is given for given in self.arguments.values()
+        )
+
     def tells(self, kind: type) -> bool:
         """Whether reads of such objects count where Weft's own code reads."""
         found = self.telling.get(kind)
         if found is None:
-            own = issubclass(kind, self.module) or of_user(kind)
-            found = self.telling[kind] = own or kind.__module__ == "collections"
+            home = kind.__module__.partition(".")[0]
+            others = home in ("weft", "numpy", "logging")
+            own = issubclass(kind, self.module)
+            found = self.telling[kind] = own or not others
         return found
 
     def locate(self, held: Any, name: str, value: Any, path: str, users: bool) -> None:
@@ -454,6 +509,11 @@ class Reads:
                     self.slots.setdefault((id(held), name), watch)
                 elif of_user(kind):
                     self.note_class(kind, name)
+                    if of_user(type(raw)):  # a descriptor, which has been asked
+                        self.discover(raw, f"{kind.__name__}.{name}")
+                        self.everything(
+                            raw, fields(raw), f"{kind.__name__}.{name}", True
+                        )
                 return True
         return False
 
@@ -527,12 +587,27 @@ class Reads:
 
     def refuse_changes(self) -> None:
         """Refuse a function that changed what it read; it would not do so again."""
-        for watch in (*self.watches(), *self.wholes.values()):
+        moved = [one for one in self.hidden.values() if one.moved()]
+        for one in moved:
+            one.put_back()
+        if moved:
+            raise self._moved(moved[0])
+        for watch in (*self.watches(), *self.wholes.values(), *self.bytes.values()):
             text = watch.changed()
             if text is not None:
                 name = text.split(" ")[0].partition("[")[0].rpartition(".")[2]
                 self.restore()
                 raise self.changed(text, name)
+
+    def _moved(self, one: Hidden) -> BaseException:
+        where = line_of_use(self.entered, one.path.rpartition(".")[2])
+        line = f"\n  at {describe_line(*where)}" if where else ""
+        own = ", or use weft's own (weft.rand)" if one.what[:2] == "ra" else ""
+        return refusal(
+            f"compile: the function takes {one.what} from {one.path}, which is outside "
+            "it; later calls would not do that again. Do it outside, and pass the "
+            f"result as an argument{own}{line}"
+        )
 
     def restore(self) -> None:
         """Undo what the function did."""
@@ -603,6 +678,9 @@ class Reads:
             for g in (*self.groups.values(), *self.of_classes.values())
             if g.sized and g.absent
         ]
+        if any("__annotations__" in code.co_names for code in self.entered):
+            for function in (f for some in self.functions.values() for f in some):
+                self.contents(function.__annotations__, function.__name__)
         arrays = self.array_watches(again)
         watches = [*self.watches(), *self.wholes.values(), *arrays]
         seen = {path: t for path, t in self.tensors.items() if type(t) is Tensor}
@@ -645,21 +723,16 @@ def _moving(value: Any, path: tuple[str, ...]) -> str | None:
     """What kind of thing a chain of attributes calls that is never the same."""
     for name in path:
         if not isinstance(value, ModuleType):
-            return _CHANGING.get(_home(type(value).__module__))
+            return _CHANGING.get(type(value).__module__)
         value = getattr(value, name, None)
     if type(value) not in (FunctionType, MethodType, BuiltinFunctionType):
         return None
     home = value.__module__
     if home is None or home == "builtins":
         home = type(getattr(value, "__self__", None)).__module__
-    home = _home(str(home))
     if home == "time" and getattr(value, "__name__", "") == "sleep":
         return None
-    return _CHANGING.get(home)
-
-
-def _home(module: str) -> str:
-    return "numpy.random" if module.startswith("numpy.random") else module
+    return _CHANGING.get(str(home))
 
 
 def _refused(path: str, before: Any, value: Any) -> BaseException:

@@ -1,0 +1,199 @@
+"""What a captured function says to people: printing, logging, the debugger, files.
+
+``print``, loggers and writes to ``sys.stdout`` and ``sys.stderr`` become effects that
+every run of the program has, with that run's values. A text made of a tensor holds a
+mark in its place. ``breakpoint`` ends the capture with ``DebuggerWanted``; a
+file that is opened ends it with a refusal.
+"""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import io
+import linecache
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from weft.core.mode import mode
+from weft.core.tensor import Tensor
+from weft.errors import INTERNAL, is_library
+from weft.graph.effects import Built, Printed, Text
+from weft.graph.symbol import MARK, refusal
+
+_MARKED = re.compile(f"({MARK}+[^{MARK}]*{MARK})")
+
+
+class DebuggerWanted(BaseException):
+    """The captured function called the debugger: values must be there to look at."""
+
+
+def text_recipe(run: Any, text: str) -> Any:
+    """The recipe of a text in which marks stand for tensors."""
+    if MARK not in text:
+        return text
+    parts = [run.texts.get(part, part) for part in _MARKED.split(text)]
+    return Text(tuple(parts))
+
+
+class Console:
+    """Takes the place of what speaks to people, for one capture."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+        self.print = builtins.print
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Exchange the functions and streams until the block ends."""
+        pdb: Any = sys.modules.get("pdb")
+        places: list[tuple[Any, str, Any]] = [
+            (builtins, "print", self._instead(builtins.print, self._print)),
+            (builtins, "input", self._instead(builtins.input, self._input)),
+            (builtins, "open", self._opening(builtins.open)),
+            (io, "open", self._opening(io.open)),
+            (logging.Logger, "handle", self._handling(logging.Logger.handle)),
+            (sys, "stdout", _Stream(self, sys.stdout)),
+            (sys, "stderr", _Stream(self, sys.stderr)),
+            (sys, "breakpointhook", self._instead(sys.breakpointhook, _debugger)),
+        ]
+        if pdb is not None:
+            trace = self._instead(pdb.set_trace, _debugger)
+            places.append((pdb, "set_trace", trace))
+        before = [getattr(owner, name) for owner, name, _ in places]
+        for owner, name, value in places:
+            setattr(owner, name, value)
+        try:
+            yield
+        except BaseException:
+            restore(places, before)
+            self.show()
+            raise
+        finally:
+            restore(places, before)
+
+    def active(self) -> bool:
+        return mode.capture is self.run
+
+    def _instead(self, usual: Any, own: Callable[..., Any]) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return (own if self.active() else usual)(*args, **kwargs)
+
+        return call
+
+    def _print(self, *args: Any, **kwargs: Any) -> None:
+        self.add(self.print, args, kwargs)
+
+    def _input(self, *args: Any) -> None:
+        raise refusal(
+            "compile: the function asks for input, once, when it is captured. Ask "
+            "outside, and pass the answer as an argument"
+        )
+
+    def _opening(self, usual: Any) -> Any:
+        def open(file: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.active() and _by_user(sys._getframe(1)):
+                raise refusal(
+                    f"compile: the function opens the file {file!r}, once, when it is "
+                    "captured; later calls would not do that again. Read or write "
+                    "files outside the function"
+                )
+            return usual(file, *args, **kwargs)
+
+        return open
+
+    def _handling(self, usual: Any) -> Any:
+        def handle(logger: Any, record: Any) -> None:
+            if self.active() and _by_user(sys._getframe(3)):
+                bare = copy.copy(record)
+                bare.msg = bare.args = None
+                self.add(_log, (usual, logger, bare, record.msg, record.args), {})
+            else:
+                usual(logger, record)
+
+        return handle
+
+    # -- effects
+
+    def add(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Let every run call a function, with values for the tensors of now."""
+        named = {k: self.recipe(v) for k, v in kwargs.items()}
+        recipes = tuple(map(self.recipe, args))
+        self.run.effects.append(Printed(call, recipes, named))
+
+    def recipe(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.run.lift(value)
+        if isinstance(value, str):
+            return text_recipe(self.run, value)
+        if isinstance(value, (list, tuple, dict)):
+            return Built.of(value, self.recipe)
+        return value
+
+    def show(self) -> None:
+        """Say what was said before the capture failed, without values."""
+        effects, self.run.effects = self.run.effects, []
+        for effect in effects:
+            args = [_described(a) for a in effect.args]
+            effect.call(*args, **{k: _described(v) for k, v in effect.kwargs.items()})
+
+
+def restore(places: list[tuple[Any, str, Any]], before: list[Any]) -> None:
+    for (owner, name, _), value in zip(places, before, strict=True):
+        setattr(owner, name, value)
+
+
+def _described(recipe: Any) -> Any:
+    """A recipe's value where nothing was run."""
+    if isinstance(recipe, Text):
+        return "".join(p if isinstance(p, str) else repr(p[0]) for p in recipe.parts)
+    if isinstance(recipe, Built):
+        items = [_described(item) for item in recipe.items]
+        if recipe.keys is None:
+            return items if recipe.kind is list else tuple(items)
+        return dict(zip(recipe.keys, items, strict=True))
+    return recipe
+
+
+def _debugger(*args: Any, **kwargs: Any) -> None:
+    raise DebuggerWanted
+
+
+def _log(handle: Any, logger: Any, record: Any, message: Any, args: Any) -> None:
+    again = copy.copy(record)
+    again.msg, again.args, again.created = message, args, time.time()
+    handle(logger, again)
+
+
+def _by_user(frame: FrameType | None) -> bool:
+    """Whether the user's code calls, itself or through a library."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if INTERNAL[file] or file == linecache.__file__ or "importlib" in file:
+            return False
+        if not is_library(file):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _Stream:
+    """A stream of text during a capture."""
+
+    def __init__(self, console: Console, stream: Any) -> None:
+        self._console, self._stream = console, stream
+
+    def write(self, text: str) -> int:
+        if self._console.active() and _by_user(sys._getframe(1)):
+            self._console.add(self._stream.write, (text,), {})
+            return len(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

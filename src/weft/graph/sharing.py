@@ -1,0 +1,152 @@
+"""Recipes for what a captured function leaves behind: results, changed containers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from numpy import ndarray
+
+from weft.core.number import Number
+from weft.core.pytree import tree_flatten
+from weft.core.tensor import Tensor
+from weft.graph.borrowing import Capture, is_outside
+from weft.graph.console import text_recipe
+from weft.graph.effects import (
+    MUTABLE,
+    Argument,
+    Built,
+    Change,
+    Copied,
+    Copies,
+    GradientOf,
+    Outside,
+    Shared,
+    origin,
+)
+from weft.graph.ir import Node
+from weft.graph.symbol import MARK, Symbol, refusal
+
+
+class Sharing:
+    """Finds what the tensors and containers of one capture share with others."""
+
+    def __init__(
+        self, run: Capture, given: Sequence[Any], symbols: Sequence[Any], copies: Copies
+    ) -> None:
+        self.run, self.copies = run, copies
+        self.changed = copies.changed()
+        self.wants: dict[Node, bool] = {}  # which values eagerly require grad
+        self.places = {
+            id(x): k
+            for k, (x, leaf) in enumerate(zip(symbols, given, strict=True))
+            if isinstance(x, Symbol)
+        }
+        self.arrays = {k for k, leaf in enumerate(given) if isinstance(leaf, ndarray)}
+        self.gradients = {
+            id(held.tensor.__dict__.get("grad")): held.tensor
+            for held in run.borrowed.values()
+        }
+        self.buffers = {
+            id(slots[name]): before for slots, name, before in run.buffers.values()
+        }
+        self.uses: Counter[int] = Counter()  # results, by the memory that they show
+
+    # -- results
+
+    def returned(self, result: Any, leaves: list[Any]) -> Any:
+        """The recipe of the result; None where all of it is made anew, of nodes."""
+        self._count(leaves)
+        for one in self.changed:
+            self._count(tree_flatten(one.made)[0])
+        if any(map(self._is_shared, leaves)) or self._holds_given(result):
+            return self.recipe(result)
+        return None
+
+    def _count(self, leaves: list[Any]) -> None:
+        self.uses.update(id(origin(x)[0]) for x in leaves if isinstance(x, Tensor))
+
+    def _is_shared(self, leaf: Any) -> bool:
+        if isinstance(leaf, Tensor):
+            return type(self._tensor(leaf)) is Shared
+        if type(leaf) is Number:
+            return True
+        if isinstance(leaf, str):
+            return MARK in leaf
+        return isinstance(leaf, MUTABLE) and self._is_new(leaf)
+
+    def _holds_given(self, value: Any) -> bool:
+        """Whether one of the caller's containers is part of a value."""
+        if not isinstance(value, (list, tuple, dict)):
+            return False
+        items = value.values() if isinstance(value, dict) else value
+        return self.copies.given(value) is not None or any(
+            map(self._holds_given, items)
+        )
+
+    # -- containers
+
+    def changes(self) -> list[Change]:
+        """What happens to the caller's containers."""
+        for one in self.changed:
+            if one.path is None:
+                raise refusal(
+                    f"compile: the function changes a {type(one.made).__name__} in its "
+                    "arguments that cannot be found again in later calls (it is, or "
+                    "lies in, an object of a registered class). Return the new value"
+                )
+        return [Change(c.path, Built.of(c.made, self.recipe)) for c in self.changed]  # type: ignore[arg-type]
+
+    def recipe(self, value: Any) -> Any:
+        """How each run makes a value of its own like this one."""
+        if type(value) is Number:
+            value._unknown()  # a float would be a tensor in the result
+        if isinstance(value, Tensor):
+            return self._tensor(value)
+        given = self.copies.given(value)
+        if given is not None:
+            return given
+        if isinstance(value, (list, tuple, dict)):
+            return Built.of(value, self.recipe)
+        if isinstance(value, MUTABLE) and self._is_new(value):
+            return Copied(value)
+        if isinstance(value, str):
+            return text_recipe(self.run, value)
+        return value
+
+    def _is_new(self, value: Any) -> bool:
+        """Whether the function has made a value, so that each call makes another."""
+        return not self.run.is_outside(value)
+
+    # -- tensors
+
+    def _tensor(self, tensor: Tensor) -> Shared | Node:
+        root, chain = origin(tensor)
+        found: Any = None
+        place = self.places.get(id(root))
+        if place in self.arrays and (chain or root.node is not root.given):
+            return self._lift(tensor)  # NumPy has no tensors to share
+        if place is not None:
+            found = Argument(place)
+        elif id(root) in self.buffers:
+            found = Outside(self.buffers[id(root)])
+        elif id(root) in self.gradients:
+            found = GradientOf(self.gradients[id(root)])
+        elif id(root) in self.run.borrowed or is_outside(root):
+            found = Outside(root)
+        elif self.uses[id(root)] > 1:
+            found = self._lift(root)
+        if found is None:
+            return self._lift(tensor)
+        return Shared(found, chain, tensor._node is not None)
+
+    def _lift(self, tensor: Tensor) -> Node:
+        node = self.run.lift(tensor)
+        self.wants[node] = wants_grad(tensor)
+        return node
+
+
+def wants_grad(leaf: Any) -> bool:
+    """Whether a result could be differentiated: no backward has used it up."""
+    return isinstance(leaf, Symbol) and leaf._node is not None and not leaf._node.spent
