@@ -1,8 +1,9 @@
 """What a graph is, in a few bytes: equal for graphs that compile to the same program.
 
-Names of nodes, lines and modules do not count; those of variables do. A graph that
-something outside of it decides has no digest: an operator or a function of the user's,
-sizes that are open.
+Names of nodes count as far as passes read them: whether a node is a gradient, and of
+which value it is a copy. Lines and modules do not count; names of variables do. A graph
+that something outside of it decides has no digest: an operator or a function of the
+user's, sizes that are open.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.fuse import is_copy, origin
+from weft.compile.passes.recompute import is_gradient
 from weft.core.op import TensorType, is_own
 from weft.dtype import DType, of_array
 from weft.graph.ir import STRUCTURAL, Graph, Node, Variable
@@ -45,6 +48,7 @@ def _plain_graph(graph: Graph) -> Any:
     number: dict[Node, int] = {}
     rows: list[Any] = []
     known = set(STRUCTURAL.values())
+    origins: dict[str, int] = {}
     for node in graph.nodes:
         if node.op not in known:
             if not is_own(node.op):
@@ -56,6 +60,9 @@ def _plain_graph(graph: Graph) -> Any:
             row.append([(k, plain(v)) for k, v in node.params.items()])
         if node.after:
             row.append([number[i] for i in node.after])
+        first = origins.setdefault(origin(node), len(rows))
+        if is_gradient(node) or is_copy(node) or first != len(rows):
+            row.append(("role", is_gradient(node), is_copy(node), first))
         number[node] = len(rows)
         rows.append(row)
     ends = [[number[n] for n in some] for some in (graph.inputs, graph.outputs)]

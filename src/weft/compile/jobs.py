@@ -220,8 +220,10 @@ class Jobs:
             (word, reads.index(p.node.params["variable"]), number(p.function), *p[2:])
             for word, p in self.packs
         ]
+        words = np.array(self.words, np.int64)
+        words[[word for word, *_ in pointers]] = 0  # addresses, known when it runs
         return script.Jobs(
-            np.array(self.words, np.int64),
+            words,
             _pairs(pointers, 3),
             self.workspaces,
             self.each + -self.each % _ALIGN,

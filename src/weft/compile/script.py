@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.core.op import Op, find_op, is_own
 from weft.dtype import DType, as_dtype, of_array
 
 ndarray = np.ndarray
@@ -127,10 +128,14 @@ class Script(NamedTuple):
     @property
     def can_be_stored(self) -> bool:
         """Whether it is data alone."""
-        refs = [o.ref for o in self.outputs] + [w.ref for w in self.writes]
-        return all(type(step) is tuple for step in self.plan) and all(
-            type(ref) is int for ref in refs
-        )
+        if not all(type(step) is tuple for step in self.plan):
+            return False
+        try:
+            for ref in [o.ref for o in self.outputs] + [w.ref for w in self.writes]:
+                _plain_ref(ref)
+        except Unstorable:
+            return False
+        return True
 
 
 # -- values that are not in memory as they are
@@ -140,25 +145,25 @@ class Shown(NamedTuple):
     """A value seen through views."""
 
     base: Any
-    views: Sequence[tuple[Callable[..., ndarray], dict[str, Any]]]
+    views: Sequence[tuple[Op, dict[str, Any]]]
 
     def of(self, values: Sequence[Any]) -> ndarray:
         found = value_of(self.base, values)
         for view, params in self.views:
-            found = view(found, **params)
+            found = view.kernel(found, **params)
         return found
 
 
 class Computed(NamedTuple):
     """A value that is computed wherever it is needed."""
 
-    kernel: Callable[..., Any]
+    op: Op
     args: Sequence[Any]
     params: dict[str, Any]
 
     def of(self, values: Sequence[Any]) -> ndarray:
         args = [value_of(a, values) for a in self.args]
-        return np.asarray(self.kernel(*args, **self.params))
+        return np.asarray(self.op.kernel(*args, **self.params))
 
 
 class Literal(NamedTuple):
@@ -203,9 +208,77 @@ _RECORDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+class Unstorable(Exception):
+    """A reference to something of the user's."""
+
+
+def _plain_ref(ref: Any) -> Any:
+    """A reference as JSON has it; an error if it leads to something of the user's."""
+    if type(ref) is int:
+        return ref
+    if isinstance(ref, Literal):
+        return ["literal", _plain_value(ref.value)]
+    if isinstance(ref, Shown):
+        views = [[_name(op), _plain_value(params)] for op, params in ref.views]
+        return ["shown", _plain_ref(ref.base), views]
+    args = [_plain_ref(arg) for arg in ref.args]
+    return ["computed", _name(ref.op), args, _plain_value(ref.params)]
+
+
+def _whole_ref(ref: Any) -> Any:
+    if type(ref) is int:
+        return ref
+    kind, first, *rest = ref
+    if kind == "literal":
+        return Literal(_whole_value(first))
+    if kind == "shown":
+        views = [(find_op(name), _whole_value(params)) for name, params in rest[0]]
+        return Shown(_whole_ref(first), views)
+    args, params = rest
+    return Computed(find_op(first), list(map(_whole_ref, args)), _whole_value(params))
+
+
+def _name(op: Op) -> str:
+    if not is_own(op):
+        raise Unstorable
+    return op.name
+
+
+def _plain_value(value: Any) -> Any:
+    """A parameter as JSON has it."""
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return ["float", value.hex()]
+    if type(value) is tuple:
+        return ["tuple", *map(_plain_value, value)]
+    if type(value) is slice:
+        return ["slice", *map(_plain_value, (value.start, value.stop, value.step))]
+    if type(value) is dict:
+        return {name: _plain_value(one) for name, one in value.items()}
+    if isinstance(value, DType):
+        return ["dtype", value.name]
+    raise Unstorable
+
+
+def _whole_value(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _whole_value(one) for name, one in value.items()}
+    if type(value) is not list:
+        return value
+    kind, *parts = value
+    if kind in ("float", "dtype"):
+        return float.fromhex(parts[0]) if kind == "float" else as_dtype(parts[0])
+    inner = tuple(map(_whole_value, parts))
+    return slice(*inner) if kind == "slice" else inner
+
+
 def to_bytes(script: Script) -> bytes:
     """A script as bytes: its structure as text, then the arrays one after another."""
     arrays: list[ndarray] = []
+    outputs = [one._replace(ref=_plain_ref(one.ref)) for one in script.outputs]
+    writes = [one._replace(ref=_plain_ref(one.ref)) for one in script.writes]
+    script = script._replace(outputs=outputs, writes=writes)
 
     def plain(value: Any) -> Any:
         if isinstance(value, ndarray):
@@ -224,7 +297,9 @@ def from_bytes(data: bytes) -> Script:
     end = 8 + int.from_bytes(data[:8], "little")
     at = [end]
 
-    def whole(value: dict[str, Any]) -> ndarray:
+    def whole(value: dict[str, Any]) -> Any:
+        if "array" not in value:
+            return value  # parameters
         name, shape = value["array"]
         dtype = as_dtype(name).np
         begin, at[0] = at[0], at[0] + math.prod(shape) * dtype.itemsize
@@ -234,6 +309,8 @@ def from_bytes(data: bytes) -> Script:
     made = dict(zip(Script._fields, fields, strict=True))
     for name, kind in _RECORDS.items():
         made[name] = [kind(*row) for row in made[name]]
+    for name in ("outputs", "writes"):
+        made[name] = [r._replace(ref=_whole_ref(r.ref)) for r in made[name]]
     for name in ("held", "rooms", "fresh", "kept"):
         made[name] = [
             r._replace(shape=tuple(r.shape), dtype=as_dtype(r.dtype))

@@ -274,9 +274,9 @@ class Tables(Placed):
         operand = Operand(value)
         if inlined(value):
             args = [self._ref(i) for i in value.inputs]
-            return Computed(value.op.kernel, args, resolve(value.params, self.sizes))
+            return Computed(value.op, args, resolve(value.params, self.sizes))
         views = [
-            (view.op.kernel, resolve(view.params, self.sizes))
+            (view.op, resolve(view.params, self.sizes))
             for view in reversed(operand.views)
         ]
         return Shown(self._ref(operand.base), views)

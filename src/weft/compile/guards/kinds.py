@@ -18,7 +18,9 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, Enum)
 CONTAINERS = (list, dict, set, deque)
 MAPPINGS = (dict, MappingProxyType)
 _MAPS: tuple[Any, ...] = ({}, OrderedDict())
-VIEWS = tuple(type(v()) for d in _MAPS for v in (d.keys, d.values, d.items))
+VIEWS: tuple[type, ...] = tuple(
+    type(v()) for d in _MAPS for v in (d.keys, d.values, d.items)
+)
 FIXED = (*CONTAINERS, *VIEWS, MappingProxyType, tuple)  # their classes tell no reads
 ARRAYS = (np.ndarray, array, bytearray, memoryview)  # numbers in memory
 _FIXED = 1 << 8  # a type that cannot be changed
