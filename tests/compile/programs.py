@@ -5,9 +5,8 @@ grows line by line; a line is kept if the program with it runs eagerly at all it
 sizes and does not blow rounding errors up (see ``three_ways.fit``).
 
 Not drawn: complex numbers, results whose shape depends on values
-(``nonzero``, ``x[mask]``), aliases between arguments or between results, linear
-algebra beyond products, modules, hooks and Python side effects. Where rounding rules
-are on (``strict`` is not), no value is infinite or NaN.
+(``nonzero``, ``x[mask]``), aliases between arguments, linear algebra beyond products,
+modules and hooks. Where rounding rules are on (``strict`` is not), no value is infinite or NaN.
 """
 
 import random
@@ -63,9 +62,15 @@ class Program:
         return any(name in str(self) for name in HALVES)
 
     @property
+    def logs(self):
+        """Whether it has a dictionary to change."""
+        return any("log[" in line for line in self.lines)
+
+    @property
     def source(self):
         """The function's text."""
         names = ", ".join(g.name for g in self.inputs)
+        names += ", log" * self.logs
         return f"def program({names}):\n" + "\n".join(
             f"    {line}" for line in (*self._opening(), *self.lines, *self._closing())
         )
@@ -677,6 +682,49 @@ def drawn(v):
     )  # fmt: skip
 
 
+# -- Python around tensors
+
+
+def moved(v):
+    """To the device where it is."""
+    how = v.rng.choice(["to('cpu')", "cpu()", "to(weft.device('cpu'))"])
+    return f"{v.pick()}.{how}"
+
+
+def yielded(v):
+    """By a generator function, of which some run without gradients."""
+    take = v.rng.choice(["list({})[0]", "list({})[-1]", "sum({})", "next({})"])
+    return take.format(f"{v.rng.choice(['halves', 'quiet_halves'])}({v.floating()})")
+
+
+def generated(v):
+    return f"weft.rand({v.floating()}.shape, generator=noise)"
+
+
+def attempted(v):
+    """What one handler makes of an error that depends on shapes and types alone."""
+    a, b = v.floating(), v.pick()
+    first = v.rng.choice([f"{a} @ {b}", f"weft.cat([{a}, {b}])", f"{a} + {b}"])
+    return f"attempt(lambda: {first}, lambda: {a} * 2)"
+
+
+def decided(v):
+    """What a handler must not make of a question that no program can answer."""
+    a = v.floating()
+    first = v.rng.choice([f"{a} * float({a}.sum())", f"{a} if {a}.max() > 0 else -{a}"])
+    return f"attempt(lambda: {first}, lambda: {a} * 100)"
+
+
+def noted(v):
+    """A change of the dictionary that it is given."""
+    a = v.pick()
+    return v.rng.choice(
+        [f"log['seen'].append({a})", f"log['last'] = {a}", "log['n'] += 1",
+         f"log['seen'] += [{a}, 2]", f"log.setdefault('more', []).append({a})",
+         "log['seen'].reverse()", "log.pop('last', None)"]
+    )  # fmt: skip
+
+
 EXPRESSIONS = (
     *[unary] * 3, positive, squashed, edges, stepping, *[binary] * 3, *[scaled] * 2,
     reverse_scaled, *[mixed] * 2, divided, modulo, fmodulo, power, *[compared] * 2,
@@ -689,6 +737,7 @@ EXPRESSIONS = (
     pooled, attended, lossy,
     crossed, *[gathered] * 2, masked, scattered,
     branched, scanned, repeated_until, counted_loop, drawn,
+    moved, yielded, attempted, generated,
 )  # fmt: skip
 
 
@@ -813,6 +862,10 @@ def next_line(rng, program, tensors):
         names = [k for k in tensors if k[0] in "xp"]
         line = changed(v, names)
         return line if program.kind == "forward" else f"with weft.no_grad(): {line}"
+    if roll < 0.30:
+        return noted(v)
+    if roll > 0.998:
+        return f"{name} = {decided(v)}"
     return f"{name} = {rng.choice(EXPRESSIONS)(v)}"
 
 

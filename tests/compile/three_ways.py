@@ -143,6 +143,25 @@ def laid_out(array, layout):
     return array
 
 
+def attempt(first, other):
+    """What the first function gives, or where that fails the other one."""
+    try:
+        return first()
+    except Exception:
+        return other()
+
+
+def halves(value):
+    yield value * 0.5
+    yield value - 0.25
+
+
+@weft.no_grad()
+def quiet_halves(value):
+    yield value * 0.5
+    yield value - 0.25
+
+
 class World:
     """A program's function, with state of its own."""
 
@@ -152,8 +171,10 @@ class World:
             g.name: Tensor(data(g, 0, program.seed).copy()) for g in program.state
         }
         names = {
-            "weft": weft, "F": weft.nn.functional, "total": total, **self.state,
+            "weft": weft, "F": weft.nn.functional, "total": total, "attempt": attempt,
+            "halves": halves, "quiet_halves": quiet_halves, **self.state,
         }  # fmt: skip
+        self.noise = names["noise"] = weft.Generator()
         if program.kind == "step":
             for tensor in self.state.values():
                 tensor.requires_grad_()
@@ -177,13 +198,17 @@ class World:
             if g.floating and self.program.kind in ("inner", "outer"):
                 tensor.requires_grad_()
             found.append(tensor)
+        if self.program.logs:
+            found.append({"seen": [], "n": 0, "last": None})
         return found
 
     def call(self, function, call, pull=True):
         """What a call returns and changes, by name."""
         args = self.arguments(call)
         weft.manual_seed(call)
+        self.noise.manual_seed(call)
         results = function(*args)
+        log = args.pop() if self.program.logs else {}
         if self.program.kind == "outer" and pull and results[0].requires_grad:
             results[0].backward()
         found = {f"output {k}": r for k, r in enumerate(results)}
@@ -193,7 +218,22 @@ class World:
             found |= {f"{g.name}.grad": a.grad for g, a in pairs}
         found |= self.state
         found |= {f"{k}.grad": p.grad for k, p in self.state.items()}
-        return {k: t.detach().numpy().copy() for k, t in found.items() if t is not None}
+        found |= {f"log {k}": weft.tensor(v) for k, v in log.items() if k == "n"}
+        for k, value in log.items():
+            items = value if isinstance(value, list) else [value]
+            found |= {f"log {k} {i}": t for i, t in enumerate(items) if k != "n"}
+        arrays = {k: _host(t) for k, t in found.items() if t is not None}
+        if pull:  # the interpreter's results are always its own
+            shown = [_host(t) for t in (*results, *args)]
+            sharing = [[np.may_share_memory(a, b) for a in shown] for b in shown]
+            arrays["memory"] = np.array(sharing)
+        return {k: a.copy() for k, a in arrays.items()}
+
+
+def _host(value):
+    if isinstance(value, weft.Tensor):
+        return value.detach().numpy()
+    return np.asarray(value)
 
 
 @contextlib.contextmanager
