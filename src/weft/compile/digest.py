@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.fuse import is_copy, origin
+from weft.compile.fuse import AGAIN, is_copy, origin
 from weft.compile.passes.recompute import is_gradient
 from weft.core.op import TensorType, is_own
 from weft.dtype import DType, of_array
@@ -48,6 +48,7 @@ def _plain_graph(graph: Graph) -> Any:
     number: dict[Node, int] = {}
     rows: list[Any] = []
     known = set(STRUCTURAL.values())
+    named = any(AGAIN in node.name for node in graph.nodes)  # perhaps as copies
     origins: dict[str, int] = {}
     for node in graph.nodes:
         if node.op not in known:
@@ -60,9 +61,11 @@ def _plain_graph(graph: Graph) -> Any:
             row.append([(k, plain(v)) for k, v in node.params.items()])
         if node.after:
             row.append([number[i] for i in node.after])
-        first = origins.setdefault(origin(node), len(rows))
-        if is_gradient(node) or is_copy(node) or first != len(rows):
-            row.append(("role", is_gradient(node), is_copy(node), first))
+        if named:
+            first = origins.setdefault(origin(node), len(rows))
+            row.append((is_copy(node), first))
+        if "grad" in node.name and is_gradient(node):
+            row.append("gradient")
         number[node] = len(rows)
         rows.append(row)
     ends = [[number[n] for n in some] for some in (graph.inputs, graph.outputs)]

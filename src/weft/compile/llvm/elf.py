@@ -111,19 +111,25 @@ class _Object:
     def defined(self, base: int) -> dict[str, int]:
         """The addresses of what others may name."""
         found = {}
-        for symbol in self.symbols:
-            if symbol["info"] >> 4 and 0 < symbol["section"] < _SPECIAL:
-                start = int(self.start[symbol["section"]])
-                found[self.name(symbol)] = base + start + int(symbol["value"])
+        section = self.symbols["section"]
+        inside = (section > 0) & (section < _SPECIAL)
+        for symbol in self.symbols[self._shared() & inside]:
+            start = int(self.start[symbol["section"]])
+            found[self.name(symbol)] = base + start + int(symbol["value"])
         return found
+
+    def _shared(self) -> np.ndarray:
+        """Which symbols other files may know."""
+        return self.symbols["info"] >> 4 != 0
+
+    def _foreign(self) -> np.ndarray:
+        """The numbers of the symbols that are to be found elsewhere."""
+        found = np.flatnonzero(self._shared() & (self.symbols["section"] == 0))
+        return found[found > 0]
 
     def named(self) -> list[str]:
         """What is to be found elsewhere."""
-        return [
-            self.name(symbol)
-            for symbol in self.symbols[1:]
-            if not symbol["section"] and symbol["info"] >> 4
-        ]
+        return [self.name(symbol) for symbol in self.symbols[self._foreign()]]
 
     def addresses(self, base: int, known: dict[str, int]) -> np.ndarray:
         """Where each symbol is."""
@@ -132,9 +138,8 @@ class _Object:
         sections = self.symbols["section"][inner]
         values = self.symbols["value"][inner].astype(np.int64)
         found[inner] = base + self.start[sections] + values
-        for k, symbol in enumerate(self.symbols):
-            if k and not symbol["section"] and symbol["info"] >> 4:
-                found[k] = known[self.name(symbol)]
+        for k in self._foreign():
+            found[k] = known[self.name(self.symbols[k])]
         return found
 
     def link(
