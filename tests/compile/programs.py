@@ -6,7 +6,8 @@ sizes and does not blow rounding errors up (see ``three_ways.fit``).
 
 Not drawn: complex numbers, results whose shape depends on values
 (``nonzero``, ``x[mask]``), aliases between arguments, linear algebra beyond products,
-modules and hooks. Where rounding rules are on (``strict`` is not), no value is infinite or NaN.
+modules and hooks. Where rounding rules are on (``strict`` is not), no value is infinite
+or NaN.
 """
 
 import random
