@@ -44,7 +44,7 @@ def numerical_derivative(
 
     def moved(sign: float) -> list[np.ndarray]:
         there = [
-            x if v is None else Tensor(x._data + sign * eps * v._data)
+            x if v is None else Tensor(np.asarray(x._data + sign * eps * v._data))
             for x, v in zip(xs, directions, strict=True)
         ]
         return [np.array(o.detach().numpy()) for o in _outputs(fn, there)]
