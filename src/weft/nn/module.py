@@ -48,6 +48,16 @@ class RemovableHandle:
         self.remove()
 
 
+class ParameterIterator(Iterator[Tensor]):
+    """What ``Module.parameters()`` gives: parameters that can be asked for by name."""
+
+    def __init__(self, named: Iterator[tuple[str, Tensor]]) -> None:
+        self.named = named
+
+    def __next__(self) -> Tensor:
+        return next(self.named)[1]
+
+
 class IncompatibleKeys(NamedTuple):
     """What ``load_state_dict(strict=False)`` left out."""
 
@@ -327,13 +337,12 @@ class Module:
         )  # fmt: skip
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
-        """All parameters, each once.
+        """All parameters, each once; an optimizer learns their names from this.
 
         >>> sum(p.numel() for p in weft.nn.Linear(3, 2).parameters())
         8
         """
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
+        return ParameterIterator(self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
