@@ -34,6 +34,8 @@ class _Mode(threading.local):
     states: Callable[[Any], None] | None = None  # told of an optimizer that makes some
     due: frozenset[Any] | None = None  # what has kernels, while that must not change
     refilled: list[Any] | None = None  # weakly, what backward has computed again
+    device: Any = None  # where tensors are made, unless that is the CPU
+    outer_devices: tuple[Any, ...] = ()  # of the blocks around
     depth: int = 0  # how many transforms are running
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running

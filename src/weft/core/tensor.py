@@ -217,9 +217,21 @@ class Tensor(_Methods):
         """The same value, with only those tape nodes (at any level) that ``keep``."""
         return self.alias(self._node if keep(self._node) else None)
 
+    def moved(self, device: Device) -> Tensor:
+        """A copy of the values on another device, by way of the host."""
+        return Tensor.on_device(device.from_host(self.to_host()), device)
+
+    def move_(self, other: Tensor) -> None:
+        """Become another tensor's value, on its device, as the same object."""
+        self.__class__ = type(other)
+        self._data = other._data
+        self.__dict__.pop("device", None)
+        if other.device is not cpu:
+            self.device = other.device
+
     def to_host(self) -> np.ndarray:
         """The values as a NumPy array, wherever they are."""
-        return self.device.to_host(self.array())
+        return self.array()
 
     def array(self) -> np.ndarray:
         """The NumPy array behind this tensor; tracers have none to give."""
@@ -241,6 +253,20 @@ class DeviceTensor(Tensor):
         twin = DeviceTensor(self._data, self.device, node)
         twin._storage = self.storage
         return twin
+
+    def freeze(self) -> None:
+        self._data = self.settled()._data
+        self._storage = None
+
+    def settled(self) -> Tensor:
+        return DeviceTensor(self.device.copy(self._data), self.device)
+
+    def to_host(self) -> np.ndarray:
+        return self.device.to_host(self._data)
+
+    def array(self) -> np.ndarray:
+        """A copy of the values in host memory, to look at."""
+        return self.to_host()
 
 
 def _array_from(data: Any, sizes: tuple[Any, ...]) -> np.ndarray:

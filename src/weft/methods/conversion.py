@@ -8,6 +8,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.autograd import engine
+from weft.core.mode import mode
 from weft.core.tensor import Tensor as _Tensor
 from weft.device import Device
 from weft.device import device as find_device
@@ -77,7 +78,7 @@ class Conversion:
         """The tensor on the CPU.
 
         >>> weft.ones(1).cpu().device
-        device('cpu')
+        device(type='cpu')
         """
         return _moved(self, find_device("cpu"))
 
@@ -133,7 +134,7 @@ class Conversion:
         >>> weft.ones(1).new_tensor([1, 2])
         tensor([1., 2.], shape=(2,), dtype=float32)
         """
-        return creation.tensor(data, **{"dtype": self.dtype, **options})
+        return creation.tensor(data, **_like(self, options))
 
     def new_zeros(self: Any, *size: Any, **options: Any) -> Tensor:
         """Zeros with this tensor's dtype.
@@ -141,7 +142,7 @@ class Conversion:
         >>> weft.tensor([1]).new_zeros(2)
         tensor([0, 0], shape=(2,), dtype=int64)
         """
-        return creation.zeros(*size, **{"dtype": self.dtype, **options})
+        return creation.zeros(*size, **_like(self, options))
 
     def new_ones(self: Any, *size: Any, **options: Any) -> Tensor:
         """Ones with this tensor's dtype.
@@ -149,7 +150,7 @@ class Conversion:
         >>> weft.tensor([1]).new_ones(2)
         tensor([1, 1], shape=(2,), dtype=int64)
         """
-        return creation.ones(*size, **{"dtype": self.dtype, **options})
+        return creation.ones(*size, **_like(self, options))
 
     def new_full(self: Any, size: Any, fill_value: Any, **options: Any) -> Tensor:
         """One value with this tensor's dtype.
@@ -157,7 +158,7 @@ class Conversion:
         >>> weft.tensor([1]).new_full((2,), 5)
         tensor([5, 5], shape=(2,), dtype=int64)
         """
-        return creation.full(size, fill_value, **{"dtype": self.dtype, **options})
+        return creation.full(size, fill_value, **_like(self, options))
 
     def new_empty(self: Any, *size: Any, **options: Any) -> Tensor:
         """Unset elements with this tensor's dtype.
@@ -165,7 +166,7 @@ class Conversion:
         >>> weft.tensor([1]).new_empty(2).dtype
         weft.int64
         """
-        return creation.empty(*size, **{"dtype": self.dtype, **options})
+        return creation.empty(*size, **_like(self, options))
 
     # -- the tape
 
@@ -225,9 +226,17 @@ class Conversion:
         return self
 
 
+def _like(x: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a new tensor like this one."""
+    return {"dtype": x.dtype, "device": x.device, **options}
+
+
 def _moved(x: Any, device: Device) -> Any:
     """A tensor on another device, by way of the host."""
     if x.device is device:
         return x
-    host = x.to_host()
-    return _Tensor.on_device(device.from_host(host), device)
+    if x.requires_grad and mode.recording:
+        from weft.autograd.moving import Move
+
+        return Move.apply(x, device)
+    return x.moved(device)

@@ -176,7 +176,7 @@ class Operators:
             if name in ("_node", "_storage", "_base", "_chain", "_data", "grad"):
                 continue
             setattr(twin, name, value)
-        twin._data = self._data.copy()
+        twin._data = self._data.copy() if self.is_cpu else self.settled()._data
         twin._node = None
         if self._node is not None:
             twin.requires_grad_()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.autograd import no_grad
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, module_stack
@@ -576,8 +577,7 @@ def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
             if not tensor.dtype.is_inexact:
                 continue
         kept.append(spec)
-    with_value = tensor.detach().to(*kept)
-    tensor._data = with_value._data
+    tensor.move_(tensor.detach().to(*kept))
     if tensor.grad is not None:
         tensor.grad = tensor.grad.detach().to(*kept)
 
@@ -587,10 +587,11 @@ def _take_over(target: Tensor, value: Any, assign: bool) -> None:
 
     source = as_tensor(value).detach()
     if assign:
-        target._data = source._data
+        target.move_(source)
+        target.storage.touch("load_state_dict")
     else:
-        np.copyto(target._data, source.to(target.dtype)._data)
-    target.storage.touch("load_state_dict")
+        with no_grad():
+            target.copy_(source)
 
 
 def _difference(module: Module, mine: Any, theirs: Any, strict: bool) -> str:
