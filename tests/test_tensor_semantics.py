@@ -426,3 +426,47 @@ def test_tracers_are_not_looked_at():
         weft.func.vmap(weft.Tensor)(weft.ones(2, 3))
     with pytest.raises(TypeError, match="in host memory, got a Symbol"):
         weft.compile(weft.Tensor)(weft.ones(2))
+
+
+# -- data
+
+
+def test_data_is_exchanged():
+    x = weft.ones(2, requires_grad=True)
+    value = weft.tensor([3.0, 4.0, 5.0], dtype=weft.float64)
+    x.data = value
+    assert (x.shape, x.dtype, x.requires_grad, x.is_leaf) == (
+        (3,),
+        weft.float64,
+        True,
+        True,
+    )
+    value[0] = 7
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [14.0, 8.0, 10.0]
+    x.data -= 1
+    assert value.tolist() == [6.0, 3.0, 4.0]
+
+
+def test_a_saved_value_whose_data_is_exchanged_is_noticed():
+    x = weft.ones(2, requires_grad=True)
+    y = (x * x).sum()
+    x.data = weft.zeros(2)
+    with pytest.raises(RuntimeError, match="data"):
+        y.backward()
+
+
+def test_data_that_does_not_fit_is_refused():
+    x = weft.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match="data: expected a tensor, got list"):
+        x.data = [1.0]
+    with pytest.raises(TypeError, match="cannot hold int64"):
+        x.data = weft.tensor([1])
+
+    def exchange(a):
+        a.data = a + 1
+        return a
+
+    for run in (weft.func.vmap(exchange), weft.compile(exchange)):
+        with pytest.raises(RuntimeError, match="cannot be exchanged inside"):
+            run(weft.ones(2))

@@ -14,7 +14,7 @@ class Move(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, device: Any) -> Tensor:
         ctx.home = x.device
-        return x.moved(device)
+        return x._moved(device)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:

@@ -225,7 +225,7 @@ def _mark_inference(out: Any) -> None:
 
 def _buffer(x: Tensor, device: Any) -> Any:
     """A tensor's buffer there; numbers on the CPU go along with other tensors."""
-    return x._data if x.device is device else x.moved(device)._data
+    return x._data if x.device is device else x._moved(device)._data
 
 
 def is_number(x: Tensor) -> bool:

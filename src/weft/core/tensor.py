@@ -217,17 +217,9 @@ class Tensor(_Methods):
         """The same value, with only those tape nodes (at any level) that ``keep``."""
         return self.alias(self._node if keep(self._node) else None)
 
-    def moved(self, device: Device) -> Tensor:
+    def _moved(self, device: Device) -> Tensor:
         """A copy of the values on another device, by way of the host."""
         return Tensor.on_device(device.from_host(self.to_host()), device)
-
-    def move_(self, other: Tensor) -> None:
-        """Become another tensor's value, on its device, as the same object."""
-        self.__class__ = type(other)
-        self._data = other._data
-        self.__dict__.pop("device", None)
-        if other.device is not cpu:
-            self.device = other.device
 
     def to_host(self) -> np.ndarray:
         """The values as a NumPy array, wherever they are."""

@@ -16,6 +16,7 @@ from weft.errors import (
     ArgumentError,
     AutogradError,
     DeviceError,
+    DTypeError,
     ShapeError,
 )
 from weft.ops import (
@@ -212,6 +213,19 @@ class Conversion:
         """
         return self.detach()
 
+    @data.setter
+    def data(self: Any, value: Any) -> None:
+        """Refer to another tensor's memory, of any shape, dtype and device."""
+        _check_data(self, value)
+        if value._data is self._data:
+            return
+        self.storage.touch("data")  # a tape that has saved the old value says so
+        self.__class__ = type(value)
+        self._data = value._data
+        self.__dict__.pop("device", None)
+        if not value.is_cpu:
+            self.device = value.device
+
     def detach_(self: Any) -> Any:
         """Cut this tensor off the tape, in place.
 
@@ -224,6 +238,22 @@ class Conversion:
             )
         self._node = None
         return self
+
+
+def _check_data(x: Any, value: Any) -> None:
+    if not isinstance(value, _Tensor):
+        raise DTypeError(f"data: expected a tensor, got {type(value).__name__}")
+    running = mode.capture or x._interpreter or value._interpreter
+    if running is not None:
+        raise AutogradError(
+            "data: a tensor's memory cannot be exchanged inside "
+            f"{getattr(running, 'name', 'a captured function')}; use copy_"
+        )
+    if x._node is not None and not value.dtype.is_inexact:
+        raise DTypeError(
+            "data: this tensor requires grad and cannot hold "
+            f"{value.dtype.name}; use requires_grad_(False) first"
+        )
 
 
 def _like(x: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -239,4 +269,4 @@ def _moved(x: Any, device: Device) -> Any:
         from weft.autograd.moving import Move
 
         return Move.apply(x, device)
-    return x.moved(device)
+    return x._moved(device)

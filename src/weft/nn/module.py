@@ -577,7 +577,7 @@ def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
             if not tensor.dtype.is_inexact:
                 continue
         kept.append(spec)
-    tensor.move_(tensor.detach().to(*kept))
+    tensor.data = tensor.detach().to(*kept)
     if tensor.grad is not None:
         tensor.grad = tensor.grad.detach().to(*kept)
 
@@ -587,8 +587,7 @@ def _take_over(target: Tensor, value: Any, assign: bool) -> None:
 
     source = as_tensor(value).detach()
     if assign:
-        target.move_(source)
-        target.storage.touch("load_state_dict")
+        target.data = source
     else:
         with no_grad():
             target.copy_(source)
