@@ -216,15 +216,3 @@ def shallow_copy(self: Tensor) -> Tensor:
         twin._node = None
         twin.requires_grad_()
     return twin
-
-
-def refuse_pickle(self: Tensor, protocol: Any = None) -> Any:
-    """Pickling is refused: reading a pickle can run anything it likes."""
-    raise PickleRefused(
-        "pickle: tensors are not pickled, because reading a pickle can execute code. "
-        "Use weft.save(obj, path) and weft.load(path), or send .numpy()"
-    )
-
-
-class PickleRefused(WeftError, TypeError):
-    """A tensor given to ``pickle``."""

@@ -278,6 +278,12 @@ class Generator:
         self._counter = 0
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> Any:
+        return Generator, (), (self._seed, self._counter)
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._seed, self._counter = state
+
     def manual_seed(self, seed: int) -> Generator:
         """Start again from a seed."""
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):

@@ -78,6 +78,10 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles make plans of their own."""
+        return {**vars(self), "_plans": {}, "_alike": {}}
+
     # -- the rule: what a subclass writes
 
     def start(self, param: Tensor, group: dict[str, Any]) -> State:
