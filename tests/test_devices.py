@@ -1,5 +1,8 @@
 """Devices as objects: a toy device with its own kernels, and clear refusals."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -32,6 +35,13 @@ def elementwise(fn):
     return kernel
 
 
+class Slow(Device):
+    """A device that can change its memory, and whose views are copies."""
+
+    def write(self, target, source):
+        target.values[:] = source.values
+
+
 @pytest.fixture
 def toy():
     kernels = {
@@ -39,7 +49,7 @@ def toy():
         "mul": elementwise(lambda a, b: a * b),
         "absorb": elementwise(lambda a, b: a * b),
     }
-    yield register_device(Device("toy:0", kernels, from_host=to_toy, to_host=to_host))
+    yield register_device(Slow("toy:0", kernels, from_host=to_toy, to_host=to_host))
     unregister_device("toy:0")
 
 
@@ -47,7 +57,21 @@ def test_registry(toy):
     assert weft.device("toy:0") is toy
     assert toy in weft.devices()
     assert (toy.type, toy.index, cpu.index) == ("toy", 0, None)
-    assert weft.device("cpu") is weft.device("cpu:0") is cpu
+    assert weft.device("cpu") is weft.device("cpu:0") is weft.device("cpu", 0) is cpu
+    assert weft.device("toy") is weft.device("toy", 0) is weft.device(toy) is toy
+    assert isinstance(toy, weft.device)
+    assert not isinstance("cpu", weft.device)
+
+
+def test_text_and_comparison(toy):
+    assert (str(cpu), repr(cpu)) == ("cpu", "device(type='cpu')")
+    assert (str(toy), repr(toy)) == ("toy:0", "device(type='toy', index=0)")
+    for device in (cpu, toy):
+        assert weft.zeros(1, device=str(device)).device is device
+        assert eval(repr(device), {"device": weft.device}) is device
+        assert copy.deepcopy(device) is pickle.loads(pickle.dumps(device)) is device
+    assert cpu == weft.device("cpu") != toy
+    assert len({cpu, weft.device("cpu"), toy}) == 2
 
 
 def test_unknown_device_says_what_is_available():
@@ -55,6 +79,11 @@ def test_unknown_device_says_what_is_available():
         RuntimeError, match=r"'cuda' is not available; available: 'cpu'"
     ):
         weft.zeros(2, device="cuda")
+    for given in ("cpu:1", "", 0, None):
+        with pytest.raises(RuntimeError, match="is not available"):
+            weft.device(given)
+    with pytest.raises(RuntimeError, match="'cpu:3' is not available"):
+        weft.device("cpu", 3)
 
 
 def test_round_trip_is_exact(toy):
@@ -125,5 +154,27 @@ def test_in_place_operators_change_the_value_there(toy):
     x += x
     x.mul_(x)
     assert x.cpu().tolist() == [4.0, 16.0]
-    with pytest.raises(RuntimeError, match=r"'toy:0'"):
-        x.copy_(weft.ones(2))
+    assert x.detach() is not x
+    assert x.copy_(weft.ones(2)).tolist() == [1.0, 1.0]
+
+
+def test_views_that_are_copies_are_not_changed_in_place(toy):
+    toy.register_kernel("slice", lambda x, index: Buffer(x.values[:1], (1,), x.dtype))
+    x = weft.tensor([1.0, 2.0]).to(toy)
+    view = x[:1]
+    for tensor in (view, x):
+        with pytest.raises(RuntimeError, match="views on 'toy:0' are copies"):
+            tensor.mul_(tensor)
+    del view, tensor
+    assert x.mul_(x).tolist() == [1.0, 4.0]
+
+
+def test_a_device_without_write_says_so():
+    device = register_device(Device("fixed", {"add": elementwise(float.__add__)},
+                                    from_host=to_toy, to_host=to_host))  # fmt: skip
+    try:
+        x = weft.ones(2).to(device)
+        with pytest.raises(RuntimeError, match=r"'fixed' cannot.*defines no write"):
+            x.add_(x)
+    finally:
+        unregister_device("fixed")

@@ -357,3 +357,116 @@ def test_unique_consecutive_and_mode() -> None:
     rows = weft.tensor([[1, 2], [1, 2], [3, 4]])
     assert weft.unique_consecutive(rows, dim=0).tolist() == [[1, 2], [3, 4]]
     assert weft.unique_consecutive(weft.zeros(0)).shape == (0,)
+
+
+# -- the class as a constructor
+
+
+def test_the_class_makes_tensors_as_pytorch_does():
+    assert weft.Tensor().shape == (0,)
+    assert weft.Tensor(2, 3).shape == (2, 3)
+    assert weft.Tensor(np.int64(4)).shape == (4,)
+    assert weft.Tensor(2, 0).dtype is weft.float32
+    assert not weft.Tensor(2, 3).requires_grad
+    assert weft.Tensor([1, 2]).tolist() == weft.Tensor((1, 2)).tolist() == [1.0, 2.0]
+    assert weft.Tensor([[1, 2]]).dtype is weft.float32
+    assert weft.Tensor(range(3)).tolist() == [0.0, 1.0, 2.0]
+    weft.set_default_dtype(weft.float64)
+    try:
+        assert weft.Tensor(2).dtype is weft.Tensor([1]).dtype is weft.float64
+    finally:
+        weft.set_default_dtype(weft.float32)
+
+
+def test_the_class_shares_arrays_and_tensors():
+    array = np.zeros(2, np.int64)
+    weft.Tensor(array)[0] = 3
+    assert array.tolist() == [3, 0]
+    x = weft.tensor([1.0, 2.0], requires_grad=True)
+    y = weft.Tensor(x * 1)
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    base = weft.tensor([1.0, 2.0])
+    view = weft.Tensor(base)
+    w = weft.ones(2, requires_grad=True)
+    base.mul_(w)  # a view follows its base's history
+    view.sum().backward()
+    assert w.grad.tolist() == [1.0, 2.0]
+
+
+def test_subclasses_are_made_alike():
+    class Image(weft.Tensor):
+        pass
+
+    for made in (Image(2, 3), Image([1.0]), Image(np.ones(2)), Image(weft.ones(2))):
+        assert type(made) is Image
+        assert made.numel() == (made + 0).numel()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ((3.5,), TypeError, r"expected sizes \(ints\).*got \(float\).*weft\.tensor"),
+        ((True,), TypeError, r"got \(bool\)"),
+        ((np.float32(2),), TypeError, r"got \(float32\)"),
+        ((2, [3]), TypeError, r"got \(int, list\)"),
+        (([2], 3), TypeError, r"got \(list, int\)"),
+        ((np.ones(2), None), TypeError, r"got \(ndarray, NoneType\)"),
+        ((2, -1), RuntimeError, r"sizes of 0 and more, got \(2, -1\)"),
+        (("a",), TypeError, "expected numbers, got str"),
+    ],
+)
+def test_what_the_class_refuses(given, error, text):
+    with pytest.raises(error, match=text):
+        weft.Tensor(*given)
+
+
+def test_tracers_are_not_looked_at():
+    with pytest.raises(TypeError, match="in host memory, got a Batched"):
+        weft.func.vmap(weft.Tensor)(weft.ones(2, 3))
+    with pytest.raises(TypeError, match="in host memory, got a Symbol"):
+        weft.compile(weft.Tensor)(weft.ones(2))
+
+
+# -- data
+
+
+def test_data_is_exchanged():
+    x = weft.ones(2, requires_grad=True)
+    value = weft.tensor([3.0, 4.0, 5.0], dtype=weft.float64)
+    x.data = value
+    assert (x.shape, x.dtype, x.requires_grad, x.is_leaf) == (
+        (3,),
+        weft.float64,
+        True,
+        True,
+    )
+    value[0] = 7
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [14.0, 8.0, 10.0]
+    x.data -= 1
+    assert value.tolist() == [6.0, 3.0, 4.0]
+
+
+def test_a_saved_value_whose_data_is_exchanged_is_noticed():
+    x = weft.ones(2, requires_grad=True)
+    y = (x * x).sum()
+    x.data = weft.zeros(2)
+    with pytest.raises(RuntimeError, match="data"):
+        y.backward()
+
+
+def test_data_that_does_not_fit_is_refused():
+    x = weft.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match="data: expected a tensor, got list"):
+        x.data = [1.0]
+    with pytest.raises(TypeError, match="cannot hold int64"):
+        x.data = weft.tensor([1])
+
+    def exchange(a):
+        a.data = a + 1
+        return a
+
+    for run in (weft.func.vmap(exchange), weft.compile(exchange)):
+        with pytest.raises(RuntimeError, match="cannot be exchanged inside"):
+            run(weft.ones(2))

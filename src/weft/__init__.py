@@ -25,7 +25,15 @@ from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.core.elementwise import result_type
 from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
-from weft.device import Device, device, devices, register_device, unregister_device
+from weft.device import (
+    Device,
+    device,
+    devices,
+    get_default_device,
+    register_device,
+    set_default_device,
+    unregister_device,
+)
 from weft.dtype import (
     DType,
     bfloat16,

@@ -2,7 +2,8 @@
 
 A device is an object in a registry. Each one may bring its own kernels; an
 operator that a device has no kernel for is refused by name, with the kernels
-that exist.
+that exist. A device is also a context manager: tensors that are made inside are
+made there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from weft.core.mode import mode
 from weft.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -22,10 +24,16 @@ class Device:
     """One place that holds tensors and runs operators.
 
     ``kernels`` maps operator names to functions over this device's buffers;
-    ``None`` means that the operators' NumPy evaluations serve (the CPU).
+    ``None`` means that the operators' NumPy evaluations serve (the CPU). A subclass
+    may define ``kernel(op)`` instead, which gives the function for any operator. A
+    buffer has ``shape``, ``ndim`` and ``dtype`` (NumPy's); ``from_host`` makes one of
+    an array, and ``to_host`` an array of one.
 
-    >>> weft.device("cpu")
-    device('cpu')
+    >>> weft.device("cpu"), str(weft.device("cpu"))
+    (device(type='cpu'), 'cpu')
+    >>> with weft.device("cpu"):
+    ...     weft.zeros(2).device
+    device(type='cpu')
     """
 
     __slots__ = ("from_host", "kernels", "name", "to_host")
@@ -75,8 +83,39 @@ class Device:
             )
         return found
 
+    def copy(self, buffer: Any) -> Any:
+        """Another buffer with the same elements; a subclass may spare the way here."""
+        return self.from_host(self.to_host(buffer))
+
+    def write(self, target: Any, source: Any) -> None:
+        """Copy a buffer's elements into the memory of another one of its shape.
+
+        In-place operators need it; a subclass defines it.
+        """
+        raise DeviceError(
+            f"device {self.name!r} cannot change its memory in place: it defines no "
+            "write(target, source). Use the operator that makes a new tensor"
+        )
+
+    def shares(self, view: Any, base: Any) -> bool:
+        """Whether a buffer that an operator made of another is over its memory."""
+        return view is base
+
+    def __enter__(self) -> Device:
+        mode.outer_devices = (mode.device, *mode.outer_devices)
+        mode.device = None if self is cpu else self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        mode.device, *outer = mode.outer_devices
+        mode.outer_devices = tuple(outer)
+
+    def __str__(self) -> str:
+        return self.name
+
     def __repr__(self) -> str:
-        return f"device({self.name!r})"
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type={self.type!r}{index})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (device, (self.name,))
@@ -90,7 +129,7 @@ def register_device(new: Device) -> Device:
     """Make a device known by its name.
 
     >>> weft.register_device(weft.Device("toy"))
-    device('toy')
+    device(type='toy')
     >>> weft.device("toy").type
     'toy'
     >>> weft.unregister_device("toy")
@@ -103,7 +142,7 @@ def unregister_device(name: str) -> None:
     """Forget a registered device.
 
     >>> weft.register_device(weft.Device("toy"))
-    device('toy')
+    device(type='toy')
     >>> weft.unregister_device("toy")
     """
     if name == "cpu":
@@ -115,21 +154,58 @@ def devices() -> list[Device]:
     """Every device of this process.
 
     >>> weft.devices()
-    [device('cpu')]
+    [device(type='cpu')]
     """
     return list(dict.fromkeys(_REGISTRY.values()))
 
 
-def device(spec: str | Device) -> Device:
+class _Found(type):
+    """Lets ``isinstance(x, weft.device)`` ask whether x is a device."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, Device)
+
+
+class device(metaclass=_Found):
     """The device with this name; an unknown one is refused with what exists.
 
     >>> weft.device("cpu").type
     'cpu'
+    >>> weft.device("cpu", 0) is weft.device("cpu:0") is weft.device("cpu")
+    True
     """
-    if isinstance(spec, Device):
-        return spec
-    found = _REGISTRY.get(spec) if isinstance(spec, str) else None
-    if found is None:
-        have = ", ".join(repr(d.name) for d in devices())
-        raise DeviceError(f"device {spec!r} is not available; available: {have}")
-    return found
+
+    def __new__(cls, type: str | Device, index: int | None = None) -> Any:
+        if isinstance(type, Device) and index is None:
+            return type
+        name = type if index is None else f"{type}:{index}"
+        found = None
+        if isinstance(type, str):
+            found = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
+        if found is None:
+            have = ", ".join(repr(d.name) for d in devices())
+            raise DeviceError(f"device {name!r} is not available; available: {have}")
+        return found
+
+
+def get_default_device() -> Device:
+    """Where tensors are made that are not told where.
+
+    >>> weft.get_default_device()
+    device(type='cpu')
+    """
+    return mode.device or cpu
+
+
+def set_default_device(device: str | Device | None) -> None:
+    """Make tensors on this device from now on, in this thread; None is the CPU.
+
+    >>> weft.set_default_device("cpu")
+    >>> weft.zeros(2).device
+    device(type='cpu')
+    """
+    found = cpu if device is None else find_device(device)
+    mode.device = None if found is cpu else found
+
+
+find_device = device

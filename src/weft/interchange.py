@@ -15,7 +15,7 @@ from weft import dtype as dtypes
 from weft.core.tensor import Tensor
 from weft.device import Device, cpu
 from weft.device import device as find_device
-from weft.errors import ArgumentError, AutogradError, WeftError
+from weft.errors import ArgumentError, AutogradError, DeviceError, WeftError
 from weft.ufuncs import plain_call
 
 CPU_CODE = 1  # DLPack's kDLCPU
@@ -38,8 +38,13 @@ def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
             f"{name}: this tensor requires grad, and another library would not "
             f"record; use {remedy}"
         )
+    if x.device is not cpu:
+        raise DeviceError(
+            f"{name}: this tensor is on {x.device.name!r}, where another library "
+            "cannot read it; move it with .cpu()"
+        )
     x.storage.exposed = True
-    return x.to_host()
+    return x.array()
 
 
 # -- DLPack
@@ -186,7 +191,7 @@ def to_device(self: Tensor, device: str | Device, /, *, stream: Any = None) -> T
     """The tensor on another device (the standard's name for ``.to(device)``).
 
     >>> weft.ones(2).to_device("cpu").device
-    device('cpu')
+    device(type='cpu')
     """
     if stream is not None:
         raise ArgumentError(f"to_device: streams are not supported, got {stream!r}")
@@ -211,15 +216,3 @@ def shallow_copy(self: Tensor) -> Tensor:
         twin._node = None
         twin.requires_grad_()
     return twin
-
-
-def refuse_pickle(self: Tensor, protocol: Any = None) -> Any:
-    """Pickling is refused: reading a pickle can run anything it likes."""
-    raise PickleRefused(
-        "pickle: tensors are not pickled, because reading a pickle can execute code. "
-        "Use weft.save(obj, path) and weft.load(path), or send .numpy()"
-    )
-
-
-class PickleRefused(WeftError, TypeError):
-    """A tensor given to ``pickle``."""

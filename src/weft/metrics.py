@@ -47,7 +47,10 @@ def _classes(name: str, prediction: Tensor, target: Tensor) -> tuple[Any, Any]:
             f"{name}: expected scores (N, C, ...) or classes (N, ...) for targets of "
             f"shape {tuple(target.shape)}, got {tuple(prediction.shape)}"
         )
-    return prediction.detach().numpy().ravel(), target.detach().numpy().ravel()
+    return (
+        prediction.detach().cpu().numpy().ravel(),
+        target.detach().cpu().numpy().ravel(),
+    )
 
 
 class Mean(Metric):
@@ -229,8 +232,8 @@ class AUC(Metric):
                 "AUC: expected scores and targets of one shape, got "
                 f"{scores.shape} and {target.shape}"
             )
-        self.scores.append(scores.detach().numpy().ravel())
-        self.labels.append(target.detach().numpy().ravel())
+        self.scores.append(scores.detach().cpu().numpy().ravel())
+        self.labels.append(target.detach().cpu().numpy().ravel())
 
     def compute(self) -> float:
         if not self.scores:

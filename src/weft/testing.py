@@ -179,7 +179,8 @@ def _difference(fn: Callable[..., Any], xs: Any, vs: Any) -> list[np.ndarray]:
 
     def at(sign: float) -> list[np.ndarray]:
         moved = [
-            Tensor(x._data + sign * EPS * v._data) for x, v in zip(xs, vs, strict=True)
+            Tensor(np.asarray(x._data + sign * EPS * v._data))
+            for x, v in zip(xs, vs, strict=True)
         ]
         return _arrays(fn(*moved))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 _TEXT = """
 # creation
 T.tensor(3)
@@ -1469,3 +1471,42 @@ DEVIATIONS = {
     'F.pad(w, (5, 0), mode="circular")': "padding may go round more than once",
     'T.meshgrid(s, k, indexing="ij")': "grids may have different dtypes",
 }
+
+
+def arrays() -> dict[str, tuple]:
+    """The inputs by name: an array, and a dtype that NumPy has not."""
+    rng = np.random.default_rng(0)
+    x = rng.permutation(np.linspace(-2, 2, 12)).reshape(3, 4).astype(np.float32)
+    nans = x.copy()
+    nans[1, 2] = nans[0, 0] = np.nan
+    w = rng.uniform(-2, 2, (2, 3, 4)).astype(np.float32)
+    ties = np.array([[1.0, 3.0, 3.0, 1.0], [2.0, 2.0, 2.0, 2.0]], np.float32)
+    return {
+        "x": (x,),
+        "y": (rng.uniform(0.5, 2, (3, 4)).astype(np.float32),),
+        "v": (rng.permutation(np.linspace(-1, 1, 5)).astype(np.float32),),
+        "w": (w,),
+        "m": (rng.uniform(-2, 2, (4, 4)).astype(np.float32),),
+        "d": (rng.uniform(-2, 2, (3, 4)),),
+        "s": (np.float32(1.5),),
+        "z": (np.zeros((0, 3), np.float32),),
+        "e": (np.zeros((2, 0), np.float32),),
+        "e1": (np.zeros((0,), np.float32),),
+        "i": (rng.integers(-5, 6, (3, 4)),),
+        "k": (np.array([3, 1, 0, 2]),),
+        "p": (np.array([2, 0]),),
+        "b": (rng.uniform(size=(3, 4)) < 0.5,),
+        "bt": (np.array([True, False, True]),),
+        "c": ((x + 1j * x[::-1]).astype(np.complex64),),
+        "h": (x, "float16"),
+        "f": (x, "bfloat16"),
+        "u": (rng.integers(0, 255, (3, 4)).astype(np.uint8),),
+        "j": (rng.integers(-100, 100, (3, 4)).astype(np.int32),),
+        "q": (nans,),
+        "t": (ties,),
+        "o": (np.array([-np.inf, -1.5, -0.0, 0.0, 2.5, np.inf, np.nan], np.float32),),
+        "ix": (np.array([[0, 2, 1, 0], [2, 1, 0, 3]]),),
+        "ic": (np.array([[0, 3], [1, 2], [3, 3]]),),
+        "edges": (np.array([-1.0, 0.0, 1.0], np.float32),),
+        "probs": (np.array([0.1, 0.5, 0.9], np.float32),),
+    }

@@ -141,3 +141,45 @@ def test_an_empty_batch_is_refused_and_changes_nothing():
     with pytest.raises(ValueError, match=r"at least one sample .* \(0, 2\) after 0 st"):
         trainer.fit([(weft.zeros(0, 2), weft.zeros(0, 2))], 1)
     assert weft.equal(model.weight, before)
+
+
+class Part(nn.Module):
+    """A model with a head that takes part now and then."""
+
+    def __init__(self, every):
+        super().__init__()
+        self.body, self.head = nn.Linear(2, 1), nn.Linear(2, 1)
+        self.every, self.calls = every, 0
+
+    def forward(self, x):
+        self.calls += 1
+        with_head = self.every and self.calls % self.every == 0
+        return self.body(x) + self.head(x) if with_head else self.body(x)
+
+
+def fit_part(model, optimizer, epochs=2):
+    trainer = weft.Trainer(model, optimizer, nn.MSELoss(), progress=False)
+    trainer.fit([(weft.rand(4, 2), weft.zeros(4, 1)) for _ in range(3)], epochs)
+
+
+def test_parameters_that_do_not_learn_are_named_once():
+    model = Part(0)
+    with pytest.warns(UserWarning, match="did not learn") as seen:
+        fit_part(model, weft.optim.SGD(model.parameters(), lr=0.1))
+    assert len(seen) == 1
+    assert "head.weight: it has no gradient\n" in str(seen[0].message)
+    model = Part(1)
+    with pytest.warns(UserWarning, match="head.bias: the optimizer does not have it"):
+        fit_part(model, weft.optim.SGD(model.body.parameters(), lr=0.1))
+
+
+@pytest.mark.filterwarnings("error")
+def test_parameters_that_learn_now_and_then_or_are_frozen_are_not_named():
+    model = Part(3)
+    fit_part(model, weft.optim.SGD(model.parameters(), lr=0.1))
+    model = Part(0)
+    model.head.requires_grad_(False)
+    fit_part(model, weft.optim.SGD(model.body.parameters(), lr=0.1))
+    model = nn.Sequential(nn.LazyLinear(1))
+    model(weft.ones(1, 2))
+    fit_part(model, weft.optim.SGD(model.parameters(), lr=0.1))

@@ -144,7 +144,7 @@ class Info:
     """What this namespace offers; ``weft.array_api.__array_namespace_info__()``.
 
     >>> weft.array_api.__array_namespace_info__().default_device()
-    device('cpu')
+    device(type='cpu')
     """
 
     def capabilities(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Info:
         """Where arrays are made unless told otherwise.
 
         >>> weft.array_api.__array_namespace_info__().default_device()
-        device('cpu')
+        device(type='cpu')
         """
         return cpu
 
@@ -186,7 +186,7 @@ class Info:
         """Every device of this process.
 
         >>> weft.array_api.__array_namespace_info__().devices()
-        [device('cpu')]
+        [device(type='cpu')]
         """
         return devices()
 

@@ -30,11 +30,15 @@ def _direction(x: Tensor, rng: np.random.Generator) -> Tensor:
     v = rng.standard_normal(x.shape)
     if x.dtype.is_complex:
         v = v + 1j * rng.standard_normal(x.shape)
-    return Tensor(np.asarray(v, x.dtype.np))
+    return Tensor(np.asarray(v, x.dtype.np)).to(x.device)
 
 
 def _dot(u: Any, v: Any) -> float:
     return float(np.vdot(u, v).real)
+
+
+def _stepped(x: Tensor, eps: float, v: Tensor) -> Tensor:
+    return Tensor(np.asarray(x.array() + eps * v.array())).to(x.device)
 
 
 def numerical_derivative(
@@ -44,10 +48,10 @@ def numerical_derivative(
 
     def moved(sign: float) -> list[np.ndarray]:
         there = [
-            x if v is None else Tensor(x._data + sign * eps * v._data)
+            x if v is None else _stepped(x, sign * eps, v)
             for x, v in zip(xs, directions, strict=True)
         ]
-        return [np.array(o.detach().numpy()) for o in _outputs(fn, there)]
+        return [np.array(o.detach().cpu().numpy()) for o in _outputs(fn, there)]
 
     return [
         (up - down) / (2 * eps)
@@ -142,8 +146,9 @@ def _check_reverse(
         u = _direction(out, rng)
         found = grad(out, wanted, u, retain_graph=True, materialize_grads=True)
         moved = [v for v, a in zip(vs, active, strict=True) if a]
-        got = sum(_dot(g.numpy(), v.numpy()) for g, v in zip(found, moved, strict=True))
-        _match("reverse", k, got, _dot(u.numpy(), expected), atol, rtol)
+        pairs = zip(found, moved, strict=True)
+        got = sum(_dot(g.array(), v.array()) for g, v in pairs)
+        _match("reverse", k, got, _dot(u.array(), expected), atol, rtol)
 
 
 def _check_forward(
@@ -163,7 +168,7 @@ def _check_forward(
     tangents = tuple(vs[k] for k in places)
     _, found = jvp(of_active, primals, tangents)
     for k, (t, expected) in enumerate(zip(found, numeric, strict=True)):
-        _match("forward", k, np.asarray(t.detach().numpy()), expected, atol, rtol)
+        _match("forward", k, np.asarray(t.detach().cpu().numpy()), expected, atol, rtol)
 
 
 def _match(

@@ -1,48 +1,157 @@
-"""Switching the recording of gradients on and off, for a block or a function."""
+"""Switching the recording of gradients on and off, for a block or a function.
+
+A function that is decorated runs in the mode from its beginning to its end. One that
+pauses (a generator, a coroutine) runs in the mode whenever it runs, and what runs
+while it waits is in the mode that was before.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator
+from threading import get_ident
 from typing import Any, TypeVar
 
 from weft.core.mode import mode, set_gradients
+from weft.errors import DTypeError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Switch:
-    """A context manager that is also a decorator."""
+    """A context manager that is also a decorator.
+
+    One object can be entered again inside its own block, and in several threads.
+    """
 
     recording: bool
     inference: bool | None = None
-    _before: Any = ()  # what was before each block that is entered, the last first
+    _before: Any = None  # what was before each block entered, by thread
 
     def __enter__(self) -> None:
         recording, inference = self.recording, self.inference
         if inference is None:
             inference = mode.inference
-        before = set_gradients(recording, recording, inference)
-        self._before = before, self._before
+        self._note(set_gradients(recording, recording, inference))
+
+    def _note(self, before: tuple[bool, bool, bool]) -> None:
+        held = self._before
+        if held is None:
+            held = self.__dict__.setdefault("_before", {})
+        held.setdefault(get_ident(), []).append(before)
 
     def __exit__(self, *error: object) -> None:
-        before, self._before = self._before
-        set_gradients(*before)
+        set_gradients(*self._before[get_ident()].pop())
 
     def __call__(self, fn: F) -> F:
-        @functools.wraps(fn)
+        if isinstance(fn, (classmethod, staticmethod)):
+            return type(fn)(self(fn.__func__))
+        if inspect.isclass(fn) or not callable(fn):
+            kind = "the class " if inspect.isclass(fn) else ""
+            raise DTypeError(
+                f"{type(self).__name__}: expected a function to decorate, got "
+                f"{kind}{getattr(fn, '__name__', type(fn).__name__)!r}; decorate "
+                "its methods instead"
+            )
+        return functools.wraps(fn)(self._decorated(fn))  # type: ignore[return-value]
+
+    def _decorated(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of the same kind, also for the next decorator."""
+        object_call = getattr(type(fn), "__call__", fn)  # noqa: B004
+        for is_such, decorated in _KINDS:
+            if is_such(fn) or is_such(object_call):
+                return decorated(self, fn)
+
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with type(self).__new__(type(self))._copy(self):
+            with self:
                 return fn(*args, **kwargs)
 
-        return wrapped  # type: ignore[return-value]
-
-    def _copy(self, other: _Switch) -> _Switch:
-        self.recording, self.inference = other.recording, other.inference
-        return self
+        return wrapped
 
 
-class no_grad(_Switch):
+def _generator(switch: _Switch, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def resumed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        return (yield from _resumed(switch, fn(*args, **kwargs)))
+
+    return resumed
+
+
+def _coroutine(switch: _Switch, fn: Callable[..., Any]) -> Callable[..., Any]:
+    async def waiting(*args: Any, **kwargs: Any) -> Any:
+        return await _Waiting(switch, fn(*args, **kwargs))
+
+    return waiting
+
+
+def _resumed(switch: _Switch, inner: Any) -> Generator[Any, Any, Any]:
+    """A generator or coroutine, each of whose steps runs in the mode."""
+    try:
+        with switch:
+            value = inner.send(None)
+        while True:
+            try:
+                sent = yield value
+            except GeneratorExit:
+                with switch:
+                    inner.close()
+                raise
+            except BaseException as error:
+                with switch:
+                    value = inner.throw(error)
+            else:
+                with switch:
+                    value = inner.send(sent)
+    except StopIteration as stop:
+        return stop.value
+
+
+class _Waiting:
+    """What an ``async`` function awaits: another awaitable, run in the mode."""
+
+    def __init__(self, switch: _Switch, inner: Any) -> None:
+        self.switch, self.inner = switch, inner
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _resumed(self.switch, self.inner.__await__())
+
+
+def _async_generator(switch: _Switch, fn: Callable[..., Any]) -> Callable[..., Any]:
+    async def steps(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        inner = fn(*args, **kwargs)
+        step = inner.asend(None)
+        try:
+            while True:
+                value = await _Waiting(switch, step)
+                try:
+                    step = inner.asend((yield value))
+                except GeneratorExit:
+                    await _Waiting(switch, inner.aclose())
+                    raise
+                except BaseException as error:
+                    step = inner.athrow(error)
+        except StopAsyncIteration:
+            return
+
+    return steps
+
+
+_KINDS = (
+    (inspect.isgeneratorfunction, _generator),
+    (inspect.isasyncgenfunction, _async_generator),
+    (inspect.iscoroutinefunction, _coroutine),
+)
+
+
+class _Bare(_Switch):
+    """A switch that also decorates without brackets: ``@no_grad``."""
+
+    def __new__(cls, fn: Any = None) -> Any:
+        made = object.__new__(cls)
+        return made if fn is None else made(fn)
+
+
+class no_grad(_Bare):
     """Record nothing: neither the tape nor forward-mode tangents.
 
     >>> x = weft.ones(2, requires_grad=True)
@@ -54,12 +163,8 @@ class no_grad(_Switch):
 
     recording = False
 
-    def __new__(cls, fn: Any = None) -> Any:
-        made = object.__new__(cls)
-        return made if fn is None else made(fn)  # used as @no_grad without brackets
 
-
-class enable_grad(_Switch):
+class enable_grad(_Bare):
     """Record again inside a ``no_grad`` block.
 
     >>> x = weft.ones(2, requires_grad=True)
@@ -81,21 +186,25 @@ class set_grad_enabled(_Switch):
     False
     """
 
-    _outer: Any = None  # what was before it took effect at once
+    _outer: Any = None  # the thread in which it took effect, and what was before
 
     def __init__(self, mode: bool) -> None:
         self.recording = bool(mode)
-        self._outer = self._enter_now()
+        self._outer = get_ident(), self._switch()
 
-    def _enter_now(self) -> tuple[bool, bool, bool]:
+    def _switch(self) -> tuple[bool, bool, bool]:
         return set_gradients(self.recording, self.recording, mode.inference)
 
     def __enter__(self) -> None:
-        before = self._enter_now()
-        self._before = self._outer or before, self._before
+        before, outer = self._switch(), self._outer
+        if outer is not None and outer[0] == get_ident():
+            before, self._outer = outer[1], None  # the first block ends the effect
+        self._note(before)
 
     def __call__(self, fn: F) -> F:
-        set_gradients(*self._outer)  # it is for the function alone
+        if self._outer is not None:
+            set_gradients(*self._outer[1])  # it is for the function alone
+            self._outer = None
         return super().__call__(fn)
 
 
@@ -111,9 +220,13 @@ class inference_mode(_Switch):
     recording = False
     inference = True
 
-    def __init__(self, mode: bool = True) -> None:
+    def __new__(cls, mode: Any = True) -> Any:
+        made = object.__new__(cls)
+        if not isinstance(mode, bool):  # without brackets
+            return made(mode)
         if not mode:
-            self.recording, self.inference = True, False
+            made.recording, made.inference = True, False
+        return made
 
 
 def is_grad_enabled() -> bool:

@@ -285,10 +285,7 @@ class Segment:
             return [self._joined(DROPPED, b) for b in new]
         if not isinstance(new, Tensor):
             return new
-        node = self._original(new._node)
-        if type(new) is Tensor:
-            return Tensor(new._data, node)
-        twin = new.alias(node)
+        twin = new.alias(self._original(new._node))
         twin._storage = None
         return twin
 

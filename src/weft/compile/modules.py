@@ -25,6 +25,11 @@ def compiled_module(function: CompiledFunction) -> Any:
     return made
 
 
+def compile_again(module: Any, options: dict[str, Any]) -> Any:
+    """A module that was compiled where it came from, compiled here."""
+    return compiled_module(CompiledFunction(module, **options))
+
+
 def _class_below(kind: type) -> type:
     """A class whose objects are called as compiled functions."""
 
@@ -52,7 +57,7 @@ def _class_below(kind: type) -> type:
         return compiled_module(copy.deepcopy(self._function, memo))
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        return self._function.fn.__reduce_ex__(protocol)  # to be refused as that is
+        return compile_again, (self._function.fn, self._function.options)
 
     own = (__call__, __getattr__, __copy__, __deepcopy__, __reduce_ex__)
     names = {method.__name__: method for method in own}

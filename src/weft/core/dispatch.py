@@ -18,7 +18,7 @@ from weft.core.mode import RECORDING, VIEWS, mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
 from weft.core.tape import record
-from weft.core.tensor import Tensor
+from weft.core.tensor import DeviceTensor, Tensor
 from weft.errors import ArgumentError, DeviceError, WeftError
 
 ndarray = np.ndarray
@@ -192,7 +192,7 @@ def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         return run_composite(op, args)
     device = _common_device(op, args)
     kernel = device.kernel(op)
-    buffers = [a._data if isinstance(a, Tensor) else a for a in args]
+    buffers = [_buffer(a, device) if isinstance(a, Tensor) else a for a in args]
     try:
         result = kernel(*buffers, **params)
     except Exception as error:
@@ -223,10 +223,20 @@ def _mark_inference(out: Any) -> None:
         one._inference = True
 
 
+def _buffer(x: Tensor, device: Any) -> Any:
+    """A tensor's buffer there; numbers on the CPU go along with other tensors."""
+    return x._data if x.device is device else x._moved(device)._data
+
+
+def is_number(x: Tensor) -> bool:
+    """Whether a tensor on the CPU is one number, as often as it may be repeated."""
+    return type(x) is Tensor and not any(x._data.strides)
+
+
 def _common_device(op: Op, args: tuple[Any, ...]) -> Any:
     device = None
     for a in args:
-        if isinstance(a, Tensor):
+        if isinstance(a, Tensor) and not is_number(a):
             if device is None or device is a.device:
                 device = a.device
             else:
@@ -235,6 +245,8 @@ def _common_device(op: Op, args: tuple[Any, ...]) -> Any:
                     f"{device.name!r} and {a.device.name!r}. Move one with "
                     f".to({device.name!r})"
                 )
+    if device is None:  # numbers only, one of them elsewhere
+        device = next(a.device for a in args if isinstance(a, DeviceTensor))
     return device
 
 
@@ -268,6 +280,8 @@ def _shares(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> bool:
     """Whether a view is one: a reshape may have had to copy."""
     if op.view != "maybe":
         return True
+    if type(view) is DeviceTensor:
+        return view.device.shares(view._data, base._data)
     if type(view) is not Tensor:
         return view.shows(base, op, params)
     return quick.shares(view._data, base._data)

@@ -30,6 +30,7 @@ from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
 from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
+from weft.device import cpu
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
 from weft.errors import ArgumentError, DTypeError, ShapeError
 
@@ -218,7 +219,13 @@ def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
     if any(not same_shape(x.shape, shape) for x in tensors):
         shape = broadcast_shapes(name, *(x.shape for x in tensors))
     plain = dtype.np.char in NATIVE_CODES and bool(tensors)
-    return tuple([_fit(x, dtype, shape, plain) for x in operands])
+    device = device_of(tensors)
+    return tuple([_fit(x, dtype, shape, plain, device) for x in operands])
+
+
+def device_of(tensors: list[Tensor]) -> Any:
+    """Where constants belong that are used with these: no number decides."""
+    return max((t.device for t in tensors), key=lambda d: d is not cpu, default=None)
 
 
 def _agree(accepts: str, values: tuple[Any, ...]) -> bool:
@@ -235,7 +242,7 @@ def _agree(accepts: str, values: tuple[Any, ...]) -> bool:
     return dtype is not None and dtype.np.char in _fast_codes(accepts, NATIVE_CODES)
 
 
-def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
+def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool, device: Any) -> Any:
     if type(x) is Number:
         x = x.tensor
     if not isinstance(x, Tensor):
@@ -244,9 +251,10 @@ def _fit(x: Any, dtype: DType, shape: tuple[int, ...], plain: bool) -> Any:
         from weft.ops.creation import full
 
         if isinstance(x, Size) and dtype.category == dtypes.INT:
-            x = full(shape, x, dtype=dtypes.int64)  # brought into range when known
+            # brought into range when known
+            x = full(shape, x, dtype=dtypes.int64, device=device)
         else:
-            return full(shape, _wrap_int(x, dtype), dtype=dtype)
+            return full(shape, _wrap_int(x, dtype), dtype=dtype, device=device)
     if x.dtype is not dtype:
         from weft.ops.copies import cast
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.dispatch import is_number
 from weft.core.mode import mode, set_views
 from weft.core.op import Op
 from weft.core.size import Size
@@ -37,12 +38,13 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
         mode.changes(target)
     base = target if target._base is None else target._base
     _check_leaf(target, base, name)
+    new = _brought(target, new, name)
     if type(target) is Tensor:
         _write(target, new, name)
     elif target._interpreter is not None:
         _check_level(target, new, name)
     else:
-        _replace_buffer(target, new, name)
+        _write_there(target, new, base, name)
     target.storage.touch(name)
     linked = mode.recording and (new._node is not None or base._node is not None)
     if target._interpreter is not None or linked:
@@ -63,6 +65,18 @@ def _check_leaf(target: Tensor, base: Tensor, name: str) -> None:
         )
 
 
+def _brought(target: Tensor, new: Tensor, name: str) -> Tensor:
+    """The new value on the target's device; only numbers go along by themselves."""
+    if new.device is target.device or new._interpreter is not None:
+        return new
+    if is_number(new):
+        return new.to(target.device)
+    raise DeviceError(
+        f"{name}: the tensor is on {target.device.name!r}, the value on "
+        f"{new.device.name!r}; move it with .to({target.device.name!r})"
+    )
+
+
 def _write(target: Tensor, new: Tensor, name: str) -> None:
     if new._interpreter is not None:
         raise AutogradError(
@@ -81,19 +95,19 @@ def _check_memory(array: np.ndarray, name: str) -> None:
         )
 
 
-def _replace_buffer(target: Tensor, new: Tensor, name: str) -> None:
-    """Give a tensor on another device its new value."""
-    if target.device is not new.device:
+def _write_there(target: Tensor, new: Tensor, base: Tensor, name: str) -> None:
+    """Write a new value into another device's memory."""
+    device = target.device
+    views = [v for v in base.storage.live_views() if v._base is base]
+    if not all(device.shares(v._data, base._data) for v in (target, *views)):
         raise DeviceError(
-            f"{name}: the tensor is on {target.device.name!r}, the value on "
-            f"{new.device.name!r}; move it with .to({target.device.name!r})"
+            f"{name}: views on {device.name!r} are copies, so a change in place would "
+            "not be seen in both; change the whole tensor while it has no views"
         )
-    if target._base is not None:
-        raise DeviceError(
-            f"{name}: a view on {target.device.name!r} cannot be changed in place; "
-            "change the whole tensor"
-        )
-    target._data = new._data
+    try:
+        device.write(target._data, new._data)
+    except ValueError as error:  # as of memory that several elements share
+        raise ArgumentError(f"{name}: {error}") from None
 
 
 def _check_level(target: Any, new: Any, name: str) -> None:

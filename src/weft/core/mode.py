@@ -35,6 +35,8 @@ class _Mode(threading.local):
     due: frozenset[Any] | None = None  # what has kernels, while that must not change
     refusals: list[Any] | None = None  # what a running capture cannot do, as met
     refilled: list[Any] | None = None  # weakly, what backward has computed again
+    device: Any = None  # where tensors are made, unless that is the CPU
+    outer_devices: tuple[Any, ...] = ()  # of the blocks around
     depth: int = 0  # how many transforms are running
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running

@@ -464,8 +464,11 @@ def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
         raise _second_backward(node)
     if node.plan.op.many:
         return tuple(slots)  # the rule of such an operator does without them
+    device = next((g.device for g in slots if g is not None), None)
     return tuple(
-        zeros(shape, dtype=dtype) if g is None and dtype.is_inexact else g
+        zeros(shape, dtype=dtype, device=device)
+        if g is None and dtype.is_inexact
+        else g
         for g, (shape, dtype) in zip(slots, node.out_types, strict=True)
     )
 

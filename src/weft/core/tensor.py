@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.size import Size
 from weft.core.tape import Leaf, Storage, keep_in_row
 from weft.device import Device, cpu
-from weft.errors import AutogradError, DTypeError
+from weft.errors import AutogradError, DTypeError, ShapeError
 from weft.runtime.buffers import owned
 
 ndarray = np.ndarray
@@ -29,6 +30,12 @@ else:
 class Tensor(_Methods):
     """An n-dimensional array that can record what is done to it.
 
+    ``weft.tensor`` makes one of data. ``Tensor`` itself is PyTorch's older constructor:
+    ``Tensor(2, 3)`` has that shape, and ``Tensor([2, 3])`` that data in the default
+    dtype. A NumPy array and a tensor keep their dtype and share their memory.
+
+    >>> weft.Tensor(2, 3).shape, weft.Tensor([2, 3])
+    ((2, 3), tensor([2., 3.], shape=(2,), dtype=float32))
     >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).sum().backward()
     >>> x.grad
@@ -48,11 +55,13 @@ class Tensor(_Methods):
     _capture: Any = None  # set on what a running capture makes
     __array_priority__ = 1000
 
-    def __init__(self, data: Any, node: Any = None) -> None:
-        if type(data) is not ndarray:
-            data = _array_from(data)
+    def __init__(self, data: Any = 0, *sizes: Any) -> None:
+        if type(data) is not ndarray or sizes:
+            if isinstance(data, Tensor) and not sizes:
+                return _look_at(self, data)
+            data = _array_from(data, sizes)
         self._data = data
-        self._node = node
+        self._node = None
 
     @staticmethod
     def on_device(buffer: Any, device: Device) -> Tensor:
@@ -208,9 +217,13 @@ class Tensor(_Methods):
         """The same value, with only those tape nodes (at any level) that ``keep``."""
         return self.alias(self._node if keep(self._node) else None)
 
+    def _moved(self, device: Device) -> Tensor:
+        """A copy of the values on another device, by way of the host."""
+        return Tensor.on_device(device.from_host(self.to_host()), device)
+
     def to_host(self) -> np.ndarray:
         """The values as a NumPy array, wherever they are."""
-        return self.device.to_host(self.array())
+        return self.array()
 
     def array(self) -> np.ndarray:
         """The NumPy array behind this tensor; tracers have none to give."""
@@ -233,12 +246,49 @@ class DeviceTensor(Tensor):
         twin._storage = self.storage
         return twin
 
+    def freeze(self) -> None:
+        self._data = self.settled()._data
+        self._storage = None
 
-def _array_from(data: Any) -> np.ndarray:
-    """The array of ``weft.Tensor(data)``: NumPy scalars keep their type, Python
-    data gets the default dtype."""
-    if isinstance(data, np.generic):
-        return np.asarray(data)
+    def settled(self) -> Tensor:
+        return DeviceTensor(self.device.copy(self._data), self.device)
+
+    def to_host(self) -> np.ndarray:
+        return self.device.to_host(self._data)
+
+    def array(self) -> np.ndarray:
+        """A copy of the values in host memory, to look at."""
+        return self.to_host()
+
+
+def _array_from(data: Any, sizes: tuple[Any, ...]) -> np.ndarray:
+    """The array of ``weft.Tensor(...)``: zeros of these sizes, or the data."""
+    shape = (data, *sizes)
+    if all(isinstance(n, (int, np.integer)) and type(n) is not bool for n in shape):
+        if min(shape) < 0:
+            raise ShapeError(f"Tensor: expected sizes of 0 and more, got {shape}")
+        return np.zeros(shape, dtypes.default_dtype().np)
+    if sizes or isinstance(data, (int, float, complex, np.generic, Size)):
+        given = ", ".join(type(n).__name__ for n in shape)
+        raise DTypeError(
+            "Tensor: expected sizes (ints), or one sequence, array or tensor, got "
+            f"({given}); weft.tensor(...) makes a tensor of numbers, and "
+            "weft.zeros(...) one of any sizes"
+        )
     from weft.ops.creation import tensor
 
     return tensor(data, dtype=dtypes.default_dtype())._data
+
+
+def _look_at(tensor: Tensor, other: Tensor) -> None:
+    """Make a new tensor a view of the whole of another one."""
+    seen = other.view_as(other)
+    if type(seen) is not Tensor:
+        raise DTypeError(
+            "Tensor: expected a tensor of values in host memory, got a "
+            f"{type(seen).__name__}; x.view_as(x) is another view of any tensor"
+        )
+    for name, value in vars(seen).items():
+        setattr(tensor, name, value)
+    if tensor._base is not None:
+        tensor.storage.add_view(tensor)

@@ -21,19 +21,15 @@ def _slots(module: Any) -> dict[str, Slot]:
         for name, slot, value in _held(owner):
             if isinstance(value, Parameter):
                 out[lead + name] = slot
-        for name in owner._buffers:
-            out[lead + name] = (owner._buffers, name)
+        for held in (owner._parameters, owner._buffers):
+            out |= {lead + name: (held, name) for name in held}
     return out
 
 
 def _held(owner: Any) -> Iterator[tuple[str, Slot, Any]]:
-    """Values among a module's attributes and in their lists and dicts."""
-    stack: list[tuple[str, Any, Any]] = [
-        (key, fields, key)
-        for fields in (owner.__dict__.get("_items", {}), owner.__dict__)
-        for key in fields
-        if key not in ("_items", "_buffers")
-    ]
+    """Values in lists and dicts among a module's attributes."""
+    fields = owner.__dict__
+    stack: list[tuple[str, Any, Any]] = [(key, fields, key) for key in fields]
     while stack:
         name, container, key = stack.pop()
         value = container[key]

@@ -24,7 +24,7 @@ def _basis(leaves: list[Tensor]) -> list[Tensor]:
     for x in leaves:
         block = eye[:, start : start + x.numel()]
         shaped = block.reshape(total, *x.shape).astype(x.dtype.np)
-        out.append(Tensor(shaped))
+        out.append(Tensor(shaped).to(x.device))
         start += x.numel()
     return out
 

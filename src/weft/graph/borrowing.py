@@ -470,8 +470,8 @@ _PLAIN: dict[str, Any] = {
 }
 
 
-def _init(self: Tensor, data: Any, node: Any = None) -> None:
-    _PLAIN["__init__"](self, data, node)
+def _init(self: Tensor, *data: Any) -> None:
+    _PLAIN["__init__"](self, *data)
     if mode.capture is not None:
         self._capture = mode.capture
 

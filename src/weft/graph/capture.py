@@ -21,7 +21,7 @@ from weft.core.size import Scope
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype, float64
-from weft.errors import ArgumentError, shorten
+from weft.errors import ArgumentError, DeviceError, shorten
 from weft.graph.borrowing import LOCK, Capture
 from weft.graph.captured import TENSOR, Captured, Rewritten
 from weft.graph.console import Console
@@ -205,6 +205,12 @@ def _type_of(leaf: Any, names: Mapping[int, str], scope: Scope, where: str) -> A
         leaf = Tensor(leaf)
     if not isinstance(leaf, Tensor):
         return None
+    if not leaf.is_cpu:
+        raise DeviceError(
+            f"capture: expected tensors on the CPU, got {where!r} on "
+            f"{leaf.device.name!r}; call the function itself there, or move the tensor "
+            "with .cpu()"
+        )
     sizes: list[Any] = list(leaf.shape)
     for dim, name in names.items():
         if not -len(sizes) <= dim < len(sizes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,21 +12,46 @@ from weft.errors import ArgumentError, DTypeError
 from weft.layers.layer import _as_parameter
 from weft.nn import init
 
+
+def _xavier(tensor: Any, variance_norm: str = "FAN_IN") -> Any:
+    """Caffe's: uniform, of variance ``1 / n``."""
+    limit = math.sqrt(3 / _count(tensor, variance_norm))
+    return init.uniform_(tensor, -limit, limit)
+
+
+def _msra(tensor: Any, variance_norm: str = "FAN_IN") -> Any:
+    """Caffe's: normal, of variance ``2 / n``."""
+    return init.normal_(tensor, 0.0, math.sqrt(2 / _count(tensor, variance_norm)))
+
+
+def _count(tensor: Any, variance_norm: str) -> float:
+    """Caffe's n: the inputs of an output, the outputs of an input, or their mean."""
+    inputs, outputs = init.calculate_fan_in_and_fan_out(tensor)
+    known = {"FAN_IN": inputs, "FAN_OUT": outputs, "AVERAGE": (inputs + outputs) / 2}
+    if variance_norm not in known:
+        raise ArgumentError(
+            f"filler: expected variance_norm to be one of {', '.join(known)}, got "
+            f"{variance_norm!r}"
+        )
+    return known[variance_norm]
+
+
 # Caffe's and tinynn's names, and the initialiser and option names behind them.
-_NAMES: dict[str, tuple[str, dict[str, str]]] = {
-    "constant": ("constant_", {"value": "val"}),
-    "zeros": ("zeros_", {}),
-    "ones": ("ones_", {}),
-    "gaussian": ("normal_", {"mean": "mean", "std": "std"}),
-    "normal": ("normal_", {"mean": "mean", "std": "std"}),
-    "uniform": ("uniform_", {"min": "a", "max": "b"}),
-    "xavier": ("xavier_uniform_", {}),
-    "xavier_uniform": ("xavier_uniform_", {}),
-    "xavier_normal": ("xavier_normal_", {}),
-    "msra": ("kaiming_normal_", {}),
-    "kaiming_uniform": ("kaiming_uniform_", {}),
-    "kaiming_normal": ("kaiming_normal_", {}),
-    "orthogonal": ("orthogonal_", {}),
+_NORM = {"variance_norm": "variance_norm"}
+_NAMES: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
+    "constant": (init.constant_, {"value": "val"}),
+    "zeros": (init.zeros_, {}),
+    "ones": (init.ones_, {}),
+    "gaussian": (init.normal_, {"mean": "mean", "std": "std"}),
+    "normal": (init.normal_, {"mean": "mean", "std": "std"}),
+    "uniform": (init.uniform_, {"min": "a", "max": "b"}),
+    "xavier": (_xavier, _NORM),
+    "xavier_uniform": (init.xavier_uniform_, {}),
+    "xavier_normal": (init.xavier_normal_, {}),
+    "msra": (_msra, _NORM),
+    "kaiming_uniform": (init.kaiming_uniform_, {}),
+    "kaiming_normal": (init.kaiming_normal_, {}),
+    "orthogonal": (init.orthogonal_, {}),
 }
 
 
@@ -72,9 +98,9 @@ def _named(filler: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
             f"filler {table['type']!r}: unknown option {unknown[0]!r}; it takes {known}"
         )
     options = {names[key]: value for key, value in table.items() if key != "type"}
-    if function == "constant_":
+    if function is init.constant_:
         options.setdefault("val", 0.0)
-    return getattr(init, function), options
+    return function, options
 
 
 def _fitting(value: Any, shape: Sequence[int]) -> Any:

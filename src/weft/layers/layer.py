@@ -14,7 +14,7 @@ layer without a backward, whose forward is made of tensor operations, has it der
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from weft import as_tensor
@@ -81,7 +81,7 @@ class Layer(Module):
         made = super().__new__(cls)
         Module.__init__(made)
         made.__dict__.update(
-            _items=Params(), grads={}, name=None, _seen=None, _prepared=False,
+            _parameters=Params(), grads={}, name=None, _seen=None, _prepared=False,
             _made_with=_options(cls, args, kwargs),
         )  # fmt: skip
         return made
@@ -135,23 +135,11 @@ class Layer(Module):
     @property
     def params(self) -> Params:
         """The parameters by name."""
-        return self.__dict__["_items"]
+        return self.__dict__["_parameters"]
 
     @params.setter
     def params(self, given: Mapping[str, Any] | None) -> None:
-        self.__dict__["_items"] = Params(given)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "params":
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
-
-    def _own(self) -> Iterator[tuple[str, Any]]:
-        yield from self.params.items()
-        for name, value in super()._own():
-            if not name.startswith("_items"):
-                yield name, value
+        self.__dict__["_parameters"] = Params(given)
 
     def all_params(self) -> dict[str, Any]:
         """The parameters, with those of layers and modules inside this one by path.

@@ -17,6 +17,7 @@ from weft.layers.layer import Layer
 from weft.layers.loss import Loss
 from weft.layers.wiring import PHASES, Place, Wiring, wire
 from weft.nn.containers import _Holder
+from weft.nn.module import Module
 
 Inputs = Mapping[str, Any] | Sequence[str]
 
@@ -36,8 +37,6 @@ class Net(_Holder):
     [['b', 'w'], []]
     """
 
-    kind = Layer
-
     def __init__(
         self, layers: Iterable[Layer | Place], *, inputs: Inputs = ("data",),
         force_backward: bool = False, name: str = "",
@@ -50,7 +49,7 @@ class Net(_Holder):
         self.name, self.force_backward = name, force_backward
         self.input_grads: dict[str, Any] = {}
         places = _placed(list(layers), self.inputs)
-        self.__dict__["_items"] = {str(p.layer.name): p.layer for p in places}
+        self.__dict__["_modules"] = {str(p.layer.name): p.layer for p in places}
         self.places = [Place(p.layer, *p[1:]) for p in places]
         self._wirings = {p: wire(self.places, self.inputs, p) for p in PHASES}
         self._values: list[Any] | None = None
@@ -59,21 +58,34 @@ class Net(_Holder):
         self._build()
 
     def _own(self) -> Iterator[tuple[str, Any]]:
-        yield from self._items.items()  # the places hold the same layers
+        yield from self._modules.items()  # the places hold the same layers
+
+    def _kind_of(self, name: str, value: Any) -> str | None:
+        if isinstance(value, Module):
+            self._register("_modules", "Net", name, value)
+        return super()._kind_of(name, value)
+
+    def _register(self, kind: str, caller: str, name: str, value: Any) -> None:
+        if kind == "_modules":
+            raise ArgumentError(
+                f"{caller}: a net runs the layers that it was made of, in their "
+                f"wiring, and would never run {name!r}; make a new Net with it"
+            )
+        super()._register(kind, caller, name, value)
 
     @property
     def layers(self) -> list[Layer]:
         """The layers in their listed order."""
-        return list(self._items.values())
+        return list(self._modules.values())
 
     def __getitem__(self, key: str | int) -> Layer:
         """A layer by its name or number."""
         if isinstance(key, int):
             return self.layers[key]
-        if key not in self._items:
-            known = ", ".join(self._items)
+        if key not in self._modules:
+            known = ", ".join(self._modules)
             raise ArgumentError(f"Net: no layer is named {key!r}; there are {known}")
-        return self._items[key]
+        return self._modules[key]
 
     def __bool__(self) -> bool:
         return True

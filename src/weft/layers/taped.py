@@ -6,6 +6,7 @@ put aside call by call, so that one layer can be called several times.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import weft
@@ -20,8 +21,12 @@ from weft.nn.module import Module
 
 def _twin(layer: Layer) -> Layer:
     """The layer as it is now, apart from what happens to it later."""
-    made = object.__new__(type(layer))
-    made.__dict__.update({key: _apart(value) for key, value in vars(layer).items()})
+    made = copy.copy(layer)
+    for name, child in list(made._modules.items()):
+        made._modules[name] = _apart(child)
+    for name, value in list(vars(made).items()):
+        if type(value) in (list, tuple, dict):
+            vars(made)[name] = _apart(value)
     return made
 
 
@@ -45,12 +50,12 @@ class HandWritten(Function):
         count, held = len(needs), layer.params
         still = [t.stopped() for t in tensors]
         ctx.params = dict(zip(layer.all_params(), still[count:], strict=True))
-        layer.__dict__["_items"] = {key: ctx.params[key] for key in held}
+        layer.__dict__["_parameters"] = {key: ctx.params[key] for key in held}
         try:
             out = Module.__call__(layer, *still[:count])
             ctx.call = _twin(layer)
         finally:
-            layer.__dict__["_items"] = held
+            layer.__dict__["_parameters"] = held
         ctx.save_for_backward(*tensors)  # so that later changes are noticed
         return out
 

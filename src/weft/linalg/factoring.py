@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.linalg.operands import as_matrix, mirrored
-from weft.ops.creation import empty, zeros
+from weft.ops.creation import empty
 from weft.ops.joining import cat
 from weft.ops.linalg.algebra import adjoint
 from weft.ops.linalg.factoring import cholesky_op, complement, qr_op
@@ -77,7 +77,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QRResult:
         return QRResult(empty((0,), dtype=x.dtype), r)
     m, k = q.shape[-2:]
     if mode == "complete" and m > k:
-        below = zeros((*r.shape[:-2], m - k, r.shape[-1]), dtype=x.dtype)
+        below = x.new_zeros(*r.shape[:-2], m - k, r.shape[-1])
         q, r = cat([q, complement(q)], -1), cat([r, below], -2)
     return QRResult(q, r)
 

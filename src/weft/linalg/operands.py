@@ -70,7 +70,7 @@ def as_number(name: str, tolerance: Any) -> float | None:
 
 def rank_of(s: Tensor, shape: tuple[int, ...], atol: Any, rtol: Any) -> Tensor:
     if s.shape[-1] == 0:
-        return zeros(s.shape[:-1], dtype=int64)
+        return zeros(s.shape[:-1], dtype=int64, device=s.device)
     if rtol is None:
         rtol = 0.0 if atol else max(shape[-2:]) * float(np.finfo(s.dtype.np).eps)
     least = amax(s, -1, keepdim=True) * rtol

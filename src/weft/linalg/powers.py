@@ -39,7 +39,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
         raise DTypeError(f"{name}: expected a tensor, got {type(A).__name__}")
     check_matrix(name, A.shape, square=True)
     if n == 0:
-        return expand(eye(A.shape[-1], dtype=A.dtype), A.shape)
+        return expand(eye(A.shape[-1], dtype=A.dtype, device=A.device), A.shape)
     return _by_squaring(A if n > 0 else inv(A), abs(n))
 
 
@@ -145,7 +145,9 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
             f"got shapes {input.shape} and {other.shape}"
         )
     x, y = (cast(expand(v, shape), dtype) for v in (input, other))
-    after, last = Tensor(np.array([1, 2, 0])), Tensor(np.array([2, 0, 1]))
+    after, last = (
+        Tensor(np.array(places)).to(x.device) for places in ([1, 2, 0], [2, 0, 1])
+    )
     first = index_select(x, d, after) * index_select(y, d, last)
     return first - index_select(x, d, last) * index_select(y, d, after)
 

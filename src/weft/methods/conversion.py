@@ -8,6 +8,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.autograd import engine
+from weft.core.mode import mode
 from weft.core.tensor import Tensor as _Tensor
 from weft.device import Device
 from weft.device import device as find_device
@@ -15,6 +16,7 @@ from weft.errors import (
     ArgumentError,
     AutogradError,
     DeviceError,
+    DTypeError,
     ShapeError,
 )
 from weft.ops import (
@@ -77,7 +79,7 @@ class Conversion:
         """The tensor on the CPU.
 
         >>> weft.ones(1).cpu().device
-        device('cpu')
+        device(type='cpu')
         """
         return _moved(self, find_device("cpu"))
 
@@ -133,7 +135,7 @@ class Conversion:
         >>> weft.ones(1).new_tensor([1, 2])
         tensor([1., 2.], shape=(2,), dtype=float32)
         """
-        return creation.tensor(data, **{"dtype": self.dtype, **options})
+        return creation.tensor(data, **_like(self, options))
 
     def new_zeros(self: Any, *size: Any, **options: Any) -> Tensor:
         """Zeros with this tensor's dtype.
@@ -141,7 +143,7 @@ class Conversion:
         >>> weft.tensor([1]).new_zeros(2)
         tensor([0, 0], shape=(2,), dtype=int64)
         """
-        return creation.zeros(*size, **{"dtype": self.dtype, **options})
+        return creation.zeros(*size, **_like(self, options))
 
     def new_ones(self: Any, *size: Any, **options: Any) -> Tensor:
         """Ones with this tensor's dtype.
@@ -149,7 +151,7 @@ class Conversion:
         >>> weft.tensor([1]).new_ones(2)
         tensor([1, 1], shape=(2,), dtype=int64)
         """
-        return creation.ones(*size, **{"dtype": self.dtype, **options})
+        return creation.ones(*size, **_like(self, options))
 
     def new_full(self: Any, size: Any, fill_value: Any, **options: Any) -> Tensor:
         """One value with this tensor's dtype.
@@ -157,7 +159,7 @@ class Conversion:
         >>> weft.tensor([1]).new_full((2,), 5)
         tensor([5, 5], shape=(2,), dtype=int64)
         """
-        return creation.full(size, fill_value, **{"dtype": self.dtype, **options})
+        return creation.full(size, fill_value, **_like(self, options))
 
     def new_empty(self: Any, *size: Any, **options: Any) -> Tensor:
         """Unset elements with this tensor's dtype.
@@ -165,7 +167,7 @@ class Conversion:
         >>> weft.tensor([1]).new_empty(2).dtype
         weft.int64
         """
-        return creation.empty(*size, **{"dtype": self.dtype, **options})
+        return creation.empty(*size, **_like(self, options))
 
     # -- the tape
 
@@ -211,6 +213,19 @@ class Conversion:
         """
         return self.detach()
 
+    @data.setter
+    def data(self: Any, value: Any) -> None:
+        """Refer to another tensor's memory, of any shape, dtype and device."""
+        _check_data(self, value)
+        if value._data is self._data:
+            return
+        self.storage.touch("data")  # a tape that has saved the old value says so
+        self.__class__ = type(value)
+        self._data = value._data
+        self.__dict__.pop("device", None)
+        if not value.is_cpu:
+            self.device = value.device
+
     def detach_(self: Any) -> Any:
         """Cut this tensor off the tape, in place.
 
@@ -225,9 +240,33 @@ class Conversion:
         return self
 
 
+def _check_data(x: Any, value: Any) -> None:
+    if not isinstance(value, _Tensor):
+        raise DTypeError(f"data: expected a tensor, got {type(value).__name__}")
+    running = mode.capture or x._interpreter or value._interpreter
+    if running is not None:
+        raise AutogradError(
+            "data: a tensor's memory cannot be exchanged inside "
+            f"{getattr(running, 'name', 'a captured function')}; use copy_"
+        )
+    if x._node is not None and not value.dtype.is_inexact:
+        raise DTypeError(
+            "data: this tensor requires grad and cannot hold "
+            f"{value.dtype.name}; use requires_grad_(False) first"
+        )
+
+
+def _like(x: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a new tensor like this one."""
+    return {"dtype": x.dtype, "device": x.device, **options}
+
+
 def _moved(x: Any, device: Device) -> Any:
     """A tensor on another device, by way of the host."""
     if x.device is device:
         return x
-    host = x.to_host()
-    return _Tensor.on_device(device.from_host(host), device)
+    if x.requires_grad and mode.recording:
+        from weft.autograd.moving import Move
+
+        return Move.apply(x, device)
+    return x._moved(device)

@@ -196,7 +196,7 @@ class InPlace:
         step = np.arange(rows)
         places = [step, *[step % (self.shape[1] + 1)] * (self.ndim - 1)]
         kept = places[1] < self.shape[1]
-        ids = tuple(_Tensor(p[kept]) for p in places)
+        ids = tuple(_Tensor(p[kept]).to(self.device) for p in places)
         self[ids] = fill_value
         return self
 
@@ -206,7 +206,7 @@ class InPlace:
         >>> weft.zeros(2).copy_(weft.tensor([1, 2]))
         tensor([1., 2.], shape=(2,), dtype=float32)
         """
-        given = indexing.given_value(src, self)
+        given = indexing.given_value(src, self).to(self.device)
         value = indexing.value_for(self.shape, self, given, "copy_")
         return assign(self, value, "copy_")
 
@@ -235,7 +235,9 @@ class InPlace:
         >>> weft.zeros(2).uniform_(5, 6).min() >= 5
         tensor(True, dtype=bool)
         """
-        values = random.rand(self.shape, dtype=self.dtype, **options)
+        values = random.rand(
+            self.shape, dtype=self.dtype, device=self.device, **options
+        )
         return InPlace._refill(self, values * (to - from_) + from_, "uniform_")
 
     def normal_(self: Any, mean: float = 0.0, std: float = 1.0, **options: Any) -> Any:
@@ -244,7 +246,9 @@ class InPlace:
         >>> weft.zeros(2, 3).normal_().shape
         (2, 3)
         """
-        values = random.randn(self.shape, dtype=self.dtype, **options)
+        values = random.randn(
+            self.shape, dtype=self.dtype, device=self.device, **options
+        )
         return InPlace._refill(self, values * std + mean, "normal_")
 
     def bernoulli_(self: Any, p: float = 0.5, **options: Any) -> Any:
@@ -253,7 +257,7 @@ class InPlace:
         >>> weft.zeros(2).bernoulli_(1.0)
         tensor([1., 1.], shape=(2,), dtype=float32)
         """
-        chance = creation.full(self.shape, float(p), dtype=dtypes.float32)
+        chance = creation.full_like(self, float(p), dtype=dtypes.float32)
         values = random.bernoulli(chance, **options).to(self.dtype)
         return InPlace._refill(self, values, "bernoulli_")
 
@@ -265,7 +269,9 @@ class InPlace:
         """
         if not lambd > 0:
             raise ArgumentError(f"exponential_: expected lambd above 0, got {lambd}")
-        values = random.rand(self.shape, dtype=self.dtype, **options)
+        values = random.rand(
+            self.shape, dtype=self.dtype, device=self.device, **options
+        )
         return InPlace._refill(self, -(-values).log1p() / lambd, "exponential_")
 
     def random_(self: Any, from_: int, to: int | None = None, **options: Any) -> Any:
@@ -275,5 +281,5 @@ class InPlace:
         tensor([0., 0.], shape=(2,), dtype=float32)
         """
         low, high = (0, from_) if to is None else (from_, to)
-        values = random.randint(low, high, self.shape, **options)
+        values = random.randint(low, high, self.shape, device=self.device, **options)
         return InPlace._refill(self, values.to(self.dtype), "random_")

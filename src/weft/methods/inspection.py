@@ -6,9 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from weft.core.dims import normalize_dim
-from weft.errors import (
-    ShapeError,
-)
+from weft.errors import DeviceError, ShapeError
 from weft.ops import (
     complex_numbers,
     shaping,
@@ -16,6 +14,16 @@ from weft.ops import (
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
+
+
+def _in_memory(x: Any, name: str) -> Any:
+    """A tensor's array, if the tensor is in host memory."""
+    if not x.is_cpu:
+        raise DeviceError(
+            f"{name}: this tensor is on {x.device.name!r}, whose memory is its "
+            "own; move it with .cpu()"
+        )
+    return x.array()
 
 
 class Inspection:
@@ -74,7 +82,7 @@ class Inspection:
         >>> weft.zeros(2, 3).stride()
         (3, 1)
         """
-        array = self.array()
+        array = _in_memory(self, "stride")
         steps = tuple(s // array.itemsize for s in array.strides)
         return steps if dim is None else steps[dim]
 
@@ -84,7 +92,7 @@ class Inspection:
         >>> weft.zeros(2, 3).t().is_contiguous()
         False
         """
-        return bool(self.array().flags.c_contiguous)
+        return bool(_in_memory(self, "is_contiguous").flags.c_contiguous)
 
     def data_ptr(self: Any) -> int:
         """The address of the first element.
@@ -94,7 +102,7 @@ class Inspection:
         True
         """
         self.storage.exposed = True
-        return int(self.array().ctypes.data)
+        return int(_in_memory(self, "data_ptr").ctypes.data)
 
     def element_size(self: Any) -> int:
         """The bytes of one element.

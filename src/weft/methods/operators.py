@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import interchange
+from weft import interchange, pickling
 from weft.core.size import Size
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import (
@@ -159,7 +159,7 @@ class Operators:
     __array_namespace__ = interchange.array_namespace
     __dlpack__ = interchange.to_dlpack
     __dlpack_device__ = interchange.dlpack_device
-    __reduce_ex__ = interchange.refuse_pickle
+    __reduce_ex__ = pickling.reduce
     __copy__ = interchange.shallow_copy
     to_device = interchange.to_device
 
@@ -176,7 +176,7 @@ class Operators:
             if name in ("_node", "_storage", "_base", "_chain", "_data", "grad"):
                 continue
             setattr(twin, name, value)
-        twin._data = self._data.copy()
+        twin._data = self._data.copy() if self.is_cpu else self.settled()._data
         twin._node = None
         if self._node is not None:
             twin.requires_grad_()

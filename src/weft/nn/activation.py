@@ -238,8 +238,21 @@ class PReLU(Module):
 
 Activation = Callable[[Tensor], Tensor]
 
+
+def _linear(x: Tensor) -> Tensor:
+    return x
+
+
+def _softmax(x: Tensor) -> Tensor:
+    return weft.softmax(x, -1)
+
+
+def _log_softmax(x: Tensor) -> Tensor:
+    return weft.log_softmax(x, -1)
+
+
 _REGISTRY: dict[str, Activation] = {
-    "linear": lambda x: x,
+    "linear": _linear,
     "relu": F.relu,
     "relu6": F.relu6,
     "leaky_relu": F.leaky_relu,
@@ -257,8 +270,8 @@ _REGISTRY: dict[str, Activation] = {
     "hardtanh": F.hardtanh,
     "hardsigmoid": F.hardsigmoid,
     "hardswish": F.hardswish,
-    "softmax": lambda x: weft.softmax(x, -1),
-    "log_softmax": lambda x: weft.log_softmax(x, -1),
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
 }
 
 

@@ -113,7 +113,7 @@ class MultiheadAttention(Module):
             k = weft.cat([k, self.bias_k.expand(n, 1, self.embed_dim)], 1)
             v = weft.cat([v, self.bias_v.expand(n, 1, self.embed_dim)], 1)
         if self.add_zero_attn:
-            zeros = weft.zeros(k.shape[0], 1, self.embed_dim, dtype=k.dtype)
+            zeros = k.new_zeros(k.shape[0], 1, self.embed_dim)
             k, v = weft.cat([k, zeros], 1), weft.cat([v, zeros], 1)
         mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal, key.shape)
         heads = [self._heads(x) for x in (q, k, v)]  # (N, H, L, D)
@@ -182,7 +182,10 @@ class MultiheadAttention(Module):
             shape[-2] if self.batch_first or len(shape) == 2 else shape[0]
         )
         if causal and mask is None:
-            mask = ~weft.ones(q.shape[1], k.shape[1] - added, dtype=weft.bool).tril()
+            seen = weft.ones(
+                q.shape[1], k.shape[1] - added, dtype=weft.bool, device=q.device
+            )
+            mask = ~seen.tril()
         total = None
         if mask is not None:
             mask = _additive(mask, q.dtype)

@@ -1,13 +1,15 @@
 """Containers of modules and parameters.
 
 Plain lists, tuples and dicts work too; these add PyTorch's names, calling in
-order, and a readable repr.
+order, and a readable repr. What a container holds is what the module holds: its
+entries are the module's ``_modules`` (or ``_parameters``), however they got there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, ClassVar, Self
 
 from weft.errors import DTypeError, OutOfRangeError
 from weft.nn.module import Module
@@ -15,97 +17,107 @@ from weft.nn.parameter import Parameter
 
 
 class _Holder(Module):
-    """Items by name; their names are paths without a prefix."""
+    """A module that gives access to its entries by index or key."""
 
-    kind: Any = Module
+    _held: ClassVar[str] = "_modules"  # the dictionary in which they are
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.__dict__["_items"] = {}
+    @property
+    def _entries(self) -> dict[str, Any]:
+        return self.__dict__[self._held]
 
-    def _own(self) -> Iterator[tuple[str, Any]]:
-        yield from self._items.items()
-        for name, value in super()._own():
-            if not name.startswith("_items"):
-                yield name, value
-
-    def _check(self, value: Any) -> Any:
-        if value is not None and not isinstance(value, self.kind):
+    def _enter(self, name: str, value: Any) -> None:
+        if self._held == "_parameters":
+            value = value if isinstance(value, Parameter) else Parameter(value)
+        elif value is not None and not isinstance(value, Module):
             raise DTypeError(
-                f"{type(self).__name__}: expected a {self.kind.__name__}, got "
-                f"{type(value).__name__}"
+                f"{type(self).__name__}: expected a Module, got {type(value).__name__}"
             )
-        return value
+        self._register(self._held, type(self).__name__, name, value)
 
     def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._items.values())
-
-    def __contains__(self, key: Any) -> bool:
-        return key in self._items
+        return len(self._entries)
 
 
 class _Sequence(_Holder):
-    """Items numbered from 0."""
+    """Entries in order, called by numbers from 0 unless they were given names."""
 
-    def _place(self, index: int) -> str:
+    def _name_at(self, index: int) -> str:
         n = len(self)
         if not -n <= index < n:
             raise OutOfRangeError(
                 f"{type(self).__name__}: index {index} is out of range for {n} items"
             )
-        return list(self._items)[index]
+        return next(itertools.islice(self._entries, index % n, None))
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return type(self)(*self._as_arguments(list(self._items.values())[index]))
-        return self._items[self._place(index)]
+            return self._part(dict(list(self._entries.items())[index]))
+        return self._entries[self._name_at(index)]
 
-    def _as_arguments(self, items: list[Any]) -> tuple[Any, ...]:
-        return (items,)
+    def _part(self, entries: dict[str, Any]) -> Any:
+        return type(self)(list(entries.values()))  # type: ignore[call-arg]
 
-    def __setitem__(self, index: int, value: Any) -> None:
-        self._items[self._place(index)] = self._check(value)
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            items = list(self)
+            items[index] = value
+            self._refill(items)
+        else:
+            self._enter(self._name_at(index), value)
 
     def __delitem__(self, index: Any) -> None:
-        kept = list(self._items.values())
+        kept = list(self)
+        if not isinstance(index, slice):
+            self._name_at(index)
         del kept[index]
-        self._renumber(kept)
+        self._refill(kept)
 
-    def _renumber(self, items: Iterable[Any]) -> None:
-        self._items.clear()
+    def _refill(self, items: Iterable[Any]) -> None:
+        self._entries.clear()
         self.extend(items)
 
-    def append(self, value: Any) -> Any:
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._entries.values())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return reversed(self._entries.values())
+
+    def __contains__(self, value: Any) -> bool:
+        return any(value is item for item in self)
+
+    def append(self, value: Any) -> Self:
         """Add an item at the end."""
-        self._items[str(len(self))] = self._check(value)
+        numbers = itertools.count(len(self))  # the first that is no item's name
+        name = next(str(n) for n in numbers if str(n) not in self._entries)
+        self._enter(name, value)
         return self
 
-    def extend(self, values: Iterable[Any]) -> Any:
+    def extend(self, values: Iterable[Any]) -> Self:
         """Add several items at the end."""
-        for value in values:
+        for value in list(values):
             self.append(value)
         return self
 
-    def insert(self, index: int, value: Any) -> None:
-        """Put an item in before another."""
-        items = list(self._items.values())
-        items.insert(index, self._check(value))
-        self._renumber(items)
+    def insert(self, index: int, value: Any) -> Self:
+        """Put an item in before another; the items are numbered anew."""
+        items = list(self)
+        items.insert(index, value)
+        self._refill(items)
+        return self
 
-    def pop(self, index: int = -1) -> Any:
-        """Take an item out."""
+    def pop(self, index: Any = -1) -> Any:
+        """Take an item out; the others are numbered anew."""
         value = self[index]
         del self[index]
         return value
 
-    def __iadd__(self, values: Iterable[Any]) -> Any:
+    def __iadd__(self, values: Iterable[Any]) -> Self:
         return self.extend(values)
 
-    def __contains__(self, value: Any) -> bool:
-        return any(value is item for item in self)
+    def __add__(self, values: Iterable[Any]) -> Self:
+        if not isinstance(values, Iterable):
+            return NotImplemented
+        return self._part(dict(enumerate([*self, *values])))  # type: ignore[arg-type]
 
 
 class Sequential(_Sequence):
@@ -120,21 +132,30 @@ class Sequential(_Sequence):
         super().__init__()
         if len(args) == 1 and isinstance(args[0], Mapping):
             for name, module in args[0].items():
-                self._items[name] = self._check(module)
+                self._enter(str(name), module)
         else:
             self.extend(args)
 
-    def _as_arguments(self, items: list[Any]) -> tuple[Any, ...]:
-        return tuple(items)
+    def _part(self, entries: dict[str, Any]) -> Any:
+        return type(self)(entries)
 
     def forward(self, input: Any) -> Any:
         for module in self:
             input = module(input)
         return input
 
-    def __getattr__(self, name: str) -> Any:
-        items = self.__dict__.get("_items", {})
-        return items[name] if name in items else super().__getattr__(name)
+    def __mul__(self, times: int) -> Self:
+        if not isinstance(times, int):
+            return NotImplemented
+        return self._part(dict(enumerate(list(self) * times)))  # type: ignore[arg-type]
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Self:
+        if not isinstance(times, int):
+            return NotImplemented
+        self._refill(list(self) * times)
+        return self
 
 
 class ModuleList(_Sequence):
@@ -150,65 +171,58 @@ class ModuleList(_Sequence):
 
 
 class ParameterList(_Sequence):
-    """A list of parameters.
+    """A list of parameters; tensors that are put in become parameters.
 
     >>> list(weft.nn.ParameterList([weft.zeros(2)]).state_dict())
     ['0']
     """
 
-    kind = Parameter
+    _held = "_parameters"
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
         self.extend(() if values is None else values)
 
-    def _check(self, value: Any) -> Any:
-        return super()._check(
-            value if isinstance(value, Parameter) else Parameter(value)
-        )
 
+class _Dictionary(_Holder, MutableMapping[str, Any]):
+    """Entries by key, in the order in which they came."""
 
-class _Dictionary(_Holder):
-    """Items by key."""
+    __eq__ = Module.__eq__
+    __hash__ = Module.__hash__
+
+    def __init__(self, items: Any = None) -> None:
+        super().__init__()
+        self.update(() if items is None else items)
 
     def __getitem__(self, key: str) -> Any:
-        return self._items[key]
+        return self._entries[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str) or "." in key:
             raise DTypeError(
                 f"{type(self).__name__}: expected string keys without dots, got {key!r}"
             )
-        self._items[key] = self._check(value)
+        self._enter(key, value)
 
     def __delitem__(self, key: str) -> None:
-        del self._items[key]
+        del self._entries[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
+        return iter(self._entries)
 
-    def keys(self) -> Any:
-        return self._items.keys()
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._entries)
 
-    def values(self) -> Any:
-        return self._items.values()
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last item out."""
+        return self._entries.popitem()
 
-    def items(self) -> Any:
-        return self._items.items()
+    def __or__(self, other: Mapping[str, Any]) -> Self:
+        return type(self)({**self, **other})
 
-    def pop(self, key: str) -> Any:
-        """Take an item out."""
-        return self._items.pop(key)
-
-    def clear(self) -> None:
-        """Take all items out."""
-        self._items.clear()
-
-    def update(self, items: Any) -> None:
-        """Add items of a mapping, or pairs."""
-        pairs = items.items() if hasattr(items, "items") else items
-        for key, value in pairs:
-            self[key] = value
+    def __ior__(self, other: Mapping[str, Any]) -> Self:
+        self.update(other)
+        return self
 
 
 class ModuleDict(_Dictionary):
@@ -218,25 +232,21 @@ class ModuleDict(_Dictionary):
     ['a']
     """
 
-    def __init__(self, modules: Any = None) -> None:
-        super().__init__()
-        self.update(() if modules is None else modules)
-
 
 class ParameterDict(_Dictionary):
-    """Parameters by name.
+    """Parameters by name; tensors that are put in become parameters.
 
     >>> list(weft.nn.ParameterDict({"a": weft.zeros(2)}).state_dict())
     ['a']
     """
 
-    kind = Parameter
+    _held = "_parameters"
 
-    def __init__(self, parameters: Any = None) -> None:
-        super().__init__()
-        self.update(() if parameters is None else parameters)
+    def copy(self) -> Self:
+        """Another dictionary with the same parameters."""
+        return type(self)(self)
 
-    def _check(self, value: Any) -> Any:
-        return super()._check(
-            value if isinstance(value, Parameter) else Parameter(value)
-        )
+    @classmethod
+    def fromkeys(cls, keys: Iterable[str], default: Any = None) -> Self:
+        """One parameter, of one tensor, under several names."""
+        return cls(dict.fromkeys(keys, default))

@@ -203,7 +203,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: expected a matrix, got shape {tensor.shape}")
-    return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype))
+    return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
 @_initializer

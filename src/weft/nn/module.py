@@ -1,8 +1,10 @@
 """``Module``: a tree of parameters, buffers and submodules with a ``forward``.
 
-Submodules and parameters are found among a module's attributes, also inside plain
-lists, tuples and dicts: ``self.blocks = [Block() for _ in range(3)]`` needs no
-special container, and its parameters are called ``blocks.0.…``.
+What is assigned to a module's attributes is held in ``_parameters``, ``_buffers`` and
+``_modules``, as in PyTorch (see ``members.py``). Submodules and parameters are also
+found inside plain lists, tuples and dicts among its attributes:
+``self.blocks = [Block() for _ in range(3)]`` needs no special container, and its
+parameters are called ``blocks.0.…``.
 """
 
 from __future__ import annotations
@@ -14,13 +16,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.autograd import no_grad
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, module_stack
+from weft.nn.members import KINDS, Members
 from weft.nn.parameter import Parameter, Uninitialized
 
 Hook = Callable[..., Any]
-_PLAIN = frozenset((bool, int, float, str, set, type(None)))  # hold no parameters
+_CONTAINERS = (list, tuple, dict)  # in which parameters and modules are found
 
 
 class RemovableHandle:
@@ -43,6 +47,16 @@ class RemovableHandle:
 
     def __exit__(self, *error: object) -> None:
         self.remove()
+
+
+class ParameterIterator(Iterator[Tensor]):
+    """What ``Module.parameters()`` gives: parameters that can be asked for by name."""
+
+    def __init__(self, named: Iterator[tuple[str, Tensor]]) -> None:
+        self.named = named
+
+    def __next__(self) -> Tensor:
+        return next(self.named)[1]
 
 
 class IncompatibleKeys(NamedTuple):
@@ -78,13 +92,17 @@ class Module:
     """
 
     training: bool
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
     _hook_kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
 
     def __init__(self) -> None:
         fields = self.__dict__
         fields["training"] = True
-        fields["_buffers"] = {}
-        fields["_transient"] = set()  # buffers that state_dict leaves out
+        for kind in KINDS:
+            fields[kind] = Members(self)
+        fields["_non_persistent_buffers_set"] = set()
         for kind in self._hook_kinds:
             fields[kind] = {}
 
@@ -148,7 +166,8 @@ class Module:
     # -- attributes
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if "_buffers" not in self.__dict__:
+        fields = self.__dict__
+        if "_modules" not in fields:
             if isinstance(value, (Module, Parameter)):
                 raise AttributeError(
                     f"{type(self).__name__}: call super().__init__() before assigning "
@@ -156,81 +175,121 @@ class Module:
                 )
             object.__setattr__(self, name, value)
             return
-        if name in self._buffers:
-            if value is not None and not isinstance(value, Tensor):
-                raise DTypeError(
-                    f"{type(self).__name__}.{name} is a buffer: expected a tensor or "
-                    f"None, got {type(value).__name__}"
-                )
-            if mode.capture is not None:
-                mode.capture.note_buffer(self._buffers, name)
-            self._buffers[name] = value
+        kind = self._kind_of(name, value)
+        if kind is None or _sets_itself(type(self), name):
+            object.__setattr__(self, name, value)
             return
-        held = self.__dict__.get(name)
-        plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
-        if plain and isinstance(held, Parameter):
-            raise DTypeError(
-                f"{type(self).__name__}.{name} is a parameter: expected a Parameter or "
-                "None, got a plain tensor; wrap it in nn.Parameter, or change the "
-                "parameter in place under no_grad()"
-            )
-        object.__setattr__(self, name, value)
+        if kind == "_buffers" and mode.capture is not None:
+            mode.capture.note_buffer(self._buffers, name)
+        if name not in fields[kind]:
+            self._forget(name)
+        fields[kind][name] = value
+        fields[name] = value  # also where it hides a default of the class
+
+    def _kind_of(self, name: str, value: Any) -> str | None:
+        """Which of the dictionaries an assigned value belongs to, if any."""
+        if isinstance(value, Parameter):
+            return "_parameters"
+        if isinstance(value, Module):
+            return "_modules"
+        for kind, (noun, expected, fits) in _SLOTS.items():
+            if name in self.__dict__[kind]:
+                if value is not None and not isinstance(value, fits):
+                    raise DTypeError(
+                        f"{type(self).__name__}.{name} is a {noun}: expected "
+                        f"{expected}, got {_kind_shown(value)}. To make something else "
+                        f"of the name, delete it first (del module.{name})"
+                    )
+                return kind
+        return None
+
+    def _forget(self, name: str) -> bool:
+        """Take a name out of whatever holds it; whether something did."""
+        held = False
+        for kind in KINDS:
+            if name in self.__dict__[kind]:
+                del self.__dict__[kind][name]
+                held = True
+        self._non_persistent_buffers_set.discard(name)
+        return self.__dict__.pop(name, self) is not self or held
 
     def __getattr__(self, name: str) -> Any:
-        buffers = self.__dict__.get("_buffers", {})
-        if name in buffers:
-            return buffers[name]
+        for kind in KINDS:
+            held = self.__dict__.get(kind, ())
+            if name in held:
+                return held[name]
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:
-        if name in self._buffers:
-            del self._buffers[name]
-        else:
+        if _sets_itself(type(self), name) or not self._forget(name):
             object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        held = [name for kind in KINDS for name in self.__dict__.get(kind, ())]
+        return sorted(n for n in {*super().__dir__(), *held} if n.isidentifier())
+
+    def __copy__(self) -> Self:
+        """A module of its own with the same parameters, buffers and submodules."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        for kind in KINDS:
+            if isinstance(self.__dict__.get(kind), Members):
+                twin.__dict__[kind] = Members(twin)
+                dict.update(twin.__dict__[kind], self.__dict__[kind])
+        return twin
+
+    def _register(self, kind: str, caller: str, name: str, value: Any) -> None:
+        """Enter a value under a new name, or one that the same dictionary has."""
+        held = self.__dict__[kind]
+        if not isinstance(name, str) or not name or "." in name:
+            raise ArgumentError(
+                f"{caller}: expected a name that is not empty and has no dots, got "
+                f"{name!r}"
+            )
+        if name not in held and (name in self.__dict__ or hasattr(self, name)):
+            raise ArgumentError(f"{caller}: attribute {name!r} exists already")
+        _, expected, fits = _SLOTS[kind]
+        if value is not None and not isinstance(value, (fits, Uninitialized)):
+            raise DTypeError(f"{caller}: expected {expected}, got {_kind_shown(value)}")
+        held[name] = value
 
     def register_buffer(
         self, name: str, tensor: Tensor | None, persistent: bool = True
     ) -> None:
         """Keep a tensor that is no parameter, but moves and saves with the module."""
-        if not isinstance(name, str) or not name or "." in name:
-            raise ArgumentError(f"register_buffer: {name!r} is no attribute name")
-        if name in self.__dict__:
-            raise ArgumentError(f"register_buffer: attribute {name!r} exists already")
-        if tensor is not None and not isinstance(tensor, (Tensor, Uninitialized)):
-            raise DTypeError(
-                "register_buffer: expected a tensor or None, got "
-                f"{type(tensor).__name__}"
-            )
-        self._buffers[name] = tensor
-        if not persistent:
-            self._transient.add(name)
+        self._register("_buffers", "register_buffer", name, tensor)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
 
     def register_parameter(self, name: str, param: Any) -> None:
-        """Assign a parameter (or None) under a name."""
-        if param is not None and not isinstance(param, Parameter):
-            raise DTypeError(
-                "register_parameter: expected a Parameter or None, got "
-                f"{type(param).__name__}"
-            )
-        setattr(self, name, param)
+        """Enter a parameter under a name; None keeps the name for one."""
+        self._register("_parameters", "register_parameter", name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Assign a submodule under a name."""
-        if module is not None and not isinstance(module, Module):
-            raise DTypeError(
-                f"add_module: expected a Module, got {type(module).__name__}"
-            )
-        setattr(self, name, module)
+        """Enter a submodule under a name.
+
+        >>> net = weft.nn.Sequential()
+        >>> net.add_module("first", weft.nn.Linear(2, 3))
+        >>> net(weft.zeros(1, 2)).shape
+        (1, 3)
+        """
+        self._register("_modules", "add_module", name, module)
 
     register_module = add_module
 
     # -- walking the tree
 
     def _own(self) -> Iterator[tuple[str, Any]]:
-        for name, value in self.__dict__.items():
-            if type(value) in _PLAIN or name == "_buffers":
-                continue
-            if not name.startswith("_forward_"):
+        """Parameters and submodules with their names, in the order of assignment."""
+        fields = self.__dict__
+        members = {**self._parameters, **self._modules}
+        for name, value in {**fields, **members}.items():
+            if name in members:
+                if value is not None:
+                    yield name, value
+            elif isinstance(value, _CONTAINERS) and name not in _BOOKKEEPING:
                 yield from _inside(name, value)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -279,13 +338,12 @@ class Module:
         )  # fmt: skip
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
-        """All parameters, each once.
+        """All parameters, each once; an optimizer learns their names from this.
 
         >>> sum(p.numel() for p in weft.nn.Linear(3, 2).parameters())
         8
         """
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
+        return ParameterIterator(self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -435,7 +493,7 @@ class Module:
             if isinstance(value, Parameter):
                 yield name, value
         for name, value in self._buffers.items():
-            if value is not None and name not in self._transient:
+            if value is not None and name not in self._non_persistent_buffers_set:
                 yield name, value
 
     def load_state_dict(
@@ -474,6 +532,29 @@ class Module:
         return "\n".join([f"{head}({extra}", *lines, ")"])
 
 
+_BOOKKEEPING = frozenset((*KINDS, *Module._hook_kinds))
+# What a name in each dictionary is, and what may be assigned to it.
+_SLOTS: dict[str, tuple[str, str, Any]] = {
+    "_parameters": ("parameter", "a Parameter or None", Parameter),
+    "_buffers": ("buffer", "a tensor or None", Tensor),
+    "_modules": ("submodule", "a Module or None", Module),
+}
+
+
+def _kind_shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return (
+            "a plain tensor (wrap it in nn.Parameter, or change the one that is "
+            "there in place under no_grad())"
+        )
+    return type(value).__name__
+
+
+def _sets_itself(kind: type, name: str) -> bool:
+    """Whether a class has a property (or the like) of this name."""
+    return hasattr(type(getattr(kind, name, None)), "__set__")
+
+
 class _Forgetful(set[int]):
     """A memo that forgets: every occurrence of a shared module is visited."""
 
@@ -496,8 +577,7 @@ def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
             if not tensor.dtype.is_inexact:
                 continue
         kept.append(spec)
-    with_value = tensor.detach().to(*kept)
-    tensor._data = with_value._data
+    tensor.data = tensor.detach().to(*kept)
     if tensor.grad is not None:
         tensor.grad = tensor.grad.detach().to(*kept)
 
@@ -507,10 +587,10 @@ def _take_over(target: Tensor, value: Any, assign: bool) -> None:
 
     source = as_tensor(value).detach()
     if assign:
-        target._data = source._data
+        target.data = source
     else:
-        np.copyto(target._data, source.to(target.dtype)._data)
-    target.storage.touch("load_state_dict")
+        with no_grad():
+            target.copy_(source)
 
 
 def _difference(module: Module, mine: Any, theirs: Any, strict: bool) -> str:

@@ -47,7 +47,7 @@ class _Statistics(Module):
         self.register_buffer(
             "running_var", weft.ones(num_features, **options) if track else None
         )
-        count = weft.tensor(0) if track else None
+        count = weft.tensor(0, device=device) if track else None
         self.register_buffer("num_batches_tracked", count)
 
     def reset_running_stats(self) -> None:

@@ -173,7 +173,7 @@ class _Layers(_Recurrent):
         count = self.num_layers * self.directions
         sizes = (self.output_size, self.hidden_size)[: self.states]
         if hx is None:
-            return tuple(weft.zeros(count, batch, n, dtype=like.dtype) for n in sizes)
+            return tuple(like.new_zeros(count, batch, n) for n in sizes)
         given = hx if isinstance(hx, tuple) else (hx,)
         if single:
             given = tuple(s.unsqueeze(1) for s in given)
@@ -329,9 +329,7 @@ class _Cell(_Recurrent):
             )
         if hx is None:
             shape = (*input.shape[:-1], self.hidden_size)
-            state = tuple(
-                weft.zeros(shape, dtype=input.dtype) for _ in range(self.states)
-            )
+            state = tuple(input.new_zeros(shape) for _ in range(self.states))
         else:
             state = hx if isinstance(hx, tuple) else (hx,)
         b_ih, b_hh = (self.bias_ih, self.bias_hh) if self.bias else (None, None)

@@ -168,7 +168,7 @@ def _weights(
     elif mask:
         scores = scores + mask[0]
     if causal:
-        seen = tril(ones(scores.shape[-2:], dtype=dtypes.bool_))
+        seen = tril(ones(scores.shape[-2:], dtype=dtypes.bool_, device=scores.device))
         scores = where(seen, scores, hidden)
     lse = where(lse == hidden, 0.0, lse)
     return (scores - lse.unsqueeze(-1)).exp()

@@ -18,7 +18,7 @@ from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import OpenSizeError, Size, larger
 from weft.core.tensor import Tensor
-from weft.device import Device, cpu
+from weft.device import Device
 from weft.device import device as find_device
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import (
@@ -63,9 +63,15 @@ def tensor(
         array = np.array(data, dtype=_np_dtype(dtype, data))
     else:
         array = _from_python(data, dtype)
-    out = Tensor(array)
-    if device is not None:
-        out = out.to(device)
+    return placed(Tensor(array), device, requires_grad)
+
+
+def placed(out: Tensor, device: Any, requires_grad: bool = False) -> Tensor:
+    """A new tensor on the device that was asked for, or on the default device."""
+    if device is None:
+        device = mode.device
+    if device is not None and device is not out.device:
+        out = out.to(find_device(device))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -325,9 +331,7 @@ def _filled(
         raise ArgumentError(f"{name}: {error}") from None
     except MemoryError as error:
         raise _no_memory(name, shape, dtype, error) from None
-    if device is not None:
-        out = out.to(device)
-    return out.requires_grad_() if requires_grad else out
+    return placed(out, device, requires_grad)
 
 
 def _no_memory(name: str, shape: Any, dtype: DType, error: Exception) -> Exception:
@@ -352,7 +356,7 @@ def zeros(
     tensor([[0., 0.],
             [0., 0.]], shape=(2, 2), dtype=float32)
     """
-    plain = dtype is size is device is None and not requires_grad
+    plain = dtype is size is device is mode.device is None and not requires_grad
     if plain and mode.state:
         try:
             array = np.zeros(sizes, default_dtype().np)
@@ -432,9 +436,7 @@ def empty(
         out = Tensor(measure.noted(np.empty(shape, dtype.np), "empty"))
     except (MemoryError, ValueError) as error:
         raise _no_memory("empty", shape, dtype, error) from None
-    if device is not None:
-        out = out.to(device)
-    return out.requires_grad_() if requires_grad else out
+    return placed(out, device, requires_grad)
 
 
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
@@ -443,9 +445,7 @@ def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Ten
         value = value.item()
     if not isinstance(value, (int, float, complex, np.generic, Size)):
         raise DTypeError(f"{name}: expected a number, got {type(value).__name__}")
-    device = options.pop("device", None) or (
-        None if input.device is cpu else input.device
-    )
+    device = options.pop("device", None) or input.device
     return _filled(name, input.shape, value, dtype, device, **options)
 
 
@@ -484,7 +484,8 @@ def empty_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     >>> weft.empty_like(weft.ones(2, 3)).shape
     (2, 3)
     """
-    return empty(input.shape, dtype=input.dtype if dtype is None else dtype, **options)
+    dtype = input.dtype if dtype is None else dtype
+    return empty(input.shape, **{"dtype": dtype, "device": input.device, **options})
 
 
 # -- ranges and matrices
@@ -574,8 +575,7 @@ def arange(
     check_memory("arange", (count,), chosen)
     given = {"start": start, "step": step, "count": count, "dtype": chosen}
     out = Tensor(_arange_eval(**given)) if mode.state else bind(arange_op, (), given)
-    out = out if device is None else out.to(find_device(device))
-    return out.requires_grad_() if requires_grad else out
+    return placed(out, device, requires_grad)
 
 
 def _arange_sized(start: Any, end: Any, step: Any, dtype: Any) -> Tensor:
@@ -609,7 +609,7 @@ def linspace(
     if isinstance(steps, Size):
         return _linspace_open(first, last, steps).to(chosen)
     array = np.linspace(first, last, steps).astype(chosen.np)
-    return _place(array, device, requires_grad)
+    return placed(Tensor(array), device, requires_grad)
 
 
 def _linspace_open(first: Any, last: Any, steps: Size) -> Tensor:
@@ -641,7 +641,7 @@ def logspace(
     check_memory("logspace", (steps,), chosen)
     first, last, base = (_number("logspace", v) for v in (start, end, base))
     array = np.logspace(first, last, steps, base=base).astype(chosen.np)
-    return _place(array, device, requires_grad)
+    return placed(Tensor(array), device, requires_grad)
 
 
 def eye(
@@ -664,14 +664,7 @@ def eye(
     if any(isinstance(size, Size) for size in shape):
         rows, columns = map(arange, shape)
         return (rows.unsqueeze(1) == columns).to(chosen)
-    return _place(np.eye(*shape, dtype=chosen.np), device, requires_grad)
-
-
-def _place(array: ndarray, device: Any, requires_grad: bool) -> Tensor:
-    out = Tensor(array)
-    if device is not None:
-        out = out.to(find_device(device))
-    return out.requires_grad_() if requires_grad else out
+    return placed(Tensor(np.eye(*shape, dtype=chosen.np)), device, requires_grad)
 
 
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
@@ -726,7 +719,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if count < 0:
         raise ArgumentError(f"vander: expected N of at least 0, got {N}")
     powers = np.arange(count) if increasing else np.arange(count)[::-1].copy()
-    return x.unsqueeze(1) ** Tensor(powers)
+    return x.unsqueeze(1) ** Tensor(powers).to(x.device)
 
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
@@ -761,4 +754,5 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         else itertools.combinations
     )
     rows = list(choose(range(input.shape[0]), r))
-    return input[Tensor(np.array(rows, np.int64).reshape(len(rows), r))]
+    places = Tensor(np.array(rows, np.int64).reshape(len(rows), r))
+    return input[places.to(input.device)]

@@ -55,7 +55,7 @@ def _triangle(name: str, x: Tensor, keep: Any, diagonal: int) -> Tensor:
     if not isinstance(diagonal, (int, np.integer)):
         got = type(diagonal).__name__
         raise DTypeError(f"{name}: expected `diagonal` to be an int, got {got}")
-    rows, columns = (arange(n) for n in x.shape[-2:])
+    rows, columns = (arange(n, device=x.device) for n in x.shape[-2:])
     return where(keep(columns, rows.unsqueeze(1) + int(diagonal)), x, False)
 
 
@@ -106,7 +106,8 @@ def _diagonal_back(
     """Zeros with ``g`` on the diagonal."""
     n, m = x_shape[dim1], x_shape[dim2]
     first = max(-offset, 0) * m + max(offset, 0)
-    places = arange(_diagonal_length(n, m, offset)) * (m + 1) + first
+    along = arange(_diagonal_length(n, m, offset), device=g.device)
+    places = along * (m + 1) + first
     flat = add_at(movedim(g, -1, 0), places, size=n * m)
     return movedim(reshape(flat, (n, m, *g.shape[:-1])), (0, 1), (dim1, dim2))
 
@@ -197,7 +198,9 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim != 2:
         raise ShapeError(f"diag: expected 1 or 2 dimensions, got shape {input.shape}")
     rows, cols = _diagonal_indices(input.shape[0], input.shape[1], diagonal)
-    return getitem(input, (Tensor(rows), Tensor(cols)))
+    return getitem(
+        input, (Tensor(rows).to(input.device), Tensor(cols).to(input.device))
+    )
 
 
 def diag_embed(
@@ -217,7 +220,8 @@ def diag_embed(
         raise ArgumentError(f"diag_embed: dim1 and dim2 are both {a}")
     n = input.shape[-1] + abs(offset)
     rows, cols = _diagonal_indices(n, n, offset)
-    flat = add_at(movedim(input, -1, 0), Tensor(rows * n + cols), size=n * n)
+    places = Tensor(rows * n + cols).to(input.device)
+    flat = add_at(movedim(input, -1, 0), places, size=n * n)
     out = reshape(flat, (n, n, *input.shape[:-1]))
     return movedim(out, (0, 1), (a, b))
 

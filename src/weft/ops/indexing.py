@@ -60,8 +60,8 @@ def normalize_index(
                 axis, place = axis + 1, place + 1
         elif isinstance(item, Tensor):
             basic.append(slice(None))
-            if type(item) is Tensor:
-                check_range(name, item._data, x.shape[axis], axis)
+            if item._interpreter is None:
+                check_range(name, item.array(), x.shape[axis], axis)
             advanced.append((place, as_index(name, item)))
             axis, place = axis + 1, place + 1
         else:
@@ -314,7 +314,7 @@ def _wrapped(index: Tensor, size: int) -> Tensor:
     """Indices from 0; those that a transform hides are checked when it runs."""
     if type(index) is Tensor:
         return where(index < 0, index + size, index)
-    return take_op(arange(size), index)
+    return take_op(arange(size, device=index.device), index)
 
 
 def _move_block(x: Tensor, count: int, first: int) -> Tensor:
@@ -384,10 +384,10 @@ def given_value(value: Any, target: Tensor) -> Tensor:
     """What is to be stored as a tensor; Python's floats are not rounded on the way."""
     if isinstance(value, Tensor):
         return value
-    made = as_tensor(value)
+    made = as_tensor(value, device=target.device)
     exact = made.dtype.is_inexact and not isinstance(value, (np.ndarray, np.generic))
     if exact and made.dtype.category <= target.dtype.category:
-        return as_tensor(value, dtype=target.dtype)
+        return as_tensor(value, dtype=target.dtype, device=target.device)
     return made
 
 
@@ -498,8 +498,8 @@ def put(
             f"put: expected a {input.dtype.name} source, got {source.dtype.name}"
         )
     count = (input.numel(),)
-    if type(ids) is Tensor:
-        check_range("put", ids._data, count[0], 0)
+    if ids._interpreter is None:
+        check_range("put", ids.array(), count[0], 0)
     flat, ids = reshape(input, count), reshape(ids, (ids.numel(),))
     out = index_put(flat, (ids,), reshape(source, ids.shape), accumulate)
     return reshape(out, input.shape)

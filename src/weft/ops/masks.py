@@ -105,4 +105,5 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             )
         check_range("one_hot", array, num_classes, -1)
     check_memory("one_hot", (*ids.shape, num_classes), dtypes.int64)
-    return cast(ids.unsqueeze(-1) == arange(num_classes), dtypes.int64)
+    classes = arange(num_classes, device=ids.device)
+    return cast(ids.unsqueeze(-1) == classes, dtypes.int64)

@@ -144,8 +144,9 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """
     array = concrete("nonzero", input)
     if as_tuple:
-        return tuple(Tensor(i) for i in np.nonzero(np.atleast_1d(array)))
-    return Tensor(np.argwhere(array))
+        found = np.nonzero(np.atleast_1d(array))
+        return tuple(Tensor(i).to(input.device) for i in found)
+    return Tensor(np.argwhere(array)).to(input.device)
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -165,8 +166,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     sizes = parse_size("unravel_index", (shape,))
     ids = as_index("unravel_index", indices)
-    if type(ids) is Tensor:
-        check_range("unravel_index", ids._data, math.prod(sizes), 0, wrap=False)
+    if ids._interpreter is None:
+        check_range("unravel_index", ids.array(), math.prod(sizes), 0, wrap=False)
     found: list[Tensor] = []
     for size in reversed(sizes):
         found.append(ids % size)

@@ -193,14 +193,15 @@ def _pad_constant(x: Tensor, amounts: list[int], value: float) -> Tensor:
     if value == 0:
         return out
 
-    mask = bind(place_op, (ones(core.shape, dtype=dtypes.bool_),), params)
+    inner = ones(core.shape, dtype=dtypes.bool_, device=x.device)
+    mask = bind(place_op, (inner,), params)
     return where(mask, out, value).to(x.dtype)
 
 
 def _pad_axis(x: Tensor, axis: int, amounts: list[int], mode: str) -> Tensor:
     low, high = amounts
     size = x.shape[axis]
-    places = arange(-low, size + high)
+    places = arange(-low, size + high, device=x.device)
     if mode == "replicate":
         places = clamp(places, 0, size - 1)
     elif mode == "circular":

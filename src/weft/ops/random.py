@@ -18,6 +18,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.bulk import SLOW
 from weft.core.dispatch import beside, bind
+from weft.core.elementwise import device_of
 from weft.core.lowering import Element
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
@@ -26,7 +27,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.choosing import where
-from weft.ops.creation import check_memory, parse_size
+from weft.ops.creation import check_memory, parse_size, placed
 from weft.ops.operands import known
 from weft.ops.slicing import along
 from weft.ops.sorting import argsort
@@ -277,6 +278,12 @@ class Generator:
         self._counter = 0
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> Any:
+        return Generator, (), (self._seed, self._counter)
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._seed, self._counter = state
+
     def manual_seed(self, seed: int) -> Generator:
         """Start again from a seed."""
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
@@ -438,12 +445,6 @@ def _random_float(
     return _draw(op, name, shape, words, generator, {"dtype": dtype})
 
 
-def _finish(out: Tensor, device: Any, requires_grad: bool) -> Tensor:
-    if device is not None:
-        out = out.to(device)
-    return out.requires_grad_() if requires_grad else out
-
-
 def rand(
     *sizes: Any,
     size: Any = None,
@@ -460,7 +461,7 @@ def rand(
     """
     shape = parse_size("rand", sizes if size is None else (size,))
     out = _random_float(uniform_op, "rand", shape, dtype, generator)
-    return _finish(out, device, requires_grad)
+    return placed(out, device, requires_grad)
 
 
 def randn(
@@ -478,7 +479,7 @@ def randn(
     """
     shape = parse_size("randn", sizes if size is None else (size,))
     out = _random_float(normal_op, "randn", shape, dtype, generator)
-    return _finish(out, device, requires_grad)
+    return placed(out, device, requires_grad)
 
 
 def randint(
@@ -517,7 +518,7 @@ def randint(
     params = {"low": int(low), "high": int(high)}
     words = 2 * math.prod(shape)
     out = _draw(integers_op, "randint", shape, words, generator, params)
-    return _finish(out.to(chosen), device, requires_grad)
+    return placed(out.to(chosen), device, requires_grad)
 
 
 def randperm(
@@ -534,7 +535,11 @@ def randperm(
         raise ShapeError(f"randperm: expected n of at least 0, got {n}")
     keys = rand(n, generator=generator, dtype=dtypes.float64)
     out = argsort(keys).to(dtypes.int64 if dtype is None else as_dtype(dtype))
-    return _finish(out, device, False)
+    return placed(out, device, False)
+
+
+def _like(input: Tensor, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:
+    return {"dtype": dtype or input.dtype, "device": input.device, **options}
 
 
 def rand_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
@@ -544,7 +549,7 @@ def rand_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     (2, 3)
     """
     with beside(input):
-        return rand(input.shape, dtype=dtype or input.dtype, **options)
+        return rand(input.shape, **_like(input, dtype, options))
 
 
 def randn_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
@@ -554,7 +559,7 @@ def randn_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     (2, 3)
     """
     with beside(input):
-        return randn(input.shape, dtype=dtype or input.dtype, **options)
+        return randn(input.shape, **_like(input, dtype, options))
 
 
 def randint_like(
@@ -568,7 +573,7 @@ def randint_like(
     """
     low, high = (0, low) if high is None else (low, high)
     with beside(input):
-        return randint(low, high, input.shape, dtype=dtype or input.dtype, **options)
+        return randint(low, high, input.shape, **_like(input, dtype, options))
 
 
 def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -588,7 +593,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
         u = _random_float(
             uniform_op, "bernoulli", input.shape, dtypes.float32, generator
         )
-    return (u < p.to(dtypes.float32)).to(input.dtype)
+    return (placed(u, p.device) < p.to(dtypes.float32)).to(input.dtype)
 
 
 def normal(
@@ -621,8 +626,9 @@ def normal(
         )
         size, dtype = both.shape, dtype or both.dtype
     shape = parse_size("normal", (size,))
+    given = [v for v in (mean, std) if isinstance(v, Tensor)]
     z = _random_float(normal_op, "normal", shape, dtype, generator)
-    return z * std + mean
+    return placed(z, device_of(given)) * std + mean
 
 
 def multinomial(
@@ -645,7 +651,7 @@ def multinomial(
     drawn = num_samples if replacement else input.shape[-1]
     with beside(input):
         shape = (*input.shape[:-1], drawn)
-        u = rand(shape, generator=generator, dtype=dtypes.float64)
+        u = rand(shape, generator=generator, dtype=dtypes.float64, device=input.device)
     if replacement:
         edges = weights.cumsum(-1)
         aim = u * edges[..., -1].unsqueeze(-1)

@@ -21,6 +21,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.choosing import where
 from weft.ops.copies import cast
+from weft.ops.creation import ones, zeros
 from weft.ops.gathering import (
     GATHERS,
     all_batched,
@@ -246,9 +247,9 @@ def scatter_reduce(
         )
     d, ids, src = _scatter_operands("scatter_reduce", input, dim, index, src)
     hits = scatter_add_op(
-        Tensor(np.zeros(input.shape, np.int64)),
+        zeros(input.shape, dtype=dtypes.int64, device=input.device),
         ids,
-        Tensor(np.ones(ids.shape, np.int64)),
+        ones(ids.shape, dtype=dtypes.int64, device=input.device),
         dim=d,
     )
     x = input

@@ -22,7 +22,7 @@ from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from weft.ops.operands import flat_sizes, tensor_list
 
 # -- reshape
@@ -130,20 +130,33 @@ def view(input: Tensor, *shape: Any) -> Tensor:
         return _view_dtype(input, shape[0])
     wanted = _infer("view", input.shape, flat_sizes("view", shape))
     out = bind(reshape_op, (input,), {"shape": wanted})
-    if type(input) is Tensor and out._base is None and _is_copy(input, out):
+    if input._interpreter is None and out._base is None and _is_copy(input, out):
         raise ShapeError(
-            f"view: shape {input.shape} with strides {input.stride()} cannot be seen "
-            f"as {wanted} without copying; use .reshape(...)"
+            f"view: shape {input.shape}{_strides(input)} cannot be seen as {wanted} "
+            "without copying; use .reshape(...)"
         )
     return out
 
 
+def _strides(x: Tensor) -> str:
+    return f" with strides {x.stride()}" if x.is_cpu else ""
+
+
 def _is_copy(input: Tensor, out: Tensor) -> bool:
     """Whether a reshape could not be a view; in inference mode none has a base."""
-    return input.numel() > 0 and not np.may_share_memory(input._data, out._data)
+    if out._interpreter is not None or not input.numel():
+        return False
+    if not input.is_cpu:
+        return not input.device.shares(out._data, input._data)
+    return not np.may_share_memory(input._data, out._data)
 
 
 def _view_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
+    if not input.is_cpu:
+        raise DeviceError(
+            f"view: the bytes of a tensor on {input.device.name!r} cannot be read as "
+            f"{dtype.name}; convert it with .to(weft.{dtype.name})"
+        )
     array = input.array()
     if input.dtype.itemsize != dtype.itemsize:
         last = array.shape[-1] * input.dtype.itemsize if array.ndim else 0

@@ -227,7 +227,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
             f"got {size} and {step}"
         )
     count = (input.shape[d] - size) // step + 1
-    places = arange(count).reshape(-1, 1) * step + arange(size)
+    first = arange(count, device=input.device) * step
+    places = first.reshape(-1, 1) + arange(size, device=input.device)
     picked = index_select(input, d, places.reshape(-1))
     return movedim(unflatten(picked, d, (count, size)), d + 1, -1)
 

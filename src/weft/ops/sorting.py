@@ -22,6 +22,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.choosing import where
 from weft.ops.copies import cast
+from weft.ops.creation import zeros
 from weft.ops.extremes import Extreme
 from weft.ops.gathering import gather
 from weft.ops.operands import as_tensorlike, concrete
@@ -89,7 +90,7 @@ def argsort(
     check_accepts("argsort", "ordered", input.dtype)
     d = normalize_dim("argsort", dim, input.ndim)
     if input.ndim == 0:
-        return Tensor(np.zeros((), np.int64))
+        return zeros((), dtype=dtypes.int64, device=input.device)
     return bind(argsort_op, (input,), {"dim": d, "descending": bool(descending)})
 
 
@@ -192,7 +193,7 @@ def topk(
     if not 0 <= k <= size:
         raise ShapeError(f"topk: k is {k}, but dim {d} has size {size}")
     if input.ndim == 0:
-        return Sorted(input, Tensor(np.zeros((), np.int64)))
+        return Sorted(input, zeros((), dtype=dtypes.int64, device=input.device))
     check_accepts("topk", "ordered", input.dtype)
     params = {"k": k, "dim": d, "largest": bool(largest)}
     indices = bind(topk_index_op, (input,), params)
@@ -207,7 +208,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
     """
     d = normalize_dim("kthvalue", dim, input.ndim)
     if input.ndim == 0:
-        return Extreme(input, Tensor(np.zeros((), np.int64)))
+        return Extreme(input, zeros((), dtype=dtypes.int64, device=input.device))
     if not 1 <= k <= input.shape[d]:
         raise ShapeError(f"kthvalue: k is {k}, but dim {d} has size {input.shape[d]}")
     indices = along(argsort(input, d), d, slice(k - 1, k))
@@ -248,7 +249,7 @@ def _median(name: str, x: Tensor, dim: Any, keepdim: bool, *, skip_nan: bool) ->
         return _median(name, flat, 0, False, skip_nan=skip_nan).values
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        return Extreme(x, Tensor(np.zeros((), np.int64)))
+        return Extreme(x, zeros((), dtype=dtypes.int64, device=x.device))
     if x.shape[d] == 0:
         raise ShapeError(f"{name}: dim {d} of shape {x.shape} is empty")
     valid = (x == x).sum(d, keepdim=True)
@@ -315,7 +316,7 @@ def _quantile(
             f"{name}: interpolation must be one of {sorted_list(_BETWEEN)}, got "
             f"{interpolation!r}"
         )
-    places = _places(name, q)
+    places = _places(name, q).to(x.device)
     d = 0 if dim is None else normalize_dim(name, dim, x.ndim)
     rows = x.flatten() if dim is None else movedim(x.atleast_1d(), d, -1)
     if rows.shape[-1] == 0:
@@ -367,7 +368,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     check_accepts("mode", "ordered", input.dtype)
     d = normalize_dim("mode", dim, input.ndim)
     if input.ndim == 0:
-        return Extreme(input, Tensor(np.zeros((), np.int64)))
+        return Extreme(input, zeros((), dtype=dtypes.int64, device=input.device))
     rows = np.moveaxis(concrete("mode", input), d, -1)
     if rows.shape[-1] == 0:
         raise ShapeError(f"mode: dim {d} of shape {input.shape} is empty")
@@ -376,7 +377,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
         kinds, counts = np.unique(rows[place], return_counts=True, equal_nan=False)
         best = kinds[counts.argmax()]
         found[place] = np.flatnonzero((rows[place] == best) | (best != best))[-1]
-    indices = Tensor(np.moveaxis(found, -1, d))
+    indices = Tensor(np.moveaxis(found, -1, d)).to(input.device)
     values = gather(input, d, indices)
     if not keepdim:
         values, indices = values.squeeze(d), indices.squeeze(d)
@@ -405,7 +406,7 @@ def _running_extreme(name: str, op: Op, x: Tensor, dim: int) -> Extreme:
     check_accepts(name, "ordered", x.dtype)
     d = normalize_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        return Extreme(x, Tensor(np.zeros((), np.int64)))
+        return Extreme(x, zeros((), dtype=dtypes.int64, device=x.device))
     indices = bind(op, (x,), {"dim": d})
     return Extreme(gather(x, d, indices), indices)
 
@@ -491,6 +492,7 @@ def unique(
         out.append(Tensor(inverse.reshape(shape)))
     if return_counts:
         out.append(Tensor(counts))
+    out = [x.to(input.device) for x in out]
     return out[0] if len(out) == 1 else tuple(out)
 
 
@@ -510,14 +512,14 @@ def bincount(
             f"bincount: expected no negative numbers, got {array.min()}"
         )
     if weights is None:
-        return Tensor(np.bincount(array, minlength=minlength))
+        return Tensor(np.bincount(array, minlength=minlength)).to(input.device)
     if weights.shape != input.shape:
         raise ShapeError(
             f"bincount: expected weights of shape {input.shape}, got {weights.shape}"
         )
     counts = np.bincount(array, concrete("bincount", weights), minlength)
     kept = weights.dtype is dtypes.float32
-    return Tensor(counts.astype(np.float32 if kept else np.float64))
+    return Tensor(counts.astype(np.float32 if kept else np.float64)).to(input.device)
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
@@ -543,7 +545,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     if not np.isfinite([low, high]).all():
         raise ArgumentError(f"histc: expected a finite range, got {low} to {high}")
     counts, _ = np.histogram(array, bins, (low, high))
-    return Tensor(counts.astype(input.dtype.np))
+    return Tensor(counts.astype(input.dtype.np)).to(input.device)
 
 
 def isin(
@@ -586,4 +588,5 @@ def unique_consecutive(
         out.append(Tensor(inverse.reshape(array.shape if dim is None else -1)))
     if return_counts:
         out.append(Tensor(np.diff(np.append(starts, len(rows))).astype(np.int64)))
+    out = [x.to(input.device) for x in out]
     return out[0] if len(out) == 1 else tuple(out)

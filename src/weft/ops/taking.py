@@ -51,7 +51,8 @@ def _take_batch(
 def _flat_rows(x: Tensor, index: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Rows of all examples in one axis, and indices into it."""
     n = x.shape[1]
-    start = Tensor(np.arange(size).reshape(-1, *(1,) * (index.ndim - 1))) * n
+    first = np.arange(size).reshape(-1, *(1,) * (index.ndim - 1)) * n
+    start = Tensor(first).to(index.device)
     wrapped = where(index < 0, index + n, index) + start
     return reshape(x, (size * n, *x.shape[2:])), wrapped
 
@@ -103,7 +104,8 @@ def _add_at_batch(
         return movedim(add_at(moved, index, size=n), 1, 0)
     if not batched[0]:
         x = expand(x, (size, *x.shape))
-    start = Tensor(np.arange(size).reshape(-1, *(1,) * (index.ndim - 1))) * n
+    first = np.arange(size).reshape(-1, *(1,) * (index.ndim - 1)) * n
+    start = Tensor(first).to(index.device)
     flat = where(index < 0, index + n, index) + start
     out = add_at(x, flat, size=size * n)
     return reshape(out, (size, n, *out.shape[1:]))
@@ -229,7 +231,7 @@ put_op: Op = define(
 
 
 def zeros_of(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return zeros(shape, dtype=like.dtype)
+    return zeros(shape, dtype=like.dtype, device=like.device)
 
 
 # -- along one axis
@@ -257,8 +259,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise ShapeError(f"index_select: expected a 1-d index, got shape {ids.shape}")
     if input.ndim == 0:
         return reshape(index_select(as_row(input), 0, ids), ())
-    if type(ids) is Tensor:
-        check_range("index_select", ids._data, input.shape[d], d, wrap=False)
+    if ids._interpreter is None:
+        check_range("index_select", ids.array(), input.shape[d], d, wrap=False)
     rows = input if d == 0 else movedim(input, d, 0)
     out = take_op(rows, reshape(ids, (-1,)) if ids.ndim == 0 else ids)
     return out if d == 0 else movedim(out, 0, d)
@@ -316,8 +318,8 @@ def _index_rows(
             f"{name}: expected a source of shape {want} for {ids.numel()} indices "
             f"along dim {d} of shape {x.shape}, got {source.shape}"
         )
-    if type(ids) is Tensor:
-        check_range(name, ids._data, x.shape[d], d, wrap=wrap)
+    if ids._interpreter is None:
+        check_range(name, ids.array(), x.shape[d], d, wrap=wrap)
     return d, movedim(cast(source, x.dtype), d, 0)
 
 
@@ -341,7 +343,7 @@ def repeat_interleave(
     tensor([1, 1, 2, 2], shape=(4,), dtype=int64)
     """
     if repeats is None:
-        places = Tensor(np.arange(input.numel()))
+        places = Tensor(np.arange(input.numel())).to(input.device)
         return repeat_interleave(places, as_index("repeat_interleave", input), 0)
     if dim is None:
         input, dim = reshape(input, (input.numel(),)), 0
@@ -367,4 +369,6 @@ def repeat_interleave(
         )
     if (counts < 0).any():
         raise ArgumentError("repeat_interleave: repeats must not be negative")
-    return index_select(input, d, Tensor(np.repeat(np.arange(size), counts)))
+    return index_select(
+        input, d, Tensor(np.repeat(np.arange(size), counts)).to(input.device)
+    )

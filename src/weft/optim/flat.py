@@ -192,9 +192,8 @@ class TensorRun:
     def step(self, rule: Rule, group: dict[str, Any], name: str, g: Any) -> None:
         state = {**self.state, "step": self.state["step"] + 1}
         new = rule(g, self.param.detach(), state, group)
-        self.param._data = new._data
+        self.param.copy_(new)
         self.state.update(state)
-        touch([self.param], name)
 
 
 def make_room() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.autograd.modes import enable_grad, no_grad
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError
+from weft.errors import ArgumentError, DeviceError
 from weft.optim.flat import checked_gradient, touch
 from weft.optim.line_search import Point, strong_wolfe
 from weft.optim.optimizer import Optimizer
@@ -147,6 +147,13 @@ class _Solver:
         self.owner, self.closure = owner, closure
         self.group = owner.param_groups[0]
         self.params: list[Tensor] = self.group["params"]
+        for p in self.params:
+            if not p.is_cpu:
+                raise DeviceError(
+                    "LBFGS: expected parameters on the CPU, got one on "
+                    f"{p.device.name!r}; move the model with .cpu(), or use another "
+                    "optimizer"
+                )
         kinds = [_reals(p._data).dtype for p in self.params]
         self.dtype = np.result_type(np.float32, *kinds)  # halves are too coarse
         self.sizes = [_reals(p._data).size for p in self.params]

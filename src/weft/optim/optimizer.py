@@ -19,8 +19,11 @@ it uses operators and NumPy's functions, which tensors answer too. The number
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import operator
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -31,7 +34,7 @@ from weft.autograd.modes import enable_grad, no_grad
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
-from weft.nn.module import Module
+from weft.nn.module import Module, ParameterIterator
 from weft.optim.flat import State, make_room, plan
 from weft.runtime.buffers import shelf
 
@@ -45,7 +48,9 @@ class Optimizer:
     """The base of all optimizers.
 
     ``params`` are tensors, (name, tensor) pairs, a module, or groups of these:
-    dictionaries with "params" and the options that differ there.
+    dictionaries with "params" and the options that differ there. Names are known
+    from a module, from ``model.parameters()`` itself and from pairs; tensors in a list
+    are numbered.
 
     >>> layer = weft.nn.Parameter(weft.ones(2))
     >>> sgd = weft.optim.SGD([("scale", layer)], lr=0.5)
@@ -72,6 +77,10 @@ class Optimizer:
             )
         for group in groups:
             self.add_param_group(group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles make plans of their own."""
+        return {**vars(self), "_plans": {}, "_alike": {}}
 
     # -- the rule: what a subclass writes
 
@@ -101,7 +110,8 @@ class Optimizer:
                 f"{_brief(param_group)}"
             )
         first = sum(len(g["params"]) for g in self.param_groups)
-        names, params = _named(param_group["params"], first, who)
+        taken = {name for name, _ in self._named_params()}
+        names, params = _named(param_group["params"], first, taken, who)
         options = {k: _plain(v) for k, v in param_group.items() if k not in _OWN}
         group = {**self.defaults, **options}
         _check_known(who, options, self.defaults)
@@ -257,33 +267,43 @@ class Optimizer:
     # -- saving
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of all state by parameter name, and of the groups' options.
+        """A copy of all state and of the groups' options, in PyTorch's form.
+
+        State is by the parameter's number. Each group has the numbers of its
+        parameters in "params" and, where they are known, the names in "param_names".
 
         >>> p = weft.nn.Parameter(weft.ones(2))
         >>> sgd = weft.optim.SGD([("scale", p)], lr=0.1, momentum=0.9)
         >>> p.sum().backward()
         >>> sgd.step()
-        >>> list(sgd.state_dict()["state"]["scale"])
+        >>> list(sgd.state_dict()["state"][0])
         ['step', 'momentum_buffer']
+        >>> sgd.state_dict()["param_groups"][0]["param_names"]
+        ['scale']
         """
-        state = {
-            name: {k: _copied(v) for k, v in self.state[p].items()}
-            for name, p in self._named_params()
-            if p in self.state
-        }
+        known = not _numbered([name for name, _ in self._named_params()])
+        state: dict[int, State] = {}
         groups = []
+        numbers = itertools.count()
         for group in self.param_groups:
+            params = dict(zip(numbers, group["params"], strict=False))
             options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
-            groups.append({"params": list(group["param_names"]), **options})
+            names = {"param_names": list(group["param_names"])} if known else {}
+            groups.append({**options, "params": list(params), **names})
+            for number, p in params.items():
+                if p in self.state:
+                    state[number] = {k: _copied(v) for k, v in self.state[p].items()}
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what ``state_dict`` gave, parameter by parameter by name.
 
-        The order of parameters does not matter. Entries that are missing,
-        unexpected or of another shape refuse the whole load with the difference.
+        The order of parameters does not matter. Where the saved state or this
+        optimizer knows no names (see ``Optimizer``), parameters are matched by their
+        place. Entries that are missing, unexpected or of another shape or dtype refuse
+        the whole load with the difference.
         """
-        saved, groups = _parts_of(state_dict)
+        saved, groups = self._by_name(*_parts_of(state_dict))
         problems = [*self._group_problems(groups), *self._state_problems(saved)]
         if problems:
             head = f"load_state_dict: the entries do not fit this {type(self).__name__}"
@@ -292,7 +312,7 @@ class Optimizer:
         for options in taken:
             self.check(options)
         state = {
-            p: {k: _restored(v, p) for k, v in saved[name].items()}
+            p: {k: _restored(k, v, p) for k, v in saved[name].items()}
             for name, p in self._named_params()
             if name in saved
         }
@@ -300,6 +320,24 @@ class Optimizer:
             mine.update(options)
         self.state = state
         self._plans.clear()
+
+    def _by_name(self, saved: Any, groups: list[Any]) -> tuple[Any, list[Any]]:
+        """Saved state and groups with this optimizer's names for parameters."""
+        theirs = _saved_names(groups)
+        mine = [list(group["param_names"]) for group in self.param_groups]
+        if _numbered(_flat(theirs)) or _numbered(_flat(mine)):
+            if list(map(len, mine)) != list(map(len, theirs)):
+                raise ArgumentError(
+                    f"load_state_dict: without names, this {type(self).__name__} "
+                    "expected groups of as many parameters as its own, "
+                    f"{_counts(mine)}, got {_counts(theirs)}"
+                )
+            theirs = mine
+        keys = [key for group in groups for key in group["params"]]
+        names = dict(zip(keys, _flat(theirs), strict=True))
+        found = {names.get(key, key): entry for key, entry in saved.items()}
+        pairs = zip(groups, theirs, strict=True)
+        return found, [{**group, "params": own} for group, own in pairs]
 
     def _options_for(self, mine: dict[str, Any], groups: Any) -> dict[str, Any]:
         names = set(mine["param_names"])
@@ -314,6 +352,7 @@ class Optimizer:
         known = set(theirs)
         lines = [f"  missing     {n} {shapes[n]}" for n in shapes if n not in known]
         lines += [f"  unexpected  {n}" for n in theirs if n not in shapes]
+        lines += [f"  twice       {n}" for n, k in Counter(theirs).items() if k > 1]
         if not lines:
             have = sorted(sorted(g["param_names"]) for g in self.param_groups)
             if have != sorted(sorted(g["params"]) for g in groups):
@@ -340,6 +379,13 @@ class Optimizer:
                 yield f"  missing     {name}.{key} {want}"
             elif (got := tuple(np.shape(entry[key]))) != want:
                 yield f"  wrong shape {name}.{key} {want}, got {got}"
+            elif isinstance(value, Tensor):
+                kind = as_tensor(entry[key]).dtype
+                if kind is not value.dtype:
+                    yield (
+                        f"  wrong dtype {name}.{key} {value.dtype.name}, got "
+                        f"{kind.name}; convert the model before it is loaded"
+                    )
         for key in entry:
             if key not in expected:
                 yield f"  unexpected  {name}.{key} {tuple(np.shape(entry[key]))}"
@@ -385,16 +431,25 @@ def _as_groups(params: Any, who: str) -> list[dict[str, Any]]:
             f"{who}: expected an iterable of parameters (or of groups) or a module, "
             f"got {type(params).__name__}; put one tensor in a list"
         )
-    items = list(params)
+    items = list(params.named if isinstance(params, ParameterIterator) else params)
     if any(isinstance(item, dict) for item in items):
         return items
     return [{"params": items}] if items else []
 
 
-def _named(params: Any, first: int, who: str) -> tuple[list[str], list[Tensor]]:
-    """Names and tensors of a group; those without a name are numbered."""
+def _named(
+    params: Any, first: int, taken: set[str], who: str
+) -> tuple[list[str], list[Tensor]]:
+    """Names and tensors of a group; those without a name are numbered.
+
+    So are those of ``part.parameters()`` if another part of the model has the same.
+    """
     if isinstance(params, Module):
         params = params.named_parameters()
+    elif isinstance(params, ParameterIterator):
+        pairs = list(params.named)
+        known = not any(name in taken for name, _ in pairs)
+        params = pairs if known else [p for _, p in pairs]
     elif isinstance(params, Tensor):
         params = [params]
     elif isinstance(params, (set, frozenset)):
@@ -405,6 +460,41 @@ def _named(params: Any, first: int, who: str) -> tuple[list[str], list[Tensor]]:
         names.append(name)
         tensors.append(tensor)
     return names, tensors
+
+
+_NUMBER = re.compile(r"param\.\d+")
+
+
+def _numbered(names: list[str]) -> bool:
+    """Whether no parameter has a name, but for its number."""
+    return all(map(_NUMBER.fullmatch, names))
+
+
+def _saved_names(groups: list[Any]) -> list[list[str]]:
+    """The names of saved groups' parameters, or what stands for them."""
+    numbers = itertools.count()
+    found = []
+    for group in groups:
+        keys = group["params"]
+        names = group.get("param_names") or [
+            key if isinstance(key, str) else f"param.{number}"
+            for key, number in zip(keys, numbers, strict=False)
+        ]
+        if len(names) != len(keys):
+            raise ArgumentError(
+                f"load_state_dict: a group has {len(keys)} parameters and "
+                f"{len(names)} names"
+            )
+        found.append(list(names))
+    return found
+
+
+def _flat(names: list[list[str]]) -> list[str]:
+    return list(itertools.chain.from_iterable(names))
+
+
+def _counts(names: list[list[str]]) -> str:
+    return " and ".join(map(str, map(len, names))) or "none"
 
 
 def _is_pair(item: Any) -> bool:
@@ -456,8 +546,10 @@ def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _restored(value: Any, p: Tensor) -> Any:
+def _restored(key: str, value: Any, p: Tensor) -> Any:
     """A saved state for a parameter: its own copy, of its dtype and device."""
+    if key == "step":
+        return int(value)  # PyTorch has a tensor of it
     if not isinstance(value, (Tensor, np.ndarray)):
         return _plain(value)
     tensor = as_tensor(value).detach()

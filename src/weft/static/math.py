@@ -6,10 +6,11 @@ here are those that TensorFlow calls otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import weft
+from weft.core.dims import normalize_dim
 from weft.dtype import as_dtype
 from weft.static.graph import StaticTensor, constant, get_default_graph
 
@@ -79,6 +80,8 @@ def _reduction(
     ) -> Any:  # fmt: skip
         x = _node(input_tensor)
         dims = tuple(range(x.ndim)) if axis is None else axis
+        if isinstance(dims, (list, tuple)) and not dims:  # over no axis at all
+            return identity(x, name or "Identity")
         return _named(fn(x, dims, keepdims), name)
 
     return _described(call, fn, name, at)
@@ -99,7 +102,8 @@ def _described(call: Any, fn: Any, name: str, at: str) -> Any:
 
 
 def _product(x: Any, dims: Any, keepdims: bool) -> Any:
-    for d in sorted(dims if isinstance(dims, (tuple, list)) else [dims], reverse=True):
+    given = dims if isinstance(dims, (tuple, list)) else [dims]
+    for d in sorted(normalize_dim("reduce_prod", d, x.ndim) for d in given)[::-1]:
         x = weft.prod(x, d, keepdims)
     return x
 
@@ -265,8 +269,10 @@ def argmax(input: Any, axis: int = 0, name: str | None = None) -> Any:
     return _named(weft.argmax(_node(input), axis), name)
 
 
-def gather(params: Any, indices: Any, name: str | None = None) -> Any:
-    """Rows by their indices.
+def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Any:
+    """Rows (or other slices, along ``axis``) by indices of any shape.
+
+    The shape of the indices takes the place of the axis: one index drops it.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
@@ -274,7 +280,11 @@ def gather(params: Any, indices: Any, name: str | None = None) -> Any:
     ...     session.run(rows)
     array([7, 5])
     """
-    return _named(weft.index_select(_node(params), 0, _node(indices)), name)
+    x, ids = _node(params), _node(indices)
+    d = axis + x.ndim if axis < 0 else axis
+    rows = weft.index_select(x, d, ids.reshape(-1))
+    shape = (*x.shape[:d], *ids.shape, *x.shape[d + 1 :])
+    return _named(rows.reshape(shape), name)
 
 
 def where(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
@@ -314,6 +324,10 @@ def one_hot(indices: Any, depth: int, dtype: Any = weft.float32) -> Any:
         return weft.one_hot(_node(indices), depth).to(as_dtype(dtype))
 
 
+def _sizes(shape: Any) -> tuple[Any, ...]:
+    return tuple(shape) if isinstance(shape, Iterable) else (shape,)
+
+
 def zeros(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
     """A node of zeros.
 
@@ -323,7 +337,7 @@ def zeros(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any
     <full 'full' float32[2]>
     """
     with get_default_graph().taking():
-        return _named(weft.zeros(tuple(shape), dtype=as_dtype(dtype)), name)
+        return _named(weft.zeros(_sizes(shape), dtype=as_dtype(dtype)), name)
 
 
 def ones(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
@@ -335,7 +349,7 @@ def ones(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
     <full 'full' float32[2]>
     """
     with get_default_graph().taking():
-        return _named(weft.ones(tuple(shape), dtype=as_dtype(dtype)), name)
+        return _named(weft.ones(_sizes(shape), dtype=as_dtype(dtype)), name)
 
 
 def add_n(inputs: Any, name: str | None = None) -> Any:

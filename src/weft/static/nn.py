@@ -8,6 +8,7 @@ import weft
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.static.math import _named, _node, sigmoid, tanh
+from weft.static.random import random_uniform
 
 
 def relu(features: Any, name: str | None = None) -> Any:
@@ -76,15 +77,22 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> An
     return _named(F.leaky_relu(_node(features), alpha), name)
 
 
-def dropout(x: Any, keep_prob: float = 1.0, rate: float | None = None) -> Any:
+def dropout(x: Any, keep_prob: Any = 1.0, rate: Any = None) -> Any:
     """Elements set to zero at random in every run, the others scaled up.
+
+    The chance is a number, or a node such as a placeholder.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
     ...     set(session.run(weft.static.nn.dropout(np.ones(64), rate=0.5)).tolist())
     {0.0, 2.0}
     """
-    return F.dropout(_node(x), 1 - keep_prob if rate is None else rate, training=True)
+    x = _node(x)
+    keep = keep_prob if rate is None else 1 - rate
+    if not isinstance(keep, weft.Tensor):
+        return F.dropout(x, 1 - keep, training=True)
+    drawn = random_uniform(x.shape)  # the chance is known when the graph runs
+    return weft.where(drawn < keep, x / keep.to(x.dtype), 0.0)
 
 
 def bias_add(value: Any, bias: Any, name: str | None = None) -> Any:
@@ -140,9 +148,10 @@ def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Any, Any]:
     [2.0, 1.0]
     """
     x = _node(x)
-    mean = x.mean(tuple(axes), keepdim=True)
-    spread = ((x - mean) ** 2).mean(tuple(axes), keepdim=keepdims)
-    return x.mean(tuple(axes), keepdim=keepdims), spread
+    dims = (axes,) if isinstance(axes, int) else tuple(axes)
+    mean = x.mean(dims, keepdim=True)
+    spread = ((x - mean) ** 2).mean(dims, keepdim=keepdims)
+    return x.mean(dims, keepdim=keepdims), spread
 
 
 def softmax_cross_entropy_with_logits(

@@ -81,7 +81,10 @@ class FileWriter:
             self.writer.add_text("graph", str(graph), 0)
 
     def add_summary(self, summary: dict[str, Any], global_step: int = 0) -> None:
-        """Write what ``session.run(summary.merge_all())`` gave."""
+        """Write what ``session.run(summary.merge_all())`` gave.
+
+        ``global_step`` is a number: of a variable, ``session.run(step)``.
+        """
         for key, value in summary.items():
             kind, _, name = key.partition(":")
             if kind == "scalar":

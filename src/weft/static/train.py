@@ -5,14 +5,17 @@ The rules are TensorFlow 1's. A learning rate may be a number, a node or a varia
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
+from weft.core.tensor import Tensor
 from weft.dtype import float64
 from weft.errors import ArgumentError, DTypeError
 from weft.static.differentiation import gradients
 from weft.static.graph import Operation, get_default_graph, group, node_of
+from weft.static.math import _node
 from weft.static.variable import Variable, trainable_variables
 
 __all__ = [
@@ -334,8 +337,19 @@ def exponential_decay(
     ...     float(session.run(rate))
     0.25
     """
-    done = global_step.to(float64) / decay_steps
+    done = _node(global_step).to(float64) / decay_steps
     return learning_rate * decay_rate ** (done.floor() if staircase else done)
+
+
+def _step(session: Any, step: Any) -> int:
+    """The number of a step, of which a session knows the value."""
+    value = session.run(step) if isinstance(step, Tensor) else step
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise DTypeError(
+            f"Saver: expected global_step to be a whole number, got {value!r}"
+        ) from None
 
 
 class Saver:
@@ -359,12 +373,17 @@ class Saver:
         graph = get_default_graph()
         self.variables = list(graph.variables) if var_list is None else list(var_list)
 
-    def save(self, session: Any, save_path: str, global_step: int | None = None) -> str:
-        """Write the file (in one piece or not at all); returns its path."""
+    def save(self, session: Any, save_path: str, global_step: Any = None) -> str:
+        """Write the file (in one piece or not at all); returns its path.
+
+        ``global_step``, a number or a node that holds one, ends its name.
+        """
         from weft import from_numpy
         from weft.serialization import save
 
-        path = save_path if global_step is None else f"{save_path}-{global_step}"
+        path = save_path
+        if global_step is not None:
+            path = f"{save_path}-{_step(session, global_step)}"
         values = session.run({v.name: v for v in self.variables})
         save({name: from_numpy(np.asarray(a)) for name, a in values.items()}, path)
         return path

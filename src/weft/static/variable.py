@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -181,6 +182,15 @@ def _initial(graph: Graph, value: Any, dtype: Any) -> Node:
     return constant(value, dtype, "initial_value").node
 
 
+def _fans(shape: Any) -> tuple[int, int]:
+    """Inputs and outputs of a weight in TensorFlow's layout: (*window, in, out)."""
+    sizes = [int(n) for n in shape]
+    if len(sizes) < 2:
+        return (sizes or [1])[0], (sizes or [1])[0]
+    *window, inputs, outputs = sizes
+    return inputs * math.prod(window), outputs * math.prod(window)
+
+
 def get_variable(
     name: str,
     shape: Any = None,
@@ -188,7 +198,10 @@ def get_variable(
     initializer: Any = None,
     trainable: bool = True,
 ) -> Variable:
-    """A variable by shape and initialiser (Glorot's uniform one unless given).
+    """A variable by shape and initialiser.
+
+    Unless one is given, it is Glorot's uniform one over a filter's whole window (zeros
+    for whole numbers).
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -202,9 +215,11 @@ def get_variable(
     if initializer is None:
         if shape is None:
             raise ArgumentError(f"get_variable {name!r}: expected a shape")
-        fans = [*shape, 1, 1][:2]
-        limit = float(np.sqrt(6 / (fans[0] + fans[1])))
-        initial: Any = partial(random.random_uniform, shape, -limit, limit, wanted)
+        if wanted.is_inexact:
+            limit = math.sqrt(6 / max(sum(_fans(shape)), 1))
+            initial: Any = partial(random.random_uniform, shape, -limit, limit, wanted)
+        else:
+            initial = np.zeros(tuple(shape), wanted.np)
     elif callable(initializer) and not isinstance(initializer, Tensor):
         initial = partial(initializer, shape, wanted)
     else:

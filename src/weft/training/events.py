@@ -7,6 +7,7 @@ write here; ``read_events`` reads them back.
 
 from __future__ import annotations
 
+import operator
 import os
 import pathlib
 import socket
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.tensor import Tensor
-from weft.errors import FileFormatError
+from weft.errors import DTypeError, FileFormatError
 from weft.serialization import about
 
 # -- checksums
@@ -111,6 +112,15 @@ def _text(tag: str, text: str) -> bytes:
     return _bytes(1, _bytes(1, name) + _bytes(9, plugin) + _bytes(8, tensor))
 
 
+def _number(step: Any) -> int:
+    try:
+        return operator.index(step)
+    except TypeError:
+        raise DTypeError(
+            f"SummaryWriter: expected step to be a whole number, got {step!r}"
+        ) from None
+
+
 class SummaryWriter:
     """Writes what TensorBoard shows.
 
@@ -134,7 +144,7 @@ class SummaryWriter:
     def _write(self, message: bytes, step: int | None) -> None:
         event = _double(1, time.time()) + message
         if step is not None:
-            event = _double(1, time.time()) + _int(2, step) + message
+            event = _double(1, time.time()) + _int(2, _number(step)) + message
         head = struct.pack("<Q", len(event))
         record = head + struct.pack("<I", _masked(head))
         record += event + struct.pack("<I", _masked(event))

@@ -17,6 +17,7 @@ import contextlib
 import math
 import os
 import pathlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.metrics import Mean
-from weft.nn.utils import clip_grad_norm_
+from weft.nn.utils import clip_grad_norm_, untrained_parameters
 from weft.serialization import sweep
 from weft.training.checkpoint import load_checkpoint, save_checkpoint
 from weft.training.events import SummaryWriter
@@ -42,7 +43,8 @@ class Trainer:
 
     ``step(model, batch)`` gives a batch's loss; without it, ``loss_fn(model(x), y)``
     of batches ``(x, y)``. ``folder`` receives event files, ``curve.png`` and
-    ``checkpoint.safetensors``.
+    ``checkpoint.safetensors``. A parameter that ``optimizer`` does not have, or that
+    no step of the first epoch gave a gradient, is named in a warning.
 
     >>> model = weft.nn.Linear(2, 1)
     >>> data = [(weft.rand(8, 2), weft.zeros(8, 1)) for _ in range(5)]
@@ -80,6 +82,7 @@ class Trainer:
         self.best, self.waited = math.inf, 0  # validation loss; epochs without better
         self.history: dict[str, list[tuple[float, float]]] = {}
         self._writer: SummaryWriter | None = None
+        self._untrained: dict[str, str] | None = None  # so far, and why
 
     # -- training
 
@@ -90,6 +93,7 @@ class Trainer:
         try:
             while self.epoch < epochs and not self._out_of_patience():
                 self._epoch(loader, epochs)
+                self._warn_of_untrained()
                 self.epoch += 1
                 if validation is not None:
                     self._validate(validation)
@@ -130,6 +134,8 @@ class Trainer:
         self.optimizer.zero_grad()
         loss = self._loss(batch)
         loss.backward()
+        if self._untrained is None or self._untrained:
+            self._note_untrained()
         if self.clip_norm is not None:
             clip_grad_norm_(self.model.parameters(), self.clip_norm)
         self.optimizer.step()
@@ -137,6 +143,24 @@ class Trainer:
             self.scheduler.step()
         self.steps += 1
         return loss.item()
+
+    def _note_untrained(self) -> None:
+        now = untrained_parameters(self.model, self.optimizer)
+        before = now if self._untrained is None else self._untrained
+        self._untrained = {name: why for name, why in before.items() if name in now}
+
+    def _warn_of_untrained(self) -> None:
+        """Say once which parameters did not learn."""
+        names, self._untrained = self._untrained, {}
+        if names:
+            lines = [f"  {name}: {why}" for name, why in names.items()]
+            more = [f"  … and {len(lines) - 10} more"] if len(lines) > 10 else []
+            warnings.warn(
+                "Trainer: these parameters of the model did not learn in the first "
+                "epoch; if that is meant, requires_grad_(False) says so\n"
+                + "\n".join(lines[:10] + more),
+                stacklevel=3,
+            )
 
     def _check(self, batch: Any) -> None:
         """Refuse a batch without samples: its mean loss would be no number."""

@@ -65,8 +65,8 @@ def layout() -> Layout | None:
 
 def _place(name: str, values: int, tag: int) -> int | None:
     """Where an attribute is among a tensor's values, tried on a tensor."""
-    sample = Tensor(np.zeros(1), object())
-    if name not in ("_data", "_node"):
+    sample = Tensor(np.zeros(1))
+    if name != "_data":
         setattr(sample, name, object())
     start = word(id(sample) + values) + tag
     if start % 8 or not 0 < start < 1 << 47:

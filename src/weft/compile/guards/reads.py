@@ -79,10 +79,11 @@ from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
 from weft.graph.symbol import refusal
+from weft.nn.members import KINDS, Members
 
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
-_BOOKKEEPING = ("_buffers", "_transient", *_HOOKS)
+_BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *_HOOKS)
 _COPYING = ("__getstate__", "__reduce_ex__", "__copy__", "__deepcopy__")
 _PASSING = {"__getattribute__", "__setattr__", "__delattr__"}
 _CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
@@ -263,10 +264,10 @@ class Reads:
             return
         if plain(value):
             return
-        state = hidden(value, path)
+        kind, state = type(value), hidden(value, path)
         if state is not None:
             self.hidden.setdefault(id(state.value), state)
-        elif issubclass(type(value), FIXED) and not changeable(type(value)):
+        elif kind is Members or (issubclass(kind, FIXED) and not changeable(kind)):
             self.contents(value, path, keys)
         elif isinstance(value, ARRAYS):
             self.arrays.setdefault(id(value), (value, path))
@@ -358,13 +359,16 @@ class Reads:
             return
         if id(value) in self.wholes:
             return
-        path = path.removesuffix("._items")  # of nn's containers
+        members = type(value) is Members
+        path = path.rpartition(".")[0] if members else path  # ``model._modules``
         if not isinstance(value, tuple):
             self.wholes[id(value)] = WholeWatch(value, path)
         items = value.items() if isinstance(value, MAPPINGS) else enumerate(value)
         for key, item in list(items):
-            number = isinstance(key, str) and key.isdigit()
-            self.discover(item, f"{path}[{key if number else repr(key)}]")
+            if isinstance(key, str) and key.isdigit():
+                self.discover(item, f"{path}[{key}]")
+            else:
+                self.discover(item, f"{path}.{key}" if members else f"{path}[{key!r}]")
 
     def namespace(self, kind: type) -> None:
         """A class whose attributes may be read; which ones is known at the end."""
@@ -489,8 +493,8 @@ class Reads:
             self.everything(held, own, path, users)
         elif own is not None and name in own:
             self.note(own, name, path)
-        elif own is not None and name in own.get("_buffers", ()):
-            self.note(own["_buffers"], name, path)
+        elif own is not None and (found := _member_of(own, name)) is not None:
+            self.note(found, name, path)
         else:
             if own is not None:
                 self.group(own).absent[name] = path
@@ -553,7 +557,7 @@ class Reads:
         return found
 
     def note(self, source: Any, key: Any, path: str, sized: bool = True) -> None:
-        group = self.group(source, sized and type(source) is dict)
+        group = self.group(source, sized and type(source) in (dict, Members))
         if key not in group.values:
             group.values[key] = source[key]
             group.paths[key] = path
@@ -771,6 +775,11 @@ def _refill(source: Any, values: list[Any]) -> None:
     elif isinstance(source, deque):
         source.clear()
         source.extend(values)
+
+
+def _member_of(own: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """The dictionary of a module's that holds a name which is no attribute."""
+    return next((own[k] for k in KINDS if name in own.get(k, ())), None)
 
 
 def _library(value: Any) -> bool:

@@ -41,7 +41,7 @@ def scaled_dot_product_attention(
     scores = (query * scale) @ key.transpose(-2, -1)  # (..., L, S)
     if is_causal:
         rows, cols = scores.shape[-2:]
-        attn_mask = weft.ones(rows, cols, dtype=weft.bool).tril()
+        attn_mask = weft.ones(rows, cols, dtype=weft.bool, device=query.device).tril()
     if attn_mask is not None:
         if attn_mask.dtype is weft.bool:
             scores = weft.where(attn_mask, scores, -math.inf)

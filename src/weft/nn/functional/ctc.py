@@ -43,7 +43,7 @@ def ctc_loss(
     if zero_infinity:
         loss = weft.where(loss == math.inf, 0.0, loss)
     if reduction == "mean":
-        return (loss / Tensor(np.maximum(sizes, 1)).to(loss.dtype)).mean()
+        return (loss / Tensor(np.maximum(sizes, 1)).to(loss)).mean()
     if reduction == "sum":
         return loss.sum()
     if reduction != "none":
@@ -99,12 +99,11 @@ def _forward(
     extended[:, 1::2] = labels
     skip = np.zeros((batch, width), np.bool_)  # may come from two places back
     skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
-    index = Tensor(extended)
-    allowed = Tensor(skip)
-    first = np.zeros((batch, width), np.bool_)
-    first[:, :2] = True
-    alpha = weft.where(Tensor(first), logp[0].gather(1, index), -math.inf)
-    last = Tensor(times)
+    index = Tensor(extended).to(logp.device)
+    allowed = Tensor(skip).to(logp.device)
+    first = weft.arange(width, device=logp.device) < 2
+    alpha = weft.where(first, logp[0].gather(1, index), -math.inf)
+    last = Tensor(times).to(logp.device)
     final = weft.where((last == 1).unsqueeze(1), alpha, -math.inf)
     for t in range(1, steps):
         one = weft.pad(alpha, (1, 0), value=-math.inf)[:, :width]
@@ -116,4 +115,5 @@ def _forward(
     ends = np.zeros((batch, width), np.bool_)
     for n, size in enumerate(sizes):
         ends[n, max(2 * size - 1, 0) : 2 * size + 1] = True
-    return -weft.logsumexp(weft.where(Tensor(ends), final, -math.inf), 1)
+    ended = Tensor(ends).to(logp.device)
+    return -weft.logsumexp(weft.where(ended, final, -math.inf), 1)

@@ -55,7 +55,7 @@ def _wrap(padding_idx: int, rows: int) -> int:
 
 def _without_row(weight: Tensor, row: int) -> Tensor:
     """The same table, where one row is cut off from its gradient."""
-    keep = weft.ones(weight.shape[0], 1, dtype=weft.bool)
+    keep = weft.ones(weight.shape[0], 1, dtype=weft.bool, device=weight.device)
     keep[row] = False
     return weft.where(keep, weight, weight.detach())
 
@@ -109,7 +109,7 @@ def embedding_bag(
         raise ArgumentError("embedding_bag: per_sample_weights need mode='sum'")
     ids, bag, bags = _bags(input, offsets, include_last_offset)
     rows = embedding(ids, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
-    counted = weft.ones(ids.shape, dtype=weight.dtype)
+    counted = weft.ones(ids.shape, dtype=weight.dtype, device=weight.device)
     if padding_idx is not None:
         counted = (ids != _wrap(padding_idx, weight.shape[0])).to(weight.dtype)
     if per_sample_weights is not None:
@@ -121,11 +121,11 @@ def embedding_bag(
         rows = rows * per_sample_weights.reshape(-1, 1)
     if mode == "max":
         return _bag_max(rows, bag, bags, counted)
-    zeros = weft.zeros(bags, weight.shape[1], dtype=weight.dtype)
+    zeros = weight.new_zeros(bags, weight.shape[1])
     total = zeros.index_add(0, bag, rows * counted.unsqueeze(1))
     if mode == "sum":
         return total
-    count = weft.zeros(bags, dtype=weight.dtype).index_add(0, bag, counted)
+    count = weight.new_zeros(bags).index_add(0, bag, counted)
     return total / count.clamp(min=1).unsqueeze(1)
 
 
@@ -137,7 +137,8 @@ def _bags(
         if offsets is not None:
             raise ArgumentError("embedding_bag: offsets are for 1-d input")
         bags, size = input.shape
-        return input.flatten(), weft.arange(bags).repeat_interleave(size), bags
+        numbers = weft.arange(bags, device=input.device)
+        return input.flatten(), numbers.repeat_interleave(size), bags
     if input.ndim != 1 or offsets is None or offsets.ndim != 1:
         raise ShapeError(
             "embedding_bag: expected 2-d input, or 1-d input with 1-d offsets, got "
@@ -153,7 +154,7 @@ def _bags(
     if looked and (int(offsets[0]) != 0 or bool((ends < starts).any())):
         raise ArgumentError("embedding_bag: offsets must start at 0 and not fall")
     lengths = ends - starts
-    bag = weft.arange(lengths.numel()).repeat_interleave(lengths)
+    bag = weft.arange(lengths.numel(), device=input.device).repeat_interleave(lengths)
     return input, bag, lengths.numel()
 
 

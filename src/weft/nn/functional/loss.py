@@ -128,7 +128,7 @@ def gaussian_nll_loss(
     """
     _same_shape("gaussian_nll_loss", input, target)
     if not isinstance(var, Tensor):
-        var = weft.full(input.shape, float(var), dtype=input.dtype)
+        var = weft.full_like(input, float(var))
     if var.shape != input.shape:
         if var.shape == input.shape[:-1]:
             var = var.unsqueeze(-1)

@@ -15,7 +15,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
 from weft.ops.copies import cast
-from weft.ops.creation import arange, zeros
+from weft.ops.creation import arange
 from weft.ops.operands import as_index, check_range, known
 from weft.ops.pooling import (
     adaptive_bounds,
@@ -97,7 +97,8 @@ def _picked(x: Tensor, index: Tensor) -> Tensor:
     """Elements of x (N, C, *S) by flat indices into *S, (N, C, *Y)."""
     size = math.prod(x.shape[2:])
     rows = x.shape[0] * x.shape[1]
-    start = arange(rows).reshape(*x.shape[:2], *(1,) * (x.ndim - 2)) * size
+    start = arange(rows, device=x.device) * size
+    start = start.reshape(*x.shape[:2], *(1,) * (x.ndim - 2))
     flat = reshape(index + start, (index.numel(),))
     return reshape(take_op(reshape(x, (rows * size,)), flat), index.shape)
 
@@ -500,7 +501,7 @@ def _max_unpool(
     index = reshape(as_index(name, indices), flat)
     if known(index):
         check_range(name, index.array(), math.prod(size), 1, wrap=False)
-    blank = zeros((rows, math.prod(size)), dtype=x.dtype)
+    blank = x.new_zeros(rows, math.prod(size))
     out = scatter(blank, 1, index, reshape(x, flat))
     return without_batch(reshape(out, (*x.shape[:2], *size)), had)
 

@@ -389,7 +389,7 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     axes = [_line(m, bool(align_corners)) for m in space]
     mesh = np.meshgrid(*axes, indexing="ij")[::-1]  # x first
     base = np.stack([*mesh, np.ones(space)], -1).reshape(1, -1, len(space) + 1)
-    places = expand(Tensor(base.astype(theta.dtype.np)), (n, *base.shape[1:]))
+    places = expand(Tensor(base).to(theta), (n, *base.shape[1:]))
     return reshape(matmul(places, theta.transpose(1, 2)), (n, *space, len(space)))
 
 
@@ -470,7 +470,7 @@ class _Image:
         self.area = math.prod(self.size)
         moved = movedim(x, 1, -1)
         self.rows = reshape(moved, (x.shape[0] * self.area, self.channels))
-        self.start = arange(x.shape[0]) * self.area
+        self.start = arange(x.shape[0], device=x.device) * self.area
 
     def at(self, places: list[Tensor]) -> Tensor:
         """Values (N, ..., C) at places (N, ...) a dimension; 0 outside."""

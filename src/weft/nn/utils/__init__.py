@@ -138,3 +138,30 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         for p in every:
             p.copy_(vec[start : start + p.numel()].reshape(p.shape))
             start += p.numel()
+
+
+def untrained_parameters(model: Any, optimizer: Any = None) -> dict[str, str]:
+    """The parameters that want a gradient and would not learn from it, and why.
+
+    Either the optimizer does not have them, or the last backward gave them none.
+
+    >>> model = weft.nn.Sequential(weft.nn.Linear(2, 2), weft.nn.Linear(2, 1))
+    >>> sgd = weft.optim.SGD(model[0].parameters(), lr=0.1)
+    >>> model[1](weft.ones(1, 2)).sum().backward()
+    >>> for name, why in weft.nn.utils.untrained_parameters(model, sgd).items():
+    ...     print(name, "-", why)
+    0.weight - it has no gradient
+    0.bias - it has no gradient
+    1.weight - the optimizer does not have it
+    1.bias - the optimizer does not have it
+    """
+    groups = [] if optimizer is None else optimizer.param_groups
+    held = {id(p) for group in groups for p in group["params"]}
+    found = {}
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            if optimizer is not None and id(p) not in held:
+                found[name] = "the optimizer does not have it"
+            elif p.grad is None:
+                found[name] = "it has no gradient"
+    return found

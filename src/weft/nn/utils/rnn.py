@@ -62,11 +62,11 @@ def pack_padded_sequence(
         )
     chosen = None
     if not enforce_sorted:
-        chosen = Tensor(order)
+        chosen = Tensor(order).to(x.device)
         x, sizes = x.index_select(1, chosen), sizes[order]
     counts = np.array([(sizes > t).sum() for t in range(int(sizes[0]))])
     data = weft.cat([x[t, : int(n)] for t, n in enumerate(counts)])
-    back = None if chosen is None else Tensor(np.argsort(order, kind="stable"))
+    back = None if chosen is None else chosen.argsort()
     return PackedSequence(data, Tensor(counts), chosen, back)
 
 
@@ -105,7 +105,7 @@ def pad_packed_sequence(
     sizes = Tensor((counts[:, None] > np.arange(batch)).sum(0))
     if sequence.unsorted_indices is not None:
         out = out.index_select(1, sequence.unsorted_indices)
-        sizes = sizes[sequence.unsorted_indices]
+        sizes = sizes[sequence.unsorted_indices.cpu()]
     return (out.transpose(0, 1) if batch_first else out), sizes
 
 
@@ -113,7 +113,7 @@ def _fill(
     row: Tensor | None, count: int, rest: Any, value: float, like: Any = None
 ) -> Tensor:
     source = row if row is not None else like
-    more = weft.full((count, *rest), value, dtype=source.dtype)
+    more = source.new_full((count, *rest), value)
     return more if row is None else weft.cat([row, more])
 
 
@@ -139,9 +139,7 @@ def pad_sequence(
     longest = max(s.shape[0] for s in sequences)
     rows = []
     for s in sequences:
-        more = weft.full(
-            (longest - s.shape[0], *s.shape[1:]), padding_value, dtype=s.dtype
-        )
+        more = s.new_full((longest - s.shape[0], *s.shape[1:]), padding_value)
         rows.append(weft.cat([s, more] if padding_side == "right" else [more, s]))
     return weft.stack(rows, 0 if batch_first else 1)
 

@@ -56,7 +56,7 @@ def diagonal_of(x: Tensor) -> Tensor:
 
 
 def identity(n: int, like: Tensor) -> Tensor:
-    return eye(n, dtype=like.dtype)
+    return eye(n, dtype=like.dtype, device=like.device)
 
 
 def half_lower(x: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def columns(x: Tensor) -> Tensor:
 
 def gaps(values: Tensor, like: Tensor) -> Tensor:
     """``1 / (values[k] - values[j])`` off the diagonal, and 0 on it."""
-    on = eye(values.shape[-1], dtype=dtypes.bool_)
+    on = eye(values.shape[-1], dtype=dtypes.bool_, device=values.device)
     differences = columns(values) - rows(values)
     inverse = reciprocal(where(on, 1, differences))
     return cast(where(on, 0, inverse), like.dtype)
