@@ -18,7 +18,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -29,23 +28,27 @@ from weft.compile.convolutions import KINDS
 from weft.compile.driver import driver
 from weft.compile.function import GraphFunction
 from weft.compile.launches import Use, grain_of
+from weft.compile.llvm.attention.arrays import attend, attend_backward
 from weft.compile.llvm.conv import arrays as convolutions
-from weft.compile.llvm.gemm.arrays import kind_name, matmul_arrays
+from weft.compile.llvm.gemm.arrays import Gemm, compiled, kind_name, matmul_arrays
 from weft.compile.llvm.gemm.kinds import RESULTS
+from weft.compile.llvm.target import host_target
 from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
 from weft.compile.tables import GRAIN
 from weft.config import config
-from weft.core.bulk import SLOW
+from weft.core.bulk import CHEAP
 from weft.core.lowering import Pointwise, Reduction
 from weft.core.mode import set_recording
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import evaluate
+from weft.core.tensor import Tensor
 from weft.errors import WeftError
 from weft.graph.capture import capture
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Builder, Graph
 from weft.graph.labels import labels_of
+from weft.ops.attention import attention_backward_op, attention_op
 from weft.ops.copies import cast_op
 from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.resample import resample_op
@@ -55,7 +58,6 @@ from weft.runtime.buffers import empty
 
 ndarray = np.ndarray
 PROGRAMS = 512  # kernels that are kept
-VARIANTS = 64  # of one operator, for other parameters or numbers of axes
 CUT = 1 << 16  # elements that one iteration of a sum of everything adds up
 _EXPAND = find_op("expand")
 _CODES = "fd?"
@@ -66,6 +68,8 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """An operator's result from a kernel, or None if there is none."""
     if op in KINDS:
         return _convolution(op, arrays, params)
+    if op in ATTENTION:
+        return _attention(ATTENTION[op], arrays, params)
     if op is matmul_op or op is wide_matmul_op:
         return _product(*arrays, **params)
     if isinstance(op.lower, Pointwise) and not params:
@@ -172,7 +176,7 @@ def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
     like = [a.dtype for a in arrays if type(a) is ndarray][-1]  # of Python's numbers
     forms, feeds = "", []
     for a in arrays:
-        form, feed = _form(a, large, like)
+        form, feed = _form(a, large, like, op.bulk < CHEAP)
         if not form:
             return None
         forms += form
@@ -192,14 +196,19 @@ def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
     return program(feeds, {"N": large.size // m, "M": m}, large.shape)
 
 
-def _form(a: Any, large: ndarray, like: Any) -> tuple[str, Any]:
-    """How an argument goes into a kernel: full, as a row, or as a single number."""
+def _form(a: Any, large: ndarray, like: Any, copied: bool) -> tuple[str, Any]:
+    """How an argument goes into a kernel: full, as a row, or as a single number.
+
+    One that does not lie row by row may be ``copied``, so that its layout changes no
+    bit; arithmetic, which NumPy rounds in the same way, is left to NumPy instead.
+    """
     if type(a) is not ndarray:
         return ("s", np.asarray(a, like)) if like.char in "fd" else ("", None)
     whole = a.shape == large.shape
     a = _unrepeated(a)
-    if a.dtype.char not in _CODES or not a.flags.c_contiguous:
+    if a.dtype.char not in _CODES or not (copied or a.flags.c_contiguous):
         return "", None
+    a = np.asarray(a, order="C")
     if a.ndim == 0:
         return "s", a
     if whole and a.ndim == large.ndim:
@@ -239,16 +248,20 @@ def _elementwise_program(
 def _reduction(
     op: Op, x: ndarray, *, dim: tuple[int, ...], keepdim: bool
 ) -> ndarray | None:
-    if x.dtype.char not in "fd" or not x.flags.c_contiguous:
+    if x.dtype.char not in "fd":
         return None
+    x = np.asarray(x, order="C")
     kinds, sizes = _runs(x.shape, dim)
     kept = [1 if d in dim else n for d, n in enumerate(x.shape)]
     shape = tuple(kept if keepdim else [n for d, n in enumerate(kept) if d not in dim])
     if kinds == "r":
         return _whole(op, x.reshape(-1), shape)
-    if len(kinds) > 4 or kinds[-1:] != "r":
-        return None  # NumPy adds up rows as fast as memory gives them
-    return _reduced(op, x, kinds, sizes, shape)
+    found = None
+    if len(kinds) <= 4 and kinds[-1:] == "r":
+        found = _reduced(op, x, kinds, sizes, shape)
+    if found is None:  # NumPy adds up rows as fast as memory gives them
+        found = op.eval(x, dim=dim, keepdim=keepdim)
+    return found
 
 
 def _runs(shape: tuple[int, ...], dim: tuple[int, ...]) -> tuple[str, list[int]]:
@@ -318,8 +331,9 @@ def _random_program(op: Op, options: tuple[Any, ...]) -> Single | Several | None
 
 def _resampled(x: ndarray, *, taps: Any, dim: int) -> ndarray | None:
     """An axis of one size, between others that are one each."""
-    if x.dtype.char not in "fd" or not x.flags.c_contiguous:
+    if x.dtype.char not in "fd":
         return None
+    x = np.asarray(x, order="C")
     before, size, after = x.shape[:dim], x.shape[dim], x.shape[dim + 1 :]
     program = _resample_program(x.dtype.char, taps)
     if program is None or size != taps.size[1]:
@@ -346,10 +360,7 @@ def _general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray |
     """A kernel for arguments of some numbers of axes, and these parameters."""
     if not all(type(a) is ndarray for a in arrays):
         return None
-    if op.bulk == SLOW:  # a copy is the lesser part
-        arrays = [np.asarray(a, order="C") for a in arrays]
-    if not all(a.flags.c_contiguous for a in arrays):
-        return None
+    arrays = [np.asarray(a, order="C") for a in arrays]
     sizes, shapes = _named([a.shape for a in arrays])
     codes = "".join(a.dtype.char for a in arrays)
     if not all(map(_is_plain, params.values())):
@@ -367,16 +378,10 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, dtypes.DType))
 
 
-_made: Counter[Op] = Counter()
-
-
 @functools.lru_cache(PROGRAMS)
 def _general_program(
     op: Op, codes: str, shapes: Any, params: tuple[Any, ...]
 ) -> Single | Several | None:
-    _made[op] += 1
-    if _made[op] > VARIANTS:
-        return None
     builder = Builder(op.name)
     named = sorted({name for shape in shapes for name in shape if name != 1})
     sizes = {n: builder.sizes.symbol(n, HINT + k) for k, n in enumerate(named)}
@@ -392,6 +397,30 @@ def _general_program(
 
 
 # -- products
+
+
+def product(x: ndarray, y: ndarray) -> ndarray | None:
+    """``x @ y`` of float32 or float64, for leading axes that broadcast."""
+    lead = x.shape[:-2]
+    if lead != y.shape[:-2]:
+        lead = np.broadcast_shapes(lead, y.shape[:-2])
+        x, y = (np.broadcast_to(a, lead + a.shape[-2:]) for a in (x, y))
+    m, k = x.shape[-2:]
+    n = y.shape[-1]
+    if k != y.shape[-2] or not (x.flags.aligned and y.flags.aligned):
+        return None
+    if len(lead) != 1:
+        batch = math.prod(lead)
+        x, y = x.reshape(batch, m, k), y.reshape(batch, k, n)
+    out = empty((len(x), m, n), x.dtype)
+    if out.size:
+        _gemm(x.dtype.char, not config.batch_invariant).multiply(x, y, out)
+    return out.reshape((*lead, m, n))
+
+
+@functools.cache
+def _gemm(code: str, few: bool) -> Gemm:
+    return compiled(np.dtype(code).name, host_target(), few=few)
 
 
 def _product(x: Any, y: Any, dtype: dtypes.DType | None = None) -> ndarray | None:
@@ -430,6 +459,25 @@ def _convolution(
     return call(*arrays, **params, threads=threads, exact=exact)
 
 
+# -- attention
+
+
+ATTENTION: dict[Op, Callable[..., Any]] = {
+    attention_op: attend,
+    attention_backward_op: attend_backward,
+}
+
+
+def _attention(
+    call: Callable[..., Any], arrays: Sequence[ndarray], params: dict[str, Any]
+) -> Any:
+    first = arrays[0]
+    if first.dtype.char not in "fd" or any(0 in a.shape for a in arrays):
+        return None
+    arrays = [np.asarray(a, order="C") for a in arrays]
+    return call(*arrays, **params, threads=max(pool.get_num_threads(), 2))
+
+
 # -- compositions
 
 
@@ -448,15 +496,29 @@ def fused(
     sizes, shapes = _named([t.shape for t in given])
     kinds = tuple(None if t is None else t.dtype for t in tensors)
     recipe = name, key, kinds, shapes, config.strict_ieee
-    if recipe not in _COMPOSED:
-        while len(_COMPOSED) >= PROGRAMS:
-            _COMPOSED.pop(next(iter(_COMPOSED)))
-        _COMPOSED[recipe] = _composed(fn, tensors, shapes)
-    program = _COMPOSED[recipe]
-    if program is None or not _hold(program.assumptions, sizes):
+    program = None
+    for hints in (_hints(sizes), tuple(sizes.values())):
+        if (*recipe, hints) not in _COMPOSED:
+            while len(_COMPOSED) >= PROGRAMS:
+                _COMPOSED.pop(next(iter(_COMPOSED)))
+            _COMPOSED[*recipe, hints] = _composed(fn, tensors, shapes, hints)
+        program = _COMPOSED[*recipe, hints]
+        if program is None or _hold(program.assumptions, sizes):
+            break
+    if program is None:
         return None
     found = program.function(given)
     return found if len(found) > 1 else found[0]
+
+
+def _hints(sizes: dict[str, int]) -> tuple[int, ...]:
+    """Sizes to make a program for, which serves all sizes of about as much.
+
+    What a program does depends on them (how sums are cut), so they must not be those
+    of the first call.
+    """
+    return tuple([6 * 8 ** ((n.bit_length() - 1) // 3) + k
+                  for k, n in enumerate(sizes.values())])  # fmt: skip
 
 
 _COMPOSED: dict[Any, Composed | None] = {}
@@ -471,8 +533,11 @@ def _named(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
 
 
 def _composed(
-    fn: Callable[..., Any], tensors: Sequence[Any], shapes: Any
+    fn: Callable[..., Any], tensors: Sequence[Any], shapes: Any, hints: Sequence[int]
 ) -> Composed | None:
+    sizes = {f"N{k}": n for k, n in enumerate(hints)}
+    known = iter([[sizes.get(n, n) for n in shape] for shape in shapes])
+    tensors = [None if t is None else _like(t, next(known)) for t in tensors]
     labels = labels_of(fn, tensors, {})
     dynamic = {
         label: {d: name for d, name in enumerate(shape) if name != 1}
@@ -486,3 +551,9 @@ def _composed(
         return None
     finally:
         set_recording(before)
+
+
+def _like(tensor: Any, shape: Sequence[int]) -> Tensor:
+    """A tensor of another shape, to be captured: it holds a single number."""
+    array = np.broadcast_to(np.zeros((), tensor._data.dtype), shape)
+    return Tensor(array, tensor._node)

@@ -32,7 +32,6 @@ class _Mode(threading.local):
     changes: Callable[[Any], None] | None = None  # told of changes in place before
     draws: Callable[[Any], None] | None = None  # told of a generator before it draws
     states: Callable[[Any], None] | None = None  # told of an optimizer that makes some
-    due: frozenset[Any] | None = None  # what has kernels, while that must not change
     refilled: list[Any] | None = None  # weakly, what backward has computed again
     depth: int = 0  # how many transforms are running
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
