@@ -588,8 +588,6 @@ class Named:
 class Keeper(Evaluator):
     """Keeps the results that a policy asks for, by the operators' order."""
 
-    parts = False
-
     def __init__(self, keep: Keep) -> None:
         self.keep = keep
         self.all = not isinstance(keep, Named) or keep.fast
@@ -615,8 +613,6 @@ class Keeper(Evaluator):
 
 class Reuser(Evaluator):
     """Gives kept results in the second run."""
-
-    parts = False
 
     def __init__(self, keeper: Keeper) -> None:
         self.results, self.all = keeper.results, keeper.all

@@ -501,7 +501,7 @@ def fused(
         if (*recipe, hints) not in _COMPOSED:
             while len(_COMPOSED) >= PROGRAMS:
                 _COMPOSED.pop(next(iter(_COMPOSED)))
-            _COMPOSED[*recipe, hints] = _composed(fn, tensors, shapes, hints)
+            _COMPOSED[*recipe, hints] = _composed(name, fn, tensors, shapes, hints)
         program = _COMPOSED[*recipe, hints]
         if program is None or _hold(program.assumptions, sizes):
             break
@@ -533,8 +533,13 @@ def _named(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
 
 
 def _composed(
-    fn: Callable[..., Any], tensors: Sequence[Any], shapes: Any, hints: Sequence[int]
+    name: str,
+    fn: Callable[..., Any],
+    tensors: Sequence[Any],
+    shapes: Any,
+    hints: Sequence[int],
 ) -> Composed | None:
+    """A composition captured for tensors of some shapes, whose sizes are ``hints``."""
     sizes = {f"N{k}": n for k, n in enumerate(hints)}
     known = iter([[sizes.get(n, n) for n in shape] for shape in shapes])
     tensors = [None if t is None else _like(t, next(known)) for t in tensors]
@@ -545,7 +550,7 @@ def _composed(
     }
     before = set_recording(True)
     try:
-        graph = capture(fn, *tensors, dynamic=dynamic).graph
+        graph = capture(fn, *tensors, dynamic=dynamic, name=name).graph
         return Composed(GraphFunction(graph), list(graph.sizes.assumptions.values()))
     except WeftError:
         return None

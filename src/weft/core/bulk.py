@@ -75,8 +75,6 @@ def fused(
     first: Any = tensors[0]
     if type(first) is not Tensor or first._data.size < COMPOSED or not _plain(tensors):
         return fn(*tensors)
-    if mode.evaluator is not None and not mode.evaluator.takes_whole:
-        return fn(*tensors)
     found = None if kernels() is None else _kernels.fused(name, fn, tensors, key)
     return fn(*tensors) if found is None else found
 
