@@ -1,4 +1,4 @@
-"""Kernels for single operators on arrays, which eager execution calls.
+"""Generated kernels for single operators on arrays, which ``compile.eager`` calls.
 
 ``run(op, arrays, params)`` gives the operator's result, or None where there is no
 kernel for it: then NumPy's is used. Arrays are brought into a few forms first, so that
@@ -7,7 +7,7 @@ a kernel serves every size and most shapes:
     element-wise    x[n] and numbers, or x[n, m] and a row[m]
     reductions      axes that are kept and reduced in turn, such as x[kept, reduced]
     random numbers  out[n]
-    others          as they are, with open sizes; convolutions by their own kernels
+    others          as they are, with open sizes
 
 ``fused(name, fn, tensors, key)`` does the same for compositions such as softmax, with
 their derivatives.
@@ -24,15 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.compile.convolutions import KINDS
 from weft.compile.driver import driver
 from weft.compile.function import GraphFunction
 from weft.compile.launches import Use, grain_of
-from weft.compile.llvm.attention.arrays import attend, attend_backward
-from weft.compile.llvm.conv import arrays as convolutions
-from weft.compile.llvm.gemm.arrays import Gemm, compiled, kind_name, matmul_arrays
-from weft.compile.llvm.gemm.kinds import RESULTS
-from weft.compile.llvm.target import host_target
 from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
 from weft.compile.tables import GRAIN
@@ -48,11 +42,7 @@ from weft.graph.capture import capture
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Builder, Graph
 from weft.graph.labels import labels_of
-from weft.ops.attention import attention_backward_op, attention_op
-from weft.ops.copies import cast_op
-from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.resample import resample_op
-from weft.runtime import pool
 from weft.runtime.address import address
 from weft.runtime.buffers import empty
 
@@ -66,12 +56,6 @@ HINT = 1000  # a size for questions that a type rule may ask; the answers are ch
 
 def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """An operator's result from a kernel, or None if there is none."""
-    if op in KINDS:
-        return _convolution(op, arrays, params)
-    if op in ATTENTION:
-        return _attention(ATTENTION[op], arrays, params)
-    if op is matmul_op or op is wide_matmul_op:
-        return _product(*arrays, **params)
     if isinstance(op.lower, Pointwise) and not params:
         return _elementwise(op, arrays)
     if isinstance(op.lower, Reduction):
@@ -80,7 +64,7 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
         return _random(op, arrays, params)
     if op is resample_op:
         return _resampled(arrays[0], **params)
-    return _general(op, arrays, params)
+    return general(op, arrays, params)
 
 
 # -- one kernel
@@ -356,7 +340,7 @@ def _resample_program(code: str, taps: Any) -> Single | Several | None:
 # -- others
 
 
-def _general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | None:
+def general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | None:
     """A kernel for arguments of some numbers of axes, and these parameters."""
     if not all(type(a) is ndarray for a in arrays):
         return None
@@ -394,88 +378,6 @@ def _general_program(
     except WeftError:  # a parameter that goes with one size alone
         return None
     return _program(builder.finish([out]))
-
-
-# -- products
-
-
-def product(x: ndarray, y: ndarray) -> ndarray | None:
-    """``x @ y`` of float32 or float64, for leading axes that broadcast."""
-    lead = x.shape[:-2]
-    if lead != y.shape[:-2]:
-        lead = np.broadcast_shapes(lead, y.shape[:-2])
-        x, y = (np.broadcast_to(a, lead + a.shape[-2:]) for a in (x, y))
-    m, k = x.shape[-2:]
-    n = y.shape[-1]
-    if k != y.shape[-2] or not (x.flags.aligned and y.flags.aligned):
-        return None
-    if len(lead) != 1:
-        batch = math.prod(lead)
-        x, y = x.reshape(batch, m, k), y.reshape(batch, k, n)
-    out = empty((len(x), m, n), x.dtype)
-    if out.size:
-        _gemm(x.dtype.char, not config.batch_invariant).multiply(x, y, out)
-    return out.reshape((*lead, m, n))
-
-
-@functools.cache
-def _gemm(code: str, few: bool) -> Gemm:
-    return compiled(np.dtype(code).name, host_target(), few=few)
-
-
-def _product(x: Any, y: Any, dtype: dtypes.DType | None = None) -> ndarray | None:
-    """A product of short elements: summed in wide ones, and rounded if not asked."""
-    name = kind_name(x.dtype.name, y.dtype.name)
-    wide = RESULTS.get(name)
-    if wide is None or (dtype is not None and dtype.name != wide):
-        return None
-    if any(s % a.itemsize for a in (x, y) for s in a.strides):
-        return None
-    stacks = [a.reshape(-1, *a.shape[-2:]) if a.ndim > 3 else a for a in (x, y)]
-    threads = max(pool.get_num_threads(), 2)
-    found: ndarray | None = matmul_arrays(*stacks, threads=threads)
-    if dtype is None:
-        cast = {"dtype": dtypes.of_code(x.dtype.char)}
-        found = _general(cast_op, [found], cast)
-    return None if found is None else found.reshape(*x.shape[:-1], y.shape[-1])
-
-
-# -- convolutions
-
-
-def _convolution(
-    op: Op, arrays: Sequence[ndarray], params: dict[str, Any]
-) -> ndarray | None:
-    first = arrays[0]
-    if first.dtype.char not in "fd" or not 3 <= first.ndim <= 5:
-        return None
-    if any(a.dtype is not first.dtype for a in arrays):
-        return None
-    kind = KINDS[op]
-    name = kind if kind.endswith("grad") else "convolve"
-    call: Callable[..., ndarray] = getattr(convolutions, name)
-    threads = max(pool.get_num_threads(), 2)  # plans are the same for any number
-    exact = config.strict_ieee or not all(np.isfinite(a).all() for a in arrays)
-    return call(*arrays, **params, threads=threads, exact=exact)
-
-
-# -- attention
-
-
-ATTENTION: dict[Op, Callable[..., Any]] = {
-    attention_op: attend,
-    attention_backward_op: attend_backward,
-}
-
-
-def _attention(
-    call: Callable[..., Any], arrays: Sequence[ndarray], params: dict[str, Any]
-) -> Any:
-    first = arrays[0]
-    if first.dtype.char not in "fd" or any(0 in a.shape for a in arrays):
-        return None
-    arrays = [np.asarray(a, order="C") for a in arrays]
-    return call(*arrays, **params, threads=max(pool.get_num_threads(), 2))
 
 
 # -- compositions

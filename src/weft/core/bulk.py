@@ -95,9 +95,9 @@ def kernels() -> Any:
     global _kernels
     if _kernels is None:
         try:
-            from weft.compile import single
-        except Exception:
+            from weft.compile import eager
+        except (ImportError, OSError):
             config.eager_kernels = False
         else:
-            _kernels = single
+            _kernels = eager
     return _kernels
