@@ -1,6 +1,6 @@
 """One seed gives one network: 200 training runs in fresh processes, bit for bit.
 
-    python benchmarks/equal_bits.py [--steps N] [--models resnet gpt] [--source PATH/src]
+    python benchmarks/equal_bits.py [--steps N] [--models resnet gpt] [--source DIR]
 
 A ResNet-18 on 32x32 images and a GPT of four layers are trained for a few steps, eager
 and compiled. Each run has 1, 2 or 4 threads, 0, 2 or 4 loader workers, 1 or 4 threads

@@ -49,6 +49,11 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     return single.run(op, arrays, params)
 
 
+def run_invariant(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result of a routine for which the size of a batch does not matter."""
+    return None if op not in _INVARIANT else _ROUTINES[op](arrays, params)
+
+
 def fused(
     name: str, fn: Callable[..., Any], tensors: Sequence[Any], key: Hashable
 ) -> Any:
@@ -121,7 +126,9 @@ def _convolution(name: str, arrays: Sequence[ndarray], params: dict[str, Any]) -
     if any(a.dtype is not first.dtype for a in arrays):
         return None
     call: Callable[..., ndarray] = getattr(convolutions, name)
-    exact = config.strict_ieee or not all(np.isfinite(a).all() for a in arrays)
+    # A batch with an infinity is computed in another way, which its other images see.
+    exact = config.strict_ieee or config.batch_invariant
+    exact = exact or not all(np.isfinite(a).all() for a in arrays)
     return call(*arrays, **params, threads=_threads(), exact=exact)
 
 
@@ -147,3 +154,4 @@ _ROUTINES: dict[Op, Callable[..., Any]] = {
     attention_op: functools.partial(_attention, "attend"),
     attention_backward_op: functools.partial(_attention, "attend_backward"),
 }
+_INVARIANT = _ROUTINES.keys() - {matmul_op, wide_matmul_op}  # these are ``product``'s

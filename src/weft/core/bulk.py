@@ -39,6 +39,8 @@ _kernels: Any = None  # the compiler's side, once it is loaded
 
 def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
     """What an operator with a ``bulk`` gives, by a kernel where that pays."""
+    if config.batch_invariant:
+        return _invariant(op, arrays, params)
     if len(arrays) == 1 and arrays[0].size < op.bulk:  # what is small is not to wait
         return op.kernel(*arrays, **params)
     least = op.bulk
@@ -48,6 +50,18 @@ def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
     if size < least or not config.eager_kernels or op.kernel is not op.eval:
         return op.kernel(*arrays, **params)
     found = None if kernels() is None else _kernels.run(op, arrays, params)
+    return op.kernel(*arrays, **params) if found is None else found
+
+
+def _invariant(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
+    """What an operator gives where the size of a batch must not change a bit.
+
+    Convolutions and attention always have their kernels then, for which a batch is a
+    loop. All else is NumPy's: it works on one row after the other.
+    """
+    found = None
+    if config.eager_kernels and op.kernel is op.eval and kernels() is not None:
+        found = _kernels.run_invariant(op, arrays, params)
     return op.kernel(*arrays, **params) if found is None else found
 
 
@@ -81,7 +95,7 @@ def fused(
 
 def _plain(tensors: Any) -> bool:
     """Whether tensors hold arrays that a kernel can take."""
-    if not config.eager_kernels or mode.capture is not None:
+    if not config.eager_kernels or config.batch_invariant or mode.capture is not None:
         return False
     code = tensors[0]._data.dtype.char
     return code in "fd" and all(
