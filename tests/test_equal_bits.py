@@ -7,6 +7,7 @@ on who watches, or on the layout of memory where a kernel runs.
 import contextlib
 import hashlib
 import os
+import pickle
 import subprocess
 import sys
 
@@ -240,6 +241,29 @@ def test_layouts_change_no_bit_of_large_work(name, layout):
     assert not other.flags.c_contiguous
     fn = PLACES[name]
     assert weft.equal(fn(weft.tensor(array)), fn(weft.Tensor(other)))
+
+
+FOREIGN = {
+    **PLACES,
+    "linear": lambda x: F.linear(x, normal(90, 700)),
+    "add": lambda x: x + normal(400, 700),
+    "pow": lambda x: x.abs() ** normal(400, 700),
+    "batched": lambda x: x.reshape(4, 100, 700) @ normal(4, 700, 90),
+    "weights' gradient": lambda x: weft.Tensor(
+        gradients(lambda w: F.conv2d(x.reshape(4, 4, 100, 175), w), normal(8, 4, 3, 3))
+        [1]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_dtypes_from_another_process_change_no_bit(name):
+    """Arrays of loader workers have dtypes that are equal, but other objects."""
+    array = normal(400, 700).numpy()
+    other = array.view(pickle.loads(pickle.dumps(array.dtype)))
+    assert other.dtype is not array.dtype
+    fn = FOREIGN[name]
+    assert weft.equal(fn(weft.Tensor(array)), fn(weft.Tensor(other)))
 
 
 # -- NumPy's library

@@ -6,7 +6,9 @@ False
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 
 class Config:
@@ -29,6 +31,25 @@ class Config:
         self.strict_ieee = False
         self.batch_invariant = os.environ.get("WEFT_BATCH_INVARIANT", "0") == "1"
         self.eager_kernels = os.environ.get("WEFT_EAGER_KERNELS", "1") != "0"
+
+    @contextlib.contextmanager
+    def using(self, **settings: bool) -> Iterator[None]:
+        """Change some settings for a block, in all threads.
+
+        >>> with weft.config.using(strict_ieee=True):
+        ...     weft.config.strict_ieee
+        True
+        >>> weft.config.strict_ieee
+        False
+        """
+        before = {name: getattr(self, name) for name in settings}
+        try:
+            for name, value in settings.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
 
 
 config = Config()

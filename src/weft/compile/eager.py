@@ -123,7 +123,7 @@ def _convolution(name: str, arrays: Sequence[ndarray], params: dict[str, Any]) -
     first = arrays[0]
     if first.dtype.char not in "fd" or not 3 <= first.ndim <= 5:
         return None
-    if any(a.dtype is not first.dtype for a in arrays):
+    if any(a.dtype != first.dtype for a in arrays):
         return None
     call: Callable[..., ndarray] = getattr(convolutions, name)
     # A batch with an infinity is computed in another way, which its other images see.

@@ -49,7 +49,7 @@ def product(x: Any, y: Any) -> Any:
 def _large(x: Any, y: Any) -> Any:
     """A product by the kernel, if it has one for these arrays."""
     kind = x.dtype.char
-    if kind in "fd" and y.dtype is x.dtype and config.eager_kernels:
+    if kind in "fd" and y.dtype == x.dtype and config.eager_kernels:
         kernels = bulk.kernels()
         found = None if kernels is None else kernels.product(x, y)
         if found is not None:
