@@ -1,11 +1,14 @@
 """With ``batch_invariant``, a row of a batch has the same bits in any batch."""
 
+import builtins
+
 import numpy as np
 import pytest
 
 import weft
 from weft import nn
 from weft.config import Config
+from weft.core import bulk
 
 F = nn.functional
 MOST = 64
@@ -14,7 +17,6 @@ SIZES = 1, 2, 3, 5, 8, 17, 63
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch):
-    monkeypatch.setattr(weft.config, "eager_kernels", True)
     monkeypatch.setattr(weft.config, "batch_invariant", True)
     weft.manual_seed(0)
 
@@ -134,6 +136,25 @@ def test_without_it_batches_matter(monkeypatch):
         check(program, normal(784))
     with pytest.raises(AssertionError):
         check(weft.compile(lambda x: program(x)), normal(784))
+
+
+def test_without_llvmlite_it_is_refused(monkeypatch):
+    def refuse(name, *args, **kwargs):
+        if name.startswith(("llvmlite", "weft.compile")):
+            raise ImportError(f"there is no {name}")
+        return real(name, *args, **kwargs)
+
+    real = builtins.__import__
+    monkeypatch.setattr(bulk, "_kernels", None)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    for program in (
+        lambda: nn.Linear(3, 3)(weft.ones(2, 3)),
+        lambda: attend(normal(2, 2)),
+    ):
+        with pytest.raises(
+            weft.errors.WeftError, match="batch_invariant: expected llvm"
+        ):
+            program()
 
 
 def test_another_setting_is_another_program():

@@ -21,7 +21,8 @@ class Config:
     (see ``weft.core.bulk``). On unless the environment has ``WEFT_EAGER_KERNELS=0``.
 
     ``batch_invariant``: a row of a batch gets the same bits whatever the size of the
-    batch is and whatever the other rows hold. Off unless the environment has
+    batch is and whatever the other rows hold. Products, convolutions and attention have
+    kernels for it, whatever ``eager_kernels`` says. Off unless the environment has
     ``WEFT_BATCH_INVARIANT=1``; see ``docs/training.md`` for what it costs.
     """
 

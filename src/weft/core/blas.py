@@ -49,7 +49,8 @@ def product(x: Any, y: Any) -> Any:
 def _large(x: Any, y: Any) -> Any:
     """A product by the kernel, if it has one for these arrays."""
     kind = x.dtype.char
-    if kind in "fd" and y.dtype == x.dtype and config.eager_kernels:
+    wanted = config.eager_kernels or config.batch_invariant
+    if kind in "fd" and y.dtype == x.dtype and wanted:
         kernels = bulk.kernels()
         found = None if kernels is None else kernels.product(x, y)
         if found is not None:

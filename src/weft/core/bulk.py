@@ -24,6 +24,7 @@ import numpy as np
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
+from weft.errors import DeviceError
 
 ndarray = np.ndarray
 # Elements from which a kernel pays; calling one takes some 15 µs.
@@ -56,12 +57,11 @@ def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
 def _invariant(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
     """What an operator gives where the size of a batch must not change a bit.
 
-    Convolutions and attention always have their kernels then, for which a batch is a
-    loop. All else is NumPy's: it works on one row after the other.
+    Products, convolutions and attention always have their kernels then, for which a
+    batch is a loop. All else is NumPy's: it works on one row after the other.
     """
-    found = None
-    if config.eager_kernels and op.kernel is op.eval and kernels() is not None:
-        found = _kernels.run_invariant(op, arrays, params)
+    own = op.kernel is not op.eval
+    found = None if own else kernels().run_invariant(op, arrays, params)
     return op.kernel(*arrays, **params) if found is None else found
 
 
@@ -110,7 +110,12 @@ def kernels() -> Any:
     if _kernels is None:
         try:
             from weft.compile import eager
-        except (ImportError, OSError):
+        except (ImportError, OSError) as error:
+            if config.batch_invariant:
+                raise DeviceError(
+                    "batch_invariant: expected llvmlite, as products, convolutions and "
+                    f"attention need kernels for it, but {error}"
+                ) from None
             config.eager_kernels = False
         else:
             _kernels = eager
