@@ -63,6 +63,15 @@ def fused(
     return single.fused(name, fn, tensors, key)
 
 
+def lstm(
+    steps: Callable[..., Any], tensors: Sequence[Any], batch: int, backwards: bool
+) -> Any:
+    """An LSTM over sequences of one length; None if there are no kernels for it."""
+    from weft.compile import sequences
+
+    return sequences.lstm(steps, tensors, batch, backwards)
+
+
 # -- products
 
 
@@ -83,6 +92,11 @@ def product(x: ndarray, y: ndarray) -> ndarray | None:
     if out.size:
         _gemm(x.dtype.char, not config.batch_invariant).multiply(x, y, out)
     return out.reshape((*lead, m, n))
+
+
+def add_product(x: ndarray, y: ndarray, out: ndarray) -> None:
+    """``out += x @ y`` of matrices of float32 or float64; ``out`` is contiguous."""
+    _gemm(x.dtype.char, True).multiply(x[None], y[None], out[None], accumulate=True)
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -399,11 +399,11 @@ def fused(
     kinds = tuple(None if t is None else t.dtype for t in tensors)
     recipe = name, key, kinds, shapes, config.strict_ieee
     program = None
-    for hints in (_hints(sizes), tuple(sizes.values())):
+    for hints in (hints_of(sizes.values()), tuple(sizes.values())):
         if (*recipe, hints) not in _COMPOSED:
             while len(_COMPOSED) >= PROGRAMS:
                 _COMPOSED.pop(next(iter(_COMPOSED)))
-            _COMPOSED[*recipe, hints] = _composed(name, fn, tensors, shapes, hints)
+            _COMPOSED[*recipe, hints] = composed(name, fn, tensors, shapes, hints)
         program = _COMPOSED[*recipe, hints]
         if program is None or _hold(program.assumptions, sizes):
             break
@@ -413,14 +413,14 @@ def fused(
     return found if len(found) > 1 else found[0]
 
 
-def _hints(sizes: dict[str, int]) -> tuple[int, ...]:
+def hints_of(sizes: Iterable[int]) -> tuple[int, ...]:
     """Sizes to make a program for, which serves all sizes of about as much.
 
     What a program does depends on them (how sums are cut), so they must not be those
     of the first call.
     """
-    return tuple([6 * 8 ** ((n.bit_length() - 1) // 3) + k
-                  for k, n in enumerate(sizes.values())])  # fmt: skip
+    powers = [8 ** ((n.bit_length() - 1) // 3) for n in sizes]
+    return tuple([6 * power + k for k, power in enumerate(powers)])
 
 
 _COMPOSED: dict[Any, Composed | None] = {}
@@ -434,20 +434,23 @@ def _named(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
     return {name: n for n, name in names.items()}, named
 
 
-def _composed(
+def composed(
     name: str,
     fn: Callable[..., Any],
     tensors: Sequence[Any],
     shapes: Any,
     hints: Sequence[int],
 ) -> Composed | None:
-    """A composition captured for tensors of some shapes, whose sizes are ``hints``."""
+    """A composition captured for tensors of some shapes, as a program.
+
+    Sizes by name, N0 and so on, are open; they are ``hints`` while it is captured.
+    """
     sizes = {f"N{k}": n for k, n in enumerate(hints)}
     known = iter([[sizes.get(n, n) for n in shape] for shape in shapes])
     tensors = [None if t is None else _like(t, next(known)) for t in tensors]
     labels = labels_of(fn, tensors, {})
     dynamic = {
-        label: {d: name for d, name in enumerate(shape) if name != 1}
+        label: {d: n for d, n in enumerate(shape) if type(n) is str}
         for label, shape in zip(labels, shapes, strict=True)
     }
     before = set_recording(True)

@@ -93,6 +93,20 @@ def fused(
     return fn(*tensors) if found is None else found
 
 
+def lstm(steps: Callable[..., Any], tensors: Any, batch: int, backwards: bool) -> Any:
+    """An LSTM over sequences of one length, by kernels where that pays; None elsewhere.
+
+    ``tensors`` are the data of all steps, the first h and c, the weights of data and of
+    h, and the bias. ``steps(gates, (h, c), w_hh, b)`` gives the same by operators.
+    """
+    if any(type(t) is not Tensor for t in tensors) or not _plain(tensors):
+        return None
+    data, weights = tensors[0]._data, tensors[3]._data
+    if data.shape[0] * weights.shape[0] < COMPOSED or kernels() is None:
+        return None
+    return _kernels.lstm(steps, tensors, batch, backwards)
+
+
 def _plain(tensors: Any) -> bool:
     """Whether tensors hold arrays that a kernel can take."""
     if not config.eager_kernels or config.batch_invariant or mode.capture is not None:

@@ -87,7 +87,9 @@ class Gemm:
         memory = self._workspace(workers)
         return make_job(a, b, out, cut, workspace=(memory, self.bytes), **options)
 
-    def multiply(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    def multiply(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray, accumulate: bool = False
+    ) -> None:
         """``out = a @ b`` of checked arrays (batch, m, k) and (batch, k, n), at once.
 
         It does what ``matmul_arrays`` does, in a tenth of the time that leads to it.
@@ -101,7 +103,8 @@ class Gemm:
         workers = threads if cut.tasks > 1 else 1
         job = array("q", (
             0, address(a), address(b), address(out), 0, 0, 0, m, n, k,
-            a_row // item, a_col // item, b_row // item, b_col // item, n, 0, 0, 0,
+            a_row // item, a_col // item, b_row // item, b_col // item, n,
+            int(accumulate), 0, 0,
             a_batch // item, b_batch // item, m * n, cut.rows, cut.columns,
             self._workspace(workers), self.bytes,
         ))  # fmt: skip
