@@ -29,6 +29,7 @@ from weft.errors import (
 from weft.runtime.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
+new = object.__new__
 _F64 = dtypes.float64.np
 
 
@@ -50,6 +51,12 @@ def tensor(
     tensor([[1, 2],
             [3, 4]], shape=(2, 2), dtype=int64)
     """
+    if type(data) is list and dtype is device is None and not requires_grad:
+        for number in data:
+            if type(number) is not float:
+                break
+        else:
+            return Tensor(np.array(data, default_dtype().np))
     if mode.capture is not None and isinstance(data, (Tensor, ndarray)):
         return _tensor_in_capture(data, dtype)
     if isinstance(data, Size):
@@ -347,12 +354,13 @@ def zeros(
     tensor([[0., 0.],
             [0., 0.]], shape=(2, 2), dtype=float32)
     """
-    plain = dtype is size is device is None and not requires_grad
-    if plain and mode.state:
+    if dtype is size is device is None and not requires_grad and mode.state:
         try:
-            array = np.zeros(sizes, default_dtype().np)
-            if array.nbytes < 1 << 28:
-                return Tensor(array)
+            out = new(Tensor)
+            out._data = array = np.zeros(sizes, default_dtype().np)
+            if array.size < 1 << 26:
+                out._node = None
+                return out
         except (TypeError, ValueError, MemoryError):
             pass  # sizes as one sequence, or an error that is explained below
     shape = parse_size("zeros", sizes if size is None else (size,))
