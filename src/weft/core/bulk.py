@@ -16,6 +16,7 @@ kernel.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -123,6 +124,8 @@ def kernels() -> Any:
     global _kernels
     if _kernels is None:
         try:
+            if os.name != "posix":
+                raise ImportError("there is no thread pool for this system")
             from weft.compile import eager
         except (ImportError, OSError) as error:
             if config.batch_invariant:

@@ -177,12 +177,24 @@ def block_size(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
+def fresh_pages(size: int) -> mmap.mmap:
+    """Memory of this process's own, from the system.
+
+    >>> len(weft.runtime.buffers.fresh_pages(100))
+    100
+    """
+    try:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    except AttributeError:  # Windows, where it is private anyway
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=flags)
+
+
 def _mapped(size: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     if size < _HUGE:
-        return np.frombuffer(mmap.mmap(-1, size, flags=private), np.uint8)
-    pages = mmap.mmap(-1, size + _HUGE, flags=private)
+        return np.frombuffer(fresh_pages(size), np.uint8)
+    pages = fresh_pages(size + _HUGE)
     with contextlib.suppress(AttributeError, OSError):  # a system without them
         pages.madvise(mmap.MADV_HUGEPAGE)
     whole = np.frombuffer(pages, np.uint8)
