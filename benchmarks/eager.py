@@ -149,17 +149,8 @@ def growth(rounds: int) -> None:
 
 def large(rounds: int) -> None:
     print("large float32 arrays, by the compiler's kernels")
-    warm_up()
     arrays(rounds)
     layers(rounds)
-
-
-def warm_up() -> None:
-    """Kernels are made when there was enough work for them: let there be."""
-    from weft.compile import single
-    from weft.core import bulk
-
-    bulk._kernels, bulk.EACH = single, 0.0
 
 
 def arrays(rounds: int) -> None:

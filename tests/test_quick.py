@@ -31,6 +31,18 @@ CALLS = {
     "nothing": lambda x: x[()],
     "one element": lambda x: x[1, 2],
     "NumPy's int": lambda x: x[np.int64(1)],
+    "dots in the middle": lambda x: x[None, ..., 1:],
+    "dots for nothing": lambda x: x[0, ..., 1],
+    "dots at the end": lambda x: x[1, ...],
+    "dots and a new axis": lambda x: x[..., None],
+    "an index tensor": lambda x: x[weft.tensor([2, -1, 0])],
+    "an index tensor of two axes": lambda x: x[weft.tensor([[2, 1], [0, 0]])],
+    "an empty index tensor": lambda x: x[weft.zeros(0, dtype=weft.int64)],
+    "an index tensor of no axes": lambda x: x[weft.tensor(2)],
+    "an index tensor of int32": lambda x: x[weft.tensor([2, 1], dtype=weft.int32)],
+    "a mask": lambda x: x[weft.tensor([True, False, True])],
+    "a mask of none": lambda x: x[weft.tensor([False, False, False])],
+    "a mask of all axes": lambda x: x[x > 4],
     "expand": lambda x: x.expand(2, 3, 4),
     "expand keeping": lambda x: x[:, :1].expand(-1, 5),
     "expand contiguous": lambda x: x.reshape(3, 1, 4).expand((3, 2, 4)),
@@ -76,6 +88,10 @@ WRONG = {
     "backwards": lambda x: x[::-1],
     "step 0": lambda x: x[::0],
     "a fraction": lambda x: x[1.5],
+    "dots twice": lambda x: x[..., 0, ...],
+    "dots and too many": lambda x: x[0, ..., 0, 0],
+    "an index beyond": lambda x: x[weft.tensor([0, 3])],
+    "a mask of another size": lambda x: x[weft.tensor([True, False])],
     "expand": lambda x: x.expand(2, 4),
     "expand below": lambda x: x.expand(-2, 3, 4),
     "sum": lambda x: x.sum(2),
@@ -179,3 +195,80 @@ def test_backward_ties_no_views():
     y.sum().backward()
     assert seen == [None]
     assert x.reshape(6)._base is x
+
+
+# -- writing
+
+WRITES = {
+    "a number": lambda x: x.__setitem__(1, 2.5),
+    "an int": lambda x: x.__setitem__((0, 2), 3),
+    "a slice": lambda x: x.__setitem__(slice(1, 3), -1.0),
+    "dots": lambda x: x.__setitem__((..., 1), 0.5),
+    "all": lambda x: x.__setitem__(..., 0.1),
+    "a row": lambda x: x.__setitem__(2, x[0].detach().clone()),
+    "a row of itself": lambda x: x.__setitem__(2, x[0]),
+    "a part of itself": lambda x: x.__setitem__(slice(1, 3), x[:2].detach()),
+    "a row for several": lambda x: x.__setitem__(slice(0, 2), x[2].detach()),
+    "a 0-d tensor": lambda x: x.__setitem__(1, weft.tensor(7.0)),
+    "another dtype": lambda x: x.__setitem__(1, weft.tensor(7.0, dtype=weft.float64)),
+    "a list": lambda x: x.__setitem__(1, [1.0, 2.0, 3.0, 4.0]),
+    "a mask": lambda x: x.__setitem__(weft.tensor([True, False, True]), 9.0),
+    "a mask of all axes": lambda x: x.__setitem__(x.detach() > 4, 9.0),
+    "rows": lambda x: x.__setitem__(weft.tensor([2, 0, 2]), 1.5),
+    "rows of a view": lambda x: x[1:].__setitem__(weft.tensor([1, 0]), 1.5),
+    "one element": lambda x: x.__setitem__(weft.tensor(1), 1.5),
+    "True": lambda x: x.__setitem__(1, True),
+    "a value with a gradient": lambda x: x.__setitem__(
+        1, weft.ones(4, requires_grad=True)
+    ),
+    "an index beyond": lambda x: x.__setitem__(3, 1.0),
+    "rows beyond": lambda x: x.__setitem__(weft.tensor([0, 3]), 1.0),
+    "a mask of another size": lambda x: x.__setitem__(weft.tensor([True]), 1.0),
+    "a value that does not fit": lambda x: x.__setitem__(1, weft.ones(3)),
+    "a huge int": lambda x: x.__setitem__(1, 10**400),
+    "memory that repeats": lambda x: x[:1].expand(3, 4).__setitem__(1, 1.0),
+}
+
+
+def outcome(write, x):
+    """What a tensor holds and knows after it was written to, or the error."""
+    before = x._version
+    try:
+        write(x)
+    except (WeftError, OverflowError) as error:
+        return x.numpy(force=True).tolist(), type(error), str(error).split("\n")[0]
+    change = x.storage.change[0]
+    return x.numpy(force=True).tolist(), x._version - before, change, history(x)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writing_by_a_short_way_is_writing(name):
+    write = WRITES[name]
+    for short, long in zip(inputs(), inputs(), strict=True):
+        got = outcome(write, short)
+        with observe(lambda op, args, params, out: None):
+            assert got == outcome(write, long)
+
+
+def test_the_line_of_a_write_is_the_users():
+    x = weft.ones(3)
+    x[1] = 2.0
+    code, _ = x.storage.change[1:]
+    assert code.co_name == "test_the_line_of_a_write_is_the_users"
+
+
+def test_values_that_were_saved_are_missed_when_written_to():
+    x = weft.ones(3)
+    y = weft.ones(3, requires_grad=True) * x
+    x[0] = 5.0
+    with pytest.raises(RuntimeError, match="changed in place"):
+        y.sum().backward()
+
+
+def test_numbers_of_lists_are_those_of_arrays():
+    for data in ([1.0, 0.1, 1e-50], [float("nan"), -0.0], [], [1.0, 2], [1.0, True]):
+        want = weft.tensor(np.array(data)).to(weft.float32)
+        got = weft.tensor(data)
+        if all(type(v) is float for v in data):
+            assert got.dtype is weft.float32
+        np.testing.assert_array_equal(got.numpy(), want.numpy())

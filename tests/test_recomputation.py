@@ -701,37 +701,6 @@ def test_nothing_is_left_to_the_cycle_collector():
         gc.enable()
 
 
-def test_kernels_that_come_in_between_change_nothing(monkeypatch):
-    """Large work gets kernels of its own at some time; not between the two runs."""
-    from weft.core import bulk
-
-    def fn(x):
-        return nn.functional.softmax(x, -1).exp().log_softmax(-1) * x.sum(-1, True)
-
-    def run(call, load=False):
-        x = weft.linspace(-3, 3, 4 * bulk.COSTLY).reshape(64, -1).requires_grad_()
-        y = call(x)
-        if load:  # from here on everything is due
-            bulk._load()
-            some = map(weft.core.op.find_op, ("exp", "sum"))
-            bulk._spent.update(dict.fromkeys([*some, *bulk._spent], 1.0))
-        y.square().sum().backward()
-        return bits(y, x.grad)
-
-    def forget():
-        bulk._spent.clear()
-        bulk._kernels = None
-
-    monkeypatch.setattr(bulk, "_spent", {})
-    monkeypatch.setattr(bulk, "_kernels", None)
-    plain, kernels = run(fn, load=True), run(fn)
-    for policy in (None, "selective"):
-        forget()
-        assert run(lambda x, p=policy: checkpoint(fn, x, policy=p), load=True) == plain
-        assert bulk.due()
-        assert run(lambda x, p=policy: checkpoint(fn, x, policy=p)) == kernels
-
-
 def watchers():
     return {
         "nobody": contextlib.nullcontext,
@@ -746,8 +715,6 @@ def watchers():
 @pytest.mark.parametrize("first", watchers())
 @pytest.mark.parametrize("policy", [None, "selective"])
 def test_watching_one_of_the_runs_changes_nothing(first, second, policy, monkeypatch):
-    from weft.core import bulk
-
     row = weft.linspace(0.1, 1, 512).requires_grad_()
 
     def fn(x):
@@ -760,15 +727,12 @@ def test_watching_one_of_the_runs_changes_nothing(first, second, policy, monkeyp
             y = call(x)
         with second():
             y.square().sum().backward()
-        return x.grad.numpy()
+        return bits(x.grad)
 
-    plain = run(fn)
-    bulk._load()
-    fused = dict.fromkeys([*bulk._spent, "softmax", "log_softmax"], 1.0)
-    for spent in ({}, fused):
-        monkeypatch.setattr(bulk, "_spent", spent)
+    for kernels in (False, True):
+        monkeypatch.setattr(weft.config, "eager_kernels", kernels)
         way = watchers()[first], watchers()[second]
         got = run(lambda x: checkpoint(fn, x, policy=policy), *way)
-        np.testing.assert_allclose(got, plain, rtol=1e-4, atol=1e-5)
+        assert got == run(fn)
         assert weft.core.mode.mode.state == weft.core.mode.RECORDING
     assert "measured" not in vars(weft.core.mode.mode)

@@ -75,8 +75,8 @@ def test_what_waits_is_bounded(own_pool):
 
 def test_sizes_that_were_not_used_for_long_go_first(own_pool):
     for k in range(1, 30):
-        buffers.empty((LARGE[0] + k * 400_000,), np.float32)
-    last = block_size(4 * (LARGE[0] + 29 * 400_000))
+        buffers.empty((LARGE[0] + k * LARGE[0] // 6,), np.float32)
+    last = block_size(4 * (LARGE[0] + 29 * LARGE[0] // 6))
     assert buffers.pool_bytes().kept <= own_pool.limit
     assert last in own_pool._free
 

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.core import bulk
 from weft.core.dispatch import Evaluator
 from weft.core.lowering import Pointwise
 from weft.core.mode import (
@@ -166,7 +165,6 @@ class Segment:
         self.marks: list[Mark] = []
         self.stripped: set[int] = set()  # positions of nodes without values
         self.watched = mode.state == WATCHED
-        self.due = bulk.due()
         self.leaves: list[tuple[weakref.ref[Tensor], int]] = []
         self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
         self.changed: dict[int, Storage] = {}
@@ -194,7 +192,7 @@ class Segment:
     @contextmanager
     def _watching(self) -> Iterator[None]:
         """Note generators that draw and memory that changes, for us and outside."""
-        draws, changes, due = mode.draws, mode.changes, mode.due
+        draws, changes = mode.draws, mode.changes
 
         def on_draw(generator: Any) -> None:
             self.generators.setdefault(generator, state_of(generator))
@@ -209,12 +207,12 @@ class Segment:
             if changes is not None:
                 changes(target)
 
-        mode.draws, mode.changes, mode.due = on_draw, on_change, self.due
+        mode.draws, mode.changes = on_draw, on_change
         try:
             with self.keeper or nullcontext():
                 yield
         finally:
-            mode.draws, mode.changes, mode.due = draws, changes, due
+            mode.draws, mode.changes = draws, changes
 
     def _freeze(self, storage: Storage) -> None:
         """Copy the arguments in memory that the function is about to change."""
@@ -344,7 +342,7 @@ class Segment:
                 undo[key] = Change(target)
 
         with ExitStack() as stack:
-            stack.enter_context(_first_modes(on_draw, on_change, self.due))
+            stack.enter_context(_first_modes(on_draw, on_change))
             stack.enter_context(_watched(self.watched))
             if self.keeper is not None:
                 stack.enter_context(Reuser(self.keeper))
@@ -525,11 +523,11 @@ class Change:
 
 
 @contextmanager
-def _first_modes(on_draw: Any, on_change: Any, due: Any) -> Iterator[None]:
+def _first_modes(on_draw: Any, on_change: Any) -> Iterator[None]:
     """Recording, as when the function ran first, in the middle of a backward."""
     wanted = {
         "forward": True, "backward_node": None, "draws": on_draw, "changes": on_change,
-        "due": due, "refilled": None,
+        "refilled": None,
     }  # fmt: skip
     before = {name: getattr(mode, name) for name in wanted}
     inference = mode.inference
@@ -587,8 +585,6 @@ class Named:
 class Keeper(Evaluator):
     """Keeps the results that a policy asks for, by the operators' order."""
 
-    parts = False
-
     def __init__(self, keep: Keep) -> None:
         self.keep = keep
         self.all = not isinstance(keep, Named) or keep.fast
@@ -614,8 +610,6 @@ class Keeper(Evaluator):
 
 class Reuser(Evaluator):
     """Gives kept results in the second run."""
-
-    parts = False
 
     def __init__(self, keeper: Keeper) -> None:
         self.results, self.all = keeper.results, keeper.all

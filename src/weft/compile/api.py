@@ -69,12 +69,13 @@ class CompiledFunction:
     def __init__(
         self, fn: Callable[..., Any], dynamic: bool | None, verify: bool,
         max_compiles: int, tune: bool | float = False, pack_weights: bool = False,
-        memory: Any = None,
+        memory: Any = None, batch_invariant: bool = False,
     ) -> None:  # fmt: skip
         self.fn = fn
         self.options = {
             "dynamic": dynamic, "verify": verify, "max_compiles": max_compiles,
             "tune": tune, "pack_weights": pack_weights, "memory": memory,
+            "batch_invariant": batch_invariant,
         }  # fmt: skip
         self.name = ""  # of the method that it is, of a class
         self.dynamic = dynamic
@@ -82,6 +83,7 @@ class CompiledFunction:
         self.max_compiles = max_compiles
         self.tune = seconds_of(tune)
         self.pack_weights = pack_weights
+        self.batch_invariant = batch_invariant
         self.memory = memory  # what is kept for backward, if not everything
         self.compiles: list[Compilation] = []
         self.latest: Entry | None = None  # the form that ran last
@@ -132,6 +134,9 @@ class CompiledFunction:
             raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.batch_invariant and not config.batch_invariant:
+            with config.using(batch_invariant=True):
+                return self._call(args, kwargs)
         lane = self._lane
         if lane is not None and not kwargs and lane.settings == _settings():
             found = lane.run(args)
@@ -354,7 +359,8 @@ def _settings() -> tuple[Any, ...]:
     own = mode.__dict__
     inside = own["capture"] is not None
     return (
-        own["recording"], own["inference"], default_dtype(), config.strict_ieee, inside
+        own["recording"], own["inference"], default_dtype(), config.strict_ieee,
+        config.batch_invariant, inside,
     )  # fmt: skip
 
 
@@ -406,6 +412,7 @@ def compile(
     tune: bool | float = False,
     pack_weights: bool = False,
     memory: Any = None,
+    batch_invariant: bool = False,
 ) -> Any:
     """A function or a method that runs as native code; of a module, a module that does.
 
@@ -416,7 +423,8 @@ def compile(
     state. ``tune`` measures other ways to cut the kernels of each compilation, for 30
     seconds at most or as many as it says, and takes the fastest; results keep their
     bits. ``pack_weights`` keeps the weights of products packed between runs, at the
-    cost of as much memory again.
+    cost of as much memory again. ``batch_invariant`` is the setting of ``weft.config``
+    during calls: a row of a batch gets the same bits in batches of any size.
 
     ``memory`` is the most bytes that a training step may take, such as "512MB":
     what backward needs is then kept as far as it fits, and the rest computed again, at
@@ -438,6 +446,7 @@ def compile(
         return functools.partial(
             compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles,
             tune=tune, pack_weights=pack_weights, memory=memory,
+            batch_invariant=batch_invariant,
         )  # fmt: skip
     _check(fn, dynamic, max_compiles)
     plan = None
@@ -446,7 +455,9 @@ def compile(
 
         plan = memory_of(memory)
         dynamic = dynamic if plan.limit is None else False
-    made = CompiledFunction(fn, dynamic, verify, max_compiles, tune, pack_weights, plan)
+    made = CompiledFunction(
+        fn, dynamic, verify, max_compiles, tune, pack_weights, plan, batch_invariant
+    )
     from weft.compile.modules import compiled_module
     from weft.nn.module import Module
 

@@ -74,7 +74,7 @@ class Convolution(Routine):
 
     def key(self, sizes: Mapping[str, int]) -> str:
         """What a choice for this convolution is stored by."""
-        kind = f"{KINDS[self.node.op]} {self.node.dtype.name} {config.strict_ieee}"
+        kind = f"{KINDS[self.node.op]} {self.node.dtype.name} {_is_exact()}"
         return threaded(f"convolution {kind} {self._shape(sizes)}")
 
     def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
@@ -85,9 +85,8 @@ class Convolution(Routine):
             return None
         code = compiled(node.dtype.name, target)
         threads = max(pool.get_num_threads(), 2)
-        exact = config.strict_ieee
         cuts = chosen(self.key(sizes), Columns())
-        plan = code.plan(KINDS[node.op], shape, threads, exact, cuts)
+        plan = code.plan(KINDS[node.op], shape, threads, _is_exact(), cuts)
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)
         assert self.follower is None or plan.follower >= 0
@@ -97,6 +96,11 @@ class Convolution(Routine):
         ]
         function = Symbol("conv", node.dtype.name, plan.function)
         return Work(function, jobs, plan.tasks, plan.workspace, plan.follower + 1)
+
+
+def _is_exact() -> bool:
+    """Whether sums are of products of elements: tiles are for many images."""
+    return config.strict_ieee or config.batch_invariant
 
 
 def _pointers(plan: Plan, bases: list[Node]) -> list[Pointer]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compile.passes.walk import Call, Found, Walk
+from weft.config import config
 from weft.core.lowering import Reduction
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import hinted
@@ -52,7 +53,7 @@ def parted(graph: Graph) -> Graph:
       return %sum
     }
     """
-    return _Parted(graph).run()
+    return graph if config.batch_invariant else _Parted(graph).run()
 
 
 class _Parted(Walk):

@@ -176,6 +176,7 @@ def _key(graph: Graph, in_place: Collection[Variable], stamp: str) -> str:
         return ""
     places = ",".join(sorted(v.name for v in in_place))
     settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
+    settings += ", batch invariant" * config.batch_invariant
     settings = f"{settings}, {stamp}"
     text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
     return cache.key_of(text, host_target().key)

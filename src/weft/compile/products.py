@@ -25,6 +25,7 @@ from weft.compile.llvm.target import Target, host_target
 from weft.compile.narrow import product_kind
 from weft.compile.script import Symbol
 from weft.compile.tuning.choices import Cut, chosen, threaded
+from weft.config import config
 from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
 from weft.core.size import Size, elements
@@ -161,7 +162,8 @@ def mark_weights(steps: Iterable[Any], writes: Iterable[Node]) -> None:
 
 def mark_few(steps: Iterable[Any], target: Target) -> None:
     """Tell products whether any needs code for few rows: one library has it all."""
-    few = need_few([step.node for step in steps if isinstance(step, Routine)], target)
+    routines = [step.node for step in steps if isinstance(step, Routine)]
+    few = need_few(routines, target) and not config.batch_invariant
     for step in steps:
         if isinstance(step, (Product, Panels)):
             step.few = few
@@ -202,6 +204,8 @@ def _shape(kind: str, m: int, n: int, k: int, turned: str) -> int:
     Elsewhere it gains too little to have the code of another one made.
     """
     if kind not in FLOATS or turned[0] == "t" or not has_many(host_target()):
+        return 0
+    if config.batch_invariant:
         return 0
     tile = tile_for(kind, host_target(), WIDE)
     once = tile.width // 2 < n <= tile.width and m >= LARGE and k > tile.depth
@@ -315,6 +319,8 @@ class Product(Routine):
         return sum(elements(n.shape, sizes) >= count for n in others) > 1
 
     def _is_few(self, arrays: Sequence[Any], cuts: Cut, target: Target) -> bool:
+        if config.batch_invariant:  # few rows must have the bits of many
+            return False
         a, b, out = arrays
         sizes = *out.shape[-2:], a.shape[-1]
         left, right = ([s // x.itemsize for s in x.strides[-2:]] for x in (a, b))

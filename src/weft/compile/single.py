@@ -1,4 +1,4 @@
-"""Kernels for single operators on arrays, which eager execution calls.
+"""Generated kernels for single operators on arrays, which ``compile.eager`` calls.
 
 ``run(op, arrays, params)`` gives the operator's result, or None where there is no
 kernel for it: then NumPy's is used. Arrays are brought into a few forms first, so that
@@ -7,7 +7,7 @@ a kernel serves every size and most shapes:
     element-wise    x[n] and numbers, or x[n, m] and a row[m]
     reductions      axes that are kept and reduced in turn, such as x[kept, reduced]
     random numbers  out[n]
-    others          as they are, with open sizes; convolutions by their own kernels
+    others          as they are, with open sizes
 
 ``fused(name, fn, tensors, key)`` does the same for compositions such as softmax, with
 their derivatives.
@@ -18,44 +18,36 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.compile.convolutions import KINDS
 from weft.compile.driver import driver
 from weft.compile.function import GraphFunction
 from weft.compile.launches import Use, grain_of
-from weft.compile.llvm.conv import arrays as convolutions
-from weft.compile.llvm.gemm.arrays import kind_name, matmul_arrays
-from weft.compile.llvm.gemm.kinds import RESULTS
 from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
 from weft.compile.tables import GRAIN
 from weft.config import config
-from weft.core.bulk import SLOW
+from weft.core.bulk import CHEAP
 from weft.core.lowering import Pointwise, Reduction
 from weft.core.mode import set_recording
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import evaluate
+from weft.core.tensor import Tensor
 from weft.errors import WeftError
 from weft.graph.capture import capture
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Builder, Graph
 from weft.graph.labels import labels_of
-from weft.ops.copies import cast_op
-from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.resample import resample_op
-from weft.runtime import pool
 from weft.runtime.address import address
 from weft.runtime.buffers import empty
 
 ndarray = np.ndarray
 PROGRAMS = 512  # kernels that are kept
-VARIANTS = 64  # of one operator, for other parameters or numbers of axes
 CUT = 1 << 16  # elements that one iteration of a sum of everything adds up
 _EXPAND = find_op("expand")
 _CODES = "fd?"
@@ -64,10 +56,6 @@ HINT = 1000  # a size for questions that a type rule may ask; the answers are ch
 
 def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """An operator's result from a kernel, or None if there is none."""
-    if op in KINDS:
-        return _convolution(op, arrays, params)
-    if op is matmul_op or op is wide_matmul_op:
-        return _product(*arrays, **params)
     if isinstance(op.lower, Pointwise) and not params:
         return _elementwise(op, arrays)
     if isinstance(op.lower, Reduction):
@@ -76,7 +64,7 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
         return _random(op, arrays, params)
     if op is resample_op:
         return _resampled(arrays[0], **params)
-    return _general(op, arrays, params)
+    return general(op, arrays, params)
 
 
 # -- one kernel
@@ -172,7 +160,7 @@ def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
     like = [a.dtype for a in arrays if type(a) is ndarray][-1]  # of Python's numbers
     forms, feeds = "", []
     for a in arrays:
-        form, feed = _form(a, large, like)
+        form, feed = _form(a, large, like, op.bulk < CHEAP)
         if not form:
             return None
         forms += form
@@ -192,14 +180,19 @@ def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
     return program(feeds, {"N": large.size // m, "M": m}, large.shape)
 
 
-def _form(a: Any, large: ndarray, like: Any) -> tuple[str, Any]:
-    """How an argument goes into a kernel: full, as a row, or as a single number."""
+def _form(a: Any, large: ndarray, like: Any, copied: bool) -> tuple[str, Any]:
+    """How an argument goes into a kernel: full, as a row, or as a single number.
+
+    One that does not lie row by row may be ``copied``, so that its layout changes no
+    bit; arithmetic, which NumPy rounds in the same way, is left to NumPy instead.
+    """
     if type(a) is not ndarray:
         return ("s", np.asarray(a, like)) if like.char in "fd" else ("", None)
     whole = a.shape == large.shape
     a = _unrepeated(a)
-    if a.dtype.char not in _CODES or not a.flags.c_contiguous:
+    if a.dtype.char not in _CODES or not (copied or a.flags.c_contiguous):
         return "", None
+    a = np.asarray(a, order="C")
     if a.ndim == 0:
         return "s", a
     if whole and a.ndim == large.ndim:
@@ -239,16 +232,20 @@ def _elementwise_program(
 def _reduction(
     op: Op, x: ndarray, *, dim: tuple[int, ...], keepdim: bool
 ) -> ndarray | None:
-    if x.dtype.char not in "fd" or not x.flags.c_contiguous:
+    if x.dtype.char not in "fd":
         return None
+    x = np.asarray(x, order="C")
     kinds, sizes = _runs(x.shape, dim)
     kept = [1 if d in dim else n for d, n in enumerate(x.shape)]
     shape = tuple(kept if keepdim else [n for d, n in enumerate(kept) if d not in dim])
     if kinds == "r":
         return _whole(op, x.reshape(-1), shape)
-    if len(kinds) > 4 or kinds[-1:] != "r":
-        return None  # NumPy adds up rows as fast as memory gives them
-    return _reduced(op, x, kinds, sizes, shape)
+    found = None
+    if len(kinds) <= 4 and kinds[-1:] == "r":
+        found = _reduced(op, x, kinds, sizes, shape)
+    if found is None:  # NumPy adds up rows as fast as memory gives them
+        found = op.eval(x, dim=dim, keepdim=keepdim)
+    return found
 
 
 def _runs(shape: tuple[int, ...], dim: tuple[int, ...]) -> tuple[str, list[int]]:
@@ -318,8 +315,9 @@ def _random_program(op: Op, options: tuple[Any, ...]) -> Single | Several | None
 
 def _resampled(x: ndarray, *, taps: Any, dim: int) -> ndarray | None:
     """An axis of one size, between others that are one each."""
-    if x.dtype.char not in "fd" or not x.flags.c_contiguous:
+    if x.dtype.char not in "fd":
         return None
+    x = np.asarray(x, order="C")
     before, size, after = x.shape[:dim], x.shape[dim], x.shape[dim + 1 :]
     program = _resample_program(x.dtype.char, taps)
     if program is None or size != taps.size[1]:
@@ -342,14 +340,11 @@ def _resample_program(code: str, taps: Any) -> Single | Several | None:
 # -- others
 
 
-def _general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | None:
+def general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | None:
     """A kernel for arguments of some numbers of axes, and these parameters."""
     if not all(type(a) is ndarray for a in arrays):
         return None
-    if op.bulk == SLOW:  # a copy is the lesser part
-        arrays = [np.asarray(a, order="C") for a in arrays]
-    if not all(a.flags.c_contiguous for a in arrays):
-        return None
+    arrays = [np.asarray(a, order="C") for a in arrays]
     sizes, shapes = _named([a.shape for a in arrays])
     codes = "".join(a.dtype.char for a in arrays)
     if not all(map(_is_plain, params.values())):
@@ -367,16 +362,10 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, dtypes.DType))
 
 
-_made: Counter[Op] = Counter()
-
-
 @functools.lru_cache(PROGRAMS)
 def _general_program(
     op: Op, codes: str, shapes: Any, params: tuple[Any, ...]
 ) -> Single | Several | None:
-    _made[op] += 1
-    if _made[op] > VARIANTS:
-        return None
     builder = Builder(op.name)
     named = sorted({name for shape in shapes for name in shape if name != 1})
     sizes = {n: builder.sizes.symbol(n, HINT + k) for k, n in enumerate(named)}
@@ -389,45 +378,6 @@ def _general_program(
     except WeftError:  # a parameter that goes with one size alone
         return None
     return _program(builder.finish([out]))
-
-
-# -- products
-
-
-def _product(x: Any, y: Any, dtype: dtypes.DType | None = None) -> ndarray | None:
-    """A product of short elements: summed in wide ones, and rounded if not asked."""
-    name = kind_name(x.dtype.name, y.dtype.name)
-    wide = RESULTS.get(name)
-    if wide is None or (dtype is not None and dtype.name != wide):
-        return None
-    if any(s % a.itemsize for a in (x, y) for s in a.strides):
-        return None
-    stacks = [a.reshape(-1, *a.shape[-2:]) if a.ndim > 3 else a for a in (x, y)]
-    threads = max(pool.get_num_threads(), 2)
-    found: ndarray | None = matmul_arrays(*stacks, threads=threads)
-    if dtype is None:
-        cast = {"dtype": dtypes.of_code(x.dtype.char)}
-        found = _general(cast_op, [found], cast)
-    return None if found is None else found.reshape(*x.shape[:-1], y.shape[-1])
-
-
-# -- convolutions
-
-
-def _convolution(
-    op: Op, arrays: Sequence[ndarray], params: dict[str, Any]
-) -> ndarray | None:
-    first = arrays[0]
-    if first.dtype.char not in "fd" or not 3 <= first.ndim <= 5:
-        return None
-    if any(a.dtype is not first.dtype for a in arrays):
-        return None
-    kind = KINDS[op]
-    name = kind if kind.endswith("grad") else "convolve"
-    call: Callable[..., ndarray] = getattr(convolutions, name)
-    threads = max(pool.get_num_threads(), 2)  # plans are the same for any number
-    exact = config.strict_ieee or not all(np.isfinite(a).all() for a in arrays)
-    return call(*arrays, **params, threads=threads, exact=exact)
 
 
 # -- compositions
@@ -448,15 +398,29 @@ def fused(
     sizes, shapes = _named([t.shape for t in given])
     kinds = tuple(None if t is None else t.dtype for t in tensors)
     recipe = name, key, kinds, shapes, config.strict_ieee
-    if recipe not in _COMPOSED:
-        while len(_COMPOSED) >= PROGRAMS:
-            _COMPOSED.pop(next(iter(_COMPOSED)))
-        _COMPOSED[recipe] = _composed(fn, tensors, shapes)
-    program = _COMPOSED[recipe]
-    if program is None or not _hold(program.assumptions, sizes):
+    program = None
+    for hints in (hints_of(sizes.values()), tuple(sizes.values())):
+        if (*recipe, hints) not in _COMPOSED:
+            while len(_COMPOSED) >= PROGRAMS:
+                _COMPOSED.pop(next(iter(_COMPOSED)))
+            _COMPOSED[*recipe, hints] = composed(name, fn, tensors, shapes, hints)
+        program = _COMPOSED[*recipe, hints]
+        if program is None or _hold(program.assumptions, sizes):
+            break
+    if program is None:
         return None
     found = program.function(given)
     return found if len(found) > 1 else found[0]
+
+
+def hints_of(sizes: Iterable[int]) -> tuple[int, ...]:
+    """Sizes to make a program for, which serves all sizes of about as much.
+
+    What a program does depends on them (how sums are cut), so they must not be those
+    of the first call.
+    """
+    powers = [8 ** ((n.bit_length() - 1) // 3) for n in sizes]
+    return tuple([6 * power + k for k, power in enumerate(powers)])
 
 
 _COMPOSED: dict[Any, Composed | None] = {}
@@ -470,19 +434,36 @@ def _named(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
     return {name: n for n, name in names.items()}, named
 
 
-def _composed(
-    fn: Callable[..., Any], tensors: Sequence[Any], shapes: Any
+def composed(
+    name: str,
+    fn: Callable[..., Any],
+    tensors: Sequence[Any],
+    shapes: Any,
+    hints: Sequence[int],
 ) -> Composed | None:
+    """A composition captured for tensors of some shapes, as a program.
+
+    Sizes by name, N0 and so on, are open; they are ``hints`` while it is captured.
+    """
+    sizes = {f"N{k}": n for k, n in enumerate(hints)}
+    known = iter([[sizes.get(n, n) for n in shape] for shape in shapes])
+    tensors = [None if t is None else _like(t, next(known)) for t in tensors]
     labels = labels_of(fn, tensors, {})
     dynamic = {
-        label: {d: name for d, name in enumerate(shape) if name != 1}
+        label: {d: n for d, n in enumerate(shape) if type(n) is str}
         for label, shape in zip(labels, shapes, strict=True)
     }
     before = set_recording(True)
     try:
-        graph = capture(fn, *tensors, dynamic=dynamic).graph
+        graph = capture(fn, *tensors, dynamic=dynamic, name=name).graph
         return Composed(GraphFunction(graph), list(graph.sizes.assumptions.values()))
     except WeftError:
         return None
     finally:
         set_recording(before)
+
+
+def _like(tensor: Any, shape: Sequence[int]) -> Tensor:
+    """A tensor of another shape, to be captured: it holds a single number."""
+    array = np.broadcast_to(np.zeros((), tensor._data.dtype), shape)
+    return Tensor(array, tensor._node)

@@ -8,7 +8,13 @@ from typing import Any
 from weft.dtype import DType
 
 Shapes = Sequence[tuple[int, ...]]
-SETTINGS = ("recording gradients", "inference mode", "the default dtype", "strict_ieee")
+SETTINGS = (
+    "recording gradients",
+    "inference mode",
+    "the default dtype",
+    "strict_ieee",
+    "batch_invariant",
+)
 
 
 def reason(

@@ -1,21 +1,22 @@
 """Large work in eager mode: the compiler's kernels, for one operator at a time.
 
-An operator's record says from how many elements on a kernel of the compiler's is worth
-asking for (``bulk``). Making one takes some hundredths of a second, and loading the
-compiler some tenths, so that waits until NumPy has been at such work for about as long:
+An operator's record says from how many elements on a kernel of the compiler's is used
+(``bulk``). Whether one is depends on the shapes, dtypes and layouts of the arguments
+and on settings alone, never on what ran before: an operator gives the same bits at its
+first call and at its thousandth, in a run that was resumed and in one that was not.
 
-    NumPy  →  all large work together took PATIENCE: the compiler is loaded
-           →  this operator's took EACH: its kernel is made, and used from then on
+    fewer elements      NumPy
+    as many, or more    a kernel: it comes from disk, or is made, at the first call
 
-How long it took is estimated from sizes, so that a program gives the same bits in every
-run. ``weft.config.eager_kernels = False`` (``WEFT_EAGER_KERNELS=0``) leaves all to
-NumPy. So does an operator, dtype or layout of memory that has no kernel.
+The compiler is loaded with the first kernel. ``weft.config.eager_kernels = False``
+(``WEFT_EAGER_KERNELS=0``) leaves all to NumPy. So does an operator or dtype that has no
+kernel.
 """
 
 from __future__ import annotations
 
 import math
-import threading
+import os
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -24,11 +25,9 @@ import numpy as np
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
+from weft.errors import DeviceError
 
 ndarray = np.ndarray
-PATIENCE = 0.25  # seconds of large work before the compiler is loaded
-EACH = 0.03  # seconds of one operator's before its kernel is made
-
 # Elements from which a kernel pays; calling one takes some 15 µs.
 SLOW = 1 << 13  # for functions that NumPy does not have, or has for one at a time
 COMPOSED = 1 << 15  # for several operators in one
@@ -37,13 +36,13 @@ LARGE = 1 << 20  # for functions that NumPy has as fast, on one thread
 CHEAP = 1 << 22  # for arithmetic, which waits for memory
 NEVER = 1 << 62  # for functions that NumPy has faster
 
-_spent: dict[Hashable, float] = {}  # seconds by operator or composition
-_lock = threading.Lock()
 _kernels: Any = None  # the compiler's side, once it is loaded
 
 
 def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
     """What an operator with a ``bulk`` gives, by a kernel where that pays."""
+    if config.batch_invariant:
+        return _invariant(op, arrays, params)
     if len(arrays) == 1 and arrays[0].size < op.bulk:  # what is small is not to wait
         return op.kernel(*arrays, **params)
     least = op.bulk
@@ -52,11 +51,19 @@ def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
     size = _size(op, arrays, params)
     if size < least or not config.eager_kernels or op.kernel is not op.eval:
         return op.kernel(*arrays, **params)
-    if is_due(op, size, least):
-        found = _kernels.run(op, arrays, params)
-        if found is not None:
-            return found
-    return op.kernel(*arrays, **params)
+    found = None if kernels() is None else _kernels.run(op, arrays, params)
+    return op.kernel(*arrays, **params) if found is None else found
+
+
+def _invariant(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
+    """What an operator gives where the size of a batch must not change a bit.
+
+    Products, convolutions and attention always have their kernels then, for which a
+    batch is a loop. All else is NumPy's: it works on one row after the other.
+    """
+    own = op.kernel is not op.eval
+    found = None if own else kernels().run_invariant(op, arrays, params)
+    return op.kernel(*arrays, **params) if found is None else found
 
 
 def _size(op: Any, arrays: Any, params: dict[str, Any]) -> int:
@@ -83,67 +90,50 @@ def fused(
     first: Any = tensors[0]
     if type(first) is not Tensor or first._data.size < COMPOSED or not _plain(tensors):
         return fn(*tensors)
-    if mode.due is None and _is_watched():
-        return fn(*tensors)
-    if is_due(name, first._data.size, COMPOSED):
-        found = _kernels.fused(name, fn, tensors, key)
-        if found is not None:
-            return found
-    return fn(*tensors)
+    found = None if kernels() is None else _kernels.fused(name, fn, tensors, key)
+    return fn(*tensors) if found is None else found
+
+
+def lstm(steps: Callable[..., Any], tensors: Any, batch: int, backwards: bool) -> Any:
+    """An LSTM over sequences of one length, by kernels where that pays; None elsewhere.
+
+    ``tensors`` are the data of all steps, the first h and c, the weights of data and of
+    h, and the bias. ``steps(gates, (h, c), w_hh, b)`` gives the same by operators.
+    """
+    if any(type(t) is not Tensor for t in tensors) or not _plain(tensors):
+        return None
+    data, weights = tensors[0]._data, tensors[3]._data
+    if data.shape[0] * weights.shape[0] < COMPOSED or kernels() is None:
+        return None
+    return _kernels.lstm(steps, tensors, batch, backwards)
 
 
 def _plain(tensors: Any) -> bool:
     """Whether tensors hold arrays that a kernel can take."""
-    if not config.eager_kernels or mode.capture is not None:
+    if not config.eager_kernels or config.batch_invariant or mode.capture is not None:
         return False
     code = tensors[0]._data.dtype.char
     return code in "fd" and all(
-        t is None
-        or (
-            type(t) is Tensor
-            and t._data.dtype.char == code
-            and t._data.flags.c_contiguous
-        )
-        for t in tensors
+        t is None or (type(t) is Tensor and t._data.dtype.char == code) for t in tensors
     )
 
 
-def _is_watched() -> bool:
-    """Whether somebody wants to see each operator of a composition."""
-    if mode.evaluator is not None and not mode.evaluator.takes_whole:
-        return True
-    return bool(mode.observers) or mode.measured
-
-
-def is_due(what: Hashable, size: int, bulk: int) -> bool:
-    """Whether there was so much of some work that a kernel is to be made for it."""
-    if _kernels is not None and _spent.get(what, 0.0) >= EACH:
-        return mode.due is None or what in mode.due
-    seconds = size * max(COSTLY / bulk, 1) * 1e-9
-    with _lock:
-        _spent[what] = _spent.get(what, 0.0) + seconds
-        if _kernels is None and sum(_spent.values()) >= PATIENCE:
-            _load()
-    return False
-
-
-def due() -> frozenset[Any]:
-    """What is run by kernels now: a function that is run again must use the same."""
-    if mode.due is not None or _kernels is None:
-        return mode.due or frozenset()
-    with _lock:
-        found = [what for what, seconds in _spent.items() if seconds >= EACH]
-    if _is_watched():
-        found = [what for what in found if not isinstance(what, str)]
-    return frozenset(found)
-
-
-def _load() -> None:
-    """The compiler's side; without it (no llvmlite for this machine) all is NumPy's."""
+def kernels() -> Any:
+    """The compiler's side, loaded at the first call; None where it cannot be loaded
+    (no llvmlite for this machine), and all is NumPy's."""
     global _kernels
-    try:
-        from weft.compile import single
-
-        _kernels = single
-    except Exception:
-        config.eager_kernels = False
+    if _kernels is None:
+        try:
+            if os.name != "posix":
+                raise ImportError("there is no thread pool for this system")
+            from weft.compile import eager
+        except (ImportError, OSError) as error:
+            if config.batch_invariant:
+                raise DeviceError(
+                    "batch_invariant: expected llvmlite, as products, convolutions and "
+                    f"attention need kernels for it, but {error}"
+                ) from None
+            config.eager_kernels = False
+        else:
+            _kernels = eager
+    return _kernels

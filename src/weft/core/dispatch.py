@@ -61,18 +61,12 @@ class Evaluator:
     """
 
     below: Evaluator | None = None
-    parts = True  # whether it must see what compositions consist of
     all = True  # whether it must see operators that have fast paths
 
     @property
     def takes_all(self) -> bool:
         """Whether every operator must come by here."""
         return self.all or (self.below is not None and self.below.takes_all)
-
-    @property
-    def takes_whole(self) -> bool:
-        """Whether a composition may run as one operator here."""
-        return not self.parts and (self.below is None or self.below.takes_whole)
 
     def __enter__(self) -> Any:
         self.below = mode.evaluator

@@ -523,6 +523,8 @@ def binary(
                 if type(other) is Tensor:
                     y, ny = other._data, other._node
                     fits = dtype is y.dtype
+                    if y.size > size:
+                        size = y.size
                 else:
                     y, ny = other, None
                     fits = type(other) is float or type(other) is int

@@ -32,7 +32,6 @@ class _Mode(threading.local):
     changes: Callable[[Any], None] | None = None  # told of changes in place before
     draws: Callable[[Any], None] | None = None  # told of a generator before it draws
     states: Callable[[Any], None] | None = None  # told of an optimizer that makes some
-    due: frozenset[Any] | None = None  # what has kernels, while that must not change
     refusals: list[Any] | None = None  # what a running capture cannot do, as met
     refilled: list[Any] | None = None  # weakly, what backward has computed again
     device: Any = None  # where tensors are made, unless that is the CPU

@@ -7,11 +7,13 @@ matrix product.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import weft
+from weft.core.bulk import lstm
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
@@ -217,8 +219,30 @@ class _Layers(_Recurrent):
         b_ih = b_hh = None
         if self.bias:
             b_ih, b_hh = (getattr(self, f"bias_{k}{suffix}") for k in ("ih", "hh"))
-        gates = F.linear(data, w_ih, b_ih).split(sizes)  # one piece a step
         backwards = suffix.endswith("_reverse")
+        steps = functools.partial(self._steps, sizes, backwards, suffix)
+        if 1 < sizes[-1] == sizes[0]:
+            weights = w_ih, w_hh, b_ih, b_hh
+            found = self._by_kernels(steps, data, start, weights, sizes[0], backwards)
+            if found is not None:
+                return found
+        return steps(F.linear(data, w_ih, b_ih), start, w_hh, b_hh)
+
+    def _by_kernels(
+        self, steps: Any, data: Tensor, start: State, weights: Any, batch: int,
+        backwards: bool,
+    ) -> tuple[Tensor, State] | None:  # fmt: skip
+        """All steps of sequences of one length by kernels of their own, if it has any.
+
+        ``steps(gates, start, w_hh, b_hh)`` gives the same one step after the other.
+        """
+        return None
+
+    def _steps(
+        self, sizes: list[int], backwards: bool, suffix: str,
+        data: Tensor, start: State, w_hh: Tensor, b_hh: Any,
+    ) -> tuple[Tensor, State]:  # fmt: skip
+        gates = data.split(sizes)  # one piece a step
         order = range(len(sizes))[::-1] if backwards else range(len(sizes))
         outs: list[Any] = [None] * len(sizes)
         step = self._step()
@@ -290,6 +314,19 @@ class LSTM(_Layers):
     gates = 4
     states = 2
     step = staticmethod(_lstm_step)
+
+    def _by_kernels(
+        self, steps: Any, data: Tensor, start: State, weights: Any, batch: int,
+        backwards: bool,
+    ) -> tuple[Tensor, State] | None:  # fmt: skip
+        if self.proj_size:
+            return None
+        w_ih, w_hh, b_ih, b_hh = weights
+        if self.bias:
+            both = b_ih + b_hh
+        else:
+            both = weft.zeros(w_hh.shape[0], dtype=w_hh.dtype)
+        return lstm(steps, (data, *start, w_ih, w_hh, both), batch, backwards)
 
 
 class GRU(_Layers):

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.blas import product
 from weft.core.elementwise import (
     broadcast_shapes,
     check_accepts,
@@ -43,6 +44,8 @@ from weft.ops.products import matmul
 from weft.ops.reduce import HALF
 from weft.ops.shaping import transpose
 
+_BULK = 1 << 14  # elements of an argument from which generated kernels pay
+
 # -- evaluation
 
 
@@ -55,7 +58,7 @@ def _wide(*arrays: Any) -> list[Any]:
 
 
 def _scores_eval(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
-    scores = np.matmul(q * q.dtype.type(scale), np.swapaxes(k, -1, -2))
+    scores = product(q * q.dtype.type(scale), np.swapaxes(k, -1, -2))
     if mask is not None and mask.dtype == bool:
         scores = np.where(mask, scores, scores.dtype.type(-math.inf))
     elif mask is not None:
@@ -82,7 +85,7 @@ def _attention_eval(
         if not zeros:
             lse = np.where(nobody, lse.dtype.type(math.nan), lse)
         scores /= np.where(nobody, total.dtype.type(1 if zeros else math.nan), total)
-        out = np.matmul(scores, v)
+        out = product(scores, v)
     return out.astype(kind, copy=False), lse[..., 0].astype(kind, copy=False)
 
 
@@ -96,12 +99,12 @@ def _backward_eval(
         weights = _scores_eval(q, k, mask, causal, scale)
         weights -= np.where(lse == -math.inf, lse.dtype.type(0), lse)[..., None]
         np.exp(weights, out=weights)
-        dv = np.matmul(np.swapaxes(weights, -1, -2), g)
-        slopes = np.matmul(g, np.swapaxes(v, -1, -2))
+        dv = product(np.swapaxes(weights, -1, -2), g)
+        slopes = product(g, np.swapaxes(v, -1, -2))
         slopes -= delta[..., None]
         slopes *= weights
         slopes *= slopes.dtype.type(scale)
-        dq, dk = np.matmul(slopes, k), np.matmul(np.swapaxes(slopes, -1, -2), q)
+        dq, dk = product(slopes, k), product(np.swapaxes(slopes, -1, -2), q)
     return tuple(x.astype(kind, copy=False) for x in (dq, dk, dv))
 
 
@@ -312,6 +315,7 @@ attention_op: Op = define(
     inputs="*xs",  # q, k, v, and maybe a mask
     outputs="o lse",
     eval=_attention_eval,
+    bulk=_BULK,
     type=_attention_type,
     vjp=_attention_vjp,
     jvp=_attention_jvp,
@@ -325,6 +329,7 @@ attention_backward_op: Op = define(
     inputs="*xs",  # q, k, v, lse, g, delta, and maybe a mask
     outputs="dq dk dv",
     eval=_backward_eval,
+    bulk=_BULK,
     type=_backward_type,
     vjp=_backward_vjp,
     batch=elementwise_batch,

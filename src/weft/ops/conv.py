@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from weft.core.blas import product
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
@@ -243,7 +244,7 @@ def _conv_eval(
         rows = w.reshape(groups, each, -1)
         out = np.empty((x.shape[0], groups, each, *counts), x.dtype)
         for ns, gs, cols in _columns(x, grid, groups):
-            got = np.matmul(rows[gs], cols)
+            got = product(rows[gs], cols)
             if shift is not None:
                 got += shift[gs]
             got = got.reshape(*got.shape[:2], ns.stop - ns.start, *grid.cells)
@@ -261,7 +262,7 @@ def _pointwise(x: Any, w: Any, stride: Sizes, groups: int) -> Any:
     n, o = x.shape[0], w.shape[0]
     cells = math.prod(x.shape[2:])
     rows = w.reshape(groups, o // groups, w.shape[1])
-    return np.matmul(rows, x.reshape(n, groups, w.shape[1], cells))
+    return product(rows, x.reshape(n, groups, w.shape[1], cells))
 
 
 def _input_grad_eval(
@@ -281,7 +282,7 @@ def _input_grad_eval(
     # columns are read once here, so blocks may be larger and fewer
     cost = max(rows.shape[1], o) * math.prod(grid.cells) * y.itemsize // 4
     for ns, gs in _blocks(n, groups, cost):
-        cols = np.matmul(rows[gs], _spread(y[ns, gs], grid))
+        cols = product(rows[gs], _spread(y[ns, gs], grid))
         cols = cols.reshape(-1, *kernel, ns.stop - ns.start, *grid.cells)
         part = out[ns, gs.start * each : gs.stop * each]
         _add_windows(np.swapaxes(part, 0, 1), cols, grid)
@@ -345,7 +346,7 @@ def _correlate(
     y = y.reshape(n, groups, o, *y.shape[2:])
     out = np.zeros((groups, o, each * math.prod(size)), x.dtype)
     for ns, gs, cols in _columns(x, grid, groups):
-        out[gs] += np.matmul(_spread(y[ns, gs], grid), np.swapaxes(cols, 1, 2))
+        out[gs] += product(_spread(y[ns, gs], grid), np.swapaxes(cols, 1, 2))
     return out.reshape(groups * o, each, *size)
 
 

@@ -30,6 +30,7 @@ from weft.errors import (
 from weft.runtime.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
+new = object.__new__
 _F64 = dtypes.float64.np
 
 
@@ -51,6 +52,12 @@ def tensor(
     tensor([[1, 2],
             [3, 4]], shape=(2, 2), dtype=int64)
     """
+    if type(data) is list and dtype is device is None and not requires_grad:
+        for number in data:
+            if type(number) is not float:
+                break
+        else:
+            return Tensor(np.array(data, default_dtype().np))
     if mode.capture is not None and isinstance(data, (Tensor, ndarray)):
         return _tensor_in_capture(data, dtype)
     if isinstance(data, Size):
@@ -249,7 +256,10 @@ def _as_int(name: str, n: Any) -> int:
 
 def physical_memory() -> int:
     """Bytes of memory that this machine (or its container) has."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows does not say
+        return 1 << 62
     for path in (
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -359,9 +369,11 @@ def zeros(
     plain = dtype is size is device is mode.device is None and not requires_grad
     if plain and mode.state:
         try:
-            array = np.zeros(sizes, default_dtype().np)
-            if array.nbytes < 1 << 28:
-                return Tensor(array)
+            out = new(Tensor)
+            out._data = array = np.zeros(sizes, default_dtype().np)
+            if array.size < 1 << 26:
+                out._node = None
+                return out
         except (TypeError, ValueError, MemoryError):
             pass  # sizes as one sequence, or an error that is explained below
     shape = parse_size("zeros", sizes if size is None else (size,))

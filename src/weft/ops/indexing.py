@@ -12,12 +12,14 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core import quick
+from weft.core.bulk import SLOW
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
 from weft.core.inplace import assign
-from weft.core.mode import mode
+from weft.core.mode import RECORDING, mode
 from weft.core.size import Size, same, same_shape, slice_bounds
+from weft.core.tape import make_node
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
@@ -177,6 +179,10 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     if state and type(input) is Tensor:
         have = input._data
         shape = have.shape
+        if type(index) is Tensor:
+            found = _picked(input, index, state)
+            if found is not None:
+                return found
         plain = _plain_index(index, shape)
         if plain is not None:
             array = have[(*plain, ...)]
@@ -193,6 +199,29 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     picked = take_op(rows, flat)
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     return _move_block(picked, flat.ndim, first)
+
+
+def _picked(x: Tensor, index: Tensor, state: int) -> Tensor | None:
+    """Rows of a tensor by a small index or mask, as NumPy takes them; else None."""
+    ids, have = index._data, x._data
+    if ids.dtype.char == "?":
+        if ids.ndim != 1 or have.shape[:1] != ids.shape:
+            return None
+        (ids,) = ids.nonzero()
+        index = Tensor(ids)
+    elif ids.dtype is not _INT64 or not ids.ndim or not have.ndim:
+        return None
+    if ids.size >= SLOW:
+        return None
+    try:
+        array = have[ids]
+    except IndexError:  # explained there
+        return None
+    out = Tensor(array)
+    if x._node is not None and state & RECORDING:
+        saved = _TAKE.pick((x, index, (out,)))
+        out._node = make_node(_TAKE, (x._node, None), saved, {}, 3)
+    return out
 
 
 class _Picked:
@@ -222,6 +251,8 @@ def _picked_view(x: Tensor, at: list[tuple[int, Tensor]]) -> Tensor:
 
 
 _SLICE = slice_op.plan((True,))
+_TAKE = take_op.plan((True, False))
+_INT64 = np.dtype(np.int64)
 _REST = slice(None)
 
 
@@ -231,12 +262,23 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         if not shape or not -shape[0] <= index < shape[0]:
             return None
         return (index if index >= 0 else index + shape[0],)
+    if type(index) is slice and shape:
+        bounds = _plain_slice(index, shape[0])
+        return None if bounds is None else () if bounds is _REST else (bounds,)
     found: list[Any] = []
     axis, ndim = 0, len(shape)
-    for item in index if type(index) is tuple else (index,):
+    items = index if type(index) is tuple else (index,)
+    for place, item in enumerate(items):
         kind = type(item)
         if item is None:
             found.append(None)
+            continue
+        if item is ...:
+            left = _skipped(items[place + 1 :], ndim - axis)
+            if left < 0:
+                return None
+            found += [_REST] * left
+            axis += left
             continue
         if axis == ndim:
             return None
@@ -256,12 +298,27 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     return tuple(found)
 
 
+def _skipped(rest: tuple[Any, ...], axes: int) -> int:
+    """How many axes an ellipsis stands for; below 0 if that is not so simple."""
+    for item in rest:
+        if item is not None:
+            axes -= 1
+        if item is ... or isinstance(item, Tensor):
+            return -1
+    return axes
+
+
 def _plain_slice(item: slice, size: int) -> slice | None:
     """A slice of ints in 0..size, forwards; all of an axis is always the same one."""
-    for part in (item.start, item.stop, item.step):
+    first, last, step = item.start, item.stop, item.step
+    if first is last is step is None:
+        return _REST
+    if step is None and type(first) is int is type(last) and 0 <= first <= last <= size:
+        return slice(first, last, 1) if last - first < size else _REST
+    for part in (first, last, step):
         if part is not None and type(part) is not int:
             return None
-    first, last, step = item.indices(size) if item.step != 0 else (0, 0, 0)
+    first, last, step = item.indices(size) if step != 0 else (0, 0, 0)
     if step < 1:
         return None
     if first == 0 and last == size and step == 1:
@@ -329,6 +386,8 @@ def _move_block(x: Tensor, count: int, first: int) -> Tensor:
 
 def setitem(input: Tensor, index: Any, value: Any) -> None:
     """``input[index] = value``, in place."""
+    if mode.quick and type(input) is Tensor and _written(input, index, value):
+        return
     if _one_value_under_mask(input, index, value):
         return _fill(input, index, value)
     basic, advanced = normalize_index(input, index, "setitem")
@@ -352,6 +411,47 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     count = len(axes)
     new = reshape(new, (*(target.shape[a] for a in axes), *rows.shape[1:]))
     assign(target, movedim(new, list(range(count)), axes), "setitem")
+
+
+def _written(x: Tensor, index: Any, value: Any) -> bool:
+    """Whether NumPy could write a value that fits as it is, with nothing to record."""
+    have, base = x._data, x._base
+    kind, given = type(value), value
+    if kind is Tensor:
+        given = value._data
+        fits = given.dtype is have.dtype
+    else:
+        fits = kind is float or kind is int
+    if not fits or have.dtype.char not in "fd" or not have.flags.writeable:
+        return False
+    if mode.recording and (
+        x._node is not None
+        or (base is not None and base._node is not None)
+        or (kind is Tensor and value._node is not None)
+        or x._inference
+    ):
+        return False
+    if type(index) is Tensor:
+        ids = index._data
+        many = ids.dtype.char == "?" or ids.dtype is _INT64
+        if kind is Tensor or not many or not 0 < ids.ndim <= have.ndim:
+            return False
+        region: Any = ids
+    else:
+        region = _plain_index(index, have.shape)
+        if region is None:
+            return False
+        region = (*region, ...)
+        if kind is Tensor and given.ndim and given.shape != have[region].shape:
+            return False
+    if mode.changes is not None:
+        mode.changes(x)
+    try:
+        have[region] = given
+    except Exception:  # explained there
+        return False
+    x.storage.touch("setitem")
+    return True
 
 
 def _one_value_under_mask(x: Tensor, index: Any, value: Any) -> bool:

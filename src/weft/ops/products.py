@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.blas import product
 from weft.core.bulk import COMPOSED, SLOW
 from weft.core.dims import normalize_dims
 from weft.core.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
@@ -37,10 +38,8 @@ from weft.ops.shaping import permute, reshape, transpose
 def _matmul_eval(x: Any, y: Any) -> Any:
     kind = x.dtype.char
     if kind in HALF:
-        return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
-    if x.ndim == 2 and kind in "fd":
-        return x.dot(y)
-    return np.matmul(x, y)
+        return product(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
+    return product(x, y)
 
 
 def _matmul_type(x: TensorType, y: TensorType) -> TensorType:
@@ -79,12 +78,16 @@ def _plain(x: Any, y: Any) -> bool:
 
 def _times_turned(x: Any, y: Any) -> Any:
     """x @ y.T (conjugated)."""
-    return Tensor(x._data.dot(y._data.T)) if _plain(x, y) else matmul_op(x, _turned(y))
+    if _plain(x, y):
+        return Tensor(product(x._data, y._data.T))
+    return matmul_op(x, _turned(y))
 
 
 def _turned_times(x: Any, y: Any) -> Any:
     """x.T (conjugated) @ y."""
-    return Tensor(x._data.T.dot(y._data)) if _plain(x, y) else matmul_op(_turned(x), y)
+    if _plain(x, y):
+        return Tensor(product(x._data.T, y._data))
+    return matmul_op(_turned(x), y)
 
 
 def _matmul_batch(
@@ -143,9 +146,9 @@ matmul_op: Op = define(
 
 def _wide_eval(x: Any, y: Any, *, dtype: DType) -> Any:
     if dtype is int32:  # products of bytes are exact in float64, for any k there is
-        found = np.matmul(x.astype(np.float64), y.astype(np.float64))
+        found = product(x.astype(np.float64), y.astype(np.float64))
         return found.astype(np.int64).astype(np.int32)
-    return np.matmul(x.astype(dtype.np), y.astype(dtype.np))
+    return product(x.astype(dtype.np), y.astype(dtype.np))
 
 
 def _wide_type(x: TensorType, y: TensorType, *, dtype: DType) -> TensorType:
@@ -209,7 +212,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         dtype = x.dtype
         if x.ndim == 2 == y.ndim and dtype is y.dtype and dtype.char in "fd":
             try:
-                r = x.dot(y)
+                r = product(x, y)
             except Exception:  # explained there
                 return _matmul_any(input, other)
             out = new(Tensor)

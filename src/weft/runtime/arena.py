@@ -24,6 +24,7 @@ import numpy as np
 from weft.core import measure
 from weft.core.op import TensorType
 from weft.errors import AllocationError, ArgumentError
+from weft.runtime.buffers import fresh_pages
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 _HUGE = 2 << 20  # from this size on, ask for huge pages
@@ -402,8 +403,7 @@ def _allocate(nbytes: int) -> np.ndarray:
 
 def _mapped(nbytes: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    pages = mmap.mmap(-1, _round_up(nbytes, mmap.PAGESIZE), flags=private)
+    pages = fresh_pages(_round_up(nbytes, mmap.PAGESIZE))
     if nbytes >= _HUGE:
         _ask_for_huge_pages(pages)
     return np.frombuffer(pages, np.uint8)

@@ -28,7 +28,7 @@ import numpy as np
 from weft.errors import AllocationError
 from weft.runtime.address import address
 
-SMALLEST = 1 << 23  # bytes; below, the system's allocator keeps pages by itself
+SMALLEST = 1 << 21  # bytes; below, the system's allocator keeps most pages by itself
 SHARE = 8  # one part in so many of the machine's memory may wait
 _STEPS = 8  # sizes of blocks between a power of two and the next
 _HUGE = 2 << 20  # bytes of a huge page
@@ -177,12 +177,24 @@ def block_size(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
+def fresh_pages(size: int) -> mmap.mmap:
+    """Memory of this process's own, from the system.
+
+    >>> len(weft.runtime.buffers.fresh_pages(100))
+    100
+    """
+    try:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    except AttributeError:  # Windows, where it is private anyway
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=flags)
+
+
 def _mapped(size: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     if size < _HUGE:
-        return np.frombuffer(mmap.mmap(-1, size, flags=private), np.uint8)
-    pages = mmap.mmap(-1, size + _HUGE, flags=private)
+        return np.frombuffer(fresh_pages(size), np.uint8)
+    pages = fresh_pages(size + _HUGE)
     with contextlib.suppress(AttributeError, OSError):  # a system without them
         pages.madvise(mmap.MADV_HUGEPAGE)
     whole = np.frombuffer(pages, np.uint8)
@@ -211,8 +223,13 @@ def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
     """
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
-    if nbytes < SMALLEST or kind.char not in _NUMBERS:
+    if kind.char not in _NUMBERS:
         return np.empty(shape, kind)
+    if nbytes < SMALLEST:
+        block = _shelf.block
+        return (
+            np.empty(shape, kind) if block is None else block.put(shape, kind, nbytes)
+        )
     return np.asarray(Lease(Hold(_pool.take(nbytes)), 0, tuple(shape), kind.str))
 
 
@@ -240,20 +257,46 @@ def empties(wanted: Sequence[tuple[Sequence[int], Any]]) -> list[np.ndarray]:
     ]
 
 
-class _Shelf(threading.local):
-    """Where zeros are put side by side, while a thread asks for that."""
+class Block:
+    """Memory in which arrays lie side by side, in pieces of so many bytes.
 
-    nbytes = 0  # of a block; 0 if nobody asks
-    hold: Hold | None = None
-    at = 0  # where the next array may begin
+    ``with block:`` puts small arrays without values there. They are to live about as
+    long: a piece stays as long as one of them does.
 
-    def put(self, shape: tuple[int, ...], kind: Any, nbytes: int) -> np.ndarray:
+    >>> block = weft.runtime.buffers.Block(1 << 24)
+    >>> with block:
+    ...     some = [weft.runtime.buffers.empty((9,), np.float32) for _ in range(3)]
+    >>> len({id(x.base.hold) for x in some})
+    1
+    """
+
+    def __init__(self, nbytes: int, zeros: bool = False) -> None:
+        self.nbytes = nbytes
+        self.take = _pool.take_zeros if zeros else _pool.take
+        self.hold: Hold | None = None
+        self.at = 0  # where the next array may begin
+
+    def put(self, shape: Sequence[int], kind: Any, nbytes: int) -> np.ndarray:
+        """An array in the block."""
         if self.hold is None or self.at + nbytes > self.hold.block.size:
-            self.hold = Hold(_pool.take_zeros(max(self.nbytes, nbytes)))
+            self.hold = Hold(self.take(max(self.nbytes, nbytes)))
             self.at = 0
-        lease = Lease(self.hold, self.at, shape, kind.str)
+        lease = Lease(self.hold, self.at, tuple(shape), kind.str)
         self.at += nbytes + -nbytes % _LINE
         return np.asarray(lease)
+
+    def __enter__(self) -> None:
+        _shelf.block = self
+
+    def __exit__(self, *error: object) -> None:
+        _shelf.block = None
+
+
+class _Shelf(threading.local):
+    """Where a thread puts arrays side by side."""
+
+    zeros: Block | None = None
+    block: Block | None = None  # for arrays without values
 
 
 _shelf = _Shelf()
@@ -270,14 +313,14 @@ def shelf(nbytes: int) -> Iterator[None]:
     >>> len({id(x.numpy().base.hold) for x in some})
     1
     """
-    if nbytes < SMALLEST or _shelf.nbytes:
+    if nbytes < SMALLEST or _shelf.zeros is not None:
         yield
         return
-    _shelf.nbytes = nbytes
+    _shelf.zeros = Block(nbytes, zeros=True)
     try:
         yield
     finally:
-        _shelf.nbytes, _shelf.hold = 0, None
+        _shelf.zeros = None
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -286,10 +329,10 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     >>> weft.runtime.buffers.zeros((2,), np.dtype("float32"))
     array([0., 0.], dtype=float32)
     """
-    if _shelf.nbytes and dtype.char in _NUMBERS:
+    if _shelf.zeros is not None and dtype.char in _NUMBERS:
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes:
-            return _shelf.put(tuple(shape), dtype, nbytes)
+            return _shelf.zeros.put(shape, dtype, nbytes)
     return np.zeros(shape, dtype)
 
 

@@ -191,11 +191,10 @@ def link() -> Addresses:
 
 
 def get_num_threads() -> int:
-    """The threads that compiled code uses.
+    """The threads that kernels use, of compiled code and of large eager work.
 
     They are limited by the process's CPU affinity, its control group's quota and
-    ``WEFT_NUM_THREADS``, unless ``set_num_threads`` says otherwise. NumPy's own
-    threads (in matrix products) are not counted here.
+    ``WEFT_NUM_THREADS``, unless ``set_num_threads`` says otherwise.
 
     >>> weft.get_num_threads() >= 1
     True
@@ -206,7 +205,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num: int) -> None:
-    """Let compiled code use a number of threads; results do not depend on it.
+    """Let kernels use a number of threads; results do not depend on it.
 
     >>> before = weft.get_num_threads()
     >>> weft.set_num_threads(2)

@@ -42,13 +42,21 @@ def cgroup_quota(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> float | Non
     return int(quota) / int(period)
 
 
+def _cores() -> ThreadLimit:
+    """The cores that this process may use, where the system says which."""
+    try:
+        return ThreadLimit(len(os.sched_getaffinity(0)), "CPU affinity")
+    except (AttributeError, OSError):  # macOS and Windows have no such thing
+        return ThreadLimit(os.cpu_count() or 1, "number of cores")
+
+
 def thread_limit(root: str | os.PathLike[str] = "/sys/fs/cgroup") -> ThreadLimit:
     """The threads to use: the smallest of affinity, quota and WEFT_NUM_THREADS.
 
     >>> weft.runtime.threads.thread_limit().threads >= 1
     True
     """
-    limits = [ThreadLimit(len(os.sched_getaffinity(0)), "CPU affinity")]
+    limits = [_cores()]
     quota = cgroup_quota(root)
     if quota is not None:
         limits.append(ThreadLimit(max(math.floor(quota), 1), "control group quota"))

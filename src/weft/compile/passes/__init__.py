@@ -1,5 +1,10 @@
 """The compiler's graph passes: pure functions from graph to graph, one idea a file."""
 
+import importlib as _importlib
+
+_importlib.import_module("weft.nn")  # its operators register themselves
+
+# ruff: noqa: E402
 from weft.compile.passes.attention import attention
 from weft.compile.passes.canonical import canonical
 from weft.compile.passes.convolution import convolution

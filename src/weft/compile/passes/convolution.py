@@ -18,6 +18,7 @@ from typing import Any
 from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, splat
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.walk import Call, Found, Walk
+from weft.config import config
 from weft.core.op import find_op
 from weft.core.size import Size, is_one
 from weft.graph.ir import Graph, Node
@@ -106,6 +107,11 @@ def _scaled(w: Node, values: Call) -> Call:
 
 
 def _worth(conv: Node, w: Node) -> bool:
-    """Whether there are fewer weights than results; an open size counts as large."""
+    """Whether there are fewer weights than results; an open size counts as large.
+
+    That depends on the size of a batch, which must not matter where it is invariant.
+    """
+    if config.batch_invariant:
+        return False
     sizes = [n for n in conv.shape if not isinstance(n, Size)]
     return len(sizes) < len(conv.shape) or math.prod(w.shape) <= math.prod(sizes)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.blas import one_thread
 from weft.core.elementwise import absorb, conj
 from weft.core.op import TensorType
 from weft.core.size import same_shape
@@ -138,7 +139,7 @@ def lapack(name: str, finite: bool = False) -> Callable[..., Any]:
                 raise TypeError(f"unsupported dtype {arrays[0].dtype}")
             if finite and not np.isfinite(arrays[0]).all():
                 raise _refused(name, "holds a NaN or an infinity", _odd(arrays[0]))
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), one_thread():
                 try:
                     return fn(*arrays, **params)
                 except np.linalg.LinAlgError as error:

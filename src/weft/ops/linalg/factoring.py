@@ -143,7 +143,7 @@ def _complement_type(q: TensorType) -> TensorType:
 complement = Op(
     "complement",
     inputs="q",
-    eval=lambda q: np.linalg.qr(q, "complete")[0][..., q.shape[-1] :],
+    eval=lapack("qr")(lambda q: np.linalg.qr(q, "complete")[0][..., q.shape[-1] :]),
     type=_complement_type,
     vjp=_COMPLETION,
     jvp=_COMPLETION,

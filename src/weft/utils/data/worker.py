@@ -311,7 +311,7 @@ def describe_exit(code: int | None) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = "; is the machine out of memory?" if -code == signal.SIGKILL else ""
+    hint = "; is the machine out of memory?" if name == "SIGKILL" else ""
     return f"was ended by {name} (exit code {code}){hint}"
 
 

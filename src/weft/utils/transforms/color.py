@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.blas import one_thread
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -122,7 +123,8 @@ def _limits(
 def _grey(values: np.ndarray) -> np.ndarray:
     if values.shape[-1] == 1:
         return values
-    return (values @ _GREY.astype(values.dtype))[..., None]
+    with one_thread():  # a worker's bits are those of any other process
+        return (values @ _GREY.astype(values.dtype))[..., None]
 
 
 def _brighter(values: np.ndarray, factor: float) -> np.ndarray:

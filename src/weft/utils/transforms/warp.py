@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.blas import one_thread
 from weft.errors import ArgumentError
 from weft.utils.transforms import draws
 from weft.utils.transforms.image import like, pair, rounded, rows, wide
@@ -33,8 +34,9 @@ def resized(
     values = wide(array)
     down = _weights(array.shape[0], size[0], antialias).astype(values.dtype)
     across = _weights(array.shape[1], size[1], antialias).astype(values.dtype)
-    values = np.tensordot(down, values, 1)  # (h, W, C)
-    values = np.moveaxis(np.tensordot(across, values, (1, 1)), 0, 1)  # (h, w, C)
+    with one_thread():  # a worker's bits are those of any other process
+        values = np.tensordot(down, values, 1)  # (h, W, C)
+        values = np.moveaxis(np.tensordot(across, values, (1, 1)), 0, 1)  # (h, w, C)
     return rounded(values, array.dtype)
 
 

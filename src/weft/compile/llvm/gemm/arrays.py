@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+from array import array
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from weft.compile.llvm.target import (
 from weft.config import config
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime import pool
+from weft.runtime.address import address
 
 _ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
@@ -56,6 +58,10 @@ class Gemm:
         # rows of C up to which nothing is packed
         self.fewest = max(few_limit(self.tile), several_limit(self.tile, kind))
         self._local = threading.local()
+        self._split = functools.lru_cache(1024)(self._cut)
+
+    def _cut(self, m: int, n: int, k: int, batch: int, threads: int) -> Split:
+        return split(self.tile, m, n, k, batch=batch, threads=threads)
 
     def start(self) -> None:
         """Have the code made, which nothing but running needs."""
@@ -81,14 +87,41 @@ class Gemm:
         memory = self._workspace(workers)
         return make_job(a, b, out, cut, workspace=(memory, self.bytes), **options)
 
+    def multiply(
+        self, a: np.ndarray, b: np.ndarray, out: np.ndarray, accumulate: bool = False
+    ) -> None:
+        """``out = a @ b`` of checked arrays (batch, m, k) and (batch, k, n), at once.
+
+        It does what ``matmul_arrays`` does, in a tenth of the time that leads to it.
+        """
+        batch, m, n = out.shape
+        k, item = a.shape[2], a.itemsize
+        shared = pool.default()
+        threads = shared.threads
+        cut = self._split(m, n, k, batch, threads)
+        (a_batch, a_row, a_col), (b_batch, b_row, b_col) = a.strides, b.strides
+        workers = threads if cut.tasks > 1 else 1
+        job = array("q", (
+            0, address(a), address(b), address(out), 0, 0, 0, m, n, k,
+            a_row // item, a_col // item, b_row // item, b_col // item, n,
+            int(accumulate), 0, 0,
+            a_batch // item, b_batch // item, m * n, cut.rows, cut.columns,
+            self._workspace(workers), self.bytes,
+        ))  # fmt: skip
+        at = job.buffer_info()[0]
+        if workers > 1:
+            shared.run(self.address, at, cut.tasks)
+        else:
+            self.run(at, 0, cut.tasks, 0)
+
     def _workspace(self, workers: int) -> int:
         """The address of workspaces that this thread may use."""
         held = self._local.__dict__
-        size = workers * self.bytes + _ALIGN
-        if "memory" not in held or held["memory"].size < size:
-            held["memory"] = np.empty(size, np.uint8)
-        start = held["memory"].ctypes.data
-        return start + -start % _ALIGN
+        if held.get("workers", 0) < workers:
+            held["memory"] = np.empty(workers * self.bytes + _ALIGN, np.uint8)
+            start = address(held["memory"])
+            held["workers"], held["start"] = workers, start + -start % _ALIGN
+        return held["start"]
 
 
 def _module(dtype: str, target: Target, options: dict[str, Any]) -> ir.Module:
