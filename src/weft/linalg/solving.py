@@ -21,9 +21,9 @@ from weft.ops.creation import empty
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
 from weft.ops.linalg.matrix_functions import det_op, slogdet_op
 from weft.ops.linalg.solving import inv_op, pinv_op, solve_op, solve_triangular_op
-from weft.ops.operands import known
 from weft.ops.products import matmul
 from weft.ops.reduce import sum
+from weft.ops.requiring import known, require
 from weft.ops.shaping import squeeze, unsqueeze
 from weft.ops.transcendental import log
 
@@ -154,11 +154,18 @@ def lstsq(
 
 def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
     m, n = a.shape[-2:]
-    full = not known(rank) or bool((rank.array() == n).all())
-    if m <= n or not full:
+    if m <= n or (known(rank) and bool((rank.array() < n).any())):
         return empty((0,), dtype=a.dtype.to_real())
     off = abs(matmul(a, x) - b)
-    return sum(off * off, -2)
+    found = sum(off * off, -2)
+    if known(rank):
+        return found
+    text = (
+        f"linalg.lstsq: a matrix has rank {{value}}, not {n}, so there are no "
+        "residuals; in a program, whose shapes are fixed, give matrices of full rank"
+    )
+    full = require(rank, lambda r: r >= n, text)
+    return where((full >= n).unsqueeze(-1), found, 0)
 
 
 def inverse(input: Tensor) -> Tensor:

@@ -170,6 +170,7 @@ class ZeroDivision(ArgumentError, ZeroDivisionError):
 floor_divide: Public = binary(
     "floor_divide",
     _integer_divisor("floor_divide", np.floor_divide),
+    refuses={"y": 0},
     accepts="real number",
     d={"x": lambda x: x * 0, "y": lambda y: y * 0},
     domain=((-7.0, 7.0), (0.6, 2.0)),
@@ -185,6 +186,7 @@ floor_divide: Public = binary(
 remainder: Public = binary(
     "remainder",
     _integer_divisor("remainder", np.remainder),
+    refuses={"y": 0},
     accepts="real number",
     d={"x": lambda x: ones_like(x), "y": lambda x, y: -floor_divide(x, y)},
     domain=((-7.0, 7.0), (0.6, 2.0)),
@@ -200,6 +202,7 @@ remainder: Public = binary(
 fmod: Public = binary(
     "fmod",
     _integer_divisor("fmod", np.fmod),
+    refuses={"y": 0},
     accepts="real number",
     d={"x": lambda x: ones_like(x), "y": lambda x, y: -trunc(x / y)},
     domain=((-7.0, 7.0), (0.6, 2.0)),

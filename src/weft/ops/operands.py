@@ -9,12 +9,12 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import _wrap_int
-from weft.core.mode import mode
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 from weft.ops.copies import cast
 from weft.ops.creation import as_tensor, parse_size, tensor
+from weft.ops.requiring import require_index
 
 # -- tensors and sizes
 
@@ -113,11 +113,6 @@ def as_index(name: str, value: Any) -> Tensor:
     return out
 
 
-def known(x: Tensor) -> bool:
-    """Whether a tensor's values can be looked at: not in a transform or capture."""
-    return x._interpreter is None and mode.capture is None
-
-
 def concrete(name: str, x: Tensor) -> np.ndarray:
     """The values of a tensor, which decide a shape or are looked at by NumPy."""
     if x._interpreter is not None:
@@ -162,8 +157,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     sizes = parse_size("unravel_index", (shape,))
     ids = as_index("unravel_index", indices)
-    if type(ids) is Tensor:
-        check_range("unravel_index", ids._data, math.prod(sizes), 0, wrap=False)
+    ids = require_index("unravel_index", ids, math.prod(sizes), 0, wrap=False)
     found: list[Tensor] = []
     for size in reversed(sizes):
         found.append(ids % size)

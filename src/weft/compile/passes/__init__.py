@@ -2,6 +2,7 @@
 
 from weft.compile.passes.attention import attention
 from weft.compile.passes.canonical import canonical
+from weft.compile.passes.checks import checks
 from weft.compile.passes.convolution import convolution
 from weft.compile.passes.cse import cse
 from weft.compile.passes.fold import fold
@@ -22,6 +23,7 @@ __all__ = [
     "add_rule",
     "attention",
     "canonical",
+    "checks",
     "convolution",
     "cse",
     "dead_code",
