@@ -15,6 +15,7 @@ from weft.linalg.operands import (
     one_batch,
     one_type,
     rank_of,
+    wide,
 )
 from weft.ops.choosing import where
 from weft.ops.creation import empty
@@ -37,6 +38,7 @@ class LstsqResult(NamedTuple):
     singular_values: Tensor
 
 
+@wide
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices.
 
@@ -47,6 +49,7 @@ def inv(A: Tensor) -> Tensor:
     return inv_op(as_matrix("linalg.inv", A, square=True))
 
 
+@wide
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """The X with ``A @ X = B`` (``X @ A = B`` if not ``left``).
 
@@ -86,6 +89,7 @@ def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
         )
 
 
+@wide
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
@@ -111,6 +115,7 @@ def solve_triangular(
     return solve_triangular_op(*one_batch(name, a, b), **params)
 
 
+@wide
 def pinv(
     A: Tensor, *, atol: float | None = None, rtol: float | None = None,
     hermitian: bool = False,
@@ -125,6 +130,7 @@ def pinv(
     return pinv_op(x, atol=as_number("pinv", atol), rtol=as_number("pinv", rtol))
 
 
+@wide
 def lstsq(
     A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None
 ) -> Any:
@@ -196,6 +202,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
+@wide
 def det(A: Tensor) -> Tensor:
     """The determinant; its gradient is exact for singular matrices too.
 
@@ -205,6 +212,7 @@ def det(A: Tensor) -> Tensor:
     return det_op(as_matrix("linalg.det", A, square=True))
 
 
+@wide
 def slogdet(A: Tensor) -> SlogdetResult:
     """The determinant's sign and the logarithm of its absolute value.
 
@@ -214,6 +222,7 @@ def slogdet(A: Tensor) -> SlogdetResult:
     return SlogdetResult(*slogdet_op(as_matrix("linalg.slogdet", A, square=True)))
 
 
+@wide
 def logdet(A: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where that is negative.
 
