@@ -42,6 +42,9 @@ from weft.dtype import (
     promote_types,
     set_default_dtype,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo

@@ -7,9 +7,6 @@ Arrays are ``weft.Tensor``, so results are differentiable and go through every
 transform. The functions follow the standard in names, defaults and calling
 (positional-only arrays, keyword-only options), with these departures:
 
-- ``uint16``, ``uint32`` and ``uint64`` do not exist in Weft;
-  ``__array_namespace_info__().dtypes()`` lists what there is. Sums and products
-  of uint8 are therefore int64.
 - ``Tensor.size`` is PyTorch's method, not the standard's attribute;
   ``Tensor.numel()`` is the number of elements.
 - The operators (``+``, ``*``, ...) on tensors promote as PyTorch does, where a
@@ -180,6 +177,9 @@ from weft.dtype import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 
 __array_api_version__ = "2024.12"

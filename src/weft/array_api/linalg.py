@@ -8,8 +8,8 @@ from weft import linalg as la
 from weft.array_api._common import Array, operands
 from weft.array_api._manipulation import matrix_transpose
 from weft.array_api._products import matmul, tensordot, vecdot
+from weft.array_api._statistical import total_dtype
 from weft.core.elementwise import broadcast_shapes
-from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.ops import broadcasting, diagonals, products, reduce, shaping
 
@@ -230,8 +230,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Array:
     >>> weft.array_api.linalg.trace(weft.tensor([[1, 2], [3, 4]]))
     tensor(5, dtype=int64)
     """
-    chosen = None if dtype is None else as_dtype(dtype)
-    return reduce.sum(diagonal(x, offset=offset), -1, dtype=chosen)
+    return reduce.sum(diagonal(x, offset=offset), -1, dtype=total_dtype(x, dtype))
 
 
 def vector_norm(

@@ -95,15 +95,26 @@ def _from_python(data: Any, dtype: Any) -> ndarray:
     if isinstance(first, Tensor) and first.dtype.np.kind == array.dtype.kind:
         dtype = first.dtype if dtype is None else dtype
     if dtype is not None:
+        if array.dtype.kind == "f" and as_dtype(dtype) is dtypes.uint64:
+            array = _large(data, array)
         return _to(array, as_dtype(dtype))
     if array.dtype.kind == "f" and not isinstance(first, (np.generic, ndarray)):
         return array.astype(default_dtype().np)
     if array.dtype.kind == "c" and not isinstance(first, (np.generic, ndarray)):
         return array.astype(default_dtype().to_complex().np)
-    if array.dtype.kind == "u":
-        return array.astype(np.int64 if array.dtype.itemsize > 1 else array.dtype)
+    if array.dtype.kind == "u" and not isinstance(first, (np.generic, ndarray)):
+        return _to(array, dtypes.int64)
     if array.size == 0 and array.dtype == _F64:
         return array.astype(default_dtype().np)
+    return array
+
+
+def _large(data: Any, array: ndarray) -> ndarray:
+    """Whole numbers of which NumPy makes floating-point ones for their size, exactly."""
+    exact = np.array(data, object)
+    whole = all(isinstance(x, int) for x in exact.flat)
+    if whole and exact.size and 0 <= exact.min() and exact.max() < 1 << 64:
+        return exact.astype(np.uint64)
     return array
 
 

@@ -103,6 +103,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(array.max()) + 1
     text = "one_hot: class indices must not be negative, got {low}"
     ids = require(ids, lambda i: i >= 0, text, OutOfRangeError)
-    ids = require_index("one_hot", ids, num_classes, -1)
+    ids = cast(require_index("one_hot", ids, num_classes, -1), dtypes.int64)
     check_memory("one_hot", (*ids.shape, num_classes), dtypes.int64)
     return cast(ids.unsqueeze(-1) == arange(num_classes), dtypes.int64)
