@@ -344,6 +344,7 @@ from weft.linalg.solving import det, inverse, logdet, pinverse, slogdet
 from weft.ops.einsum import einsum
 from weft.ops.bessel_functions import i0
 from weft.ops.error_functions import erf, erfc, erfinv
+from weft.ops import fourier as _fourier  # its operators register themselves
 from weft.ops.gamma_functions import digamma, lgamma, polygamma
 from weft.ops.probabilities import log_softmax, softmax
 from weft.printing import set_printoptions
@@ -366,6 +367,7 @@ _LAZY = (
     "cli",
     "compile",
     "datasets",
+    "fft",
     "func",
     "graph",
     "layers",

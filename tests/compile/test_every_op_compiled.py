@@ -38,6 +38,7 @@ HALF = {"f16", "bf16"}
 # -- what is called as a whole, and why
 
 LAPACK = "linear algebra is LAPACK's"
+FOURIER = "fast Fourier transforms are NumPy's"
 PROGRAMS = "a program inside the program, which decides at run time what to do"
 PARTS = "parts of complex numbers"
 CALLS = {
@@ -49,6 +50,7 @@ CALLS = {
         LAPACK,
     ),
     **dict.fromkeys(("cond", "scan", "sized", "while_loop"), PROGRAMS),
+    **dict.fromkeys(("fft", "irfft", "rfft"), FOURIER),
     **dict.fromkeys(("real", "imag", "complex"), PARTS),
 }  # fmt: skip
 # Records of which some dtypes are calls, besides complex numbers, which all are:

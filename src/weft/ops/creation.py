@@ -110,10 +110,10 @@ def _from_python(data: Any, dtype: Any) -> ndarray:
 
 
 def _large(data: Any, array: ndarray) -> ndarray:
-    """Whole numbers of which NumPy makes floating-point ones for their size, exactly."""
+    """Whole numbers, exactly, of which NumPy makes floating-point ones."""
     exact = np.array(data, object)
     whole = all(isinstance(x, int) for x in exact.flat)
-    if whole and exact.size and 0 <= exact.min() and exact.max() < 1 << 64:
+    if whole and exact.size and exact.min() >= 0 and exact.max() < 1 << 64:
         return exact.astype(np.uint64)
     return array
 
