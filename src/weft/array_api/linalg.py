@@ -146,12 +146,7 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
     >>> weft.array_api.linalg.matrix_rank(weft.ones(2, 2))
     tensor(1, dtype=int64)
     """
-    return la.matrix_rank(x, rtol=_number(rtol))
-
-
-def _number(rtol: Any) -> Any:
-    """A tolerance that came as a 0-d array (one for each matrix is refused)."""
-    return rtol.item() if isinstance(rtol, Array) else rtol
+    return la.matrix_rank(x, rtol=rtol)
 
 
 def outer(x1: Array, x2: Array, /) -> Array:
@@ -169,7 +164,7 @@ def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     >>> weft.array_api.linalg.pinv(weft.tensor([[2.0]]))
     tensor([[0.5000]], shape=(1, 1), dtype=float32)
     """
-    return la.pinv(x, rtol=_number(rtol))
+    return la.pinv(x, rtol=rtol)
 
 
 def qr(x: Array, /, *, mode: str = "reduced") -> QR:

@@ -20,8 +20,11 @@ from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.diagonals import tril, triu
 from weft.ops.extremes import amax
+from weft.ops.joining import stack
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
+from weft.ops.operands import concrete
 from weft.ops.reduce import sum
+from weft.ops.shaping import reshape
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -111,14 +114,44 @@ def _diagonal_part(x: Tensor) -> Tensor:
 
 
 def as_number(name: str, tolerance: Any) -> float | None:
+    """A tolerance as a number; a tensor of one element is one."""
     if tolerance is None:
         return None
+    if isinstance(tolerance, Tensor) and tolerance.numel() == 1:
+        return float(tolerance)
     if isinstance(tolerance, (int, float)):
         return float(tolerance)
     raise DTypeError(
         f"linalg.{name}: expected a tolerance to be a number, got "
         f"{type(tolerance).__name__}"
     )
+
+
+def one_by_one(
+    name: str, fn: Callable[..., Tensor], x: Tensor, tolerances: dict[str, Any]
+) -> Tensor | None:
+    """A function of each matrix with its own tolerances; None if one is for all."""
+    several = [
+        t for t in tolerances.values() if isinstance(t, Tensor) and t.numel() != 1
+    ]
+    if not several:
+        return None
+    shapes = [t.shape for t in several]
+    lead = broadcast_shapes(f"linalg.{name}", x.shape[:-2], *shapes)
+    full = expand(x, (*lead, *x.shape[-2:]))
+    each = {
+        key: np.broadcast_to(concrete(name, t), lead)
+        for key, t in tolerances.items()
+        if isinstance(t, Tensor)
+    }
+    rest = {key: t for key, t in tolerances.items() if key not in each}
+    found = [
+        fn(full[entry], **rest, **{key: float(t[entry]) for key, t in each.items()})
+        for entry in np.ndindex(lead)
+    ]
+    if not found:
+        return fn(full, **rest, **dict.fromkeys(each, 0.0))
+    return reshape(stack(found), (*lead, *found[0].shape))
 
 
 def rank_of(s: Tensor, shape: tuple[int, ...], atol: Any, rtol: Any) -> Tensor:

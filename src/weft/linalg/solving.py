@@ -13,6 +13,7 @@ from weft.linalg.operands import (
     as_number,
     mirrored,
     one_batch,
+    one_by_one,
     one_type,
     rank_of,
     wide,
@@ -117,16 +118,20 @@ def solve_triangular(
 
 @wide
 def pinv(
-    A: Tensor, *, atol: float | None = None, rtol: float | None = None,
-    hermitian: bool = False,
-) -> Tensor:  # fmt: skip
+    A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Tensor:
     """The Moore-Penrose inverse; singular values below the tolerance count as 0.
+
+    A tolerance may be a tensor with one number for each matrix.
 
     >>> weft.linalg.pinv(weft.tensor([[2.0], [0.0]]))
     tensor([[0.5000, 0.0000]], shape=(1, 2), dtype=float32)
     """
     x = as_matrix("linalg.pinv", A, square=hermitian)
     x = mirrored(x, upper=False) if hermitian else x
+    each = one_by_one("pinv", pinv, x, {"atol": atol, "rtol": rtol})
+    if each is not None:
+        return each
     return pinv_op(x, atol=as_number("pinv", atol), rtol=as_number("pinv", rtol))
 
 
