@@ -146,7 +146,7 @@ def _backwards(x: Tensor, index: Any, name: str) -> tuple[list[int], Any]:
 
 
 def _falls(step: Any) -> bool:
-    return isinstance(step, (int, np.integer)) and step < 0
+    return isinstance(step, (int, np.integer)) and bool(step < 0)
 
 
 def _turned(name: str, item: slice, size: Any) -> slice:
