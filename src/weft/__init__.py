@@ -136,6 +136,12 @@ from weft.ops.complex_numbers import (
     view_as_complex,
     view_as_real,
 )
+from weft.memory_format import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    preserve_format,
+)
 from weft.ops.copies import clone, detach
 from weft.ops.questions import (
     can_cast,
@@ -257,6 +263,7 @@ from weft.ops.shaping import (
     unflatten,
     unsqueeze,
 )
+from weft.ops.strided import as_strided
 from weft.ops.slicing import (
     chunk,
     dsplit,

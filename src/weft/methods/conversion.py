@@ -17,6 +17,7 @@ from weft.errors import (
     DeviceError,
     ShapeError,
 )
+from weft.memory_format import check_format, laid_out
 from weft.ops import (
     copies,
     creation,
@@ -50,6 +51,7 @@ class Conversion:
         out = self
         options.pop("non_blocking", None)
         copy = options.pop("copy", False)
+        form = options.pop("memory_format", None)
         for spec in (*args, options.pop("dtype", None), options.pop("device", None)):
             if spec is None or isinstance(spec, bool):
                 continue
@@ -63,6 +65,9 @@ class Conversion:
                 out = copies.cast(out, dtypes.as_dtype(spec))
         if options:
             raise ArgumentError(f"to: unknown options {sorted(options)}")
+        if form is not None:
+            copy = copy and out is self
+            return laid_out("to", out, check_format("to", form), copy=copy)
         return copies.clone(out) if copy and out is self else out
 
     def type_as(self: Any, other: Tensor) -> Tensor:

@@ -26,6 +26,15 @@ from weft.errors import (
     ShapeError,
     WeftError,
 )
+from weft.memory_format import (
+    channels_last,
+    channels_last_3d,
+    check_format,
+    contiguous_format,
+    lies_in,
+    order_of,
+    preserve_format,
+)
 from weft.runtime.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
@@ -424,6 +433,7 @@ def empty(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    memory_format: Any = contiguous_format,
 ) -> Tensor:
     """A tensor whose elements are not set to anything in particular.
 
@@ -435,12 +445,22 @@ def empty(
     check_memory("empty", shape, dtype)
     try:
         measure.allow("empty", math.prod(shape) * dtype.itemsize)
-        out = Tensor(measure.noted(np.empty(shape, dtype.np), "empty"))
+        out = Tensor(measure.noted(_unset(shape, dtype, memory_format), "empty"))
     except (MemoryError, ValueError) as error:
         raise _no_memory("empty", shape, dtype, error) from None
     if device is not None:
         out = out.to(device)
     return out.requires_grad_() if requires_grad else out
+
+
+def _unset(shape: tuple[int, ...], dtype: DType, memory_format: Any) -> ndarray:
+    """Memory in a format."""
+    if memory_format is contiguous_format:
+        return np.empty(shape, dtype.np)
+    form = check_format("empty", memory_format)
+    shown = np.broadcast_to(np.empty((), dtype.np), shape)  # its shape alone
+    order = order_of("empty", shown, form)
+    return np.empty([shape[d] for d in order], dtype.np).transpose(np.argsort(order))
 
 
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
@@ -484,13 +504,24 @@ def full_like(
     return _like("full_like", input, fill_value, dtype, options)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
-    """An unset tensor with another tensor's shape and dtype.
+def empty_like(
+    input: Tensor, *, dtype: Any = None, memory_format: Any = preserve_format,
+    **options: Any,
+) -> Tensor:  # fmt: skip
+    """An unset tensor with another tensor's shape, dtype and order in memory.
 
     >>> weft.empty_like(weft.ones(2, 3)).shape
     (2, 3)
     """
-    return empty(input.shape, dtype=input.dtype if dtype is None else dtype, **options)
+    form = check_format("empty_like", memory_format)
+    if form is preserve_format:
+        form = contiguous_format
+        for other in (channels_last, channels_last_3d):
+            array = input.lies() if input.ndim == len(other.order or ()) else None
+            if isinstance(array, ndarray) and array.ndim == input.ndim:
+                form = other if lies_in(array, other) else form
+    kind = input.dtype if dtype is None else dtype
+    return empty(input.shape, dtype=kind, memory_format=form, **options)
 
 
 # -- ranges and matrices

@@ -22,7 +22,8 @@ from weft.ops.reduce import reduce_batch
 
 
 def _check(name: str, x: TensorType, dim: int, *, complex: bool) -> None:
-    if x.dtype.is_complex is not complex or x.dtype.to_total() is not x.dtype:
+    fits = x.dtype.is_complex if complex else x.dtype.is_floating_point
+    if not fits or x.dtype.to_total() is not x.dtype:
         wanted = "complex" if complex else "float32 or float64"
         raise DTypeError(f"{name}: expected {wanted} numbers, got {x.dtype.name}")
     if isinstance(x.shape[dim], int) and x.shape[dim] < 1:
