@@ -220,7 +220,7 @@ MISTAKES = [
     Mistake(lambda: a34[u3], IndexError, r"getitem: a uint8 .*\.bool\(\) or \.long"),
     Mistake(lambda: a34[0.5], IndexError, r"getitem: expected ints.*float"),
     Mistake(lambda: a34["x"], IndexError, r"getitem: expected ints.*str"),
-    Mistake(lambda: a34[::-1], ValueError, r"getitem: .*positive, got -1; use flip"),
+    Mistake(lambda: a34[::0], ValueError, r"getitem: .*must not be 0, got 0"),
     Mistake(lambda: a34[..., ...], IndexError, r"getitem: expected at most one \.\.\."),
     Mistake(lambda: v5[b3], IndexError, r"getitem: a mask of shape \(3,\).*\(5,\)"),
     Mistake(lambda: a34[b34, 0], IndexError, r"getitem: 3 indices .*\(3, 4\)"),

@@ -50,6 +50,9 @@ from weft.dtype import (
     promote_types,
     set_default_dtype,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
@@ -140,6 +143,12 @@ from weft.ops.complex_numbers import (
     real,
     view_as_complex,
     view_as_real,
+)
+from weft.memory_format import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    preserve_format,
 )
 from weft.ops.copies import clone, detach
 from weft.ops.questions import (
@@ -262,6 +271,7 @@ from weft.ops.shaping import (
     unflatten,
     unsqueeze,
 )
+from weft.ops.strided import as_strided
 from weft.ops.slicing import (
     chunk,
     dsplit,
@@ -349,6 +359,7 @@ from weft.linalg.solving import det, inverse, logdet, pinverse, slogdet
 from weft.ops.einsum import einsum
 from weft.ops.bessel_functions import i0
 from weft.ops.error_functions import erf, erfc, erfinv
+from weft.ops import fourier as _fourier  # its operators register themselves
 from weft.ops.gamma_functions import digamma, lgamma, polygamma
 from weft.ops.probabilities import log_softmax, softmax
 from weft.printing import set_printoptions
@@ -371,6 +382,7 @@ _LAZY = (
     "cli",
     "compile",
     "datasets",
+    "fft",
     "func",
     "graph",
     "layers",

@@ -3,7 +3,8 @@
 A ``DType`` wraps one NumPy dtype. Mixed operands are promoted by category
 (bool < integer < floating < complex); inside a category the wider type wins,
 and a pair with no common member (float16 with bfloat16, uint8 with int8) goes
-to the smallest type that holds both.
+to the smallest type that holds both. There is none for uint64 with a signed type,
+which is refused.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class DType:
 
     @property
     def is_signed(self) -> bool:
-        return self.category != BOOL and self.name != "uint8"
+        return self.category != BOOL and self.np.kind != "u"
 
     def to_real(self) -> DType:
         """The type of this type's real part."""
@@ -73,6 +74,9 @@ class DType:
 
 bool_ = DType("bool", np.bool_, BOOL)
 uint8 = DType("uint8", np.uint8, INT)
+uint16 = DType("uint16", np.uint16, INT)
+uint32 = DType("uint32", np.uint32, INT)
+uint64 = DType("uint64", np.uint64, INT)
 int8 = DType("int8", np.int8, INT)
 int16 = DType("int16", np.int16, INT)
 int32 = DType("int32", np.int32, INT)
@@ -85,7 +89,7 @@ complex64 = DType("complex64", np.complex64, COMPLEX)
 complex128 = DType("complex128", np.complex128, COMPLEX)
 
 ALL: tuple[DType, ...] = (
-    bool_, uint8, int8, int16, int32, int64,
+    bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
 
@@ -193,10 +197,16 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 
 def _promote_ints(a: DType, b: DType) -> DType:
-    wide, narrow = (a, b) if a.itemsize >= b.itemsize else (b, a)
-    if uint8 in (a, b) and wide.itemsize == narrow.itemsize:
-        return int16  # uint8 with int8
-    return wide
+    if a.is_signed == b.is_signed:
+        return max(a, b, key=lambda d: d.itemsize)
+    signed, other = (a, b) if a.is_signed else (b, a)
+    for found in (signed, int16, int32, int64):
+        if found.itemsize > other.itemsize and found.itemsize >= signed.itemsize:
+            return found
+    raise DTypeError(
+        f"expected whole numbers of a common dtype, got {a.name} and {b.name}: none "
+        f"holds both; convert one, for example with .to(weft.{signed.name})"
+    )
 
 
 def scalar_dtype(value: Any) -> DType:

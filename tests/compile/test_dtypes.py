@@ -211,8 +211,9 @@ def operands(dtype):
         line = np.arange(info.min, info.max + 1)
     else:
         ends = [info.min, info.min + 1, info.max - 1, info.max]
-        random = np.random.default_rng(0).integers(info.min, info.max, 60)
-        line = np.concatenate([ends, np.arange(-70, 70), random])
+        random = np.random.default_rng(0).integers(info.min, info.max, 60, dtype.np)
+        near = np.arange(-70, 70).astype(dtype.np)
+        line = np.concatenate([np.array(ends, dtype.np), near, random])
     x, y = np.meshgrid(line, line)
     return x.ravel().astype(dtype.np), y.ravel().astype(dtype.np)
 

@@ -28,15 +28,17 @@ from weft.graph.ir import CONSTANT, Node
 NAMES = {
     "bool": "bool", "uint8": "u8", "int8": "i8", "int16": "i16", "int32": "i32",
     "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float32": "f32",
-    "float64": "f64", "complex64": "c64", "complex128": "c128",
+    "float64": "f64", "complex64": "c64", "complex128": "c128", "uint16": "u16",
+    "uint32": "u32", "uint64": "u64",
 }  # fmt: skip
 COMPLEX = {"c64", "c128"}
-EXACT = {"bool", "u8", "i8", "i16", "i32", "i64"}
+EXACT = {"bool", "u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"}
 HALF = {"f16", "bf16"}
 
 # -- what is called as a whole, and why
 
 LAPACK = "linear algebra is LAPACK's"
+FOURIER = "fast Fourier transforms are NumPy's"
 PROGRAMS = "a program inside the program, which decides at run time what to do"
 PARTS = "parts of complex numbers"
 CALLS = {
@@ -48,6 +50,7 @@ CALLS = {
         LAPACK,
     ),
     **dict.fromkeys(("cond", "scan", "sized", "while_loop"), PROGRAMS),
+    **dict.fromkeys(("fft", "irfft", "rfft"), FOURIER),
     **dict.fromkeys(("real", "imag", "complex"), PARTS),
 }  # fmt: skip
 # Records of which some dtypes are calls, besides complex numbers, which all are:
@@ -57,7 +60,7 @@ PRODUCTS = ("matmul", "conv", "conv_input_grad", "conv_weight_grad", "conv_bias"
 ATTENTION = ("attention", "attention_backward")
 CALLS_IN = {
     **dict.fromkeys((*PRODUCTS, *ATTENTION), EXACT | HALF),
-    "matmul": {"bool", "i16", "i32", "i64"},
+    "matmul": {"bool", "i16", "i32", "i64", "u16", "u32", "u64"},
 }
 # records that promise another dtype than their evaluation gives: not run in these
 BROKEN: dict[str, set[str]] = {}

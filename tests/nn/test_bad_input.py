@@ -40,11 +40,11 @@ def ctc(target, lengths=(5, 5)):
 MISTAKES = {
     "class too large": (
         lambda: F.cross_entropy(R(3, 4), T([0, 1, 4])), OutOfRangeError,
-        "cross_entropy: class index 4 at position 2 is out of range for 4 classes",
+        r"cross_entropy: class index 4 at position \(2,\) is out of range for 4 cl",
     ),
     "class too small": (
         lambda: F.cross_entropy(R(3, 4), T([-1, 1, 3])), OutOfRangeError,
-        "class index -1 at position 0",
+        r"class index -1 at position \(0,\)",
     ),
     "class of nll": (
         lambda: F.nll_loss(R(3, 4), T([0, 1, 9])), OutOfRangeError,

@@ -7,15 +7,11 @@ Arrays are ``weft.Tensor``, so results are differentiable and go through every
 transform. The functions follow the standard in names, defaults and calling
 (positional-only arrays, keyword-only options), with these departures:
 
-- ``uint16``, ``uint32`` and ``uint64`` do not exist in Weft;
-  ``__array_namespace_info__().dtypes()`` lists what there is. Sums and products
-  of uint8 are therefore int64.
 - ``Tensor.size`` is PyTorch's method, not the standard's attribute;
   ``Tensor.numel()`` is the number of elements.
 - The operators (``+``, ``*``, ...) on tensors promote as PyTorch does, where a
   0-d tensor yields to one with dimensions of the same kind; the functions here
   promote as the standard says. Integer division by zero is refused.
-- The optional ``fft`` extension is not offered; ``linalg`` is.
 """
 
 # ruff: noqa: F401
@@ -180,6 +176,9 @@ from weft.dtype import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 
 __array_api_version__ = "2024.12"
@@ -189,12 +188,12 @@ newaxis = None
 
 
 def __getattr__(name: str) -> _Any:
-    if name == "linalg":
-        return _importlib.import_module("weft.array_api.linalg")
+    if name in ("fft", "linalg"):
+        return _importlib.import_module(f"weft.array_api.{name}")
     raise AttributeError(f"module 'weft.array_api' has no attribute {name!r}")
 
 
 __all__ = [
     name for name in globals() if not name.startswith("_") and name != "annotations"
 ]
-__all__ += ["__array_api_version__", "__array_namespace_info__", "linalg"]
+__all__ += ["__array_api_version__", "__array_namespace_info__", "fft", "linalg"]

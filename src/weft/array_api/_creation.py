@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.array_api._common import Array, as_shape, check_array, operands
+from weft.array_api._common import Array, as_shape, check_array
 from weft.core.tensor import Tensor
 from weft.device import device as find_device
 from weft.dtype import as_dtype
@@ -167,16 +167,17 @@ def linspace(
     return out if device is None else out.to(device)
 
 
-def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
+def meshgrid(*arrays: Array, indexing: str = "xy") -> list[Array]:
     """Coordinate grids from vectors; by default x runs along the second axis.
+
+    Each grid has its vector's dtype.
 
     >>> a, b = weft.array_api.meshgrid(weft.arange(3), weft.arange(2))
     >>> a.shape, a[0]
     ((2, 3), tensor([0, 1, 2], shape=(3,), dtype=int64))
     """
-    if not arrays:
-        return ()
-    return broadcasting.meshgrid(*operands("meshgrid", *arrays), indexing=indexing)
+    vectors = [check_array("meshgrid", x) for x in arrays]
+    return list(broadcasting.meshgrid(*vectors, indexing=indexing)) if vectors else []
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Array:

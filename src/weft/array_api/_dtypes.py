@@ -18,7 +18,7 @@ from weft.ops import copies
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (dtypes.bool_,),
     "signed integer": (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64),
-    "unsigned integer": (dtypes.uint8,),
+    "unsigned integer": (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64),
     "real floating": (dtypes.float32, dtypes.float64),
     "complex floating": (dtypes.complex64, dtypes.complex128),
 }
@@ -191,10 +191,10 @@ class Info:
         return devices()
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
-        """The standard's dtypes that Weft has: all but uint16, uint32 and uint64.
+        """The standard's dtypes, by name.
 
-        >>> weft.array_api.__array_namespace_info__().dtypes(kind="unsigned integer")
-        {'uint8': weft.uint8}
+        >>> weft.array_api.__array_namespace_info__().dtypes(kind="bool")
+        {'bool': weft.bool}
         """
         if kind is None:
             kind = ("bool", "numeric")

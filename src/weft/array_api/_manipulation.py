@@ -57,7 +57,7 @@ def expand_dims(x: Array, /, *, axis: int | tuple[int, ...] = 0) -> Array:
     >>> weft.array_api.expand_dims(weft.ones(3), axis=1).shape
     (3, 1)
     """
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
     places = normalize_dims("expand_dims", axes, x.ndim + len(axes))
     out = x
     for place in sorted(places):

@@ -8,9 +8,11 @@ import numpy as np
 
 from weft.array_api._common import Array, check_array, operands
 from weft.core.tensor import Tensor
+from weft.dtype import int64
 from weft.errors import ShapeError
 from weft.ops import (
     choosing,
+    copies,
     extremes,
     gathering,
     searching,
@@ -18,7 +20,7 @@ from weft.ops import (
     sorting,
     taking,
 )
-from weft.ops.operands import concrete
+from weft.ops.operands import as_index, concrete
 from weft.ops.operands import nonzero as _nonzero
 
 
@@ -116,9 +118,16 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
         if check_array("take", x).ndim != 1:
             raise ShapeError(f"take: expected an axis for shape {x.shape}, got None")
         axis = 0
+    places = _from_start("take", indices, x.shape[axis])
     if indices.ndim == 0:
-        return shaping.squeeze(taking.index_select(x, axis, indices), axis)
-    return taking.index_select(x, axis, indices)
+        return shaping.squeeze(taking.index_select(x, axis, places), axis)
+    return taking.index_select(x, axis, places)
+
+
+def _from_start(name: str, indices: Array, size: Any) -> Array:
+    """Indices of which the negative ones count from the end."""
+    ids = copies.cast(as_index(name, indices), int64)
+    return choosing.where(ids < 0, ids + size, ids)
 
 
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
@@ -128,7 +137,8 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     >>> weft.array_api.take_along_axis(x, weft.array_api.argsort(x))
     tensor([[1, 2, 3]], shape=(1, 3), dtype=int64)
     """
-    return gathering.take_along_dim(x, indices, axis)
+    places = _from_start("take_along_axis", indices, x.shape[axis])
+    return gathering.take_along_dim(x, places, axis)
 
 
 # -- sets

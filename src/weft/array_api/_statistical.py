@@ -8,7 +8,7 @@ from typing import Any
 from weft import dtype as dtypes
 from weft.array_api._common import Array, check_array, operands
 from weft.core.dims import normalize_dim, normalize_dims
-from weft.dtype import as_dtype
+from weft.dtype import DType, as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.ops import (
     creation,
@@ -29,6 +29,14 @@ def _reduced(
     if axis == ():
         return fn(shaping.unsqueeze(x, 0), dim=0, **options)
     return fn(x, dim=axis, keepdim=keepdims, **options)
+
+
+def total_dtype(x: Array, dtype: Any) -> DType | None:
+    """The dtype of sums and products: that of unsigned numbers is unsigned too."""
+    if dtype is not None:
+        return as_dtype(dtype)
+    unsigned = x.dtype.category == dtypes.INT and not x.dtype.is_signed
+    return dtypes.uint64 if unsigned else None
 
 
 def all(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
@@ -79,13 +87,13 @@ def min(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
 def prod(
     x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> Array:
-    """The products; integers are multiplied in int64.
+    """The products; integers are multiplied in int64, unsigned ones in uint64.
 
     >>> weft.array_api.prod(weft.tensor([[1, 2], [3, 4]]), axis=(0, 1))
     tensor(24, dtype=int64)
     """
     axes = normalize_dims("prod", axis, x.ndim)
-    out = running.prod(_flat_last(x, axes), -1, dtype=dtype)
+    out = running.prod(_flat_last(x, axes), -1, dtype=total_dtype(x, dtype))
     if not keepdims:
         return out
     return shaping.reshape(out, reduce.reduced_shape(x.shape, axes, True))
@@ -115,12 +123,13 @@ def std(
 def sum(
     x: Array, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False
 ) -> Array:
-    """The sums; integers are added in int64.
+    """The sums; integers are added in int64, unsigned ones in uint64.
 
     >>> weft.array_api.sum(weft.tensor([[1, 2], [3, 4]]), axis=0)
     tensor([4, 6], shape=(2,), dtype=int64)
     """
-    return _reduced(reduce.sum, check_array("sum", x), axis, keepdims, dtype=dtype)
+    kind = total_dtype(check_array("sum", x), dtype)
+    return _reduced(reduce.sum, x, axis, keepdims, dtype=kind)
 
 
 def var(
@@ -180,7 +189,7 @@ def _cumulative(
             f"{name}: expected an axis for an array of shape {x.shape}, got None"
         )
     along = normalize_dim(name, 0 if axis is None else axis, x.ndim)
-    out = fn(x, along, dtype=None if dtype is None else as_dtype(dtype))
+    out = fn(x, along, dtype=total_dtype(x, dtype))
     if not initial:
         return out
     shape = (*x.shape[:along], 1, *x.shape[along + 1 :])

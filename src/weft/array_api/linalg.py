@@ -8,8 +8,8 @@ from weft import linalg as la
 from weft.array_api._common import Array, operands
 from weft.array_api._manipulation import matrix_transpose
 from weft.array_api._products import matmul, tensordot, vecdot
+from weft.array_api._statistical import total_dtype
 from weft.core.elementwise import broadcast_shapes
-from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.ops import broadcasting, diagonals, products, reduce, shaping
 
@@ -146,12 +146,7 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
     >>> weft.array_api.linalg.matrix_rank(weft.ones(2, 2))
     tensor(1, dtype=int64)
     """
-    return la.matrix_rank(x, rtol=_number(rtol))
-
-
-def _number(rtol: Any) -> Any:
-    """A tolerance that came as a 0-d array (one for each matrix is refused)."""
-    return rtol.item() if isinstance(rtol, Array) else rtol
+    return la.matrix_rank(x, rtol=rtol)
 
 
 def outer(x1: Array, x2: Array, /) -> Array:
@@ -169,7 +164,7 @@ def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     >>> weft.array_api.linalg.pinv(weft.tensor([[2.0]]))
     tensor([[0.5000]], shape=(1, 1), dtype=float32)
     """
-    return la.pinv(x, rtol=_number(rtol))
+    return la.pinv(x, rtol=rtol)
 
 
 def qr(x: Array, /, *, mode: str = "reduced") -> QR:
@@ -230,8 +225,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Array:
     >>> weft.array_api.linalg.trace(weft.tensor([[1, 2], [3, 4]]))
     tensor(5, dtype=int64)
     """
-    chosen = None if dtype is None else as_dtype(dtype)
-    return reduce.sum(diagonal(x, offset=offset), -1, dtype=chosen)
+    return reduce.sum(diagonal(x, offset=offset), -1, dtype=total_dtype(x, dtype))
 
 
 def vector_norm(

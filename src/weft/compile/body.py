@@ -21,8 +21,8 @@ def native_of(graph: Graph) -> Any:
     from weft.compile.pipeline import run as run_passes
 
     if "native" not in graph.derived:
-        heavy = _is_heavy(graph)
-        graph.derived["native"] = Native(run_passes(graph)) if heavy else None
+        made = Native(run_passes(graph), source=graph) if _is_heavy(graph) else None
+        graph.derived["native"] = made
     return graph.derived["native"]
 
 

@@ -104,7 +104,8 @@ class Group:
         self.operands: dict[Node, list[Any]] = {}
         self.depth: dict[Node, int] = {}  # steps that lead to each node
         self.outputs: list[Node] = []
-        self.alone = False  # nothing may join
+        self.alone = False  # a loop of its own, which nothing may join
+        self.closed = False  # a check of values, which nothing may join
         self._row: tuple[Index, Index] | None = None  # as long as nothing is cut
         self.plain = False  # no reduction may
 
@@ -266,7 +267,7 @@ def _sums_rows(
     group: Group, operand: Operand, shape: Index, axes: tuple[int, ...], length: int
 ) -> bool:
     """Whether rows can be combined in a group: it computes or reads them, in order."""
-    if group.alone or group.plain or not same_shape(group.shape, shape):
+    if group.alone or group.closed or group.plain or not same_shape(group.shape, shape):
         return False
     if group.tall and (group.tall, group.length) != (axes, length):
         return False
@@ -393,8 +394,13 @@ class Fusion:
         self.why: dict[Node, str] = {}  # why a node did not join its producer's group
         self.free: dict[Node, int] = {}  # nodes that wait for a reader, and how deep
         self.readers = _readers(graph)
+        used = {i for node in graph.nodes for i in node.inputs if type(i) is Node}
+        # the nodes that run for their errors alone
+        self.checks = {n for n in graph.effects if n not in used}
         for node in graph.nodes:
             self._place(node)
+            if node in self.checks:
+                self._close(node)
         for node in list(self.free):
             self._settle(node)
         self._find_outputs()
@@ -513,6 +519,18 @@ class Fusion:
         found = self.unit.get(base)
         return OUTSIDE if found is None else found.order
 
+    def _close(self, check: Node) -> None:
+        """Let nothing join a check, if its group does nothing else: it would part what
+        belongs together."""
+        group = self.unit.get(check)
+        if isinstance(group, Group):
+            own = {check}
+            for node in reversed(group.nodes):
+                if node in own:
+                    bases = (o for o in group.operands[node] if isinstance(o, Operand))
+                    own.update(o.base for o in bases)
+            group.closed = own.issuperset(group.nodes)
+
     def _call(self, node: Node) -> None:
         unit = Call(len(self.units), node)
         self.units.append(unit)
@@ -621,6 +639,9 @@ class Fusion:
         if group.alone:
             self.why[node] = f"{group.nodes[0].op.name} is a loop of its own"
             return None
+        if group.closed:
+            self.why[node] = "a check of values is computed by itself"
+            return None
         mine = [
             (o, k)
             for k, o in enumerate(operands)
@@ -667,7 +688,7 @@ class Fusion:
         if group.plain:
             self.why[node] = "random numbers are computed again there"
             return False
-        if group.alone or not same_shape(group.shape, shape):
+        if group.alone or group.closed or not same_shape(group.shape, shape):
             self.why[node] = f"{shape} is not the shape {group.shape}"
             return False
         if group.tall and how != (group.inner, 0):
@@ -719,7 +740,7 @@ class Fusion:
 
     def _find_outputs(self) -> None:
         needed: set[Node] = set()
-        for node in self.graph.outputs:
+        for node in (*self.graph.outputs, *self.checks):
             needed.add(Operand(node).base)
         for unit in self.units:
             for node in unit.nodes:

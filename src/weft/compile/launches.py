@@ -218,7 +218,9 @@ class Order:
 
     def __init__(self, steps: Sequence[Any], graph: Graph) -> None:
         self.steps = steps
-        self.waves = _waves(steps, _overwritten(graph))
+        failing = _failing(steps)
+        self.safe = failing[-1] + 1 if failing else 0  # steps from here on never fail
+        self.waves = _waves(steps, _overwritten(graph), self.safe)
         self.end = self.waves[-1] + 1 if steps else 0
         self.readers: dict[Node, list[int]] = {}
         for at, step in enumerate(steps):
@@ -226,8 +228,6 @@ class Order:
                 self.readers.setdefault(base, []).append(at)
         writes = [n.inputs[0] for n in graph.nodes if n.op is ASSIGN]
         self.kept = {Operand(n).base for n in (*graph.outputs, *writes)}
-        failing = _failing(steps)
-        self.safe = failing[-1] + 1 if failing else 0  # steps from here on never fail
 
     def last(self, node: Node, made: int) -> int:
         """The wave that reads a value last, for one made in a wave."""
@@ -241,18 +241,19 @@ class Order:
         return all(k == at or self.waves[k] < self.waves[at] for k in readers)
 
 
-def _waves(steps: Sequence[Any], over: dict[Node, list[Node]]) -> list[int]:
+def _waves(steps: Sequence[Any], over: dict[Node, list[Node]], safe: int) -> list[int]:
     """The number of each step's wave; a call is alone in its own.
 
-    A step that makes new state comes in a later wave than others that read the old.
+    A step that makes new state comes in a later wave than others that read the old,
+    and the first that is ``safe`` begins one: errors are looked for before it.
     """
     found: list[int] = []
     made: set[Node] = set()
     read: set[Node] = set()
     size, number = WIDEST, -1
-    for step in steps:
+    for at, step in enumerate(steps):
         launch, mine, bases = isinstance(step, Launch), made_by(step), bases_of(step)
-        late = any(r in read for n in mine for r in over.get(n, ()))
+        late = at == safe or any(r in read for n in mine for r in over.get(n, ()))
         if not launch or size == WIDEST or late or any(b in made for b in bases):
             number, size, made, read = number + 1, 0, set(), set()
         made.update(mine)

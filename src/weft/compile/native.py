@@ -148,7 +148,8 @@ class Native:
     A run may write new values of the variables ``in_place`` over the old ones, in the
     arrays it was given, where that is safe; those of others it only gives back.
     With ``pack_weights``, right operands of products that are variables without a new
-    value are packed once (``packed``), if each run says how new they are.
+    value are packed once (``packed``), if each run says how new they are. ``source`` is
+    the graph before the passes, which is run again when a kernel reports an error.
     """
 
     @phase("lowering")
@@ -159,7 +160,9 @@ class Native:
         *,
         in_place: Collection[Variable] = (),
         pack_weights: bool = False,
+        source: Graph | None = None,
     ) -> None:
+        self.source = graph if source is None else source
         for prepare in PREPARATIONS:
             graph = prepare(graph)
         self.graph = graph
@@ -392,10 +395,19 @@ class Native:
         return made, kept.timeline
 
     def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
-        store = dict(zip(self.reads, held, strict=True))
-        Program(self.graph, self.graph.outputs).run(feeds, store)
+        replay(self.source, self.reads, feeds, held)
 
     @property
     def latest(self) -> Instance | None:
         """The instance that was made last; None before the first run."""
         return next(reversed(self.instances.values()), None)
+
+
+def replay(
+    graph: Graph, reads: Sequence[Variable], feeds: Sequence[Any], held: Sequence[Any]
+) -> None:
+    """Run a graph by the interpreter, for the error that a kernel has reported."""
+    names = [v.name for v in reads]
+    known = dict(zip(names, held, strict=True))
+    store = {v: known[name] for name, v in graph.variables.items() if name in known}
+    Program(graph, graph.outputs).run(feeds, store)

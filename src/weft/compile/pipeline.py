@@ -24,6 +24,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("without_backward", without_backward),  # nothing is differentiated any more
     ("dead_code", p.dead_code),
+    ("checks", p.checks),
     ("rules", p.rules),  # on the program as it was captured
     ("views", p.views),
     ("fold", p.fold),

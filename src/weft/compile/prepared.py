@@ -17,7 +17,7 @@ from weft.compile import script as scripts
 from weft.compile.digest import digest
 from weft.compile.instance import Instance
 from weft.compile.llvm.target import host_target, stored_library
-from weft.compile.native import Native, start_routines
+from weft.compile.native import Native, replay, start_routines
 from weft.compile.packed import Stamps
 from weft.compile.passes.rules import has_rules
 from weft.compile.phases import count_module, phase
@@ -31,8 +31,7 @@ from weft.config import config
 from weft.core import measure
 from weft.core.size import Size
 from weft.errors import AllocationError
-from weft.graph.interpret import Program
-from weft.graph.ir import READ, Graph, Variable
+from weft.graph.ir import Graph, Variable
 from weft.runtime import cache, pool
 
 ndarray = np.ndarray
@@ -78,7 +77,10 @@ class Prepared:
         graph = run_passes(self.graph)
         adapt = lean if self.adapt is None else self.adapt
         graph = adapt(graph, self.in_place)
-        return Native(graph, in_place=self.in_place, pack_weights=self.pack_weights)
+        return Native(
+            graph, in_place=self.in_place, pack_weights=self.pack_weights,
+            source=self.graph,
+        )  # fmt: skip
 
     @property
     def _stamp(self) -> str:
@@ -157,10 +159,7 @@ class Prepared:
         return script
 
     def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
-        reads = [n.params["variable"] for n in self.graph.nodes if n.op is READ]
-        known = dict(zip((v.name for v in self.reads), held, strict=True))
-        store = {v: known[v.name] for v in reads if v.name in known}
-        Program(self.graph, self.graph.outputs).run(feeds, store)
+        replay(self.graph, self.reads, feeds, held)
 
 
 def _key(graph: Graph, in_place: Collection[Variable], stamp: str) -> str:

@@ -489,6 +489,7 @@ def binary(
     domain: tuple[tuple[float, float], tuple[float, float]] = ((-2.0, 2.0),) * 2,
     samples: Callable[..., Any] | None = None,
     bulk: int = CHEAP,
+    refuses: dict[str, float] | None = None,
 ) -> Public:
     """Declare an element-wise operator of two inputs and its public function."""
     if d is not None:
@@ -506,6 +507,7 @@ def binary(
         bulk=bulk,
         samples=samples or samples_in(*domain),
         reference=reference,
+        refuses=refuses,
     )
     first, second, both = [
         None if vjp is None else op.plan(need)

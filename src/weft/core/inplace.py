@@ -38,6 +38,8 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
         mode.changes(target)
     base = target if target._base is None else target._base
     _check_leaf(target, base, name)
+    if new._interpreter is not None:
+        new = _lowered(target, new)
     new = _brought(target, new, name)
     if type(target) is Tensor:
         _write(target, new, name)
@@ -50,6 +52,17 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     if target._interpreter is not None or linked:
         _set_history(target, base, new, linked)
     return target
+
+
+def _lowered(target: Tensor, new: Any) -> Any:
+    """A value without those transforms around the target that do nothing to it."""
+    level = 0 if target._interpreter is None else target._interpreter.level
+    while new._interpreter is not None and new._interpreter.level > level:
+        below = new.plain()
+        if below is new:
+            break
+        new = below
+    return new
 
 
 def _check_leaf(target: Tensor, base: Tensor, name: str) -> None:

@@ -174,12 +174,16 @@ class Op:
     ``bulk`` is how many elements an array must have for the compiler's kernel to be
     worth asking for in eager mode (``core.bulk``), or that by the code of the first
     argument's dtype.
+    ``refuses`` names the inputs whose values the evaluation may refuse with an error,
+    each with a number that is refused wherever it stands for all elements (of whole
+    numbers, where it is an int). Programs keep such operators even where nothing needs
+    their results: the error is one of their results.
     """
 
     __slots__ = (
         "batch", "bulk", "composite", "eval", "function", "inputs", "jvp", "kernel",
-        "linear", "lower", "many", "name", "outputs", "plans", "reference", "samples",
-        "type", "variadic", "view", "vjp",
+        "linear", "lower", "many", "name", "outputs", "plans", "reference", "refuses",
+        "samples", "type", "variadic", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -200,6 +204,7 @@ class Op:
         reference: Callable[..., Any] | None = None,
         lower: Any = None,
         bulk: int | dict[str, int] | None = None,
+        refuses: Mapping[str, float] | None = None,
     ) -> None:
         self.name = name
         self.variadic = inputs.startswith("*")
@@ -220,6 +225,7 @@ class Op:
         self.lower: Any = lower  # what the compiler knows: see core.lowering
         self.function: Any = None  # the public function, where it only promotes
         self.bulk: Any = bulk
+        self.refuses: Mapping[str, float] = refuses or {}
         self.plans: dict[tuple[bool, ...], Plan] = {}
         self._check_rules()
 

@@ -47,6 +47,10 @@ class Tracer(Tensor):
         twin._node = node
         return twin
 
+    def plain(self) -> Tensor:
+        """The value of the level below where that is all there is, else this one."""
+        return self
+
     def alias(self, node: Any = None) -> Tensor:
         twin = self._with(self.parts, node)
         twin._storage = self.storage

@@ -42,6 +42,9 @@ class Dual(Tracer):
     def array(self) -> np.ndarray:
         return self.primal.array()
 
+    def plain(self) -> Tensor:
+        return self.primal if self.tangent is None else self
+
     def stopped(self) -> Tensor:
         return self._with((self.primal.stopped(), None), None)
 

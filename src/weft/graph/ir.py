@@ -34,7 +34,7 @@ import numpy as np
 from weft.core.lowering import SAME
 from weft.core.op import Op, TensorType
 from weft.core.size import Scope, Size
-from weft.dtype import of_array
+from weft.dtype import INT, of_array
 from weft.errors import (
     INTERNAL,
     ArgumentError,
@@ -496,8 +496,8 @@ class Graph:
 
     @property
     def effects(self) -> tuple[Node, ...]:
-        """The nodes that run for what they do: assignments."""
-        return tuple(n for n in self.nodes if n.op is ASSIGN)
+        """The nodes that run for what they do: they assign, or may raise an error."""
+        return tuple(n for n in self.nodes if has_effect(n))
 
     def __getitem__(self, name: str) -> Node:
         found = self.by_name.get(name)
@@ -576,6 +576,28 @@ def subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
             for k, one in enumerate(value):
                 if isinstance(one, Graph):
                     yield f"{name}.{k}", one
+
+
+def has_effect(node: Node) -> bool:
+    """Whether a node does more than give a value: it assigns, or may raise an error.
+
+    >>> g = weft.graph.capture(lambda x, y: (x // y, x / y), 2 * weft.ones(2).int(),
+    ...                        weft.ones(2).int()).graph
+    >>> [node.name for node in g if weft.graph.ir.has_effect(node)]
+    ['floor_divide']
+    """
+    if node.op is ASSIGN:
+        return True
+    for name, number in node.op.refuses.items():
+        value = node.inputs[node.op.inputs.index(name)]
+        if type(value) is not Node:
+            if not isinstance(value, Size) and value == number:
+                return True
+        elif type(number) is not int or value.dtype.category == INT:
+            return True
+    if not node.params or not has_graphs(node.params):
+        return False
+    return any(graph.effects for _, graph in subgraphs(node))
 
 
 def sized(value: Any) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from weft.graph.ir import ASSIGN, Graph, Node
+from weft.graph.ir import Graph, Node, has_effect
 
 
 def dead_code(graph: Graph) -> Graph:
-    """Without the nodes that no output and no assignment needs.
+    """Without the nodes that no output needs, nor any that has an effect.
 
     >>> g = weft.graph.capture(lambda x: (x + 1, x * 2)[0], weft.ones(2)).graph
     >>> len(g), len(weft.graph.passes.dead_code(g))
@@ -15,7 +15,7 @@ def dead_code(graph: Graph) -> Graph:
     needed = {*graph.outputs, *graph.inputs}
     kept = []
     for node in reversed(graph.nodes):
-        if node in needed or node.op is ASSIGN:
+        if node in needed or has_effect(node):
             kept.append(node)
             needed.update(node.after)
             for i in node.inputs:

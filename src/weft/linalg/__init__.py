@@ -1,7 +1,8 @@
 """``weft.linalg``: linear algebra, under PyTorch's names.
 
 Every function works on the last two dimensions and takes batches in front of
-them, in float32, float64, complex64 and complex128.
+them, in float32, float64, complex64 and complex128; float16 and bfloat16 are
+computed in float32.
 """
 
 from weft.linalg.factoring import (

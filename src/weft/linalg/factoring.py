@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
-from weft.linalg.operands import as_matrix, mirrored
+from weft.linalg.operands import as_matrix, mirrored, wide
 from weft.ops.creation import empty
 from weft.ops.joining import cat
 from weft.ops.linalg.algebra import adjoint
@@ -44,6 +44,7 @@ class EigResult(NamedTuple):
     eigenvectors: Tensor
 
 
+@wide
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with ``A = L @ L.mH`` (``upper``: its adjoint).
 
@@ -58,6 +59,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return adjoint(factor) if upper else factor
 
 
+@wide
 def qr(A: Tensor, mode: str = "reduced") -> QRResult:
     """Orthonormal columns Q and an upper triangular R with ``A = Q @ R``.
 
@@ -91,6 +93,7 @@ def _qr(x: Tensor) -> tuple[Tensor, Tensor]:
     return q, cat([r, matmul(adjoint(q), x[..., m:])], -1)
 
 
+@wide
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResult:
     """Singular vectors and values: ``A = U @ diag(S) @ Vh``, S falling.
 
@@ -111,6 +114,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> SVDResu
     return SVDResult(u, s, vh)
 
 
+@wide
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:
     """The singular values, falling.
 
@@ -126,6 +130,7 @@ def _uplo(name: str, UPLO: Any) -> bool:
     return UPLO.upper() == "U"
 
 
+@wide
 def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
     """Eigenvalues (rising) and eigenvectors of Hermitian matrices.
 
@@ -140,6 +145,7 @@ def eigh(A: Tensor, UPLO: str = "L") -> EighResult:
     return EighResult(*eigh_op(x))
 
 
+@wide
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of Hermitian matrices, rising.
 
@@ -150,6 +156,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     return eigvalsh_op(mirrored(as_matrix("linalg.eigvalsh", A, square=True), upper))
 
 
+@wide
 def eig(A: Tensor) -> EigResult:
     """Eigenvalues and eigenvectors of square matrices, complex; no derivative.
 
@@ -159,6 +166,7 @@ def eig(A: Tensor) -> EigResult:
     return EigResult(*eig_op(as_matrix("linalg.eig", A, square=True)))
 
 
+@wide
 def eigvals(A: Tensor) -> Tensor:
     """The eigenvalues of square matrices, complex; they have no derivative.
 

@@ -10,7 +10,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.linalg.factoring import eigvalsh, svdvals
-from weft.linalg.operands import as_matrix, as_number, rank_of
+from weft.linalg.operands import as_matrix, as_number, one_by_one, rank_of, wide
 from weft.linalg.solving import inv
 from weft.ops import statistics
 from weft.ops.copies import cast
@@ -20,6 +20,7 @@ from weft.ops.reduce import sum
 from weft.ops.shaping import movedim, unsqueeze
 
 
+@wide
 def vector_norm(
     x: Tensor,
     ord: Any = 2,
@@ -53,6 +54,7 @@ def _check_norm(name: str, x: Any) -> None:
         )
 
 
+@wide
 def matrix_norm(
     A: Tensor,
     ord: Any = "fro",
@@ -98,6 +100,7 @@ def _matrix_norm(name: str, x: Tensor, ord: Any) -> Tensor:
     )
 
 
+@wide
 def norm(
     A: Tensor,
     ord: Any = None,
@@ -127,6 +130,7 @@ def norm(
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
+@wide
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number: the norm times the norm of the inverse.
 
@@ -141,16 +145,21 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     return matrix_norm(x, p) * matrix_norm(inv(x), p)
 
 
+@wide
 def matrix_rank(
-    A: Tensor, *, atol: float | None = None, rtol: float | None = None,
-    hermitian: bool = False,
-) -> Tensor:  # fmt: skip
+    A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Tensor:
     """How many singular values are larger than the tolerance.
+
+    A tolerance may be a tensor with one number for each matrix.
 
     >>> weft.linalg.matrix_rank(weft.ones(3, 3))
     tensor(1, dtype=int64)
     """
     x = as_matrix("linalg.matrix_rank", A, square=hermitian)
+    each = one_by_one("matrix_rank", matrix_rank, x, {"atol": atol, "rtol": rtol})
+    if each is not None:
+        return each
     s = abs(eigvalsh(x)) if hermitian else svdvals(x)
     return rank_of(
         s, x.shape, as_number("matrix_rank", atol), as_number("matrix_rank", rtol)

@@ -11,7 +11,7 @@ from weft.core.dims import normalize_dim
 from weft.core.elementwise import broadcast_shapes, conj, result_type
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.linalg.operands import as_matrix
+from weft.linalg.operands import as_matrix, wide
 from weft.linalg.solving import inv
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
@@ -25,6 +25,7 @@ from weft.ops.shaping import squeeze, unsqueeze
 from weft.ops.taking import index_select
 
 
+@wide
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A matrix times itself n times; for negative n, its inverse.
 
@@ -54,6 +55,7 @@ def _by_squaring(square: Tensor, n: int) -> Tensor:
     return out
 
 
+@wide
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices.
 
@@ -64,6 +66,7 @@ def matrix_exp(A: Tensor) -> Tensor:
     return matrix_exp_op(as_matrix("linalg.matrix_exp", A, square=True))
 
 
+@wide
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of several matrices, in the order that costs least.
 
@@ -128,6 +131,7 @@ def _multiply(parts: list[Tensor], best: Any, i: int, j: int) -> Tensor:
     return matmul(_multiply(parts, best, i, k), _multiply(parts, best, k + 1, j))
 
 
+@wide
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The cross product of vectors of three elements.
 
@@ -152,6 +156,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     return first - index_select(x, d, last) * index_select(y, d, after)
 
 
+@wide
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The dot products along a dimension, the first operand conjugated.
 

@@ -13,17 +13,19 @@ from weft.linalg.operands import (
     as_number,
     mirrored,
     one_batch,
+    one_by_one,
     one_type,
     rank_of,
+    wide,
 )
 from weft.ops.choosing import where
 from weft.ops.creation import empty
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
 from weft.ops.linalg.matrix_functions import det_op, slogdet_op
 from weft.ops.linalg.solving import inv_op, pinv_op, solve_op, solve_triangular_op
-from weft.ops.operands import known
 from weft.ops.products import matmul
 from weft.ops.reduce import sum
+from weft.ops.requiring import known, require
 from weft.ops.shaping import squeeze, unsqueeze
 from weft.ops.transcendental import log
 
@@ -37,6 +39,7 @@ class LstsqResult(NamedTuple):
     singular_values: Tensor
 
 
+@wide
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices.
 
@@ -47,6 +50,7 @@ def inv(A: Tensor) -> Tensor:
     return inv_op(as_matrix("linalg.inv", A, square=True))
 
 
+@wide
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """The X with ``A @ X = B`` (``X @ A = B`` if not ``left``).
 
@@ -86,6 +90,7 @@ def _check_rows(name: str, a: Tensor, b: Tensor) -> None:
         )
 
 
+@wide
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
@@ -111,20 +116,26 @@ def solve_triangular(
     return solve_triangular_op(*one_batch(name, a, b), **params)
 
 
+@wide
 def pinv(
-    A: Tensor, *, atol: float | None = None, rtol: float | None = None,
-    hermitian: bool = False,
-) -> Tensor:  # fmt: skip
+    A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Tensor:
     """The Moore-Penrose inverse; singular values below the tolerance count as 0.
+
+    A tolerance may be a tensor with one number for each matrix.
 
     >>> weft.linalg.pinv(weft.tensor([[2.0], [0.0]]))
     tensor([[0.5000, 0.0000]], shape=(1, 2), dtype=float32)
     """
     x = as_matrix("linalg.pinv", A, square=hermitian)
     x = mirrored(x, upper=False) if hermitian else x
+    each = one_by_one("pinv", pinv, x, {"atol": atol, "rtol": rtol})
+    if each is not None:
+        return each
     return pinv_op(x, atol=as_number("pinv", atol), rtol=as_number("pinv", rtol))
 
 
+@wide
 def lstsq(
     A: Tensor, B: Tensor, rcond: float | None = None, *, driver: Any = None
 ) -> Any:
@@ -154,11 +165,18 @@ def lstsq(
 
 def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
     m, n = a.shape[-2:]
-    full = not known(rank) or bool((rank.array() == n).all())
-    if m <= n or not full:
+    if m <= n or (known(rank) and bool((rank.array() < n).any())):
         return empty((0,), dtype=a.dtype.to_real())
     off = abs(matmul(a, x) - b)
-    return sum(off * off, -2)
+    found = sum(off * off, -2)
+    if known(rank):
+        return found
+    text = (
+        f"linalg.lstsq: a matrix has rank {{value}}, not {n}, so there are no "
+        "residuals; in a program, whose shapes are fixed, give matrices of full rank"
+    )
+    full = require(rank, lambda r: r >= n, text)
+    return where((full >= n).unsqueeze(-1), found, 0)
 
 
 def inverse(input: Tensor) -> Tensor:
@@ -189,6 +207,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
+@wide
 def det(A: Tensor) -> Tensor:
     """The determinant; its gradient is exact for singular matrices too.
 
@@ -198,6 +217,7 @@ def det(A: Tensor) -> Tensor:
     return det_op(as_matrix("linalg.det", A, square=True))
 
 
+@wide
 def slogdet(A: Tensor) -> SlogdetResult:
     """The determinant's sign and the logarithm of its absolute value.
 
@@ -207,6 +227,7 @@ def slogdet(A: Tensor) -> SlogdetResult:
     return SlogdetResult(*slogdet_op(as_matrix("linalg.slogdet", A, square=True)))
 
 
+@wide
 def logdet(A: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where that is negative.
 

@@ -19,6 +19,7 @@ from weft.errors import (
     DTypeError,
     ShapeError,
 )
+from weft.memory_format import check_format, laid_out
 from weft.ops import (
     copies,
     creation,
@@ -52,6 +53,7 @@ class Conversion:
         out = self
         options.pop("non_blocking", None)
         copy = options.pop("copy", False)
+        form = options.pop("memory_format", None)
         for spec in (*args, options.pop("dtype", None), options.pop("device", None)):
             if spec is None or isinstance(spec, bool):
                 continue
@@ -65,6 +67,9 @@ class Conversion:
                 out = copies.cast(out, dtypes.as_dtype(spec))
         if options:
             raise ArgumentError(f"to: unknown options {sorted(options)}")
+        if form is not None:
+            copy = copy and out is self
+            return laid_out("to", out, check_format("to", form), copy=copy)
         return copies.clone(out) if copy and out is self else out
 
     def type_as(self: Any, other: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ from weft.ops import (
     slicing,
     sorting,
     statistics,
+    strided,
     taking,
     transcendental,
 )
@@ -220,7 +221,8 @@ class Functions:
     flatten = shaping.flatten
     ravel = shaping.ravel
     unflatten = shaping.unflatten
-    unfold = slicing.unfold
+    as_strided = strided.as_strided
+    unfold = strided.unfold
     hsplit = slicing.hsplit
     vsplit = slicing.vsplit
     dsplit = slicing.dsplit

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.dims import normalize_dim
 from weft.errors import DeviceError, ShapeError
+from weft.memory_format import check_format, contiguous_format, lies_in
 from weft.ops import (
     complex_numbers,
     shaping,
 )
+from weft.ops.strided import offset_of
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
@@ -86,13 +88,24 @@ class Inspection:
         steps = tuple(s // array.itemsize for s in array.strides)
         return steps if dim is None else steps[dim]
 
-    def is_contiguous(self: Any) -> bool:
-        """Whether the elements lie in memory in row-major order.
+    def storage_offset(self: Any) -> int:
+        """Where a view begins in the memory of the tensor it is a view of.
+
+        >>> weft.zeros(4, 3)[2].storage_offset()
+        6
+        """
+        return offset_of(self)
+
+    def is_contiguous(self: Any, memory_format: Any = contiguous_format) -> bool:
+        """Whether the elements lie in memory in row-major order, or in a format.
 
         >>> weft.zeros(2, 3).t().is_contiguous()
         False
         """
-        return bool(_in_memory(self, "is_contiguous").flags.c_contiguous)
+        array = _in_memory(self, "is_contiguous")
+        if memory_format is contiguous_format:
+            return bool(array.flags.c_contiguous)
+        return lies_in(array, check_format("is_contiguous", memory_format))
 
     def data_ptr(self: Any) -> int:
         """The address of the first element.

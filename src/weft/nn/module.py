@@ -443,6 +443,9 @@ class Module:
     def to(self, *args: Any, **options: Any) -> Self:
         """Convert parameters and buffers to a dtype (floating ones) or a device.
 
+        With ``memory_format=weft.channels_last``, those of four dimensions are laid
+        out so.
+
         >>> weft.nn.Linear(2, 2).to(weft.float64).weight.dtype
         weft.float64
         """
@@ -564,6 +567,7 @@ class _Forgetful(set[int]):
 
 def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
     """Give a tensor object its converted value, so that references stay good."""
+    form = options.pop("memory_format", None)
     specs = [a for a in (*args, *options.values()) if not isinstance(a, bool)]
     kept = []
     for spec in specs:
@@ -577,9 +581,12 @@ def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
             if not tensor.dtype.is_inexact:
                 continue
         kept.append(spec)
-    tensor.data = tensor.detach().to(*kept)
+    laid: dict[str, Any] = {}
+    if form is not None and len(form.order or ()) in (0, tensor.ndim):
+        laid["memory_format"] = form  # as there are so many dimensions
+    tensor.data = tensor.detach().to(*kept, **laid)
     if tensor.grad is not None:
-        tensor.grad = tensor.grad.detach().to(*kept)
+        tensor.grad = tensor.grad.detach().to(*kept, **laid)
 
 
 def _take_over(target: Tensor, value: Any, assign: bool) -> None:

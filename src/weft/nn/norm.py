@@ -11,6 +11,7 @@ from weft.nn import functional as F
 from weft.nn.lazy import LazyMixin
 from weft.nn.module import Module
 from weft.nn.parameter import Parameter
+from weft.ops.requiring import known
 
 
 class _Statistics(Module):
@@ -82,14 +83,15 @@ class _Statistics(Module):
 
 
 class _BatchNorm(_Statistics):
-    def _momentum(self) -> float:
+    def _momentum(self) -> Any:
         """How far the running statistics move; a plain mean without a momentum."""
         if not (self.training and self.track_running_stats):
             return 0.0
         self.num_batches_tracked.add_(1)
         if self.momentum is not None:
             return self.momentum
-        return 1.0 / self.num_batches_tracked.item()
+        count = self.num_batches_tracked
+        return 1.0 / (count.item() if known(count) else count.double())
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)

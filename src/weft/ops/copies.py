@@ -12,6 +12,7 @@ from weft.core.elementwise import elementwise_batch, samples_in
 from weft.core.lowering import SAME, Pointwise
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
+from weft.memory_format import check_format, contiguous_format, laid_out
 
 # -- cast
 
@@ -64,8 +65,8 @@ clone_op: Op = define(
 )
 
 
-def clone(input: Tensor) -> Tensor:
-    """A copy that gradients flow through.
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy that gradients flow through, row by row unless a format is asked for.
 
     >>> x = weft.ones(2)
     >>> x.clone().add_(1)
@@ -73,6 +74,9 @@ def clone(input: Tensor) -> Tensor:
     >>> x
     tensor([1., 1.], shape=(2,), dtype=float32)
     """
+    if memory_format is not None:
+        form = check_format("clone", memory_format)
+        return laid_out("clone", input, form, copy=True)
     return bind(clone_op, (input,), {})
 
 
@@ -91,12 +95,14 @@ alias_op: Op = define(
 )
 
 
-def contiguous(input: Tensor) -> Tensor:
+def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its memory is in order, else a copy.
 
     >>> weft.zeros(2, 3).t().contiguous().is_contiguous()
     True
     """
+    if memory_format is not contiguous_format:
+        return laid_out("contiguous", input, check_format("contiguous", memory_format))
     array = input.lies()
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
         return clone(input)

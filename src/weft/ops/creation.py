@@ -27,6 +27,15 @@ from weft.errors import (
     ShapeError,
     WeftError,
 )
+from weft.memory_format import (
+    channels_last,
+    channels_last_3d,
+    check_format,
+    contiguous_format,
+    lies_in,
+    order_of,
+    preserve_format,
+)
 from weft.runtime.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
@@ -111,15 +120,26 @@ def _from_python(data: Any, dtype: Any) -> ndarray:
     if isinstance(first, Tensor) and first.dtype.np.kind == array.dtype.kind:
         dtype = first.dtype if dtype is None else dtype
     if dtype is not None:
+        if array.dtype.kind == "f" and as_dtype(dtype) is dtypes.uint64:
+            array = _large(data, array)
         return _to(array, as_dtype(dtype))
     if array.dtype.kind == "f" and not isinstance(first, (np.generic, ndarray)):
         return array.astype(default_dtype().np)
     if array.dtype.kind == "c" and not isinstance(first, (np.generic, ndarray)):
         return array.astype(default_dtype().to_complex().np)
-    if array.dtype.kind == "u":
-        return array.astype(np.int64 if array.dtype.itemsize > 1 else array.dtype)
+    if array.dtype.kind == "u" and not isinstance(first, (np.generic, ndarray)):
+        return _to(array, dtypes.int64)
     if array.size == 0 and array.dtype == _F64:
         return array.astype(default_dtype().np)
+    return array
+
+
+def _large(data: Any, array: ndarray) -> ndarray:
+    """Whole numbers, exactly, of which NumPy makes floating-point ones."""
+    exact = np.array(data, object)
+    whole = all(isinstance(x, int) for x in exact.flat)
+    if whole and exact.size and exact.min() >= 0 and exact.max() < 1 << 64:
+        return exact.astype(np.uint64)
     return array
 
 
@@ -434,6 +454,7 @@ def empty(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    memory_format: Any = contiguous_format,
 ) -> Tensor:
     """A tensor whose elements are not set to anything in particular.
 
@@ -445,10 +466,20 @@ def empty(
     check_memory("empty", shape, dtype)
     try:
         measure.allow("empty", math.prod(shape) * dtype.itemsize)
-        out = Tensor(measure.noted(np.empty(shape, dtype.np), "empty"))
+        out = Tensor(measure.noted(_unset(shape, dtype, memory_format), "empty"))
     except (MemoryError, ValueError) as error:
         raise _no_memory("empty", shape, dtype, error) from None
     return placed(out, device, requires_grad)
+
+
+def _unset(shape: tuple[int, ...], dtype: DType, memory_format: Any) -> ndarray:
+    """Memory in a format."""
+    if memory_format is contiguous_format:
+        return np.empty(shape, dtype.np)
+    form = check_format("empty", memory_format)
+    shown = np.broadcast_to(np.empty((), dtype.np), shape)  # its shape alone
+    order = order_of("empty", shown, form)
+    return np.empty([shape[d] for d in order], dtype.np).transpose(np.argsort(order))
 
 
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
@@ -490,14 +521,24 @@ def full_like(
     return _like("full_like", input, fill_value, dtype, options)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
-    """An unset tensor with another tensor's shape and dtype.
+def empty_like(
+    input: Tensor, *, dtype: Any = None, memory_format: Any = preserve_format,
+    **options: Any,
+) -> Tensor:  # fmt: skip
+    """An unset tensor with another tensor's shape, dtype and order in memory.
 
     >>> weft.empty_like(weft.ones(2, 3)).shape
     (2, 3)
     """
-    dtype = input.dtype if dtype is None else dtype
-    return empty(input.shape, **{"dtype": dtype, "device": input.device, **options})
+    form = check_format("empty_like", memory_format)
+    if form is preserve_format:
+        form = contiguous_format
+        for other in (channels_last, channels_last_3d):
+            array = input.lies() if input.ndim == len(other.order or ()) else None
+            if isinstance(array, ndarray) and array.ndim == input.ndim:
+                form = other if lies_in(array, other) else form
+    given = {"dtype": input.dtype if dtype is None else dtype, "device": input.device}
+    return empty(input.shape, memory_format=form, **{**given, **options})
 
 
 # -- ranges and matrices

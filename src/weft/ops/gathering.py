@@ -114,6 +114,7 @@ def _gathered_from(out: Any, *, dim: int) -> Any:
 
 gather_op: Op = define(
     "gather",
+    refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index",
     eval=_gather_eval,
@@ -195,6 +196,7 @@ def scattered(combine: str | None) -> Varied:
 
 scatter_op: Op = define(
     "scatter",
+    refuses={"index": 10**6},
     inputs="x index src",
     eval=_scatter_eval,
     lower=scattered(None),
@@ -222,6 +224,7 @@ scatter_op: Op = define(
 
 scatter_add_op: Op = define(
     "scatter_add",
+    refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index src",
     eval=_scatter_add_eval,

@@ -27,6 +27,7 @@ from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import arange, as_tensor, tensor
 from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
+from weft.ops.padding import flip
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
 from weft.ops.taking import add_at, put_op, take_op
@@ -126,6 +127,43 @@ def _expand_ellipsis(name: str, x: Tensor, items: list[Any]) -> None:
         items[dots[0] : dots[0] + 1] = [slice(None)] * (x.ndim - used)
 
 
+def _backwards(x: Tensor, index: Any, name: str) -> tuple[list[int], Any]:
+    """The axes that slices go through backwards, and the index into x turned there."""
+    items = list(index) if type(index) is tuple else [index]
+    if not any(type(i) is slice and _falls(i.step) for i in items):
+        return [], index
+    items = [_item(name, i) for i in items]
+    _expand_ellipsis(name, x, items)
+    axes: list[int] = []
+    axis = 0
+    for k, item in enumerate(items):
+        if type(item) is slice and _falls(item.step):
+            axes.append(axis)
+            items[k] = _turned(name, item, x.shape[axis])
+        if isinstance(item, Tensor) and item.dtype is dtypes.bool_:
+            axis += item.ndim
+        elif item is not None and not isinstance(item, bool):
+            axis += 1
+    return axes, tuple(items)
+
+
+def _falls(step: Any) -> bool:
+    return isinstance(step, (int, np.integer)) and bool(step < 0)
+
+
+def _turned(name: str, item: slice, size: Any) -> slice:
+    """The same elements of an axis that was turned around."""
+    if not isinstance(size, Size):
+        first, last, step = item.indices(size)
+        return slice(size - 1 - first, max(size - 1 - last, 0), -step)
+    if item.start is None and item.stop is None:
+        return slice(None, None, -item.step)
+    raise ArgumentError(
+        f"{name}: a slice that goes backwards through an axis of open size {size} must "
+        f"be whole, got {item}; use flip"
+    )
+
+
 def _slice(name: str, item: slice, size: int) -> slice:
     parts = []
     for part in (item.start, item.stop, item.step):
@@ -140,9 +178,7 @@ def _slice(name: str, item: slice, size: int) -> slice:
                 ) from None
         parts.append(part)
     if parts[2] is not None and parts[2] <= 0:
-        raise ArgumentError(
-            f"{name}: slice steps must be positive, got {parts[2]}; use flip"
-        )
+        raise ArgumentError(f"{name}: slice steps must not be 0, got {parts[2]}")
     return slice(*slice_bounds(slice(*parts), size))
 
 
@@ -156,7 +192,11 @@ def _int(name: str, item: int, shape: tuple[int, ...], axis: int) -> int:
 
 
 def _mask_indices(name: str, x: Tensor, mask: Tensor, axis: int) -> list[Tensor]:
-    if x.shape[axis : axis + mask.ndim] != mask.shape:
+    have = x.shape[axis : axis + mask.ndim]
+    empty = 0 in mask.shape and all(
+        m in (0, n) for m, n in zip(mask.shape, have, strict=True)
+    )  # which selects nothing
+    if have != mask.shape and not empty:
         raise OutOfRangeError(
             f"{name}: a mask of shape {mask.shape} does not match axes {axis} to "
             f"{axis + mask.ndim - 1} of shape {x.shape}"
@@ -188,6 +228,9 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             array = have[(*plain, ...)]
             params = {"index": plain}
             return quick.view(_SLICE, input, params, array, state, (shape,))
+    axes, index = _backwards(input, index, "getitem")
+    if axes:
+        return getitem(flip(input, axes), index)
     basic, advanced = normalize_index(input, index)
     out = _basic(input, basic)
     if not advanced:
@@ -390,6 +433,12 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         return
     if _one_value_under_mask(input, index, value):
         return _fill(input, index, value)
+    axes, index = _backwards(input, index, "setitem")
+    if axes:
+        turned = flip(input, axes)
+        setitem(turned, index, value)
+        assign(input, flip(turned, axes), "setitem")
+        return
     basic, advanced = normalize_index(input, index, "setitem")
     target = _basic(input, basic)
     value = given_value(value, target)

@@ -14,7 +14,8 @@ from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import arange, check_memory
 from weft.ops.indexing import getitem
-from weft.ops.operands import as_index, check_range, concrete, known
+from weft.ops.operands import as_index, concrete
+from weft.ops.requiring import require, require_index
 from weft.ops.shaping import reshape
 from weft.ops.taking import take_op
 
@@ -72,15 +73,17 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         )
     shape = broadcast_shapes("masked_scatter", input.shape, mask.shape)
     flat = reshape(expand(mask, shape), (math.prod(shape),))
-    wanted, have = int(flat.sum()), source.numel()
-    if wanted > have:
-        raise ShapeError(
-            f"masked_scatter: the mask holds at {wanted} places, but the source has "
-            f"{have} elements"
-        )
+    have = source.numel()
+    count = require(
+        flat.cumsum(0),
+        lambda count: count <= have,
+        "masked_scatter: the mask holds at {high} places, but the source has "
+        f"{have} elements",
+        ShapeError,
+    )
     if have == 0:
         return expand(input, shape).clone()
-    place = (flat.cumsum(0) - 1).clamp(min=0, max=have - 1)
+    place = (count - 1).clamp(min=0, max=have - 1)
     values = reshape(take_op(reshape(source, (have,)), place), shape)
     return where(expand(mask, shape), values, input)
 
@@ -93,17 +96,14 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             [0, 0, 1]], shape=(2, 3), dtype=int64)
     """
     ids = as_index("one_hot", tensor)
-    if num_classes == -1 or known(ids):
+    if num_classes == -1:
         array = concrete("one_hot", ids)
-        if num_classes == -1:
-            if array.size == 0:
-                raise ArgumentError("one_hot: give num_classes for an empty tensor")
-            num_classes = int(array.max()) + 1
-        if array.size and array.min() < 0:
-            raise OutOfRangeError(
-                f"one_hot: class indices must not be negative, got {array.min()}"
-            )
-        check_range("one_hot", array, num_classes, -1)
+        if array.size == 0:
+            raise ArgumentError("one_hot: give num_classes for an empty tensor")
+        num_classes = int(array.max()) + 1
+    text = "one_hot: class indices must not be negative, got {low}"
+    ids = require(ids, lambda i: i >= 0, text, OutOfRangeError)
+    ids = cast(require_index("one_hot", ids, num_classes, -1), dtypes.int64)
     check_memory("one_hot", (*ids.shape, num_classes), dtypes.int64)
     classes = arange(num_classes, device=ids.device)
     return cast(ids.unsqueeze(-1) == classes, dtypes.int64)

@@ -9,13 +9,13 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import _wrap_int
-from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 from weft.ops.copies import cast
 from weft.ops.creation import as_tensor, parse_size, tensor
+from weft.ops.requiring import require_index
 
 # -- tensors and sizes
 
@@ -116,11 +116,6 @@ def as_index(name: str, value: Any) -> Tensor:
     return out
 
 
-def known(x: Tensor) -> bool:
-    """Whether a tensor's values can be looked at: not in a transform or capture."""
-    return x._interpreter is None and mode.capture is None
-
-
 def concrete(name: str, x: Tensor) -> np.ndarray:
     """The values of a tensor, which decide a shape or are looked at by NumPy."""
     if x._interpreter is not None:
@@ -166,8 +161,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     sizes = parse_size("unravel_index", (shape,))
     ids = as_index("unravel_index", indices)
-    if ids._interpreter is None:
-        check_range("unravel_index", ids.array(), math.prod(sizes), 0, wrap=False)
+    ids = require_index("unravel_index", ids, math.prod(sizes), 0, wrap=False)
     found: list[Tensor] = []
     for size in reversed(sizes):
         found.append(ids % size)

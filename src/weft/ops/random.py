@@ -28,7 +28,7 @@ from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.choosing import where
 from weft.ops.creation import check_memory, parse_size, placed
-from weft.ops.operands import known
+from weft.ops.requiring import require
 from weft.ops.slicing import along
 from weft.ops.sorting import argsort
 
@@ -586,9 +586,11 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
         raise DTypeError(
             f"bernoulli: expected floating-point probabilities, got {input.dtype.name}"
         )
-    p = input.detach()
-    if known(p) and p.numel() and not bool(((p >= 0) & (p <= 1)).all()):
-        raise ArgumentError("bernoulli: expected probabilities between 0 and 1")
+    p = require(
+        input.detach(),
+        lambda p: (p >= 0) & (p <= 1),
+        "bernoulli: expected probabilities between 0 and 1, got {value}{where}",
+    )
     with beside(input):
         u = _random_float(
             uniform_op, "bernoulli", input.shape, dtypes.float32, generator
@@ -645,9 +647,7 @@ def multinomial(
     """
     if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")
-    weights = input.detach().to(dtypes.float64)
-    if known(weights):
-        _check_weights(weights.array(), num_samples, replacement)
+    weights = _weights(input, num_samples, replacement)
     drawn = num_samples if replacement else input.shape[-1]
     with beside(input):
         shape = (*input.shape[:-1], drawn)
@@ -664,14 +664,23 @@ def multinomial(
     return along(order, order.ndim - 1, slice(0, num_samples))
 
 
-def _check_weights(weights: np.ndarray, num_samples: int, replacement: bool) -> None:
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise ArgumentError("multinomial: expected finite weights of at least 0")
-    if (weights.sum(-1) <= 0).any():
-        raise ArgumentError("multinomial: a row's weights add up to 0")
-    possible = int((weights > 0).sum(-1).min())
-    if not replacement and num_samples > possible:
-        raise ArgumentError(
-            f"multinomial: cannot draw {num_samples} different samples from "
-            f"{possible} with positive weight"
+def _weights(input: Tensor, num_samples: int, replacement: bool) -> Tensor:
+    """The weights to draw by, each row with enough of them."""
+    weights = require(
+        input.detach().to(dtypes.float64),
+        lambda w: (w >= 0) & (w < math.inf),
+        "multinomial: expected finite weights of at least 0, got {value}{where}",
+    )
+    possible = require(
+        (weights > 0).to(dtypes.int64).sum(-1, keepdim=True),
+        lambda n: n > 0,
+        "multinomial: a row's weights add up to 0",
+    )
+    if not replacement:
+        possible = require(
+            possible,
+            lambda n: n >= num_samples,
+            f"multinomial: cannot draw {num_samples} different samples from {{value}} "
+            "with positive weight",
         )
+    return where(possible > 0, weights, 0.0)

@@ -206,6 +206,7 @@ def _combine_reference(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -
 
 scatter_combine: Op = define(
     "scatter_combine",
+    refuses={"index": 10**6},
     inputs="x index src",
     lower=Varied(
         lambda x, index, src, *, dim, reduce: _LOOPS[reduce].choose(

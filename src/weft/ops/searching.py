@@ -131,8 +131,8 @@ def _search_samples(rng: np.random.Generator) -> Any:
         ((), 5000, (3,), False),
         ((), 3, (0, 2), True),
     ):
-        edges = np.sort(rng.uniform(-2, 2, (*lead, n)), -1)
-        yield Sample((edges, rng.uniform(-2, 2, shape)), {"right": right})
+        edges = np.sort(rng.uniform(0, 4, (*lead, n)), -1)
+        yield Sample((edges, rng.uniform(0, 4, shape)), {"right": right})
 
 
 search_sorted_op: Op = define(

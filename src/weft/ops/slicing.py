@@ -19,9 +19,6 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
-from weft.ops.creation import arange
-from weft.ops.shaping import movedim, unflatten
-from weft.ops.taking import index_select
 
 # -- slice and place
 
@@ -210,27 +207,6 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
             f"select: index {index} is out of range for dim {d} of size {size}"
         )
     return along(input, d, index % size)
-
-
-def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of a dimension, their elements in a new last dimension (a copy).
-
-    >>> weft.arange(4).unfold(0, 2, 1)
-    tensor([[0, 1],
-            [1, 2],
-            [2, 3]], shape=(3, 2), dtype=int64)
-    """
-    d = normalize_dim("unfold", dimension, _with_axis("unfold", input).ndim)
-    if not 0 <= size <= input.shape[d] or step <= 0:
-        raise ArgumentError(
-            f"unfold: expected a size from 0 to {input.shape[d]} and a positive step, "
-            f"got {size} and {step}"
-        )
-    count = (input.shape[d] - size) // step + 1
-    first = arange(count, device=input.device) * step
-    places = first.reshape(-1, 1) + arange(size, device=input.device)
-    picked = index_select(input, d, places.reshape(-1))
-    return movedim(unflatten(picked, d, (count, size)), d + 1, -1)
 
 
 # -- several parts

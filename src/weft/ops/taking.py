@@ -22,6 +22,7 @@ from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.operands import as_index, check_range, concrete, scalar
+from weft.ops.requiring import require_index
 from weft.ops.shaping import movedim, reshape
 
 # -- take, add_at, put
@@ -72,6 +73,7 @@ def _taken(k: Any, out: Any, x: Any, index: Any) -> Any:
 
 take_op: Op = define(
     "take",
+    refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index",
     eval=_take_eval,
@@ -144,6 +146,7 @@ def _behind(x: Any, index: Any, *rest: Any, **params: Any) -> Any:
 
 add_at: Op = define(
     "add_at",
+    refuses={"index": 10**6},
     bulk=SLOW,
     inputs="x index",
     eval=_add_at_eval,
@@ -206,6 +209,7 @@ def _replacing(k: Any, at: Any, x: Any, index: Any, value: Any) -> Any:
 
 put_op: Op = define(
     "put",
+    refuses={"index": 10**6},
     inputs="x index value",
     eval=_put_eval,
     lower=Scatter(
@@ -259,8 +263,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         raise ShapeError(f"index_select: expected a 1-d index, got shape {ids.shape}")
     if input.ndim == 0:
         return reshape(index_select(as_row(input), 0, ids), ())
-    if ids._interpreter is None:
-        check_range("index_select", ids.array(), input.shape[d], d, wrap=False)
+    ids = require_index("index_select", ids, input.shape[d], d, wrap=False)
     rows = input if d == 0 else movedim(input, d, 0)
     out = take_op(rows, reshape(ids, (-1,)) if ids.ndim == 0 else ids)
     return out if d == 0 else movedim(out, 0, d)
@@ -274,8 +277,8 @@ def index_add(
     >>> weft.zeros(3).index_add(0, weft.tensor([0, 0]), weft.tensor([1.0, 2.0]))
     tensor([3., 0., 0.], shape=(3,), dtype=float32)
     """
-    d, rows = _index_rows("index_add", input, dim, index, source)
-    added = add_at(rows, index, size=input.shape[d])
+    d, ids, rows = _index_rows("index_add", input, dim, index, source)
+    added = add_at(rows, ids, size=input.shape[d])
     return input + alpha * movedim(added, 0, d)
 
 
@@ -285,8 +288,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     >>> weft.zeros(3).index_copy(0, weft.tensor([2]), weft.tensor([7.0]))
     tensor([0., 0., 7.], shape=(3,), dtype=float32)
     """
-    d, rows = _index_rows("index_copy", input, dim, index, source)
-    return movedim(put_op(movedim(input, d, 0), index, rows), 0, d)
+    d, ids, rows = _index_rows("index_copy", input, dim, index, source)
+    return movedim(put_op(movedim(input, d, 0), ids, rows), 0, d)
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -303,13 +306,15 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         )
     fill = value if isinstance(value, Tensor) else scalar(value, input.dtype)
     shape = (*input.shape[:d], ids.numel(), *input.shape[d + 1 :])
-    _, rows = _index_rows("index_fill", input, d, ids, expand(fill, shape), wrap=True)
+    values = expand(fill, shape)
+    _, ids, rows = _index_rows("index_fill", input, d, ids, values, wrap=True)
     return movedim(put_op(movedim(input, d, 0), as_row(ids), rows), 0, d)
 
 
 def _index_rows(
     name: str, x: Tensor, dim: int, index: Tensor, source: Tensor, *, wrap: bool = False
-) -> tuple[int, Tensor]:
+) -> tuple[int, Tensor, Tensor]:
+    """The dimension, the indices and the source's rows, all checked."""
     d = normalize_dim(name, dim, x.ndim)
     ids = as_index(name, index)
     want = (*x.shape[:d], ids.numel(), *x.shape[d + 1 :])
@@ -318,9 +323,8 @@ def _index_rows(
             f"{name}: expected a source of shape {want} for {ids.numel()} indices "
             f"along dim {d} of shape {x.shape}, got {source.shape}"
         )
-    if ids._interpreter is None:
-        check_range(name, ids.array(), x.shape[d], d, wrap=wrap)
-    return d, movedim(cast(source, x.dtype), d, 0)
+    ids = require_index(name, ids, x.shape[d], d, wrap=wrap)
+    return d, ids, movedim(cast(source, x.dtype), d, 0)
 
 
 def as_row(x: Tensor) -> Tensor:

@@ -48,9 +48,20 @@ exp2: Public = unary(
     """,
 )
 
+
+def _expm1(x: Any) -> Any:
+    """NumPy's, but that of a complex number that is not finite is ``exp(x) - 1``."""
+    result = np.expm1(x)
+    if result.dtype.kind != "c":
+        return result
+    power = np.array(np.exp(x))
+    power.real -= 1
+    return np.where(np.isfinite(x), result, power)
+
+
 expm1: Public = unary(
     "expm1",
-    np.expm1,
+    _expm1,
     d=lambda out: out + 1,
     bulk=COSTLY,
     reference=lambda x: np.exp(x) - 1,

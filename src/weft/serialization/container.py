@@ -32,6 +32,7 @@ _CODES: dict[str, DType] = {
     "BOOL": dtypes.bool_, "U8": dtypes.uint8, "I8": dtypes.int8, "I16": dtypes.int16,
     "I32": dtypes.int32, "I64": dtypes.int64, "F16": dtypes.float16,
     "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64,
+    "U16": dtypes.uint16, "U32": dtypes.uint32, "U64": dtypes.uint64,
     "C64": dtypes.complex64,
 }  # fmt: skip
 _CODE_OF = {d: code for code, d in _CODES.items() if not d.is_complex}

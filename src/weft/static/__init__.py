@@ -10,7 +10,19 @@ with static.Session() as session:
 """
 
 from weft.dtype import bool_ as bool
-from weft.dtype import float16, float32, float64, int8, int16, int32, int64, uint8
+from weft.dtype import (
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from weft.static import nn, summary, train
 from weft.static.control import case, cond, map_fn, scan, while_loop
 from weft.static.differentiation import RegisterGradient, gradients, stop_gradient
@@ -215,6 +227,9 @@ __all__ = [
     "truediv",
     "truncated_normal",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "variables_initializer",
     "where",
     "while_loop",

@@ -35,7 +35,8 @@ def _sort_key(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
 def _widened(b: Any, x: Any, kind: DType, dtype: DType) -> Any:
     to = _integer(dtype)
     if x.type == to:
-        return x
+        first = ir.Constant(to, 1 << (to.width - 1))
+        return x if kind.is_signed else b.xor(x, first)
     if not kind.is_signed or kind is dtypes.bool_:
         return b.zext(x, to)
     return b.add(b.sext(x, to), ir.Constant(to, 1 << (x.type.width - 1)))
@@ -71,8 +72,11 @@ def number_key(x: Any, *, dtype: DType) -> Any:
         pattern = int(wide.view(dtype.np))
         key = pattern if pattern >= 0 else pattern ^ most
         return dtype.np.type(most if np.isnan(wide) else key)
-    narrow = x.dtype.itemsize < dtype.itemsize and x.dtype.kind == "i"
-    return dtype.np.type(int(x) - (int(np.iinfo(x.dtype).min) if narrow else 0))
+    if x.dtype.itemsize == dtype.itemsize:
+        start = 0 if x.dtype.kind == "i" else -int(np.iinfo(dtype.np).min)
+    else:
+        start = int(np.iinfo(x.dtype).min) if x.dtype.kind == "i" else 0
+    return dtype.np.type(int(x) - start)
 
 
 def number_digit(key: Any, shift: Any, mask: Any, *, dtype: DType) -> Any:

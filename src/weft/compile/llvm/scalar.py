@@ -14,12 +14,12 @@ from llvmlite import ir
 
 from weft import dtype as dtypes
 from weft.compile.llvm import integers, keys, random
-from weft.compile.llvm.emit import F32, F64, I1, I8, I32
+from weft.compile.llvm.emit import F32, F64, I1, I8, I32, I64
 from weft.compile.llvm.math import conversions
 from weft.config import config
 from weft.dtype import DType
 
-_INTS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8}
+_INTS = {d.name: 8 * d.itemsize for d in dtypes.ALL if d.category == dtypes.INT}
 _FLOATS = {"float16": F32, "bfloat16": F32, "float32": F32, "float64": F64}
 HALF = ("float16", "bfloat16")  # as float32 in registers
 Emit = Callable[..., Any]
@@ -267,9 +267,21 @@ def _from_float(b: Any, x: Any, dtype: DType) -> Any:
     if dtype is dtypes.bool_:
         return _true(b, x)
     # a number that does not fit becomes some number, but the same one everywhere
+    if dtype is dtypes.uint64:
+        return _from_large(b, x)
     wide = to if to.width >= 32 else I32
+    if dtype is dtypes.uint32:
+        wide = I64
     whole = freeze(b, b.fptosi(x, wide))
     return whole if wide == to else b.trunc(whole, to)
+
+
+def _from_large(b: Any, x: Any) -> Any:
+    """A floating-point value as a uint64: the upper half without its first bit."""
+    half = _number(x, 2.0**63)
+    large = b.fcmp_ordered(">=", x, half)
+    whole = freeze(b, b.fptosi(b.select(large, b.fsub(x, half), x), I64))
+    return b.select(large, b.xor(whole, ir.Constant(I64, -(2**63))), whole)
 
 
 def is_zero(b: Any, x: Any) -> Any:

@@ -7,6 +7,7 @@ _importlib.import_module("weft.nn")  # its operators register themselves
 # ruff: noqa: E402
 from weft.compile.passes.attention import attention
 from weft.compile.passes.canonical import canonical
+from weft.compile.passes.checks import checks
 from weft.compile.passes.convolution import convolution
 from weft.compile.passes.cse import cse
 from weft.compile.passes.fold import fold
@@ -27,6 +28,7 @@ __all__ = [
     "add_rule",
     "attention",
     "canonical",
+    "checks",
     "convolution",
     "cse",
     "dead_code",

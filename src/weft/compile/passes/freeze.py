@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.errors import ArgumentError
-from weft.graph.ir import CONSTANT, READ, Graph, Node
+from weft.graph.ir import ASSIGN, CONSTANT, READ, Graph, Node
 
 
 def freeze(graph: Graph, values: Mapping[str, np.ndarray]) -> Graph:
@@ -29,7 +29,7 @@ def freeze(graph: Graph, values: Mapping[str, np.ndarray]) -> Graph:
       return %mul
     }
     """
-    assigned = [n.params["variable"].name for n in graph.effects]
+    assigned = [n.params["variable"].name for n in graph if n.op is ASSIGN]
     changing = [name for name in assigned if name in values]
     if changing:
         raise ArgumentError(

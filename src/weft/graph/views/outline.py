@@ -216,7 +216,8 @@ def _kinds(graph: Graph) -> dict[Node, str]:
                 found[node] = "update"
         if backward or node in wanted:
             wanted.update(node.parents)
-    return found if graph.effects else {n: _forward(k) for n, k in found.items()}
+    assigns = any(n.op is ASSIGN for n in graph.nodes)
+    return found if assigns else {n: _forward(k) for n, k in found.items()}
 
 
 def _forward(kind: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weft
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
-from weft.ops.operands import as_index, check_range, known
+from weft.ops.operands import as_index
+from weft.ops.requiring import known, require_index
 from weft.ops.taking import take_op
 
 
@@ -31,10 +32,7 @@ def embedding(
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a 2-d table, got shape {weight.shape}")
     rows = weight.shape[0]
-    if known(ids):
-        check_range("embedding", ids.array(), rows, 0)
-        if ids.numel() and int(ids.min()) < 0:
-            check_range("embedding", ids.array() - rows, rows, 0)
+    ids = require_index("embedding", ids, rows, 0, wrap=False)
     if max_norm is not None:
         _renormalise(weight, ids, max_norm, norm_type)
     table = weight

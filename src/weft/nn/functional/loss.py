@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.nn.functional.activation import logsigmoid
 from weft.nn.functional.linear import cosine_similarity, pairwise_distance
-from weft.ops.operands import known
+from weft.ops.requiring import require
 
 
 def _reduce(name: str, loss: Tensor, reduction: str) -> Tensor:
@@ -137,8 +137,8 @@ def gaussian_nll_loss(
                 f"gaussian_nll_loss: variance of shape {var.shape} does not fit input "
                 f"of shape {input.shape}"
             )
-    if known(var) and bool((var < 0).any()):
-        raise ArgumentError("gaussian_nll_loss: a variance is negative")
+    text = "gaussian_nll_loss: a variance is negative: {value}{where}"
+    var = require(var, lambda v: (v >= 0) | (v != v), text)
     # the gradient sees the variance itself, the value its clamped form
     safe = var + (weft.clamp(var, min=eps) - var).detach()
     off = input - target
@@ -176,17 +176,17 @@ def poisson_nll_loss(
 # -- two classes
 
 
-def _outside(x: Tensor) -> bool:
-    """Whether an element is below 0 or above 1, where elements are known."""
-    return known(x) and bool(((x < 0) | (x > 1)).any())
+def _chances(x: Tensor, text: str) -> Tensor:
+    """Elements that must lie between 0 and 1, unless they are NaN."""
+    return require(x, lambda p: ((p >= 0) & (p <= 1)) | (p != p), text)
 
 
-def _check_chances(name: str, target: Tensor) -> None:
-    if _outside(target):
-        raise ArgumentError(
-            f"{name}: expected targets between 0 and 1, got {target.min().item()} to "
-            f"{target.max().item()}; map labels of two classes to 0 and 1"
-        )
+def _targets(name: str, target: Tensor) -> Tensor:
+    return _chances(
+        target,
+        f"{name}: expected targets between 0 and 1, got {{low}} to {{high}}; map "
+        "labels of two classes to 0 and 1",
+    )
 
 
 def _check_pos_weight(input: Tensor, weight: Tensor) -> None:
@@ -209,12 +209,12 @@ def binary_cross_entropy(
     tensor(0.6931, dtype=float32)
     """
     _same_shape("binary_cross_entropy", input, target)
-    if _outside(input):
-        raise ArgumentError(
-            "binary_cross_entropy: expected probabilities between 0 and 1; use "
-            "binary_cross_entropy_with_logits for raw scores"
-        )
-    _check_chances("binary_cross_entropy", target)
+    input = _chances(
+        input,
+        "binary_cross_entropy: expected probabilities between 0 and 1, got {low} to "
+        "{high}; use binary_cross_entropy_with_logits for raw scores",
+    )
+    target = _targets("binary_cross_entropy", target)
     log_p = weft.clamp(weft.log(input), min=-100.0)
     log_q = weft.clamp(weft.log1p(-input), min=-100.0)
     loss = -(target * log_p + (1 - target) * log_q)
@@ -236,7 +236,7 @@ def binary_cross_entropy_with_logits(
     tensor(0.6931, dtype=float32)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
-    _check_chances("binary_cross_entropy_with_logits", target)
+    target = _targets("binary_cross_entropy_with_logits", target)
     if pos_weight is not None:
         _check_pos_weight(input, pos_weight)
     factor: Any = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
@@ -267,22 +267,19 @@ def _class_first(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tens
     return rows, target.reshape(-1)
 
 
-def _check_classes(name: str, target: Tensor, classes: int, ignore: int) -> None:
+def _classes(name: str, target: Tensor, classes: int, ignore: int) -> Tensor:
+    """Class indices, each of which must be below ``classes`` or the one to ignore."""
     if target.dtype.is_inexact or target.dtype is weft.bool:
         raise DTypeError(
             f"{name}: expected integer class indices, got {target.dtype.name}; use "
             ".long()"
         )
-    if not known(target):
-        return
-    array = target.array()
-    bad = ((array < 0) | (array >= classes)) & (array != ignore)
-    if bad.any():
-        place = int(bad.argmax())
-        raise OutOfRangeError(
-            f"{name}: class index {int(array[place])} at position {place} is out of "
-            f"range for {classes} classes"
-        )
+    return require(
+        target,
+        lambda t: ((t >= 0) & (t < classes)) | (t == ignore),
+        f"{name}: class index {{value}}{{where}} is out of range for {classes} classes",
+        OutOfRangeError,
+    )
 
 
 def nll_loss(
@@ -306,7 +303,7 @@ def _nll(
     reduction: str,
 ) -> Tensor:  # fmt: skip
     rows, flat = _class_first(name, input, target)
-    _check_classes(name, flat, rows.shape[1], ignore_index)
+    flat = _classes(name, flat, rows.shape[1], ignore_index)
     kept = flat != ignore_index
     safe = weft.where(kept, flat, 0)
     picked = -rows.gather(1, safe.unsqueeze(1)).squeeze(1)
@@ -495,7 +492,7 @@ def multi_margin_loss(
     tensor(0.5000, dtype=float32)
     """
     rows, flat = _class_first("multi_margin_loss", input, target)
-    _check_classes("multi_margin_loss", flat, rows.shape[1], -(10**9))
+    flat = _classes("multi_margin_loss", flat, rows.shape[1], -(10**9))
     own = rows.gather(1, flat.unsqueeze(1))
     slack = weft.clamp(margin - own + rows, min=0.0) ** p
     if weight is not None:
@@ -520,9 +517,8 @@ def multilabel_margin_loss(
     rows = input.reshape(-1, input.shape[-1])
     labels = target.reshape(-1, target.shape[-1])
     ended = (labels < 0).long().cumsum(1) > 0
-    _check_classes("multilabel_margin_loss", weft.where(ended, 0, labels).flatten(),
-                   rows.shape[1], -(10**9))  # fmt: skip
     safe = weft.where(ended, 0, labels)
+    safe = _classes("multilabel_margin_loss", safe, rows.shape[1], -(10**9))
     hot = weft.one_hot(safe, rows.shape[1]) * (~ended).long().unsqueeze(-1)
     is_label = hot.sum(1) > 0  # (N, C)
     own = rows.gather(1, safe)  # (N, C)

@@ -16,12 +16,13 @@ from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
 from weft.ops.copies import cast
 from weft.ops.creation import arange
-from weft.ops.operands import as_index, check_range, known
+from weft.ops.operands import as_index
 from weft.ops.pooling import (
     adaptive_bounds,
     adaptive_max_index_op,
     max_pool_index_op,
 )
+from weft.ops.requiring import require_index
 from weft.ops.resample import Taps, resample_op
 from weft.ops.scattering import scatter
 from weft.ops.shaping import reshape
@@ -499,8 +500,7 @@ def _max_unpool(
     rows = x.shape[0] * x.shape[1]
     flat = (rows, math.prod(x.shape[2:]))
     index = reshape(as_index(name, indices), flat)
-    if known(index):
-        check_range(name, index.array(), math.prod(size), 1, wrap=False)
+    index = require_index(name, index, math.prod(size), 1, wrap=False)
     blank = x.new_zeros(rows, math.prod(size))
     out = scatter(blank, 1, index, reshape(x, flat))
     return without_batch(reshape(out, (*x.shape[:2], *size)), had)

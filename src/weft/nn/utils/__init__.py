@@ -12,7 +12,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg import vector_norm
 from weft.nn.utils import rnn as rnn
-from weft.ops import operands
+from weft.ops import requiring
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -38,12 +38,14 @@ def get_total_norm(
     with no_grad():
         norms = [vector_norm(t, float(norm_type)) for t in all_of]
         total = vector_norm(stack(norms), float(norm_type))
-    if error_if_nonfinite and not math.isfinite(float(total)):
-        raise ArgumentError(
-            f"get_total_norm: the total norm of order {norm_type} is {float(total)}; "
-            "pass error_if_nonfinite=False to go on all the same"
-        )
-    return total
+    if not error_if_nonfinite:
+        return total
+    return requiring.require(
+        total,
+        lambda norm: abs(norm) < math.inf,
+        f"get_total_norm: the total norm of order {norm_type} is {{value}}; pass "
+        "error_if_nonfinite=False to go on all the same",
+    )
 
 
 def clip_grad_norm_(
@@ -81,7 +83,7 @@ def _clip_scale(max_norm: float, total: Tensor) -> Any:
 
     A NaN norm makes all gradients NaN, as it should.
     """
-    if operands.known(total):
+    if requiring.known(total):
         scale = max_norm / (float(total) + 1e-6)
         return None if scale >= 1 else scale
     ratio = max_norm / (total.double() + 1e-6)

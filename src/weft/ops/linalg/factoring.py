@@ -6,6 +6,7 @@ and of Walter and Lehmann, 2018.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ def _cholesky_jvp(t: Tensor, out: Tensor) -> Tensor:
 
 cholesky_op = define(
     "cholesky",
+    refuses={"x": math.nan},
     inputs="x",
     eval=_cholesky_eval,
     type=same_type("cholesky"),

@@ -6,6 +6,7 @@ the pseudo-inverse of Golub and Pereyra, 1973.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,6 +39,7 @@ from weft.ops.products import matmul_op as mm
 
 inv_op = define(
     "inv",
+    refuses={"x": 0.0},
     inputs="x",
     eval=lapack("inv")(np.linalg.inv),
     type=same_type("inv"),
@@ -74,6 +76,7 @@ def _solve_vjp(g: Tensor, need: Any, a: Tensor, out: Tensor) -> tuple[Any, Any]:
 
 solve_op: Op = define(
     "solve",
+    refuses={"a": 0.0},
     inputs="a b",
     eval=lapack("solve")(np.linalg.solve),
     type=_solve_type("solve"),
@@ -131,6 +134,7 @@ def _solve_triangular_da(
 
 solve_triangular_op: Op = define(
     "solve_triangular",
+    refuses={"a": 0.0},
     inputs="a b",
     eval=_solve_triangular_eval,
     type=_solve_type("solve_triangular"),
@@ -221,6 +225,7 @@ def _pinv_reference(a: Array, **params: Any) -> Array:
 
 pinv_op = define(
     "pinv",
+    refuses={"x": math.nan},
     inputs="x",
     eval=_pinv_eval,
     type=_pinv_type,

@@ -6,6 +6,7 @@ al., Auto-differentiating linear algebra, 2017.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,7 @@ def _svd_jvp(t: Tensor, u: Tensor, s: Tensor, vh: Tensor) -> tuple[Tensor, ...]:
 
 svd_op: Op = define(
     "svd",
+    refuses={"x": math.nan},
     inputs="x",
     outputs="u s vh",
     eval=_svd_eval,
@@ -130,6 +132,7 @@ def _svdvals_jvp(t: Tensor, x: Tensor) -> Tensor:
 
 svdvals_op = define(
     "svdvals",
+    refuses={"x": math.nan},
     inputs="x",
     eval=lapack("svdvals", finite=True)(lambda x: np.linalg.svd(x, compute_uv=False)),
     type=lambda x: _svd_type(x)[1],
@@ -168,6 +171,7 @@ def _eigh_jvp(t: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 eigh_op = define(
     "eigh",
+    refuses={"x": math.nan},
     inputs="x",
     outputs="w v",
     eval=_eigh_eval,
@@ -192,6 +196,7 @@ def _eigvalsh_jvp(t: Tensor, x: Tensor) -> Tensor:
 
 eigvalsh_op = define(
     "eigvalsh",
+    refuses={"x": math.nan},
     inputs="x",
     eval=lapack("eigvalsh", finite=True)(
         lambda x: np.linalg.eigvalsh((x + x.swapaxes(-1, -2).conj()) / 2)
