@@ -14,6 +14,7 @@ import collections
 import contextlib
 import linecache
 import textwrap
+import warnings
 
 import weft
 from weft.graph import CaptureError
@@ -617,6 +618,25 @@ WRITES = {
         "l = logging.getLogger('weft-state')\nl.handlers = [h]\n"
         "l.setLevel('INFO')\nl.propagate = False\na = 0",
         "l.info('sum %s', x.sum())\nreturn x", "said()"),
+    "a warning": (
+        "import warnings\na = 0\nseen = []\ndef keep(m, *a): seen.append(str(m))\n"
+        "warnings.showwarning = keep\nwarnings.simplefilter('always')",
+        "warnings.warn(f'sum {x.sum():.1f}')\nreturn x", "seen"),
+    "a warning that is shown once": (
+        "import warnings\na = 0\nseen = []\ndef keep(m, *a): seen.append(str(m))\n"
+        "warnings.showwarning = keep\nwarnings.simplefilter('default')",
+        "warnings.warn('once')\nreturn x", "seen"),
+    "a thread": (
+        "import threading\na = 0\nl = []",
+        "t = threading.Thread(target=lambda: l.append(x * 2))\nt.start()\nt.join()\n"
+        "return l.pop()", "0"),
+    "a pool of threads": (
+        "from concurrent.futures import ThreadPoolExecutor\na = 0",
+        "with ThreadPoolExecutor(1) as p:\n return p.submit(lambda: x * 2).result()", "0"),
+    "a pool from outside": (
+        "from concurrent.futures import ThreadPoolExecutor\na = 0\nw = weft.ones(2)\n"
+        "p = ThreadPoolExecutor(1)\np.submit(len, '').result()",
+        "return x * p.submit(lambda: w * 2).result()", "0"),
     "open a file": (
         "import os\na = 0",
         "with open(os.devnull) as g: n = len(g.read())\nreturn x + n", "0"),
@@ -738,7 +758,7 @@ def write(case, compiled):
 
     setup, body, look = case
     stream = Stream()
-    with contextlib.redirect_stdout(stream):
+    with contextlib.redirect_stdout(stream), warnings.catch_warnings():
         world = World(source(f"x = weft.tensor([1.0, 2.0])\n{setup}", body, "x, a"),
                       compiled)  # fmt: skip
         stream.to = world.output

@@ -1,9 +1,10 @@
-"""What a captured function says to people: printing, logging, the debugger, files.
+"""A captured function and the world: printing, logging, the debugger, files, threads.
 
-``print``, loggers and writes to ``sys.stdout`` and ``sys.stderr`` become effects that
-every run of the program has, with that run's values. A text made of a tensor holds a
-mark in its place. ``breakpoint`` ends the capture with ``DebuggerWanted``; a
-file that is opened ends it with a refusal.
+``print``, loggers, warnings and writes to ``sys.stdout`` and ``sys.stderr`` become
+effects that every run of the program has, with that run's values. A text made of a
+tensor holds a mark in its place. ``breakpoint`` ends the capture with
+``DebuggerWanted``; a file that is opened or a thread that is started ends it with a
+refusal.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import logging
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
 from types import FrameType
 from typing import Any
 
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import INTERNAL, is_library
-from weft.graph.effects import Built, Printed, Text
+from weft.graph.effects import Built, Constant, Printed, Text
 from weft.graph.symbol import MARK, refusal
 
 _MARKED = re.compile(f"({MARK}+[^{MARK}]*{MARK})")
@@ -58,11 +61,17 @@ class Console:
             (builtins, "input", self._instead(builtins.input, self._input)),
             (builtins, "open", self._opening(builtins.open)),
             (io, "open", self._opening(io.open)),
+            (Thread, "start", self._threading(Thread.start)),
+            (warnings, "warn", self._warning(warnings.warn)),
             (logging.Logger, "handle", self._handling(logging.Logger.handle)),
             (sys, "stdout", _Stream(self, sys.stdout)),
             (sys, "stderr", _Stream(self, sys.stderr)),
             (sys, "breakpointhook", self._instead(sys.breakpointhook, _debugger)),
         ]
+        pools: Any = sys.modules.get("concurrent.futures.thread")
+        if pools is not None:
+            kind = pools.ThreadPoolExecutor
+            places.append((kind, "submit", self._threading(kind.submit)))
         if pdb is not None:
             trace = self._instead(pdb.set_trace, _debugger)
             places.append((pdb, "set_trace", trace))
@@ -108,6 +117,18 @@ class Console:
 
         return open
 
+    def _threading(self, usual: Any) -> Any:
+        def start(*args: Any, **kwargs: Any) -> Any:
+            if self.active() and _by_user(sys._getframe(1)):
+                raise refusal(
+                    "compile: the function has another thread do some work, which is "
+                    "no part of a program. Do all of it in one thread: compiled code "
+                    "uses all cores by itself"
+                )
+            return usual(*args, **kwargs)
+
+        return start
+
     def _handling(self, usual: Any) -> Any:
         def handle(logger: Any, record: Any) -> None:
             if self.active() and _by_user(sys._getframe(3)):
@@ -119,6 +140,24 @@ class Console:
 
         return handle
 
+    def _warning(self, usual: Any) -> Any:
+        def warn(
+            message: Any, category: Any = None, stacklevel: int = 1, *args: Any,
+            **kwargs: Any,
+        ) -> None:  # fmt: skip
+            if not (self.active() and _by_user(sys._getframe(1))):
+                usual(message, category, stacklevel + 1, *args, **kwargs)
+                return
+            frame = sys._getframe(stacklevel)
+            kind = type(message) if isinstance(message, Warning) else category
+            names = frame.f_globals
+            place = frame.f_code.co_filename, frame.f_lineno, names.get("__name__")
+            known = names.setdefault("__warningregistry__", {})  # of those shown
+            given = str(message), kind or UserWarning, *place
+            self.add(warnings.warn_explicit, given, {"registry": Constant(known)})
+
+        return warn
+
     # -- effects
 
     def add(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -128,6 +167,8 @@ class Console:
         self.run.effects.append(Printed(call, recipes, named))
 
     def recipe(self, value: Any) -> Any:
+        if isinstance(value, Constant):
+            return value
         if isinstance(value, Tensor):
             return self.run.lift(value)
         if isinstance(value, str):
@@ -153,6 +194,8 @@ def _described(recipe: Any) -> Any:
     """A recipe's value where nothing was run."""
     if isinstance(recipe, Text):
         return "".join(p if isinstance(p, str) else repr(p[0]) for p in recipe.parts)
+    if isinstance(recipe, Constant):
+        return recipe.value
     if isinstance(recipe, Built):
         items = [_described(item) for item in recipe.items]
         if recipe.keys is None:

@@ -98,6 +98,12 @@ class Copied(NamedTuple):
     value: Any
 
 
+class Constant(NamedTuple):
+    """The very same object in every run."""
+
+    value: Any
+
+
 class Text(NamedTuple):
     """A text that shows values of tensors."""
 
@@ -137,6 +143,8 @@ def make(recipe: Any, run: Run) -> Any:
         return at(run.arguments, recipe.path)
     if kind is Copied:
         return copy.deepcopy(recipe.value)
+    if kind is Constant:
+        return recipe.value
     if kind is Built:
         return _built(recipe, run)
     if kind is Text:
