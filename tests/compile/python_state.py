@@ -632,7 +632,8 @@ WRITES = {
         "return l.pop()", "0"),
     "a pool of threads": (
         "from concurrent.futures import ThreadPoolExecutor\na = 0",
-        "with ThreadPoolExecutor(1) as p:\n return p.submit(lambda: x * 2).result()", "0"),
+        "with ThreadPoolExecutor(1) as p:\n return p.submit(lambda: x * 2).result()",
+        "0"),
     "a pool from outside": (
         "from concurrent.futures import ThreadPoolExecutor\na = 0\nw = weft.ones(2)\n"
         "p = ThreadPoolExecutor(1)\np.submit(len, '').result()",
