@@ -1085,3 +1085,10 @@ def test_lbfgs_of_other_dtypes(dtype, close):
     minimise(lbfgs, lambda: (p - goal).abs().square().sum(), 3)
     assert float((p - goal).detach().abs().max()) < close
     assert p.dtype is dtype
+
+
+def test_numbers_go_on_from_group_to_group():
+    params = [nn.Parameter(weft.ones(2)) for _ in range(4)]
+    groups = [{"params": params[:2]}, {"params": params[2:3]}, {"params": params[3:]}]
+    saved = optim.SGD(groups, lr=0.1).state_dict()
+    assert [g["params"] for g in saved["param_groups"]] == [[0, 1], [2], [3]]

@@ -286,7 +286,7 @@ class Optimizer:
         groups = []
         numbers = itertools.count()
         for group in self.param_groups:
-            params = dict(zip(numbers, group["params"], strict=False))
+            params = {k: p for p, k in zip(group["params"], numbers, strict=False)}
             options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
             names = {"param_names": list(group["param_names"])} if known else {}
             groups.append({**options, "params": list(params), **names})
