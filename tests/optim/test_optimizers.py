@@ -777,7 +777,7 @@ def test_a_saved_state_is_a_copy():
 def test_options_and_groups_are_restored():
     a, b = weft.ones(1, requires_grad=True), weft.ones(1, requires_grad=True)
     groups = [{"params": [("a", a)], "lr": 0.5}, {"params": [("b", b)]}]
-    saved = optim.SGD(groups, lr=0.1).state_dict()
+    saved = weft.optim.SGD(groups, lr=0.1).state_dict()
     other = optim.SGD([{"params": [("b", b)]}, {"params": [("a", a)]}], lr=9.0)
     other.load_state_dict(saved)
     assert [g["lr"] for g in other.param_groups] == [0.1, 0.5]
@@ -1088,7 +1088,7 @@ def test_lbfgs_of_other_dtypes(dtype, close):
 
 
 def test_numbers_go_on_from_group_to_group():
-    params = [nn.Parameter(weft.ones(2)) for _ in range(4)]
+    params = [Parameter(weft.ones(2)) for _ in range(4)]
     groups = [{"params": params[:2]}, {"params": params[2:3]}, {"params": params[3:]}]
-    saved = optim.SGD(groups, lr=0.1).state_dict()
+    saved = weft.optim.SGD(groups, lr=0.1).state_dict()
     assert [g["params"] for g in saved["param_groups"]] == [[0, 1], [2], [3]]
