@@ -7,16 +7,21 @@ loop goes back over them. What the library adds is arrays, speed and care.
     y = x * x + x.sin()
     y.backward()
     x.grad                       # 2x + cos(x)
+
+The names are micrograd's, and its demos run with this file.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable
 from itertools import count, pairwise
 
 clock = count()
+
+
+def lift(x: Value | float) -> Value:
+    return x if isinstance(x, Value) else Value(float(x))
 
 
 class Value:
@@ -39,11 +44,6 @@ class Value:
         other = lift(other)
         return Value(self.data * other.data, (self, other), (other.data, self.data))
 
-    def __truediv__(self, other: Value | float) -> Value:
-        other = lift(other)
-        quotient = self.data / other.data
-        return Value(quotient, (self, other), (1 / other.data, -quotient / other.data))
-
     def __pow__(self, power: float) -> Value:
         slope = power * self.data ** (power - 1)
         return Value(self.data**power, (self,), (slope,))
@@ -62,6 +62,9 @@ class Value:
         out = math.tanh(self.data)
         return Value(out, (self,), (1 - out * out,))
 
+    def relu(self) -> Value:
+        return Value(max(self.data, 0.0), (self,), (float(self.data > 0),))
+
     # -- the rest follows from those
 
     def __neg__(self) -> Value:
@@ -72,6 +75,9 @@ class Value:
 
     __radd__, __rmul__ = __add__, __mul__
 
+    def __truediv__(self, other: Value | float) -> Value:
+        return self * lift(other) ** -1.0
+
     def __rsub__(self, other: float) -> Value:
         return lift(other) - self
 
@@ -81,11 +87,8 @@ class Value:
     # -- back
 
     def backward(self) -> None:
-        """Add d(self)/d(v) to ``v.grad`` for every value behind this one.
-
-        A value is younger than its parents: youngest first, each has its whole
-        gradient before it passes it on.
-        """
+        """Add d(self)/d(v) to ``v.grad`` for every value behind this one."""
+        # Youngest first, each value has its whole gradient before it passes it on.
         adjoint = {self: 1.0}
         for value in sorted(ancestors(self), key=lambda v: v.time, reverse=True):
             g = adjoint[value]
@@ -94,15 +97,7 @@ class Value:
                 adjoint[parent] = adjoint.get(parent, 0.0) + g * slope
 
     def __repr__(self) -> str:
-        return f"Value({self.data:g}, grad={self.grad:g})"
-
-
-def lift(x: Value | float) -> Value:
-    return x if isinstance(x, Value) else Value(float(x))
-
-
-def dot(xs: list[Value], ys: list[Value]) -> Value:
-    return sum((x * y for x, y in zip(xs, ys, strict=True)), Value(0.0))
+        return f"Value(data={self.data:g}, grad={self.grad:g})"
 
 
 def ancestors(value: Value) -> set[Value]:
@@ -115,36 +110,41 @@ def ancestors(value: Value) -> set[Value]:
     return found
 
 
-# -- a neuron, a layer, a network
-
-
-class Network:
-    """Layers of neurons: ``Network([2, 8, 1])`` maps two numbers to one."""
-
-    def __init__(self, sizes: list[int]) -> None:
-        def neuron(n: int) -> tuple[list[Value], Value]:
-            return [Value(random.uniform(-1, 1)) for _ in range(n)], Value(0.0)
-
-        self.layers = [[neuron(a) for _ in range(b)] for a, b in pairwise(sizes)]
-
-    def __call__(self, xs: Iterable[float]) -> list[Value]:
-        values = [lift(x) for x in xs]
-        for k, layer in enumerate(self.layers):
-            values = [b + dot(ws, values) for ws, b in layer]
-            if k < len(self.layers) - 1:
-                values = [v.tanh() for v in values]
-        return values
-
+class Module:  # a neuron, a layer, a network
     def parameters(self) -> list[Value]:
-        return [p for layer in self.layers for ws, b in layer for p in (*ws, b)]
+        within = [p for p in self.parts if isinstance(p, Module)]
+        return [p for part in within for p in part.parameters()] or self.parts
+
+    def zero_grad(self) -> None:
+        for p in self.parameters():
+            p.grad = 0.0
 
 
-def train(loss, parameters: list[Value], lr: float = 0.1) -> float:
-    """One step of gradient descent on ``loss()``; returns the loss before it."""
-    for p in parameters:
-        p.grad = 0.0
-    value = loss()
-    value.backward()
-    for p in parameters:
-        p.data -= lr * p.grad
-    return value.data
+class Neuron(Module):
+    def __init__(self, nin: int, nonlin: bool = True) -> None:
+        self.w = [Value(random.uniform(-1, 1)) for _ in range(nin)]
+        self.b, self.nonlin = Value(0.0), nonlin
+        self.parts = [*self.w, self.b]
+
+    def __call__(self, xs: list) -> Value:
+        out = sum((w * x for w, x in zip(self.w, xs, strict=True)), self.b)
+        return out.relu() if self.nonlin else out
+
+
+class Layer(Module):
+    def __init__(self, nin: int, nout: int, **options: bool) -> None:
+        self.parts = [Neuron(nin, **options) for _ in range(nout)]
+
+    def __call__(self, xs: list) -> list[Value]:
+        return [neuron(xs) for neuron in self.parts]
+
+
+class MLP(Module):  # the last layer has no relu
+    def __init__(self, nin: int, nouts: list[int]) -> None:
+        sizes = list(pairwise([nin, *nouts]))
+        self.parts = [Layer(*pair, nonlin=pair is not sizes[-1]) for pair in sizes]
+
+    def __call__(self, xs: list) -> Value | list[Value]:
+        for layer in self.parts:
+            xs = layer(xs)
+        return xs[0] if len(xs) == 1 else xs

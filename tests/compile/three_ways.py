@@ -168,7 +168,7 @@ class World:
     def __init__(self, program, every=False):
         self.program = program
         self.state = {
-            g.name: Tensor(data(g, 0, program.seed).copy()) for g in program.state
+            g.name: Tensor(np.array(data(g, 0, program.seed))) for g in program.state
         }
         names = {
             "weft": weft, "F": weft.nn.functional, "total": total, "attempt": attempt,
@@ -194,7 +194,7 @@ class World:
         found = []
         for g in self.program.inputs:
             array = laid_out(data(g, n, self.program.seed + 1000 * call), g.layout)
-            tensor = Tensor(array)
+            tensor = Tensor(np.asarray(array))
             if g.floating and self.program.kind in ("inner", "outer"):
                 tensor.requires_grad_()
             found.append(tensor)

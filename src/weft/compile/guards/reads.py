@@ -365,10 +365,9 @@ class Reads:
             self.wholes[id(value)] = WholeWatch(value, path)
         items = value.items() if isinstance(value, MAPPINGS) else enumerate(value)
         for key, item in list(items):
-            if isinstance(key, str) and key.isdigit():
-                self.discover(item, f"{path}[{key}]")
-            else:
-                self.discover(item, f"{path}.{key}" if members else f"{path}[{key!r}]")
+            as_attribute = members or (isinstance(key, str) and key.isdigit())
+            name = _attribute(path, key) if as_attribute else f"{path}[{key!r}]"
+            self.discover(item, name)
 
     def namespace(self, kind: type) -> None:
         """A class whose attributes may be read; which ones is known at the end."""
@@ -538,8 +537,8 @@ class Reads:
         lead = path.removesuffix(".__dict__")
         for key, value in list((own or {}).items()):
             if whole or (key not in _BOOKKEEPING and self.is_part(value)):
-                self.note(own, key, f"{lead}.{key}")
-                self.discover(value, f"{lead}.{key}", times=0)
+                self.note(own, key, _attribute(lead, key))
+                self.discover(value, _attribute(lead, key), times=0)
         if own is not None:
             self.group(own).absent["*" if whole else "parts"] = lead
 
@@ -775,6 +774,11 @@ def _refill(source: Any, values: list[Any]) -> None:
     elif isinstance(source, deque):
         source.clear()
         source.extend(values)
+
+
+def _attribute(path: str, name: str) -> str:
+    """``model.fc``, or ``model[0]`` of a module that a container holds."""
+    return f"{path}[{name}]" if name.isdigit() else f"{path}.{name}"
 
 
 def _member_of(own: dict[str, Any], name: str) -> dict[str, Any] | None:

@@ -239,9 +239,11 @@ def _paths(graph: Graph) -> dict[Node, Path]:
 
 
 def _path(node: Node, names: dict[str, Node]) -> Path:
-    """The scopes of the name that are no nodes, then the module."""
+    """The scopes of the name that are no nodes (but for a variable, whose update has
+    its name), then the module."""
     steps = node.name.split("/")[:-1]
-    scopes = tuple(s for s in steps if s and s not in names)
+    own = [s for s in steps if s not in names or names[s].op in PASSIVE]
+    scopes = tuple(s for s in own if s)
     # The outermost module goes by its class; its own nodes stand between its children.
     inside = node.module and not node.module[0].isupper()
     return (scopes + (tuple(node.module.split(".")) if inside else ()))[:DEEPEST]
