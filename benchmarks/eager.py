@@ -13,6 +13,7 @@ import gc
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
@@ -89,6 +90,58 @@ def small(rounds: int) -> None:
     )  # fmt: skip
     compare("zeros(3)", lambda: weft.zeros(3), lambda: torch.zeros(3), 20000, rounds)
     compare("five operators, forward + backward", five(a, b), five(c, d), 1000, rounds)
+
+
+def indexing(rounds: int) -> None:
+    print("indexing a 100x20 float32 matrix")
+    array = np.random.default_rng(0).normal(size=(100, 20)).astype(np.float32)
+    ids, mask = np.array([1, 5, 7]), array[:, 0] > 0.5
+
+    def cases(make: Callable) -> dict[str, Thunk]:
+        x, i, m, row = make(array), make(ids), make(mask), make(array[0])
+
+        def write(index: object, value: object) -> Thunk:
+            return lambda: x.__setitem__(index, value)
+
+        return {
+            "x[3]": lambda: x[3],
+            "x[3, 4]": lambda: x[3, 4],
+            "x[1:3]": lambda: x[1:3],
+            "x[:, 2]": lambda: x[:, 2],
+            "x[ids]": lambda: x[i],
+            "x[mask]": lambda: x[m],
+            "x[3] = 1.5": write(3, 1.5),
+            "x[1:3] = 1.5": write(slice(1, 3), 1.5),
+            "x[3] = row": write(3, row),
+            "x[mask] = 1.5": write(m, 1.5),
+        }
+
+    for (name, ours), theirs in zip(
+        cases(weft.tensor).items(), cases(torch.tensor).values(), strict=True
+    ):
+        compare(name, ours, theirs, 2000, rounds)
+
+
+def recurrent(rounds: int) -> None:
+    print("a training step of an LSTM from 28 to 128, 28 steps of 128 sequences")
+    data = np.random.default_rng(0).normal(size=(28, 128, 28)).astype(np.float32)
+
+    def step(lib: Any) -> Thunk:
+        net, x = lib.nn.LSTM(28, 128), lib.tensor(data)
+        optimizer = lib.optim.SGD(net.parameters(), lr=0.01)
+
+        def run() -> None:
+            optimizer.zero_grad()
+            net(x)[0].square().sum().backward()
+            optimizer.step()
+
+        return run
+
+    for threads in (1, 2):
+        weft.set_num_threads(threads)
+        torch.set_num_threads(threads)
+        name = f"forward, backward and SGD, {threads} threads"
+        compare(name, step(weft), step(torch), 1, 3 * rounds)
 
 
 def tapes(rounds: int) -> None:
@@ -211,9 +264,12 @@ def layers(rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="timings taken of each")
-    parser.add_argument("--only", choices=["small", "tapes", "growth", "large"])
+    parts = {
+        "small": small, "indexing": indexing, "recurrent": recurrent, "tapes": tapes,
+        "growth": growth, "large": large,
+    }  # fmt: skip
+    parser.add_argument("--only", choices=list(parts))
     options = parser.parse_args()
-    parts = {"small": small, "tapes": tapes, "growth": growth, "large": large}
     for name, part in parts.items():
         if options.only in (None, name):
             part(options.rounds)
