@@ -303,7 +303,8 @@ def _settings() -> tuple[Any, ...]:
     own = mode.__dict__
     inside = own["capture"] is not None
     return (
-        own["recording"], own["inference"], default_dtype(), config.strict_ieee, inside
+        own["recording"], own["inference"], default_dtype(), config.strict_ieee, inside,
+        mode.anomaly,
     )  # fmt: skip
 
 

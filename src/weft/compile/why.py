@@ -8,7 +8,10 @@ from typing import Any
 from weft.dtype import DType
 
 Shapes = Sequence[tuple[int, ...]]
-SETTINGS = ("recording gradients", "inference mode", "the default dtype", "strict_ieee")
+SETTINGS = (
+    "recording gradients", "inference mode", "the default dtype", "strict_ieee",
+    "being part of a capture", "detect_anomaly",
+)  # fmt: skip
 
 
 def reason(
