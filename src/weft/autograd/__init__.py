@@ -14,12 +14,18 @@ from weft.autograd.modes import (
 )
 
 if TYPE_CHECKING:
-    from weft.autograd.anomaly import detect_anomaly
+    from weft.autograd.anomaly import (
+        detect_anomaly,
+        is_anomaly_enabled,
+        set_detect_anomaly,
+    )
     from weft.autograd.checking import GradcheckError, gradcheck, gradgradcheck
 
 # What checks rather than computes is loaded when first used.
 _LAZY = {
     "detect_anomaly": "anomaly",
+    "is_anomaly_enabled": "anomaly",
+    "set_detect_anomaly": "anomaly",
     "GradcheckError": "checking",
     "gradcheck": "checking",
     "gradgradcheck": "checking",
@@ -46,8 +52,10 @@ __all__ = [
     "gradcheck",
     "gradgradcheck",
     "inference_mode",
+    "is_anomaly_enabled",
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.mode import observe
+from weft.core.mode import mode as modes
+from weft.core.mode import set_watchers
 from weft.core.tape import current_backward
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError, describe_line
+
+Wanted = tuple[bool, bool]  # whether NaN, infinities are looked for
 
 
 class AnomalyError(AutogradError):
@@ -60,19 +63,90 @@ def detect_anomaly(*, nan: bool = True, inf: bool = True) -> Iterator[None]:
     weft.autograd.anomaly.AnomalyError: log made a non-finite value ...
     """
 
-    def watch(op: Any, args: tuple[Any, ...], params: Any, out: Any) -> None:
-        outs = out if type(out) is tuple else (out,)
-        if all(_finite(o, inf) for o in outs):
-            return
-        if not all(_finite(a, inf) for a in args):
-            return
-        raise AnomalyError(_report(op, args, params, outs))
+    switch = set_detect_anomaly(nan or inf, check_inf=inf)
+    try:
+        yield
+    finally:
+        switch.__exit__()
 
-    if not nan and not inf:
-        yield
+
+class set_detect_anomaly:
+    """Look for operators that make non-finite values, or stop looking.
+
+    It holds from now on in this thread, or for a block: eagerly, in compiled programs
+    and for optimizers. Programs look at their results alone, which costs little; only
+    where these are not finite, they are run again operator by operator.
+
+    >>> with weft.autograd.set_detect_anomaly(True):
+    ...     weft.compile(lambda x: x.log())(weft.tensor([-1.0]))
+    Traceback (most recent call last):
+    weft.autograd.anomaly.AnomalyError: log made a non-finite value ...
+    """
+
+    def __init__(
+        self, mode: bool, check_nan: bool = True, *, check_inf: bool = True
+    ) -> None:
+        self.before = modes.anomaly
+        _switch((check_nan, check_inf) if mode and (check_nan or check_inf) else None)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        _switch(self.before)
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether non-finite values are looked for.
+
+    >>> weft.autograd.is_anomaly_enabled()
+    False
+    """
+    return modes.anomaly is not None
+
+
+def _switch(wanted: Wanted | None) -> None:
+    others = tuple(o for o in modes.observers if o is not _watch)
+    modes.anomaly = wanted
+    watching = others if wanted is None else (*others, _watch)
+    set_watchers(watching, modes.evaluator, vars(modes).get("measured"))
+
+
+def _watch(op: Any, args: tuple[Any, ...], params: Any, out: Any) -> None:
+    outs = out if type(out) is tuple else (out,)
+    if modes.anomaly is not None:
+        error = anomaly_of(op, args, params, outs, modes.anomaly)
+        if error is not None:
+            raise error
+
+
+def anomaly_of(
+    op: Any, args: Any, params: Any, outs: Any, wanted: Wanted, node: Any = None
+) -> AnomalyError | None:
+    """The error of an operator that made a non-finite value from finite ones.
+
+    ``node`` is the one of a program that it stands in.
+    """
+    _, inf = wanted
+    if all(_finite(o, inf) for o in outs) or not all(_finite(a, inf) for a in args):
+        return None
+    text = _report(op, args, params, outs)
+    if node is not None:
+        text += f"\n  in node {node.name!r}, made at {node.line}"
+    return AnomalyError(text)
+
+
+def check_step(name: str, before: list[Any], params: list[Tensor]) -> None:
+    """Refuse an optimizer's step that made a parameter non-finite from finite ones."""
+    if modes.anomaly is None:
         return
-    with observe(watch):
-        yield
+    _, inf = modes.anomaly
+    for k, (old, p) in enumerate(zip(before, params, strict=True)):
+        known = _finite(Tensor(old), inf) and _finite(p.grad, inf)
+        if known and not _finite(p, inf):
+            lines = [_summary("parameter", Tensor(old)), _summary("gradient", p.grad)]
+            text = f"{name} made a non-finite value of parameter {k} from finite ones"
+            raise AnomalyError(text + "".join(f"\n  {line}" for line in lines))
 
 
 def _report(op: Any, args: Any, params: Any, outs: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from weft.graph.ir import CONSTANT, INPUT, Graph
@@ -17,11 +18,13 @@ def native_of(graph: Graph) -> Any:
     >>> small = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
     >>> weft.compile.body.native_of(small)
     """
-    from weft.compile.native import Native
+    from weft.compile.native import Native, replay
     from weft.compile.pipeline import run as run_passes
 
     if "native" not in graph.derived:
-        made = Native(run_passes(graph), source=graph) if _is_heavy(graph) else None
+        made = None
+        if _is_heavy(graph):
+            made = Native(run_passes(graph), replay=partial(replay, graph, ()))
         graph.derived["native"] = made
     return graph.derived["native"]
 

@@ -75,7 +75,7 @@ class Instance:
     """A script that runs.
 
     ``functions`` are the addresses of the script's; ``replay`` runs the program again,
-    slowly, and raises the error that a kernel has found.
+    slowly, and raises the error that a kernel has found (or tells that it is none).
     """
 
     def __init__(
@@ -240,7 +240,8 @@ class Instance:
         if not any(map(self.words.__getitem__, self.flags)):
             return
         self.numbers[self.flags] = 0
-        self.replay(feeds, held)
+        if self.replay(feeds, held):
+            return
         raise GraphError("a kernel reports an index that the interpreter accepts")
 
     def timed(

@@ -89,6 +89,7 @@ from weft.graph.ir import (
 
 ndarray = np.ndarray
 PREPARATIONS = spelled, narrowed, composed, early, shortened, parted, owned, in_memory
+Replay = Callable[[Sequence[Any], Sequence[Any]], Any]
 INSTANCES = 8  # sets of sizes whose memory is kept
 
 
@@ -148,8 +149,9 @@ class Native:
     A run may write new values of the variables ``in_place`` over the old ones, in the
     arrays it was given, where that is safe; those of others it only gives back.
     With ``pack_weights``, right operands of products that are variables without a new
-    value are packed once (``packed``), if each run says how new they are. ``source`` is
-    the graph before the passes, which is run again when a kernel reports an error.
+    value are packed once (``packed``), if each run says how new they are.
+    ``replay`` runs the program as it was before the passes, when a kernel has reported
+    an error.
     """
 
     @phase("lowering")
@@ -160,9 +162,9 @@ class Native:
         *,
         in_place: Collection[Variable] = (),
         pack_weights: bool = False,
-        source: Graph | None = None,
+        replay: Replay | None = None,
     ) -> None:
-        self.source = graph if source is None else source
+        self.replay = self._replay if replay is None else replay
         for prepare in PREPARATIONS:
             graph = prepare(graph)
         self.graph = graph
@@ -386,7 +388,7 @@ class Native:
         """A new instance, with memory of its own."""
         self.tables = Tables(self, both_spellings(sizes))
         functions = [self.address(one) for one in self.tables.script.functions]
-        return Instance(self.tables.script, functions, self._replay)
+        return Instance(self.tables.script, functions, self.replay)
 
     def timed(self, sizes: Mapping[str, int]) -> tuple[Instance, list[Any]]:
         """A new instance, and the steps to measure there one by one."""
@@ -395,7 +397,7 @@ class Native:
         return made, kept.timeline
 
     def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
-        replay(self.source, self.reads, feeds, held)
+        replay(self.graph, self.reads, feeds, held)
 
     @property
     def latest(self) -> Instance | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.compile import script as scripts
 from weft.compile.digest import digest
+from weft.compile.finite import raise_anomaly, with_checks
 from weft.compile.instance import Instance
 from weft.compile.llvm.target import host_target, stored_library
 from weft.compile.native import Native, replay, start_routines
@@ -29,6 +30,7 @@ from weft.compile.symbols import address_of
 from weft.compile.tuning.choices import table
 from weft.config import config
 from weft.core import measure
+from weft.core.mode import mode
 from weft.core.size import Size
 from weft.errors import AllocationError
 from weft.graph.ir import Graph, Variable
@@ -54,6 +56,9 @@ class Prepared:
         pack_weights: bool = False,
         adapt: Any = None,
     ) -> None:
+        self.anomaly = mode.anomaly
+        if self.anomaly is not None:
+            graph = with_checks(graph, self.anomaly)
         self.graph = graph
         self.in_place = in_place
         self.pack_weights = pack_weights
@@ -79,7 +84,7 @@ class Prepared:
         graph = adapt(graph, self.in_place)
         return Native(
             graph, in_place=self.in_place, pack_weights=self.pack_weights,
-            source=self.graph,
+            replay=self._replay,
         )  # fmt: skip
 
     @property
@@ -158,8 +163,11 @@ class Prepared:
         count_module(made=False)
         return script
 
-    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
+    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> bool:
+        if self.anomaly is not None:
+            return raise_anomaly(self.graph, self.anomaly, self.reads, feeds, held)
         replay(self.graph, self.reads, feeds, held)
+        return False
 
 
 def _key(graph: Graph, in_place: Collection[Variable], stamp: str) -> str:

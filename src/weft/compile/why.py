@@ -9,12 +9,9 @@ from weft.dtype import DType
 
 Shapes = Sequence[tuple[int, ...]]
 SETTINGS = (
-    "recording gradients",
-    "inference mode",
-    "the default dtype",
-    "strict_ieee",
-    "batch_invariant",
-)
+    "recording gradients", "inference mode", "the default dtype", "strict_ieee",
+    "batch_invariant", "being part of a capture", "detect_anomaly",
+)  # fmt: skip
 
 
 def reason(

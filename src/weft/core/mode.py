@@ -39,6 +39,7 @@ class _Mode(threading.local):
     depth: int = 0  # how many transforms are running
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running
+    anomaly: tuple[bool, bool] | None = None  # are NaN, infinities looked for?
 
     def __init__(self) -> None:
         """What switches read and write is every thread's own: see ``_settle``."""

@@ -173,12 +173,24 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad(), np.errstate(all="ignore"):
-            if mode.capture is None:
+            if mode.capture is None and mode.anomaly is not None:
+                self._step_watched()
+            elif mode.capture is None:
                 self._step_all()
             else:
                 for index, group in enumerate(self.param_groups):
                     self._captured(index, group)
         return loss
+
+    def _step_watched(self) -> None:
+        """A step that must leave finite parameters finite."""
+        from weft.autograd.anomaly import check_step
+
+        params = [p for g in self.param_groups for p in g["params"]]
+        active = [p for p in params if p.grad is not None]
+        before = [p.to_host().copy() for p in active]
+        self._step_all()
+        check_step(f"{type(self).__name__}.step", before, active)
 
     def _step_all(self) -> None:
         """Everything that needs memory or can be refused, then the writing."""
