@@ -374,3 +374,17 @@ def test_state_is_not_written_beside_an_index_that_is_refused():
     assert total.tolist() == [0, 0, 0]
     program(weft.ones(3), weft.ones(4), T([3]))
     assert total.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
+@pytest.mark.parametrize("size", [5, 100, 200, 300])
+def test_bounds_that_short_integers_do_not_hold(dtype, size):
+    ids = weft.tensor([0, 4, 3], dtype=getattr(weft, dtype))
+
+    def f(x, ids):
+        return F.one_hot(ids, size), x.index_select(0, ids), x.index_add(0, ids, x[:3])
+
+    x = weft.arange(float(size))
+    want = f(x, ids)
+    for fn in (weft.compile(f), weft.graph.capture(f, x, ids)):
+        assert all(map(weft.equal, fn(x, ids), want))

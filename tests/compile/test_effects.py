@@ -1,6 +1,7 @@
 """What a compiled function does besides computing, and what it says when it fails."""
 
 import logging
+import os
 import subprocess
 import sys
 
@@ -288,7 +289,10 @@ def failure(text, tmp_path, **environment):
     path = tmp_path / "program.py"
     path.write_text(MODEL + text)
     found = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, env=environment
+        [sys.executable, path],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
     )
     assert found.returncode == 1
     return found.stderr

@@ -466,4 +466,6 @@ def composed(
 def _like(tensor: Any, shape: Sequence[int]) -> Tensor:
     """A tensor of another shape, to be captured: it holds a single number."""
     array = np.broadcast_to(np.zeros((), tensor._data.dtype), shape)
-    return Tensor(array, tensor._node)
+    made = Tensor(array)
+    made._node = tensor._node
+    return made

@@ -157,6 +157,9 @@ def _run(fn: Callable[..., Any], copies: Copies) -> Any:
         raise
 
 
+captured_call = _run.__code__  # what is called below it belongs to the capture
+
+
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
     symbol = run.symbol(run.builder.input(kind, name))
     symbol.given = symbol.node

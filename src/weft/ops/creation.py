@@ -61,7 +61,8 @@ def tensor(
     tensor([[1, 2],
             [3, 4]], shape=(2, 2), dtype=int64)
     """
-    if type(data) is list and dtype is device is None and not requires_grad:
+    plain = dtype is device is mode.device is None and not requires_grad
+    if plain and type(data) is list:
         for number in data:
             if type(number) is not float:
                 break

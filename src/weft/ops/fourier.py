@@ -86,7 +86,8 @@ def _twice(x: Tensor, dim: int, n: Any, factor: float) -> Tensor:
     from weft.ops.creation import arange
     from weft.ops.shaping import reshape
 
-    place = reshape(arange(x.shape[dim]), (-1, *[1] * (x.ndim - 1 - dim)))
+    place = arange(x.shape[dim], device=x.device)
+    place = reshape(place, (-1, *[1] * (x.ndim - 1 - dim)))
     single = (place == 0) | (place * 2 == n)
     return where(single, x, x * factor)
 

@@ -124,9 +124,15 @@ def require_index(
     ...
     """
     low = -size if wrap else 0
+
+    def holds(i: Any) -> Any:
+        if isinstance(i, Tensor):  # a short integer would wrap the bounds
+            i = i.to(dtypes.int64)
+        return (i >= low) & (i < size)
+
     return require(
         ids,
-        lambda i: (i >= low) & (i < size),
+        holds,
         f"{name}: index {{value}}{{where}} is out of range for axis {axis} of size "
         f"{size}",
         OutOfRangeError,

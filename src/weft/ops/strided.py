@@ -54,7 +54,8 @@ def _windows_at(out: Any, x_shape: Any, *, dim: int, size: int, step: int) -> An
 
 def _windows_vjp(g: Tensor, x_shape: Any, dim: int, size: int, step: int) -> Tensor:
     """Every window's elements added where they were taken from."""
-    places = reshape(arange(g.shape[dim]), (-1, 1)) * step + arange(size)
+    first = reshape(arange(g.shape[dim], device=g.device), (-1, 1)) * step
+    places = first + arange(size, device=g.device)
     rows = flatten(movedim(g, (dim, -1), (0, 1)), 0, 1)
     return movedim(add_at(rows, flatten(places), size=x_shape[dim]), 0, dim)
 
@@ -180,7 +181,8 @@ def _as_strided_vjp(
     lead = len(x_shape) - 1
     rows = reshape(g, (*x_shape[:-1], math.prod(size)))
     rows = movedim(rows, -1, 0)
-    added = add_at(rows, Tensor(places.reshape(-1).astype(int64.np)), size=x_shape[-1])
+    index = Tensor(places.reshape(-1).astype(int64.np)).to(g.device)
+    added = add_at(rows, index, size=x_shape[-1])
     return movedim(added, 0, -1) if lead else added
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from weft.compile.guards.events import available, native_events
 from weft.compile.guards.kinds import USERS
+from weft.graph.capture import captured_call
 
 Entered = Callable[[CodeType, dict[str, Any]], None]
 TOOL = 4  # of sys.monitoring: one that no debugger or profiler claims
@@ -40,13 +41,18 @@ def _way() -> Any:
 
 
 def _by_chance(code: CodeType, frame: FrameType | None) -> bool:
-    """Whether a function runs because memory is being collected, not as called."""
+    """Whether a function runs because memory is being collected or a module is being
+    imported, not as called."""
     codes = {getattr(f, "__code__", None) for f in gc.callbacks}
-    while code not in codes and code.co_name != "__del__":
-        if frame is None:
+    while code not in codes and code.co_name != "__del__" and not _imports(code):
+        if frame is None or code is captured_call:
             return False
         code, frame = frame.f_code, frame.f_back
     return True
+
+
+def _imports(code: CodeType) -> bool:
+    return code.co_filename.startswith("<frozen importlib")
 
 
 @contextmanager
