@@ -25,6 +25,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.compile.driver import driver
+from weft.compile.eager import room
 from weft.compile.function import GraphFunction
 from weft.compile.launches import Use, grain_of
 from weft.compile.native import Native
@@ -44,7 +45,6 @@ from weft.graph.ir import CONSTANT, Builder, Graph
 from weft.graph.labels import labels_of
 from weft.ops.resample import resample_op
 from weft.runtime.address import address
-from weft.runtime.buffers import empty
 
 ndarray = np.ndarray
 PROGRAMS = 512  # kernels that are kept
@@ -101,7 +101,7 @@ class Single:
         known = sizes | {k: evaluate(n, sizes) for k, n in kernel.given}
         if any(evaluate(n, known) <= 0 for n in kernel.positive):
             return None
-        out = empty(shape, self.dtype)
+        out = room(shape, self.dtype)
         memory = [*arrays, out, *self.constants]
         table = np.array([address(memory[k]) for k in self.order], np.int64)
         numbers = np.array([*[known[name] for name in self.names], 0], np.int64)
