@@ -266,6 +266,19 @@ def test_dtypes_from_another_process_change_no_bit(name):
     assert weft.equal(fn(weft.Tensor(array)), fn(weft.Tensor(other)))
 
 
+@pytest.mark.parametrize("axes", [(1, 0, 2), (2, 1, 0), (1, 2, 0)])
+def test_elements_keep_the_layout_of_their_arguments(axes):
+    x, y = (normal(50, 60, 70, seed=k).permute(*axes) for k in range(2))
+    a, b = x.contiguous(), y.contiguous()
+    for got, want in (
+        (weft.exp(x), weft.exp(a)),
+        (x.abs() ** 1.5, a.abs() ** 1.5),
+        (weft.atan2(x, y), weft.atan2(a, b)),
+    ):
+        assert got._data.strides == x._data.strides
+        assert weft.equal(got, want)
+
+
 # -- NumPy's library
 
 

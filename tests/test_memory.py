@@ -389,7 +389,9 @@ def test_more_than_the_machine_has_is_explained():
     assert kept.shape == (300, 300)
 
 
-def test_a_product_without_memory_is_explained():
+@pytest.mark.parametrize("kernels", [False, True])
+def test_a_product_without_memory_is_explained(kernels, monkeypatch):
+    monkeypatch.setattr(weft.config, "eager_kernels", kernels)
     # The result has 10^12 elements; the factors take none.
     tall = weft.from_numpy(np.ones((1, 1), np.float32)).expand(10**6, 1)
     with pytest.raises(AllocationError, match=r"matmul: the system refused 4\.00 TB"):

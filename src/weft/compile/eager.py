@@ -24,6 +24,7 @@ from weft.compile.llvm.gemm.kinds import RESULTS
 from weft.compile.llvm.target import host_target
 from weft.config import config
 from weft.core.op import Op
+from weft.errors import AllocationError
 from weft.ops.attention import attention_backward_op, attention_op
 from weft.ops.conv import (
     conv_bias_op,
@@ -72,6 +73,14 @@ def lstm(
     return sequences.lstm(steps, tensors, batch, backwards)
 
 
+def room(shape: Sequence[int], dtype: Any) -> ndarray:
+    """An array for a result; whoever runs the operator explains that there is none."""
+    try:
+        return empty(shape, dtype)
+    except AllocationError as error:
+        raise MemoryError(str(error)) from None
+
+
 # -- products
 
 
@@ -88,7 +97,7 @@ def product(x: ndarray, y: ndarray) -> ndarray | None:
     if len(lead) != 1:
         batch = math.prod(lead)
         x, y = x.reshape(batch, m, k), y.reshape(batch, k, n)
-    out = empty((len(x), m, n), x.dtype)
+    out = room((len(x), m, n), x.dtype)
     if out.size:
         _gemm(x.dtype.char, not config.batch_invariant).multiply(x, y, out)
     return out.reshape((*lead, m, n))

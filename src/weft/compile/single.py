@@ -25,6 +25,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.compile.driver import driver
+from weft.compile.eager import room
 from weft.compile.function import GraphFunction
 from weft.compile.launches import Use, grain_of
 from weft.compile.native import Native
@@ -44,7 +45,6 @@ from weft.graph.ir import CONSTANT, Builder, Graph
 from weft.graph.labels import labels_of
 from weft.ops.resample import resample_op
 from weft.runtime.address import address
-from weft.runtime.buffers import empty
 
 ndarray = np.ndarray
 PROGRAMS = 512  # kernels that are kept
@@ -101,7 +101,7 @@ class Single:
         known = sizes | {k: evaluate(n, sizes) for k, n in kernel.given}
         if any(evaluate(n, known) <= 0 for n in kernel.positive):
             return None
-        out = empty(shape, self.dtype)
+        out = room(shape, self.dtype)
         memory = [*arrays, out, *self.constants]
         table = np.array([address(memory[k]) for k in self.order], np.int64)
         numbers = np.array([*[known[name] for name in self.names], 0], np.int64)
@@ -157,6 +157,11 @@ def _program(graph: Graph) -> Single | Several | None:
 def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
     """One output element for each place of the largest array."""
     large = max((a for a in arrays if type(a) is ndarray), key=lambda a: a.size)
+    order = _order_in_memory(large)
+    if order is not None and all(map(functools.partial(_lies_like, large), arrays)):
+        feeds = [a.transpose(order) if type(a) is ndarray else a for a in arrays]
+        found = _elementwise(op, feeds)
+        return None if found is None else found.transpose(np.argsort(order))
     like = [a.dtype for a in arrays if type(a) is ndarray][-1]  # of Python's numbers
     forms, feeds = "", []
     for a in arrays:
@@ -178,6 +183,21 @@ def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
         a.reshape(shape) if f == "f" else a for a, f in zip(feeds, forms, strict=True)
     ]
     return program(feeds, {"N": large.size // m, "M": m}, large.shape)
+
+
+def _order_in_memory(a: ndarray) -> tuple[int, ...] | None:
+    """The order of axes in which an array lies row by row, if that is another one."""
+    if a.flags.c_contiguous:
+        return None
+    order = tuple(sorted(range(a.ndim), key=lambda d: -a.strides[d]))
+    return order if a.transpose(order).flags.c_contiguous else None
+
+
+def _lies_like(large: ndarray, a: Any) -> bool:
+    """Whether an argument is a number, or an array of another's shape and layout."""
+    if type(a) is not ndarray:
+        return True
+    return a.shape == large.shape and a.strides == large.strides
 
 
 def _form(a: Any, large: ndarray, like: Any, copied: bool) -> tuple[str, Any]:

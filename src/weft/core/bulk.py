@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -72,7 +73,10 @@ def _size(op: Any, arrays: Any, params: dict[str, Any]) -> int:
     if op.inputs[-1] == "index":
         return arrays[-1].size if type(arrays[-1]) is ndarray else 0
     if op.inputs[-1] == "counter":
-        return math.prod(params["shape"])
+        size = math.prod(params["shape"])
+        # Random numbers have NumPy's bits: few of them load nothing.
+        loaded = size >= COSTLY or "weft.compile.single" in sys.modules
+        return size if loaded else 0
     size = 0
     for a in arrays:
         if type(a) is ndarray and a.size > size:
