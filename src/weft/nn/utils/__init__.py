@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from weft import cat, stack, tensor, where
-from weft.autograd.modes import no_grad
-from weft.core.tensor import Tensor
+from weft import Tensor, cat, no_grad, stack, tensor, where
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg import vector_norm
 from weft.nn.utils import rnn as rnn
-from weft.ops import operands
+from weft.ops.operands import known
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -81,7 +79,7 @@ def _clip_scale(max_norm: float, total: Tensor) -> Any:
 
     A NaN norm makes all gradients NaN, as it should.
     """
-    if operands.known(total):
+    if known(total):
         scale = max_norm / (float(total) + 1e-6)
         return None if scale >= 1 else scale
     ratio = max_norm / (total.double() + 1e-6)
