@@ -20,6 +20,7 @@ PUBLIC = {
 
 # Operators whose public function is the one in nn.functional, and their parameters.
 OPERATORS = {
+    "weft.ops.activation": {"relu"},  # the quick one: weft.relu is a clamp
     "weft.ops.attention": {"attention"},
     "weft.ops.conv": {
         "Pairs", "Sizes", "col2im_op", "conv_bias_op", "conv_input_grad_op", "conv_op",

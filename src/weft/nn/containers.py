@@ -52,7 +52,10 @@ class _Sequence(_Holder):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._part(dict(list(self._entries.items())[index]))
-        return self._entries[self._name_at(index)]
+        try:
+            return list(self.__dict__[self._held].values())[index]
+        except IndexError:
+            return self._entries[self._name_at(index)]  # says what is wrong
 
     def _part(self, entries: dict[str, Any]) -> Any:
         return type(self)(list(entries.values()))  # type: ignore[call-arg]
@@ -77,7 +80,7 @@ class _Sequence(_Holder):
         self.extend(items)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._entries.values())
+        return iter(self.__dict__[self._held].values())
 
     def __reversed__(self) -> Iterator[Any]:
         return reversed(self._entries.values())

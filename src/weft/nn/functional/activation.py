@@ -11,6 +11,7 @@ import weft
 from weft import Tensor
 from weft.core.bulk import fused
 from weft.errors import ArgumentError, ShapeError
+from weft.ops.activation import relu as relu_function
 
 
 def _result(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
@@ -23,7 +24,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))
     tensor([0., 2.], shape=(2,), dtype=float32)
     """
-    return _result(input, weft.relu(input), inplace)
+    return _result(input, relu_function(input), inplace)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
