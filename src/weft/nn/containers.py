@@ -193,10 +193,6 @@ class _Dictionary(_Holder, MutableMapping[str, Any]):
     __eq__ = Module.__eq__
     __hash__ = Module.__hash__
 
-    def __init__(self, items: Any = None) -> None:
-        super().__init__()
-        self.update(() if items is None else items)
-
     def __getitem__(self, key: str) -> Any:
         return self._entries[key]
 
@@ -221,7 +217,7 @@ class _Dictionary(_Holder, MutableMapping[str, Any]):
         return self._entries.popitem()
 
     def __or__(self, other: Mapping[str, Any]) -> Self:
-        return type(self)({**self, **other})
+        return type(self)({**self, **other})  # type: ignore[call-arg]
 
     def __ior__(self, other: Mapping[str, Any]) -> Self:
         self.update(other)
@@ -235,6 +231,10 @@ class ModuleDict(_Dictionary):
     ['a']
     """
 
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__()
+        self.update(() if modules is None else modules)
+
 
 class ParameterDict(_Dictionary):
     """Parameters by name; tensors that are put in become parameters.
@@ -244,6 +244,10 @@ class ParameterDict(_Dictionary):
     """
 
     _held = "_parameters"
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self.update(() if parameters is None else parameters)
 
     def copy(self) -> Self:
         """Another dictionary with the same parameters."""
