@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.nn.functional_module import REQUIRED, FunctionalModule, TrainingModule

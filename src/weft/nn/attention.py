@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.nn import init

@@ -52,7 +52,10 @@ class _Sequence(_Holder):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self._part(dict(list(self._entries.items())[index]))
-        return self._entries[self._name_at(index)]
+        try:
+            return list(self.__dict__[self._held].values())[index]
+        except IndexError:
+            return self._entries[self._name_at(index)]  # says what is wrong
 
     def _part(self, entries: dict[str, Any]) -> Any:
         return type(self)(list(entries.values()))  # type: ignore[call-arg]
@@ -77,7 +80,7 @@ class _Sequence(_Holder):
         self.extend(items)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._entries.values())
+        return iter(self.__dict__[self._held].values())
 
     def __reversed__(self) -> Iterator[Any]:
         return reversed(self._entries.values())
@@ -190,10 +193,6 @@ class _Dictionary(_Holder, MutableMapping[str, Any]):
     __eq__ = Module.__eq__
     __hash__ = Module.__hash__
 
-    def __init__(self, items: Any = None) -> None:
-        super().__init__()
-        self.update(() if items is None else items)
-
     def __getitem__(self, key: str) -> Any:
         return self._entries[key]
 
@@ -218,7 +217,7 @@ class _Dictionary(_Holder, MutableMapping[str, Any]):
         return self._entries.popitem()
 
     def __or__(self, other: Mapping[str, Any]) -> Self:
-        return type(self)({**self, **other})
+        return type(self)({**self, **other})  # type: ignore[call-arg]
 
     def __ior__(self, other: Mapping[str, Any]) -> Self:
         self.update(other)
@@ -232,6 +231,10 @@ class ModuleDict(_Dictionary):
     ['a']
     """
 
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__()
+        self.update(() if modules is None else modules)
+
 
 class ParameterDict(_Dictionary):
     """Parameters by name; tensors that are put in become parameters.
@@ -241,6 +244,10 @@ class ParameterDict(_Dictionary):
     """
 
     _held = "_parameters"
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self.update(() if parameters is None else parameters)
 
     def copy(self) -> Self:
         """Another dictionary with the same parameters."""

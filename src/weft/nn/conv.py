@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.nn import init

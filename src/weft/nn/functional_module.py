@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import DTypeError
 from weft.nn.module import Module
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import Tensor, tree_flatten, tree_unflatten
 from weft.autograd import Function
-from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.tensor import Tensor
 
 
 class _Out(Function):

@@ -14,11 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from weft import Generator, argsort, erfinv, eye, rand, randn
+from weft import (
+    Generator,
+    Tensor,
+    argsort,
+    erfinv,
+    eye,
+    float32,
+    float64,
+    no_grad,
+    rand,
+    randn,
+)
 from weft import tensor as make_tensor
-from weft.autograd.modes import no_grad
-from weft.core.tensor import Tensor
-from weft.dtype import float32, float64
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.linalg import qr
 

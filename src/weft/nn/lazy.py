@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module
 from weft.nn.parameter import Uninitialized

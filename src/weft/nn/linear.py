@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn import functional as F
 from weft.nn import init

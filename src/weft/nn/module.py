@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from weft import Tensor, no_grad
 from weft import dtype as dtypes
-from weft.autograd import no_grad
 from weft.core.mode import mode
-from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, module_stack
 from weft.nn.members import KINDS, Members
 from weft.nn.parameter import Parameter, Uninitialized
@@ -590,7 +589,7 @@ def _convert(tensor: Tensor, *args: Any, **options: Any) -> None:
 
 
 def _take_over(target: Tensor, value: Any, assign: bool) -> None:
-    from weft.ops.creation import as_tensor
+    from weft import as_tensor
 
     source = as_tensor(value).detach()
     if assign:

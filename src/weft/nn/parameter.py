@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import DTypeError
 
 
@@ -26,7 +26,7 @@ class Parameter(Tensor, metaclass=_Marked):
     """
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
-        from weft.ops.creation import empty
+        from weft import empty
 
         if data is None:
             data = empty(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.nn import functional as F
 from weft.nn.functional_module import REQUIRED, FunctionalModule
 

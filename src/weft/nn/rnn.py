@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import weft
+from weft import Tensor
 from weft.core.bulk import lstm
-from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.nn import init

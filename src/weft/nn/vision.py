@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.nn import functional as F
 from weft.nn.functional_module import REQUIRED, FunctionalModule
 from weft.nn.module import Module

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.core.bulk import fused
-from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.activation import relu as relu_function
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.nn.functional.dropout import dropout
 from weft.ops.attention import attention

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft import DType, Tensor, reshape
 from weft.core.elementwise import check_accepts
-from weft.core.tensor import Tensor
-from weft.dtype import DType
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.conv import (
     Pairs,
@@ -16,7 +15,6 @@ from weft.ops.conv import (
     conv_op,
     window_counts,
 )
-from weft.ops.shaping import reshape
 
 __all__ = [
     "conv1d",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
 
 

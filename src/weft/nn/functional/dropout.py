@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import weft
+from weft import Tensor
 from weft.core.dispatch import beside
-from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 
 

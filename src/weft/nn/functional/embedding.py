@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.operands import as_index
 from weft.ops.requiring import known, require_index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ShapeError
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import weft
+from weft import Tensor
 from weft.core.bulk import fused
-from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 
 

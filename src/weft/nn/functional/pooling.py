@@ -8,24 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from weft import Tensor, arange, reshape, scatter
 from weft import dtype as dtypes
 from weft.core.elementwise import check_accepts
-from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
-from weft.ops.copies import cast
-from weft.ops.creation import arange
 from weft.ops.operands import as_index
-from weft.ops.pooling import (
-    adaptive_bounds,
-    adaptive_max_index_op,
-    max_pool_index_op,
-)
+from weft.ops.pooling import adaptive_bounds, adaptive_max_index_op, max_pool_index_op
 from weft.ops.requiring import require_index
 from weft.ops.resample import Taps, resample_op
-from weft.ops.scattering import scatter
-from weft.ops.shaping import reshape
 from weft.ops.taking import take_op
 
 __all__ = [
@@ -258,11 +250,11 @@ def range_taps(size: int, start: Any, stop: Any, weight: Any) -> Taps:
 
 def resampled(x: Tensor, taps: list[Taps | None]) -> Tensor:
     """x (N, C, *S) resampled along each of *S; halves are summed in float32."""
-    out = cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
+    out = x.to(dtypes.float32) if x.dtype.itemsize == 2 else x
     for k, one in enumerate(taps):
         if one is not None:
             out = resample_op(out, taps=one, dim=k + 2)
-    return cast(out, x.dtype)
+    return out.to(x.dtype)
 
 
 def _avg_pool(
@@ -353,18 +345,18 @@ def adaptive_taps(size: int, count: int) -> Taps:
 
 def adaptive_mean(x: Tensor, counts: Sizes) -> Tensor:
     """x (N, C, *S) averaged down (or repeated up) to other sizes."""
-    wide = cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
+    wide = x.to(dtypes.float32) if x.dtype.itemsize == 2 else x
     single = [k + 2 for k, m in enumerate(counts) if m == 1]
     if len(single) == len(counts):
         mean = reshape(wide, (*x.shape[:2], math.prod(x.shape[2:]))).mean(-1)
-        return cast(reshape(mean, (*x.shape[:2], *counts)), x.dtype)
+        return reshape(mean, (*x.shape[:2], *counts)).to(x.dtype)
     if single:
         wide = wide.mean(tuple(single), keepdim=True)
     taps = [
         None if n == m else adaptive_taps(int(n), int(m))
         for n, m in zip(wide.shape[2:], counts, strict=True)
     ]
-    return cast(resampled(wide, taps), x.dtype)
+    return resampled(wide, taps).to(x.dtype)
 
 
 def _adaptive_avg(spatial: int, input: Tensor, output_size: Any) -> Tensor:

@@ -10,20 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from weft import Tensor, arange, expand, matmul, movedim, permute, reshape, where
 from weft import dtype as dtypes
 from weft.core.elementwise import check_accepts
-from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
-from weft.ops.broadcasting import expand
-from weft.ops.choosing import where
 from weft.ops.conv import Sizes, col2im_op, im2col_op, window_counts
-from weft.ops.copies import cast
-from weft.ops.creation import arange
-from weft.ops.products import matmul
 from weft.ops.resample import Taps
-from weft.ops.shaping import movedim, permute, reshape
 from weft.ops.taking import take_op
 
 __all__ = [
@@ -478,7 +472,7 @@ class _Image:
         inside: Any = True
         for place, n in zip(places, self.size, strict=True):
             inside = ((place >= 0) & (place <= n - 1)) & inside
-            whole = cast(place.clamp(0, n - 1), dtypes.int64)
+            whole = place.clamp(0, n - 1).to(dtypes.int64)
             flat = flat * n + whole
         start = reshape(self.start, (flat.shape[0], *(1,) * (flat.ndim - 1)))
         values = take_op(self.rows, flat + start)

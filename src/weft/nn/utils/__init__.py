@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from weft import cat, stack, tensor, where
-from weft.autograd.modes import no_grad
-from weft.core.tensor import Tensor
+from weft import Tensor, cat, no_grad, stack, tensor, where
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg import vector_norm
 from weft.nn.utils import rnn as rnn
-from weft.ops import requiring
+from weft.ops.requiring import known, require
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -40,7 +38,7 @@ def get_total_norm(
         total = vector_norm(stack(norms), float(norm_type))
     if not error_if_nonfinite:
         return total
-    return requiring.require(
+    return require(
         total,
         lambda norm: abs(norm) < math.inf,
         f"get_total_norm: the total norm of order {norm_type} is {{value}}; pass "
@@ -83,7 +81,7 @@ def _clip_scale(max_norm: float, total: Tensor) -> Any:
 
     A NaN norm makes all gradients NaN, as it should.
     """
-    if requiring.known(total):
+    if known(total):
         scale = max_norm / (float(total) + 1e-6)
         return None if scale >= 1 else scale
     ratio = max_norm / (total.double() + 1e-6)

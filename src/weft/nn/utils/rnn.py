@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
-from weft.core.tensor import Tensor
+from weft import Tensor
 from weft.errors import ArgumentError, ShapeError
 
 
