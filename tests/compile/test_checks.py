@@ -247,8 +247,6 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_refuses_values_in_every_form(name, form):
     fn, good, bad = FUNCTIONS[name]
-    if form == "static" and name.startswith(("bernoulli", "multinomial")):
-        pytest.skip("a session's random numbers are nodes of their own")
     check_form(form, lambda *xs: fn(*xs), good, bad)
 
 
