@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile import single
+from weft.compile import eager
 from weft.compile.llvm.gemm.arrays import compiled, kind_name, matmul_arrays
 from weft.compile.llvm.gemm.generate import emit_gemm
 from weft.compile.llvm.gemm.kinds import RESULTS, Kind, kind_of
@@ -215,12 +215,12 @@ def test_strict_products_of_bfloat16_are_widened(monkeypatch):
 def test_eager_kernels_give_what_numpy_gives(rng, pair, lead):
     a, b = numbers(rng, (*lead, 9, 21), pair[0]), numbers(rng, (*lead, 21, 5), pair[1])
     wide = weft.int32 if pair[0].itemsize == 1 else weft.float32
-    got = single.run(wide_matmul_op, [a, b], {"dtype": wide})
+    got = eager.run(wide_matmul_op, [a, b], {"dtype": wide})
     want = wide_matmul_op.eval(a, b, dtype=wide)
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
     check(got, a, b)
     if pair[0] == pair[1]:
-        got, want = single.run(matmul_op, [a, b], {}), matmul_op.eval(a, b)
+        got, want = eager.run(matmul_op, [a, b], {}), matmul_op.eval(a, b)
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
         if wide is weft.int32:
             np.testing.assert_array_equal(got, want)
@@ -233,7 +233,7 @@ def test_eager_kernels_give_what_numpy_gives(rng, pair, lead):
 
 def test_numpy_is_left_what_has_no_kernel(rng):
     longs = rng.integers(0, 5, (4, 4))
-    assert single.run(matmul_op, [longs, longs], {}) is None
+    assert eager.run(matmul_op, [longs, longs], {}) is None
 
 
 # -- compiled

@@ -132,6 +132,17 @@ def sign(x: Array, /) -> Array:
 
 # -- two arrays
 
+
+def _floored(x1: Array, x2: Array) -> Array:
+    """The quotient rounded down; that of an infinity, which PyTorch and NumPy have as
+    NaN, is infinite."""
+    out = arithmetic.floor_divide(x1, x2)
+    if not out.dtype.is_floating_point:
+        return out
+    lost = questions.isinf(x1) & questions.isnan(out)
+    return choosing.where(lost, arithmetic.div(x1, x2), out)
+
+
 add = _binary("add", arithmetic.add)
 atan2 = _binary("atan2", trans.atan2)
 bitwise_and = _binary("bitwise_and", bits.bitwise_and, _WHOLE)
@@ -142,7 +153,7 @@ bitwise_xor = _binary("bitwise_xor", bits.bitwise_xor, _WHOLE)
 copysign = _binary("copysign", arithmetic.copysign)
 divide = _binary("divide", arithmetic.div)
 equal = _binary("equal", comparison.eq)
-floor_divide = _binary("floor_divide", arithmetic.floor_divide)
+floor_divide = _binary("floor_divide", _floored)
 greater = _binary("greater", comparison.gt)
 greater_equal = _binary("greater_equal", comparison.ge)
 hypot = _binary("hypot", trans.hypot)

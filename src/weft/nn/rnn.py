@@ -221,7 +221,7 @@ class _Layers(_Recurrent):
             b_ih, b_hh = (getattr(self, f"bias_{k}{suffix}") for k in ("ih", "hh"))
         backwards = suffix.endswith("_reverse")
         steps = functools.partial(self._steps, sizes, backwards, suffix)
-        if 1 < sizes[-1] == sizes[0]:
+        if isinstance(sizes[0], int) and 1 < sizes[-1] == sizes[0]:
             weights = w_ih, w_hh, b_ih, b_hh
             found = self._by_kernels(steps, data, start, weights, sizes[0], backwards)
             if found is not None:

@@ -172,25 +172,16 @@ class ZeroDivision(ArgumentError, ZeroDivisionError):
     """An integer division by zero."""
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
-    """NumPy's, but for an infinity divided by a number, which stays infinite."""
-    result = np.floor_divide(x, y)
-    if result.dtype.kind not in "iub" and np.isnan(result).any():
-        lost = np.isinf(x) & np.isnan(result)
-        result = np.where(lost, np.true_divide(x, y), result).astype(result.dtype)
-    return result
-
-
 floor_divide: Public = binary(
     "floor_divide",
-    _integer_divisor("floor_divide", _floor_divide),
+    _integer_divisor("floor_divide", np.floor_divide),
     refuses={"y": 0},
     accepts="real number",
     d={"x": lambda x: x * 0, "y": lambda y: y * 0},
     domain=((-7.0, 7.0), (0.6, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: np.floor(x / y),
-    doc="""The quotient rounded down; that of an infinity by a number is infinite.
+    doc="""The quotient rounded down.
 
     >>> weft.tensor([7, -7]) // 2
     tensor([ 3, -4], shape=(2,), dtype=int64)

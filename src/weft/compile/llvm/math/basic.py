@@ -92,7 +92,7 @@ def remainder(x: Value, y: Value) -> Value:
 
 
 def floor_divide(x: Value, y: Value) -> Value:
-    """The quotient rounded down, by NumPy's steps; an infinity stays one."""
+    """The quotient rounded down, by NumPy's steps."""
     r = fmod(x, y)
     quotient = (x - r) / y
     quotient = select(_crosses(r, y), quotient - 1, quotient)
@@ -100,7 +100,7 @@ def floor_divide(x: Value, y: Value) -> Value:
     whole = select(quotient - whole > 0.5, whole + 1, whole)
     zero = copysign(x.like(0.0), x / y)
     out = select(quotient.equals(0.0), zero, whole)
-    return select(y.equals(0.0) | absolute(x).equals(math.inf), x / y, out)
+    return select(y.equals(0.0), x / y, out)
 
 
 # -- the larger and the smaller
