@@ -11,7 +11,6 @@ import itertools
 import linecache
 import os
 import sys
-import sysconfig
 import threading
 from types import CodeType, FrameType, TracebackType
 from typing import Any
@@ -32,16 +31,14 @@ class _Internal(dict[str, bool]):
 
 
 INTERNAL = _Internal()
-_LIBRARY = tuple(
-    os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "platstdlib")
-)
+_LIBRARY = os.path.join(os.path.dirname(os.__file__), "")
 
 
 def is_library(filename: str) -> bool:
     """Whether a file is of Python's own library, or of NumPy."""
     if "site-packages" in filename:
         return f"site-packages{os.sep}numpy{os.sep}" in filename
-    return filename.startswith(("<frozen", *_LIBRARY))
+    return filename.startswith(("<frozen", _LIBRARY))
 
 
 def user_frame() -> FrameType | None:

@@ -373,3 +373,17 @@ def test_a_module_that_swallows_is_still_refused():
 
     with pytest.raises(CaptureError):
         weft.compile(Swallowing())(X)
+
+
+def test_a_capture_that_is_tried_again_has_its_effects_once(capsys):
+    def f(x, log):
+        log["n"] += 1
+        print("here")
+        return x.reshape(3, -1)[:, : int(x.shape[0])]
+
+    compiled = weft.compile(f)
+    for size in (3, 6, 9, 12):
+        log = {"n": 0}
+        compiled(weft.ones(size), log)
+        assert log["n"] == 1
+    assert capsys.readouterr().out == "here\n" * 4

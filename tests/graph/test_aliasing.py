@@ -6,7 +6,7 @@ import pytest
 import weft
 from weft import nn
 from weft.errors import ArgumentError
-from weft.graph import capture
+from weft.graph import CaptureError, capture
 
 F = nn.functional
 
@@ -205,3 +205,79 @@ def test_tensors_from_outside_lie_as_they_do():
         compiled = weft.compile(lambda mine=mine: program(mine))
         assert compiled().tolist() == program(other).tolist()
         assert mine.tolist() == other.tolist()
+
+
+# -- layouts that a program does not know
+
+X = weft.arange(6.0).reshape(2, 3)
+
+
+def written_reshape(x):
+    y = x.T + 1
+    z = y.reshape(-1)
+    z.add_(100)
+    return y
+
+
+def written_base(x):
+    y = x.T.exp()
+    z = y.flatten()
+    y.mul_(2)
+    return z
+
+
+def written_contiguous(x):
+    y = x.T * 2
+    z = y.contiguous()
+    z.add_(1)
+    return y
+
+
+def both_returned(x):
+    y = x.T + 1
+    return y, y.reshape(-1)
+
+
+@pytest.mark.parametrize(
+    "fn", [written_reshape, written_base, written_contiguous, both_returned]
+)
+@pytest.mark.parametrize("way", [weft.compile, lambda fn: weft.graph.capture(fn, X)])
+def test_what_depends_on_the_layout_of_computed_values_is_refused(fn, way):
+    with pytest.raises(CaptureError, match="decided by how the memory of a transposed"):
+        way(fn)(X)
+
+
+def renamed(x):
+    y = x.T + 1
+    y = y.reshape(-1)
+    y += 100
+    return y
+
+
+def untouched(x):
+    y = x.T + 1
+    z = y.reshape(-1)
+    w = z * 2
+    w.add_(1)
+    return w + y.sum()
+
+
+def in_order(x):
+    y = x + 1
+    z = y.reshape(-1)
+    z.add_(100)
+    return y, z
+
+
+def known_view(x):
+    y = x + 1
+    z = y.T.reshape(-1)  # has to copy, here and there
+    z.add_(100)
+    return y, z
+
+
+@pytest.mark.parametrize("fn", [renamed, untouched, in_order, known_view])
+def test_what_does_not_is_as_eagerly(fn):
+    got, want = weft.compile(fn)(X), fn(X)
+    pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
+    assert all(weft.equal(a, b) for a, b in pairs)

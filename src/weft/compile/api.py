@@ -29,6 +29,7 @@ from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError, shorten
+from weft.graph.capture import have_undone
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
 from weft.graph.labels import labels_of
@@ -130,6 +131,8 @@ class CompiledFunction:
         try:
             return self._call(args, kwargs)
         except BaseException as error:
+            if mode.undone:
+                have_undone()
             shorten(error)
             raise
 
@@ -213,11 +216,13 @@ class CompiledFunction:
             try:
                 entry = self._compile(key, args, kwargs, arrays, why, numbers)
             except DebuggerWanted:
+                mode.undone = ()
                 self._warn_of_debugger()
                 return self.fn(*args, **kwargs)
             except CaptureError:
                 if not numbers:
                     raise
+                mode.undone = ()
                 self._floats[structure] = dict.fromkeys(self._floats[structure], FIXED)
                 return self._slowly(exact, args, kwargs)
         if exact is not None:
@@ -295,6 +300,7 @@ class CompiledFunction:
         except Exception:
             if names is None or self.dynamic:
                 raise
+            mode.undone = ()
         return self._entry_of(args, kwargs, None, numbers)
 
     def _entry_of(self, args: Any, kwargs: Any, names: Any, numbers: Any) -> Entry:

@@ -33,6 +33,7 @@ class _Mode(threading.local):
     draws: Callable[[Any], None] | None = None  # told of a generator before it draws
     states: Callable[[Any], None] | None = None  # told of an optimizer that makes some
     refusals: list[Any] | None = None  # what a running capture cannot do, as met
+    undone: tuple[Any, ...] = ()  # effects of a capture that failed, not yet had
     refilled: list[Any] | None = None  # weakly, what backward has computed again
     device: Any = None  # where tensors are made, unless that is the CPU
     outer_devices: tuple[Any, ...] = ()  # of the blocks around

@@ -204,6 +204,10 @@ class Tensor(_Methods):
         """An array that lies in memory as this tensor does; None if that is open."""
         return self._data
 
+    def in_order(self) -> Tensor:
+        """The tensor, which lies row by row, or what ``contiguous`` makes of it."""
+        return self
+
     def settled(self) -> Tensor:
         """The same value in plain memory that nothing else refers to, where a kind
         of tensor has memory."""

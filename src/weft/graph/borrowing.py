@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.dispatch import type_of
+from weft.core.dispatch import bind, type_of
 from weft.core.mode import mode, set_capture
 from weft.core.op import TensorType
 from weft.core.tensor import Tensor
@@ -28,6 +28,7 @@ from weft.errors import module_stack
 from weft.graph.cells import Cell, GradCell, Guard, NumberCell, On, SlotCell, SumCell
 from weft.graph.ir import PICK, Builder, Node, Variable
 from weft.graph.labels import state_names
+from weft.graph.layouts import Layouts
 from weft.graph.symbol import (
     MARK,
     Building,
@@ -93,6 +94,7 @@ class Capture(Building):
         self.arrays: list[np.ndarray] = []  # that became tensors, each time
         self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
         self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
+        self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # that stand for values in texts
         self.effects: list[Any] = []  # that every run has, in order
@@ -211,6 +213,21 @@ class Capture(Building):
                 return text
             many += 1
 
+    def in_order(self, symbol: Symbol) -> Tensor:
+        if not self.orders.is_unknown(symbol):
+            return symbol
+        from weft.ops.shaping import reshape_op
+
+        return bind(reshape_op, (symbol,), {"shape": symbol.shape})
+
+    def taken_for_view(self, base: Symbol, view: Symbol) -> None:
+        self.orders.note(base, view)
+
+    def change(self, tensor: Tensor, name: str) -> None:
+        super().change(tensor, name)
+        if self.orders.pairs:
+            self.orders.check_write(tensor, name)
+
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")
 
@@ -238,6 +255,8 @@ class Capture(Building):
             )
             cell = self._cell(variable, tensor)
             read = self.builder.read(variable)
+        if not tensor._data.flags.c_contiguous:
+            self.orders.transposed.add(read)
         held = self._hold(tensor, cell, read, whole=True)
         self.places.setdefault(place, held)
         return held.tensor  # type: ignore[return-value]

@@ -66,8 +66,17 @@ def capture(
     try:
         return capture_call(fn, examples, kwargs, dynamic, name)
     except BaseException as error:
+        have_undone()
         shorten(error)
         raise
+
+
+def have_undone() -> None:
+    """Have the effects of a capture that has failed, as an eager call would have had
+    them before its error."""
+    effects, mode.undone = mode.undone, ()
+    for effect in effects:
+        effect()
 
 
 def capture_call(
@@ -104,14 +113,17 @@ def capture_call(
         copies = Copies((examples, kwargs), symbols)
         tensors = [x.tensor if type(x) is Number else x for x in symbols]
         begun = [(x, x.node, x._node) for x in tensors if isinstance(x, Symbol)]
-        with Console(run).listening():
+        console = Console(run)
+        mode.undone = console.show, copies.change_given
+        with console.listening():
             result = _run(fn, copies)
+        mode.undone = ()
         out_leaves, outs = tree_flatten(result)
         sharing = Sharing(run, leaves, symbols, copies)
         returned = sharing.returned(result, out_leaves)
         effects = [*run.effects, *sharing.changes()]
         wants = sharing.wants
-        del result, copies, sharing
+        del result, copies, sharing, console
         values, cells = run.close(out_leaves)
         changed = [
             (x.node, Rewritten(place, x._node is not tape))
@@ -150,11 +162,7 @@ def capture_call(
 
 def _run(fn: Callable[..., Any], copies: Copies) -> Any:
     args, options = copies.tree
-    try:
-        return fn(*args, **options)
-    except Exception:
-        copies.change_given()
-        raise
+    return fn(*args, **options)
 
 
 captured_call = _run.__code__  # what is called below it belongs to the capture
@@ -167,6 +175,7 @@ def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
         symbol.strides = tuple(n // array.itemsize for n in array.strides)
         symbol.layout = layout_of(array)
+        run.orders.transposed.add(symbol.node)
     if isinstance(example, Tensor) and example._node is not None:
         symbol._node = Leaf(symbol)
     return symbol

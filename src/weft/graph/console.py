@@ -80,12 +80,9 @@ class Console:
             setattr(owner, name, value)
         try:
             yield
-        except BaseException:
-            restore(places, before)
-            self.show()
-            raise
         finally:
-            restore(places, before)
+            for (owner, name, _), value in zip(places, before, strict=True):
+                setattr(owner, name, value)
 
     def active(self) -> bool:
         return mode.capture is self.run
@@ -183,11 +180,6 @@ class Console:
         for effect in effects:
             args = [_described(a) for a in effect.args]
             effect.call(*args, **{k: _described(v) for k, v in effect.kwargs.items()})
-
-
-def restore(places: list[tuple[Any, str, Any]], before: list[Any]) -> None:
-    for (owner, name, _), value in zip(places, before, strict=True):
-        setattr(owner, name, value)
 
 
 def _described(recipe: Any) -> Any:

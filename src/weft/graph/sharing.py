@@ -136,6 +136,7 @@ class Sharing:
         elif id(root) in self.run.borrowed or is_outside(root):
             found = Outside(root)
         elif self.uses[id(root)] > 1:
+            self.run.orders.check_results(root)
             found = self._lift(root)
         if found is None:
             return self._lift(tensor)

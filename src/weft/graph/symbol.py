@@ -116,9 +116,12 @@ class Symbol(Tracer):
             return True
         array = base.lies()
         try:
-            return array is None or base._shown(array, ((op, params),)) is not None
+            found = array is None or base._shown(array, ((op, params),)) is not None
         except ValueError:
             return False
+        if found:
+            self._interpreter.taken_for_view(base, self)
+        return found
 
     def lies(self) -> Any:
         """Nobody reads its elements: there is memory for one only."""
@@ -136,6 +139,9 @@ class Symbol(Tracer):
             return None
         strides = self.strides or [math.prod(shape[d + 1 :]) for d in range(len(shape))]
         return np.lib.stride_tricks.as_strided(np.empty(1, np.uint8), shape, strides)
+
+    def in_order(self) -> Tensor:
+        return self._interpreter.in_order(self)
 
     def _shown(self, array: np.ndarray, chain: tuple[Any, ...]) -> np.ndarray:
         """Views of an array; raises ValueError where one of them would be a copy."""
@@ -269,6 +275,13 @@ class Building(Interpreter):
 
     def lies_as_given(self, symbol: Symbol) -> None:
         """Note that the program depends on how a symbol's memory lies."""
+
+    def in_order(self, symbol: Symbol) -> Tensor:
+        """What ``contiguous`` makes of a symbol that lies row by row here."""
+        return symbol
+
+    def taken_for_view(self, base: Symbol, view: Symbol) -> None:
+        """Note that a reshape made a view, because values lie row by row."""
 
     def text_of(self, symbol: Symbol, spec: str) -> str:
         """A symbol in a text."""

@@ -106,7 +106,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     array = input.lies()
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
         return clone(input)
-    return input
+    return input.in_order()
 
 
 def detach(input: Tensor) -> Tensor:

@@ -77,6 +77,7 @@ EQUATIONS = [
 ]  # fmt: skip
 
 _TABLE = table(EQUATIONS)
+_ABS = find_op("abs")
 _ABSORB = find_op("absorb")
 _MUL = find_op("mul")
 _DIV = find_op("div")
@@ -109,6 +110,8 @@ class _Simplify(Walk):
     def visit(self, node: Node) -> Found:
         if not isinstance(node.type, TensorType) or node.dtype.is_complex:
             return None
+        if node.op is _ABS and not node.dtype.is_signed:
+            return node.inputs[0]  # 3, whose negative is 253, is not the 253's
         key: list[Any] = [node.op]
         for i in node.inputs:
             key.append(i.op if type(i) is Node else None)

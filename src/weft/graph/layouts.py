@@ -1,0 +1,114 @@
+"""Layouts that a capture cannot know, and programs that depend on them.
+
+Eagerly, values that are computed of transposed ones may lie in memory in the order of
+those, so that ``reshape`` and ``contiguous`` copy them. A program has its values row by
+row, where the same calls make views. Nobody can tell the two apart, unless one of both
+tensors is written to or both are results: such programs are refused.
+
+    y = x.T + 1             y lies as x.T does, or row by row
+    z = y.reshape(-1)       a copy of y, or a view
+    z.add_(1)               refused, if y is still there
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any
+
+from weft.core.op import find_op
+from weft.graph.effects import origin
+from weft.graph.ir import Node
+from weft.graph.symbol import refusal
+
+# Views after which axes are still in the order of their strides.
+_IN_ORDER = ("slice", "reshape", "expand", "alias", "detach")
+
+
+class Layouts:
+    """The pairs of tensors of one capture that may share memory or not."""
+
+    def __init__(self) -> None:
+        self.transposed: set[Node] = set()  # arguments and variables that are
+        self.pairs: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
+
+    def note(self, base: Any, view: Any) -> None:
+        """A reshape was taken for a view: of a value that may lie in another order?"""
+        if self.is_unknown(base):
+            self.pairs.append((weakref.ref(base), weakref.ref(view)))
+
+    def is_unknown(self, symbol: Any) -> bool:
+        """Whether a symbol shows memory that may eagerly lie in another order."""
+        root, _ = origin(symbol)
+        computed = root.given is None and "_data" not in vars(root)
+        return computed and self._may(root.node)
+
+    def _may(self, node: Node) -> bool:
+        """Whether a node's value may eagerly lie in another order than row by row."""
+        todo, seen = [node], set()
+        while todo:
+            one = todo.pop()
+            if one in seen or len(one.type.shape if _single(one) else (0, 0)) < 2:
+                continue
+            seen.add(one)
+            if one in self.transposed or _moves_axes(one):
+                return True
+            todo += [i for i in one.inputs if type(i) is Node]
+        return False
+
+    def check_write(self, tensor: Any, name: str) -> None:
+        """Refuse a write that the other tensor of a pair may see or not."""
+        for base_ref, view_ref in list(self.pairs):
+            base, view = base_ref(), view_ref()
+            if base is None or view is None:
+                self.pairs.remove((base_ref, view_ref))
+                continue
+            root = origin(base)[0]
+            del base  # references to the root are counted below
+            if origin(tensor)[0] is not root:
+                continue
+            views = [v for v in root.storage.live_views() if v._base is root]
+            inside = [v for v in views if _goes_through(v, view)]
+            # The root is held by each view, and here twice: by a name and a question.
+            held = sys.getrefcount(root) > len(inside) + 2
+            if not _goes_through(tensor, view) or len(inside) < len(views) or held:
+                raise _unknown(name, f"before {name}()")
+
+    def check_results(self, root: Any) -> None:
+        """Refuse results that may share memory or not."""
+        for base_ref, view_ref in self.pairs:
+            base, view = base_ref(), view_ref()
+            if base is not None and view is not None and origin(base)[0] is root:
+                raise _unknown("return", "of one of the results")
+
+
+def _single(node: Node) -> bool:
+    return type(node.type) is not tuple
+
+
+def _moves_axes(node: Node) -> bool:
+    if not node.op.view or node.op.name in _IN_ORDER:
+        return False
+    if node.op is not find_op("permute"):
+        return True
+    shape = node.inputs[0].type.shape
+    order = [d for d in node.params["dims"] if not _is_known_one(shape[d])]
+    return order != sorted(order)
+
+
+def _is_known_one(size: Any) -> bool:
+    return type(size) is int and size == 1  # an open size is not to be asked
+
+
+def _goes_through(tensor: Any, view: Any) -> bool:
+    """Whether a tensor is a view or one of its views."""
+    return bool(tensor._chain[: len(view._chain)] == view._chain)
+
+
+def _unknown(what: str, where: str) -> BaseException:
+    return refusal(
+        f"compile: {what} depends on whether a reshaped or contiguous tensor shares "
+        "memory with the one it was made of. Eagerly that is decided by how the memory "
+        "of a transposed value lies, which a program does not know. Take a .clone() "
+        f"{where}"
+    )
