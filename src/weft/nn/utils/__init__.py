@@ -10,7 +10,8 @@ from weft import Tensor, cat, no_grad, stack, tensor, where
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg import vector_norm
 from weft.nn.utils import rnn as rnn
-from weft.ops.requiring import known, require
+from weft.ops.requiring import known as _known
+from weft.ops.requiring import require as _require
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -38,7 +39,7 @@ def get_total_norm(
         total = vector_norm(stack(norms), float(norm_type))
     if not error_if_nonfinite:
         return total
-    return require(
+    return _require(
         total,
         lambda norm: abs(norm) < math.inf,
         f"get_total_norm: the total norm of order {norm_type} is {{value}}; pass "
@@ -81,7 +82,7 @@ def _clip_scale(max_norm: float, total: Tensor) -> Any:
 
     A NaN norm makes all gradients NaN, as it should.
     """
-    if known(total):
+    if _known(total):
         scale = max_norm / (float(total) + 1e-6)
         return None if scale >= 1 else scale
     ratio = max_norm / (total.double() + 1e-6)
