@@ -281,3 +281,15 @@ def test_what_does_not_is_as_eagerly(fn):
     got, want = weft.compile(fn)(X), fn(X)
     pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
     assert all(weft.equal(a, b) for a, b in pairs)
+
+
+def test_pairs_of_which_one_is_gone():
+    def f(x):
+        y = x.T * 1
+        for _ in range(3):
+            y.flip((1,)).reshape(-1)
+        z = (x.T + 1).reshape(-1)
+        y.add_(1)
+        return y, z
+
+    assert all(map(weft.equal, weft.compile(f)(X), f(X)))

@@ -58,11 +58,9 @@ class Layouts:
 
     def check_write(self, tensor: Any, name: str) -> None:
         """Refuse a write that the other tensor of a pair may see or not."""
-        for base_ref, view_ref in list(self.pairs):
+        self.pairs = [p for p in self.pairs if all(r() is not None for r in p)]
+        for base_ref, view_ref in self.pairs:
             base, view = base_ref(), view_ref()
-            if base is None or view is None:
-                self.pairs.remove((base_ref, view_ref))
-                continue
             root = origin(base)[0]
             del base  # references to the root are counted below
             if origin(tensor)[0] is not root:
@@ -102,7 +100,9 @@ def _is_known_one(size: Any) -> bool:
 
 def _goes_through(tensor: Any, view: Any) -> bool:
     """Whether a tensor is a view or one of its views."""
-    return bool(tensor._chain[: len(view._chain)] == view._chain)
+    begins = tensor._chain[: len(view._chain)]
+    same = zip(begins, view._chain, strict=False)
+    return len(begins) == len(view._chain) and all(a is b for a, b in same)
 
 
 def _unknown(what: str, where: str) -> BaseException:
