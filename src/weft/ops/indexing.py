@@ -219,13 +219,23 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     if state and type(input) is Tensor:
         have = input._data
         shape = have.shape
-        if type(index) is Tensor:
+        if type(index) is int:
+            if len(shape) > 1 and 0 <= index < shape[0]:
+                params: Any = {"index": (index,)}
+                return quick.view(_SLICE, input, params, have[index], state, (shape,))
+        elif type(index) is slice and shape:
+            bounds = _plain_slice(index, shape[0])
+            if bounds is not None and bounds is not _REST:
+                params = {"index": (bounds,)}
+                return quick.view(_SLICE, input, params, have[bounds], state, (shape,))
+        elif type(index) is Tensor:
             found = _picked(input, index, state)
             if found is not None:
                 return found
         plain = _plain_index(index, shape)
         if plain is not None:
-            array = have[(*plain, ...)]
+            part = len(plain) < len(shape)  # else it might be a number of NumPy's
+            array = have[plain] if part else have[(*plain, ...)]
             params = {"index": plain}
             return quick.view(_SLICE, input, params, array, state, (shape,))
     axes, index = _backwards(input, index, "getitem")
@@ -305,9 +315,6 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         if not shape or not -shape[0] <= index < shape[0]:
             return None
         return (index if index >= 0 else index + shape[0],)
-    if type(index) is slice and shape:
-        bounds = _plain_slice(index, shape[0])
-        return None if bounds is None else () if bounds is _REST else (bounds,)
     found: list[Any] = []
     axis, ndim = 0, len(shape)
     items = index if type(index) is tuple else (index,)
