@@ -699,3 +699,10 @@ def test_a_gradient_of_a_slice_added_to_in_place_with_open_sizes(monkeypatch):
         f(x).backward()
         np.testing.assert_allclose(got.numpy(), x.grad.numpy(), rtol=1e-4, atol=1e-4)
     assert len(g.compiles) == 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int8", "int32"])
+def test_the_absolute_value_of_a_negative_that_wraps(dtype):
+    x = weft.tensor([0, 3, 100], dtype=getattr(weft, dtype))
+    f = lambda x: (-x).abs()
+    assert weft.equal(weft.compile(f)(x), f(x))
