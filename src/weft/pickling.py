@@ -1,4 +1,4 @@
-"""What tensors are sent to other processes as: an array, and what belongs to it.
+"""Tensors on their way to other processes: an array, and what belongs to it.
 
 ``pickle`` (and what is built on it: ``multiprocessing``, ``concurrent.futures``) asks a
 tensor how to make it again. The answer is one of the functions here, which put arrays

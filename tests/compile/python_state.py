@@ -536,6 +536,8 @@ WRITES = {
         "import io\na = io.StringIO('123')", "return x * int(a.read(1))", "0"),
     "a random generator": (
         "import random\na = random.Random(0)", "return x * a.random()", "0"),
+    "the system's generator": (
+        "import random\na = random.SystemRandom()", "return x * a.random()", "0"),
     "NumPy's generator": (
         "import numpy as np\na = np.random.default_rng(0)", "return x * a.random()",
         "0"),

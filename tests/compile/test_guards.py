@@ -18,10 +18,10 @@ from contextvars import ContextVar
 
 import numpy as np
 import pytest
+from fast_path import slowly_then_again
 
 import weft
 from weft import nn, optim
-from weft.compile.again import lane_of
 from weft.compile.api import CompiledFunction
 from weft.graph import CaptureError
 
@@ -41,13 +41,6 @@ settings.scale = 2.0
 def soon(monkeypatch):
     """The short way of later calls is there from the second call on."""
     monkeypatch.setattr(CompiledFunction, "_slowly", slowly_then_again)
-
-
-def slowly_then_again(self, exact, args, kwargs, usual=CompiledFunction._slowly):
-    found = usual(self, exact, args, kwargs)
-    if exact is not None and self.latest is not None:
-        self._lane = lane_of(self.latest, args, exact[1])
-    return found
 
 
 def helper(x):

@@ -1,23 +1,16 @@
 """Every kind of Python state is followed by compiled functions, or refused."""
 
 import pytest
+from fast_path import slowly_then_again
 from python_state import TRIALS, tried
 
-from weft.compile.again import lane_of
 from weft.compile.api import CompiledFunction
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """The fast path of later calls is there from the second call on."""
-
-    def slowly(self, exact, args, kwargs, usual=CompiledFunction._slowly):
-        found = usual(self, exact, args, kwargs)
-        if exact is not None and self.latest is not None:
-            self._lane = lane_of(self.latest, args, exact[1])
-        return found
-
-    monkeypatch.setattr(CompiledFunction, "_slowly", slowly)
+    monkeypatch.setattr(CompiledFunction, "_slowly", slowly_then_again)
 
 
 @pytest.mark.parametrize("name", TRIALS)

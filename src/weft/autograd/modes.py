@@ -107,7 +107,7 @@ def _resumed(switch: _Switch, inner: Any) -> Generator[Any, Any, Any]:
 
 
 class _Waiting:
-    """What an ``async`` function awaits: another awaitable, run in the mode."""
+    """An awaitable that runs another one in the mode, for an ``async`` function."""
 
     def __init__(self, switch: _Switch, inner: Any) -> None:
         self.switch, self.inner = switch, inner

@@ -34,7 +34,7 @@ ndarray = np.ndarray
 
 
 class Kept(NamedTuple):
-    """What a step leaves for its derivative: gates, tanh(c), the c and h before."""
+    """Values for a step's derivative: gates, tanh(c), the c and h before."""
 
     i: ndarray
     f: ndarray

@@ -57,7 +57,7 @@ def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
 
 
 def _invariant(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
-    """What an operator gives where the size of a batch must not change a bit.
+    """An operator's result where the size of a batch must not change a bit.
 
     Products, convolutions and attention always have their kernels then, for which a
     batch is a loop. All else is NumPy's: it works on one row after the other.

@@ -43,6 +43,24 @@ class Number:
     def __abs__(self) -> Number:
         return self._with(abs(self.tensor))
 
+    def __truediv__(self, other: Any) -> Any:
+        if type(other) is Number:
+            return other.__rtruediv__(self)
+        if _operand(other) is None:
+            return NotImplemented
+        if not other:
+            raise ZeroDivisionError("float division by zero")
+        return self._with(self.tensor / float(other))
+
+    def __rtruediv__(self, other: Any) -> Any:
+        operand = _operand(other)
+        if operand is None:
+            return NotImplemented
+        if not self.value:  # Python would raise; or nobody can tell before a run
+            self._unknown()
+        self.owner.nonzero.add(self.tensor.node)
+        return self._with(operand / self.tensor)
+
     __bool__ = __int__ = __float__ = __index__ = __complex__ = _unknown
     __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __round__ = _unknown
     __eq__ = __ne__ = _unknown
@@ -73,26 +91,6 @@ def _binary(name: str) -> Callable[[Number, Any], Any]:
     return method
 
 
-def _truediv(self: Number, other: Any) -> Any:
-    if type(other) is Number:
-        return _rtruediv(other, self)
-    if _operand(other) is None:
-        return NotImplemented
-    if not other:
-        raise ZeroDivisionError("float division by zero")
-    return self._with(self.tensor / float(other))
-
-
-def _rtruediv(self: Number, other: Any) -> Any:
-    operand = _operand(other)
-    if operand is None:
-        return NotImplemented
-    if not self.value:  # Python would raise; or nobody can tell before a run
-        self._unknown()
-    self.owner.nonzero.add(self.tensor.node)
-    return self._with(operand / self.tensor)
-
-
 def _left_to_tensors(self: Number, other: Any) -> Any:
     return NotImplemented if _operand(other) is None else self._unknown()
 
@@ -101,5 +99,3 @@ for _name in ("__pow__", "__rpow__", "__mod__", "__rmod__", "__floordiv__"):
     setattr(Number, _name, _left_to_tensors)
 for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__"):
     setattr(Number, _name, _binary(_name))
-setattr(Number, "__truediv__", _truediv)  # noqa: B010
-setattr(Number, "__rtruediv__", _rtruediv)  # noqa: B010

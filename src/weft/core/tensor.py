@@ -205,7 +205,7 @@ class Tensor(_Methods):
         return self._data
 
     def in_order(self) -> Tensor:
-        """The tensor, which lies row by row, or what ``contiguous`` makes of it."""
+        """The result of ``contiguous`` for a tensor that lies row by row."""
         return self
 
     def settled(self) -> Tensor:

@@ -98,7 +98,7 @@ class Capture(Building):
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # that stand for values in texts
         self.effects: list[Any] = []  # that every run has, in order
-        self.is_outside: Callable[[Any], bool] = lambda value: True
+        self.existed: Callable[[Any], bool] = lambda value: True
 
     def __enter__(self) -> Capture:
         super().__enter__()

@@ -85,10 +85,10 @@ def capture_call(
     kwargs: dict[str, Any],
     dynamic: Mapping[str, Mapping[int, str]] | None = None,
     name: str | None = None,
-    is_outside: Callable[[Any], bool] = lambda value: True,
+    existed: Callable[[Any], bool] = lambda value: True,
     numbers: Collection[int] = (),
 ) -> Captured:
-    """Capture a call. ``is_outside`` tells of Python values that were there before;
+    """Capture a call. ``existed`` tells of Python values that were there before;
     ``numbers`` are the places of floats that are inputs, among all leaves.
     """
     label = name or name_of(fn)
@@ -98,7 +98,7 @@ def capture_call(
     wanted = _dynamic(dynamic or {}, labels)
     known = known_names(fn)
     with LOCK, refusing(), Capture(builder, known) as run:
-        run.is_outside = is_outside
+        run.existed = existed
         symbols: list[Any] = []
         given: list[Any] = []
         for leaf, where in zip(leaves, labels, strict=True):

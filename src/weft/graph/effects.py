@@ -337,7 +337,9 @@ def items_of(container: Any) -> list[Any]:
 
 
 def _same(before: list[Any], now: list[Any]) -> bool:
-    return len(before) == len(now) and all(a is b for a, b in zip(before, now))  # noqa: B905
+    if len(before) != len(now):
+        return False
+    return all(a is b for a, b in zip(before, now, strict=True))
 
 
 def repeated(tree: Any) -> tuple[Any, ...]:

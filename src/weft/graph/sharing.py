@@ -88,7 +88,7 @@ class Sharing:
     # -- containers
 
     def changes(self) -> list[Change]:
-        """What happens to the caller's containers."""
+        """The changes of the caller's containers."""
         for one in self.changed:
             if one.path is None:
                 raise refusal(
@@ -117,7 +117,7 @@ class Sharing:
 
     def _is_new(self, value: Any) -> bool:
         """Whether the function has made a value, so that each call makes another."""
-        return not self.run.is_outside(value)
+        return not self.run.existed(value)
 
     # -- tensors
 

@@ -277,7 +277,7 @@ class Building(Interpreter):
         """Note that the program depends on how a symbol's memory lies."""
 
     def in_order(self, symbol: Symbol) -> Tensor:
-        """What ``contiguous`` makes of a symbol that lies row by row here."""
+        """The result of ``contiguous`` for a symbol that lies row by row here."""
         return symbol
 
     def taken_for_view(self, base: Symbol, view: Symbol) -> None:

@@ -49,7 +49,7 @@ class RemovableHandle:
 
 
 class ParameterIterator(Iterator[Tensor]):
-    """What ``Module.parameters()`` gives: parameters that can be asked for by name."""
+    """The iterator of ``Module.parameters()``, which can give the names as well."""
 
     def __init__(self, named: Iterator[tuple[str, Tensor]]) -> None:
         self.named = named

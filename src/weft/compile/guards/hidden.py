@@ -12,11 +12,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-UNKNOWN: Any = object()  # a state that cannot be read: it counts as moved on
+UNKNOWN: Any = object()  # a state that cannot be read, of true randomness
 
 
 class Hidden(NamedTuple):
-    """An object with such a state."""
+    """An object with such a state; one of ``UNKNOWN`` state is never the same."""
 
     value: Any
     path: str
@@ -31,7 +31,7 @@ class Hidden(NamedTuple):
         return now is UNKNOWN or bool(repr(now) != repr(self.state))
 
     def put_back(self) -> None:
-        if self.write is not None:
+        if self.write is not None and self.state is not UNKNOWN:
             self.write(self.state)
 
 
@@ -40,7 +40,7 @@ def hidden(value: Any, path: str) -> Hidden | None:
     kind = type(value)
     if issubclass(kind, random.Random):
         return _of(value, path, value.getstate, value.setstate, "random numbers")
-    if issubclass(kind, io.IOBase):
+    if issubclass(kind, io.IOBase) and not value.closed and value.seekable():
         return _of(value, path, lambda: _position(value), None, "a file")
     if kind.__module__.partition(".")[0] != "numpy":
         return None
@@ -66,9 +66,7 @@ def _of(value: Any, path: str, read: Any, write: Any, what: str) -> Hidden:
         except (NotImplementedError, OSError, ValueError):
             return UNKNOWN
 
-    if state() is UNKNOWN:  # a terminal, or a source of true randomness
-        return Hidden(value, path, lambda: None, None, None, what)
-    return Hidden(value, path, state, write, read(), what)
+    return Hidden(value, path, state, write, state(), what)
 
 
 def _position(file: Any) -> Any:
