@@ -280,7 +280,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
     f(weft.ones(3))
     held = next(e for some in f._entries.values() for e in some)
     assert isinstance(held, entries.Entry)
-    back = held.function.pullback.program
+    back = held.function.pullback((True,)).program
     spoil(
         monkeypatch,
         lambda n, outs, writes: ([o * 2 if n is back else o for o in outs], writes),

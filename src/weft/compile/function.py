@@ -31,7 +31,7 @@ class GraphFunction:
         self.graph = graph
         self.program = Prepared(graph, adapt=adapt)
         self.write = write  # gets the variables' new values
-        self._pullback: GraphFunction | None = None
+        self.pullbacks: dict[tuple[bool, ...], GraphFunction] = {}
 
     def arrays(self, tensors: Sequence[Any]) -> list[Any]:
         found, _ = self.program.run([t.to_host() for t in tensors], write=self.write)
@@ -43,11 +43,10 @@ class GraphFunction:
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
         names = " ".join(f"x{k}" for k in range(len(tensors)))
-        outs = " ".join(f"out{k}" for k in range(len(self.graph.outputs)))
         op = Op(
             self.graph.name,
             inputs=names,
-            outputs=outs,
+            outputs="*outs",
             eval=lambda *xs: tuple(map(Tensor, self.arrays(xs))),
             type=None,
             vjp=self._rule(len(tensors)),
@@ -58,28 +57,26 @@ class GraphFunction:
 
     def _rule(self, count: int) -> Any:
         floating = [n.dtype.is_inexact for n in self.graph.inputs]
-        leaving = [n.dtype.is_inexact for n in self.graph.outputs]
 
         def pull(g: Any, need: Any, *xs: Any) -> Any:
-            gs = g if isinstance(g, tuple) else (g,)
-            sent = [one for one, there in zip(gs, leaving, strict=True) if there]
-            found = iter(self.pullback((*xs, *sent)))
+            given = tuple([one is not None for one in g])
+            sent = [one for one in g if one is not None]
+            found = iter(self.pullback(given)((*xs, *sent)))
             return [next(found) if there else None for there in floating]
 
         pull.names = ("need", *[f"x{k}" for k in range(count)])  # type: ignore[attr-defined]
         return pull
 
-    @property
-    def pullback(self) -> GraphFunction:
-        """The function of the cotangents."""
-        if self._pullback is None:
+    def pullback(self, given: tuple[bool, ...]) -> GraphFunction:
+        """The function of the arguments and the cotangents that there are."""
+        if given not in self.pullbacks:
             pure = [node for node in self.graph.nodes if node.op is not ASSIGN]
             forward = Graph(
                 self.graph.name, pure, self.graph.outputs, self.graph.sizes,
                 self.graph.inputs,
             )  # fmt: skip
-            self._pullback = GraphFunction(vjp(forward))
-        return self._pullback
+            self.pullbacks[given] = GraphFunction(vjp(forward, None, given))
+        return self.pullbacks[given]
 
 
 def closed(graph: Graph) -> tuple[Graph, list[Any]]:

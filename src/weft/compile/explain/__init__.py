@@ -22,7 +22,6 @@ from weft.errors import ArgumentError, WeftError
 
 if TYPE_CHECKING:
     from weft.compile.api import CompiledFunction, Entry
-    from weft.compile.function import GraphFunction
 
 __all__ = ["Explanation", "Memory", "Program", "Rows"]
 
@@ -156,11 +155,12 @@ def programs_of(entry: Entry) -> list[Program]:
         return [Program(number, graph, entry.native, dict, store)]
     first = len(entry.graph.inputs) - len(entry.variables)
     known = lambda: _variables(entry, first)  # noqa: E731
-    found, title = [], number
-    function: GraphFunction | None = entry.function
-    while function is not None:
+    found = []
+    waiting = [(number, entry.function)]
+    for title, function in waiting:
         found.append(Program(title, function.graph, function.native, known, dict))
-        function, title = function._pullback, f"{title}, gradient"
+        backs = function.pullbacks.values()
+        waiting.extend((f"{title}, gradient", back) for back in backs)
     return found
 
 

@@ -69,10 +69,11 @@ def _vjp(g: Any, xs: Any, need: Any, then: Graph, other: Graph) -> Any:
     wanted = tuple(
         a and b for a, b in zip(need[1:], floating(then.inputs), strict=True)
     )
-    gs = cotangents(g, then.outputs)
+    gs, given = cotangents(g, then.outputs)
     found = apply_op(
-        cond_op, (*xs, *gs), then=pullback(then, wanted), other=pullback(other, wanted)
-    )
+        cond_op, (*xs, *gs),
+        then=pullback(then, wanted, given), other=pullback(other, wanted, given),
+    )  # fmt: skip
     return [None, *spread(found, wanted)]
 
 
