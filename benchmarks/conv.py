@@ -24,11 +24,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch starts thr
 import numpy as np
 import torch
 
-from weft.compile.llvm.conv.arrays import compiled
-from weft.compile.llvm.conv.draft import Plan
-from weft.compile.llvm.conv.shape import shape_of
-from weft.compile.llvm.target import host_target
-from weft.runtime import pool
+from weft.compile.targets.cpu.convolution.arrays import compiled
+from weft.compile.targets.cpu.convolution.job_builder import Plan
+from weft.compile.targets.cpu.convolution.shape import shape_of
+from weft.compile.targets.cpu.target import host_target
+from weft.runtime.cpu import pool
 
 SECONDS = 0.3  # of timing for each convolution and library
 KINDS = ("forward", "input_grad", "weight_grad")

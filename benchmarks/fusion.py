@@ -25,19 +25,19 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import weft
 from weft import nn, optim
 from weft.compile import pipeline
-from weft.compile.explain.cost import (
+from weft.compile.cost.work import (
     NOTHING,
     bytes_read,
     bytes_written,
     size_of,
     unfused,
 )
-from weft.compile.fuse import Fusion, Operand
-from weft.compile.jobs import Routine
-from weft.compile.joined import Piece
-from weft.compile.launches import Use
-from weft.compile.native import Native, supported
-from weft.compile.tables import Tables
+from weft.compile.fusion.groups import Fusion, Operand
+from weft.compile.passes.inplace_concat import Piece
+from weft.compile.program.plan import Tables
+from weft.compile.program.program import Native, supported
+from weft.compile.program.steps import Use
+from weft.compile.targets.cpu.jobs import Routine
 from weft.graph import capture
 from weft.graph.ir import Graph, Node
 

@@ -25,18 +25,18 @@ import numpy as np
 from llvmlite import ir
 
 import weft
-from weft.compile.llvm.emit import F32, VOID, function, i64
-from weft.compile.llvm.gemm.arrays import Gemm, compiled
-from weft.compile.llvm.gemm.kinds import RESULTS
-from weft.compile.llvm.gemm.tasks import Split, split
-from weft.compile.llvm.gemm.vectors import PTR, carry, fma, store
-from weft.compile.llvm.target import (
+from weft.compile.emit.control_flow import F32, VOID, function, i64
+from weft.compile.emit.vectors import PTR, carry, fma, store
+from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled
+from weft.compile.targets.cpu.matmul.kinds import RESULTS
+from weft.compile.targets.cpu.matmul.tasks import Split, split
+from weft.compile.targets.cpu.target import (
     compile_module,
     host_target,
     new_module,
     prepare_function,
 )  # fmt: skip
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 try:
     import torch

@@ -21,8 +21,8 @@ import numpy as np
 
 import weft
 from weft import graph as G
-from weft.compile.elements import Builder
-from weft.compile.native import Native
+from weft.compile.lower.elements import Builder
+from weft.compile.program.program import Native
 
 RNG = np.random.default_rng(0)
 ROUNDS = 41

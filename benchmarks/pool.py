@@ -20,10 +20,15 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I32, I64, POINTER, VOID, function, i64, loop
-from weft.compile.llvm.target import Library, compile_module, host_target, new_module
-from weft.runtime.pool import Pool
-from weft.runtime.pool_code import BODY
+from weft.compile.emit.control_flow import I32, I64, POINTER, VOID, function, i64, loop
+from weft.compile.targets.cpu.target import (
+    Library,
+    compile_module,
+    host_target,
+    new_module,
+)
+from weft.runtime.cpu.pool import Pool
+from weft.runtime.cpu.pool_code import BODY
 
 GOMP_BODY = ir.FunctionType(VOID, [POINTER])
 

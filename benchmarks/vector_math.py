@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.llvm.math import emit
-from weft.compile.llvm.math.arrays import apply
-from weft.compile.llvm.target import host_target
+from weft.compile.emit.math import emit
+from weft.compile.emit.math.arrays import apply
+from weft.compile.targets.cpu.target import host_target
 
 SIZE = 1 << 20
 # name: (NumPy's function or None, from, to)

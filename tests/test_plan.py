@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft import models, nn, optim
-from weft.compile.jobs import COPYING
+from weft.compile.targets.cpu.jobs import COPYING
 from weft.core.lowering import View
 from weft.core.op import all_ops
 from weft.errors import ArgumentError

@@ -15,9 +15,9 @@ import numpy as np
 
 import weft
 from weft import graph
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import assembly, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.target import assembly, host_target, new_module
 
 Rows = list[list[float]]
 

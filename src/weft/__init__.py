@@ -20,7 +20,7 @@ from weft.autograd import (
     set_grad_enabled,
 )
 from weft.config import config
-from weft.core.guard import guard as _guard
+from weft.core.argument_errors import guard as _guard
 from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.core.elementwise import result_type
@@ -119,7 +119,7 @@ from weft.ops.bits import (
     logical_or,
     logical_xor,
 )
-from weft.ops.choosing import (
+from weft.ops.select import (
     clamp,
     clamp_max,
     clamp_min,
@@ -151,7 +151,7 @@ from weft.memory_format import (
     preserve_format,
 )
 from weft.ops.copies import clone, detach
-from weft.ops.questions import (
+from weft.ops.predicates import (
     can_cast,
     is_complex,
     is_floating_point,
@@ -218,7 +218,7 @@ from weft.ops.statistics import (
     var_mean,
 )
 from weft.ops.reduce import all, any, count_nonzero, nansum, sum
-from weft.ops.running import (
+from weft.ops.cumulative import (
     cumprod,
     cumsum,
     cumulative_trapezoid,
@@ -289,7 +289,7 @@ from weft.ops.indexing import index_put, put, select_scatter, slice_scatter
 from weft.ops.masks import masked_fill, masked_scatter, masked_select, one_hot
 from weft.ops.operands import argwhere, nonzero, unravel_index
 from weft.ops.scattering import scatter, scatter_add, scatter_reduce
-from weft.ops.taking import (
+from weft.ops.index import (
     index_add,
     index_copy,
     index_fill,
@@ -419,7 +419,7 @@ if _TYPE_CHECKING:
     from weft.memory import set_memory_limit
     from weft.memory.plan import plan
     from weft.ops.control import cond, fori_loop, map, scan, while_loop
-    from weft.runtime.pool import get_num_threads, set_num_threads
+    from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.training import Trainer
 

@@ -44,7 +44,7 @@ def test_info(capsys):
 
 
 def test_info_says_which_number_of_threads_is_set(capsys):
-    limit = weft.runtime.threads.thread_limit().threads
+    limit = weft.runtime.cpu.threads.thread_limit().threads
     weft.set_num_threads(limit + 1)
     try:
         assert main(["info"]) == 0
@@ -58,7 +58,7 @@ def test_info_says_which_number_of_threads_is_set(capsys):
 def test_cache_info_and_clear(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setenv("WEFT_CACHE_SIZE", "7")
-    weft.runtime.cache.get("key", lambda: b"code")
+    weft.runtime.cpu.kernel_cache.get("key", lambda: b"code")
     assert main(["cache", "info"]) == 0
     out = capsys.readouterr().out
     assert f"folder       {tmp_path / 'kernels'}\nstate        on disk\n" in out

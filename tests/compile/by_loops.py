@@ -4,10 +4,10 @@ import numpy as np
 
 import weft
 from weft import graph as G
-from weft.compile.fuse import Operand
-from weft.compile.launches import Use
+from weft.compile.fusion.groups import Operand
 from weft.compile.loop.interpret import run_kernel
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Use
 from weft.core.tensor import Tensor
 
 

@@ -1,7 +1,7 @@
 """The fast path of later calls, from the second call on: for tests of what it sees."""
 
-from weft.compile.again import lane_of
-from weft.compile.api import CompiledFunction
+from weft.compile.frontend.fast_path import lane_of
+from weft.compile.frontend.function import CompiledFunction
 
 
 def slowly_then_again(self, exact, args, kwargs, usual=CompiledFunction._slowly):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import weft
 from weft import nn, optim
-from weft.compile.alike import Likeness, Window
-from weft.compile.launches import Use
+from weft.compile.lower.deduplicate import Likeness, Window
+from weft.compile.program.steps import Use
 from weft.core.tensor import Tensor
 
 RNG = np.random.default_rng(5)

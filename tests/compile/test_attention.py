@@ -11,22 +11,22 @@ import weft
 from weft import nn, optim
 from weft.autograd import gradcheck, gradgradcheck
 from weft.compile import pipeline
-from weft.compile.attention import Attention, is_apart
-from weft.compile.llvm.attention import (
+from weft.compile.targets.cpu.attention import (
     attend,
     attend_backward,
     emit_attention,
     plan,
 )
-from weft.compile.llvm.attention.arrays import compiled
-from weft.compile.llvm.attention.generate import PARTS
-from weft.compile.llvm.attention.plan import (
+from weft.compile.targets.cpu.attention.arrays import compiled
+from weft.compile.targets.cpu.attention.call import Attention, is_apart
+from weft.compile.targets.cpu.attention.generate import PARTS
+from weft.compile.targets.cpu.attention.plan import (
     BACKWARD_KEYS,
     FEW_ROWS,
     FORWARD_KEYS,
     Options,
 )
-from weft.compile.llvm.target import Target, host_target, new_module
+from weft.compile.targets.cpu.target import Target, host_target, new_module
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import capture
 

@@ -9,11 +9,11 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.explain.machine import Machine
-from weft.compile.fuse import is_copy
-from weft.compile.native import Native
+from weft.compile.cost.machine import Machine
+from weft.compile.fusion.groups import is_copy
 from weft.compile.passes.recompute import Turns, recompute
 from weft.compile.pipeline import run as run_passes
+from weft.compile.program.program import Native
 from weft.compile.recompute.budget import Budget
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.planner import Planner

@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.body import bodies_of
+from weft.compile.program.bodies import bodies_of
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
 

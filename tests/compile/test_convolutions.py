@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 import weft
 from weft import graph as G
-from weft.compile.convolutions import Convolution
-from weft.compile.llvm.conv import convolve, input_grad, weight_grad
-from weft.compile.llvm.conv.arrays import compiled
-from weft.compile.llvm.conv.cut import Work, best_cut
-from weft.compile.llvm.conv.generate import emit_conv
-from weft.compile.llvm.conv.shape import shape_of
-from weft.compile.llvm.gemm.tiling import tiling
-from weft.compile.llvm.target import Target, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.convolution import convolve, input_grad, weight_grad
+from weft.compile.targets.cpu.convolution.arrays import compiled
+from weft.compile.targets.cpu.convolution.call import Convolution
+from weft.compile.targets.cpu.convolution.generate import emit_conv
+from weft.compile.targets.cpu.convolution.partition import Work, best_cut
+from weft.compile.targets.cpu.convolution.shape import shape_of
+from weft.compile.targets.cpu.matmul.tiling import tiling
+from weft.compile.targets.cpu.target import Target, host_target, new_module
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops import conv as ops
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 LIMITS = [None, "avx2", "baseline"]
 DTYPES = ["float32", "float64"]

@@ -6,9 +6,9 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile import script as scripts
-from weft.compile.digest import digest
-from weft.compile.prepared import Prepared
+from weft.compile.program import executable as scripts
+from weft.compile.program.graph_digest import digest
+from weft.compile.program.stored import Prepared
 from weft.graph.custom import moved
 from weft.graph.ir import Graph, Node
 

@@ -9,9 +9,9 @@ import pytest
 import weft
 from weft import dtype as dtypes
 from weft import graph as G
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import LEVELS, assembly, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.target import LEVELS, assembly, host_target, new_module
 from weft.core.tensor import Tensor
 from weft.errors import WeftError
 from weft.graph.ir import Node

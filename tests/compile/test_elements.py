@@ -7,20 +7,20 @@ from by_loops import by_loops, compiled, run
 
 import weft
 from weft.compile import passes
-from weft.compile.launches import Use
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Position, Store
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Use
 from weft.core.size import Scope, smaller
 from weft.core.tensor import Tensor
 from weft.errors import OutOfRangeError
 from weft.graph.ir import GraphError
 from weft.nn import functional as F
+from weft.ops.cumulative import linear_scan
 from weft.ops.gathering import scatter_add_op
+from weft.ops.index import add_at, put_op, take_op
 from weft.ops.random import uniform_op
-from weft.ops.running import linear_scan
 from weft.ops.slicing import place_op
-from weft.ops.taking import add_at, put_op, take_op
 
 RNG = np.random.default_rng(5)
 
@@ -319,7 +319,7 @@ def test_dropout_is_part_of_what_comes_before():
 def test_cross_entropy_never_stores_log_probabilities():
     x, target = floats(6, 50), ids(50, 6)
     graph = weft.graph.capture(F.cross_entropy, x, target).graph
-    native = Native(passes.checks(graph))  # what is checked stands aside
+    native = Native(passes.sink_checks(graph))  # what is checked stands aside
     assert all(n.shape != (6, 50) for s in native.steps for n in s.made)
     want = F.cross_entropy(x, target).item()
     np.testing.assert_allclose(run(native, x, target)[0], want, rtol=1e-6)

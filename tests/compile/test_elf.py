@@ -10,9 +10,23 @@ import pytest
 from llvmlite import ir
 
 import weft
-from weft.compile.llvm import elf
-from weft.compile.llvm.emit import F32, F64, I64, POINTER, VOID, function, i64, loop
-from weft.compile.llvm.target import Library, host_target, new_module, object_code
+from weft.compile.emit.control_flow import (
+    F32,
+    F64,
+    I64,
+    POINTER,
+    VOID,
+    function,
+    i64,
+    loop,
+)
+from weft.compile.targets.cpu import elf
+from weft.compile.targets.cpu.target import (
+    Library,
+    host_target,
+    new_module,
+    object_code,
+)
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64",

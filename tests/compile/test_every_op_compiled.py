@@ -16,10 +16,10 @@ from records import OPS, cases_of
 import weft
 from weft import dtype as dtypes
 from weft import graph as G
-from weft.compile import tables
-from weft.compile.launches import Use
 from weft.compile.loop.interpret import run_kernel
-from weft.compile.native import Native
+from weft.compile.program import plan
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Use
 from weft.core.dispatch import type_of
 from weft.core.lowering import View
 from weft.core.tensor import Tensor
@@ -186,7 +186,7 @@ LAYOUTS = (in_order, transposed, strided, reversed_)
 @pytest.fixture
 def small_shares(monkeypatch):
     """Even a few elements are shared out among threads."""
-    monkeypatch.setattr(tables, "GRAIN", 1)
+    monkeypatch.setattr(plan, "GRAIN", 1)
     before = weft.get_num_threads()
     yield
     weft.set_num_threads(before)

@@ -15,12 +15,12 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.explain.cost import bytes_read, flops, unfused
-from weft.compile.explain.machine import MOVED, Machine, machine
+from weft.compile.cost.machine import MOVED, Machine, machine
+from weft.compile.cost.work import bytes_read, flops, unfused
 from weft.compile.explain.passes import changes
-from weft.compile.launches import Use
-from weft.compile.phases import phase, recording
+from weft.compile.explain.phases import phase, recording
 from weft.compile.pipeline import PASSES
+from weft.compile.program.steps import Use
 from weft.errors import ArgumentError
 from weft.graph.text import node_text
 

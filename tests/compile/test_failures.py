@@ -5,11 +5,11 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile import entry as entries
-from weft.compile.prepared import Prepared
+from weft.compile.frontend import specialization as entries
+from weft.compile.program.stored import Prepared
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
-from weft.runtime import arena
+from weft.runtime.cpu import arena
 
 F = nn.functional
 
@@ -138,7 +138,7 @@ def test_an_interrupt_while_state_is_written_waits(monkeypatch):
     plain(IDS, LABELS)
     weft.manual_seed(3)
     count = 0
-    put = weft.graph.cells.Cell.set
+    put = weft.graph.state_cells.Cell.set
 
     def once(self, value):
         nonlocal count
@@ -147,7 +147,7 @@ def test_an_interrupt_while_state_is_written_waits(monkeypatch):
             raise KeyboardInterrupt
         put(self, value)
 
-    monkeypatch.setattr(weft.graph.cells.Cell, "set", once)
+    monkeypatch.setattr(weft.graph.state_cells.Cell, "set", once)
     with pytest.raises(KeyboardInterrupt):
         plain(IDS, LABELS)
     assert everything(twin, other) == want

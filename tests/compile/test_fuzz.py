@@ -10,13 +10,13 @@ import pytest
 from programs import draw
 from three_ways import accepts, fit, judged
 
-import weft.compile.entry
+import weft.compile.frontend.specialization
 import weft.compile.lower.values
-from weft.compile.llvm import kernel, target
 from weft.compile.loop.ir import Const
+from weft.compile.targets.cpu import kernel, target
 from weft.core.lowering import View
 from weft.core.op import find_op
-from weft.graph.cells import Cell
+from weft.graph.state_cells import Cell
 
 BATCH = 20
 
@@ -100,7 +100,7 @@ def stale_constant(patch):
 
 def lost_write(patch):
     """Arguments changed in place stay as they were."""
-    patch.setattr(weft.compile.entry, "rewrite", lambda *args: None)
+    patch.setattr(weft.compile.frontend.specialization, "rewrite", lambda *args: None)
 
 
 def wrong_start(patch):
@@ -115,7 +115,9 @@ def wrong_start(patch):
 
 def same_size_for_all(patch):
     """A compiled form is used for arguments of other sizes than its own."""
-    patch.setattr(weft.compile.entry.Entry, "fits", lambda self, arrays: True)
+    patch.setattr(
+        weft.compile.frontend.specialization.Entry, "fits", lambda self, arrays: True
+    )
 
 
 MISTAKES = (

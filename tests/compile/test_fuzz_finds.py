@@ -8,13 +8,13 @@ import pytest
 import weft
 from weft import dtype as dtypes
 from weft import nn
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.parts import parts
-from weft.compile.llvm.target import host_target, new_module
+from weft.compile.emit.split_module import parts
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Load, Store
 from weft.compile.loop.ranges import inside
 from weft.compile.loop.text import kernel_key
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.target import host_target, new_module
 from weft.core.size import Scope, may_be_negative, smaller
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import capture

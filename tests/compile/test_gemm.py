@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile.llvm.gemm import tiling
-from weft.compile.llvm.gemm.arrays import Gemm, compiled, matmul_arrays
-from weft.compile.llvm.gemm.generate import emit_gemm, is_few, workspace_bytes
-from weft.compile.llvm.gemm.tasks import Split, split
-from weft.compile.llvm.target import (
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.matmul import tiling
+from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled, matmul_arrays
+from weft.compile.targets.cpu.matmul.generate import emit_gemm, is_few, workspace_bytes
+from weft.compile.targets.cpu.matmul.tasks import Split, split
+from weft.compile.targets.cpu.target import (
     Target,
     assembly,
     compile_module,
     host_target,
     new_module,
 )
-from weft.compile.native import Native
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 LIMITS = [None, "avx2", "baseline"]
 DTYPES = ["float32", "float64"]

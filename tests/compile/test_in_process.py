@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.runtime import arena
+from weft.runtime.cpu import arena
 
 STARTING = (
     "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.system",

@@ -5,9 +5,9 @@ import pytest
 
 import weft
 from weft import graph as G
-from weft.compile.joined import Piece
-from weft.compile.native import Native
-from weft.compile.outputs import owned
+from weft.compile.passes.copy_view_outputs import copy_view_outputs
+from weft.compile.passes.inplace_concat import Piece
+from weft.compile.program.program import Native
 
 RNG = np.random.default_rng(0)
 
@@ -163,4 +163,4 @@ def test_a_view_of_what_is_computed_is_stored_once():
 
 def test_small_views_need_no_kernel():
     graph = G.capture(lambda x: x.T, weft.ones(3, 4)).graph
-    assert owned(graph) is graph
+    assert copy_view_outputs(graph) is graph

@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.fuse import is_copy
+from weft.compile.fusion.groups import is_copy
 from weft.compile.recompute.lean import LARGE
 
 

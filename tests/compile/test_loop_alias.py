@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 
 import weft
 from weft import graph as G
-from weft.compile.launches import Use
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import assembly, compile_module, host_target, new_module
 from weft.compile.loop.alias import may_share
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Store
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Use
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.target import (
+    assembly,
+    compile_module,
+    host_target,
+    new_module,
+)
 from weft.core.size import Scope
 from weft.core.tensor import Tensor
 from weft.graph.ir import GraphError

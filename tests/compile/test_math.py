@@ -12,16 +12,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft.compile.llvm import math as vector_math
-from weft.compile.llvm.math import (
-    BRANCHING,
-    FUNCTIONS,
-    UNAVAILABLE,
-    conversions,
-    emit,
-)
-from weft.compile.llvm.math.arrays import apply, module_of
-from weft.compile.llvm.target import assembly, host_target
+from weft.compile.emit import math as vector_math
+from weft.compile.emit.math import BRANCHING, FUNCTIONS, UNAVAILABLE, conversions, emit
+from weft.compile.emit.math.arrays import apply, module_of
+from weft.compile.targets.cpu.target import assembly, host_target
 from weft.core.elementwise import elementwise_batch
 from weft.core.op import all_ops
 from weft.errors import ArgumentError, DTypeError, ShapeError

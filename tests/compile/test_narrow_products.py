@@ -10,11 +10,11 @@ import pytest
 
 import weft
 from weft.compile import eager
-from weft.compile.llvm.gemm.arrays import compiled, kind_name, matmul_arrays
-from weft.compile.llvm.gemm.generate import emit_gemm
-from weft.compile.llvm.gemm.kinds import RESULTS, Kind, kind_of
-from weft.compile.llvm.gemm.tasks import JOB, Split
-from weft.compile.llvm.target import Target, assembly, host_target, new_module
+from weft.compile.targets.cpu.matmul.arrays import compiled, kind_name, matmul_arrays
+from weft.compile.targets.cpu.matmul.generate import emit_gemm
+from weft.compile.targets.cpu.matmul.kinds import RESULTS, Kind, kind_of
+from weft.compile.targets.cpu.matmul.tasks import JOB, Split
+from weft.compile.targets.cpu.target import Target, assembly, host_target, new_module
 from weft.errors import DTypeError, ShapeError
 from weft.ops.products import matmul_op, wide_matmul_op
 

@@ -6,14 +6,14 @@ import pytest
 import weft
 from weft import graph as G
 from weft import nn, optim
-from weft.compile.jobs import Routine
-from weft.compile.launches import Order
-from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Order
+from weft.compile.targets.cpu.jobs import Routine
 from weft.graph.interpret import Program
 from weft.nn import functional as F
 from weft.ops.conv import conv_input_grad_op, conv_op, conv_weight_grad_op
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 RNG = np.random.default_rng(5)
 

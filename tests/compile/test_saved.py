@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.instance import Instance
+from weft.compile.program.executor import Instance
 from weft.errors import ArgumentError, FileFormatError
 from weft.serialization.loaded import Loaded
 

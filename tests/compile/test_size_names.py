@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile.native import Native
+from weft.compile.program.program import Native
 from weft.errors import ShapeError
 from weft.graph import capture
 

@@ -9,9 +9,9 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile import script as scripts
-from weft.compile.digest import digest
-from weft.compile.native import Native
+from weft.compile.program import executable as scripts
+from weft.compile.program.graph_digest import digest
+from weft.compile.program.program import Native
 from weft.core import op as ops
 from weft.graph import capture
 from weft.nn import functional as F

@@ -5,10 +5,10 @@ import pytest
 
 import weft
 from weft import graph as G
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.stream import COPIED, LARGE
-from weft.compile.llvm.target import assembly, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.streaming_stores import COPIED, LARGE
+from weft.compile.targets.cpu.target import assembly, host_target, new_module
 
 SHAPE = 2900, 2897  # rows begin anywhere in a line
 LEVELS = [None, "avx2", "baseline"]

@@ -10,9 +10,9 @@ import pytest
 import representative
 
 from weft import graph as G
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import LEVELS, assembly, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.target import LEVELS, assembly, host_target, new_module
 from weft.errors import ArgumentError
 
 HERE = Path(__file__).parent

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile.llvm.gemm.arrays import compiled
-from weft.compile.llvm.gemm.tasks import split
-from weft.compile.llvm.target import host_target
-from weft.compile.native import Native
+from weft.compile.program.program import Native
+from weft.compile.targets.cpu.matmul.arrays import compiled
+from weft.compile.targets.cpu.matmul.tasks import split
+from weft.compile.targets.cpu.target import host_target
 from weft.compile.tuning import choices, search, seconds_of
 from weft.compile.tuning.choices import Columns, Cut, Found, Loops, Table
 from weft.compile.tuning.search import Search, Tried, Tuned, text
@@ -19,7 +19,7 @@ from weft.compile.tuning.subjects import subjects
 from weft.compile.tuning.trials import Memory
 from weft.errors import ArgumentError
 from weft.graph import capture
-from weft.runtime import cache
+from weft.runtime.cpu import kernel_cache
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_every_candidate_gives_the_same_bits():
                     kinds.add((type(choice).__name__, text(choice).split("=")[0]))
     assert {kind for kind, _ in kinds} == {"Cut", "Loops", "Columns"}
     wanted = {"chunk", "square", "wide", "grain", "across", "shape", "columns"}
-    if weft.compile.llvm.target.host_target().bits == 512:
+    if weft.compile.targets.cpu.target.host_target().bits == 512:
         wanted.add("tiles")
     assert wanted <= {name for _, name in kinds}
 
@@ -231,7 +231,7 @@ def test_another_process_takes_what_was_found(monkeypatch):
     Search(measure=fast).run(*native_of(program, x, w))
     code = (
         "import numpy as np, weft\n"
-        "from weft.compile.native import Native\n"
+        "from weft.compile.program.program import Native\n"
         "from weft.graph import capture\n"
         "weft.set_num_threads(2)\n"
         "x = weft.zeros(96, 130)\n"
@@ -266,7 +266,7 @@ def test_a_second_search_measures_nothing_again(monkeypatch):
     ],
 )  # fmt: skip
 def test_damaged_records_are_none(stored):
-    cache.default().put(choices._place(), stored)
+    kernel_cache.default().put(choices._place(), stored)
     table = Table()
     table.load()
     assert table.stamp() == ""
@@ -275,7 +275,7 @@ def test_damaged_records_are_none(stored):
 def test_a_sound_record_beside_a_damaged_one_counts():
     key = choices._digest("k")
     text_ = json.dumps({"bad": 1, key: [[1, 2], {"default": 0.5}]})
-    cache.default().put(choices._place(), text_.encode())
+    kernel_cache.default().put(choices._place(), text_.encode())
     table = Table()
     table.load()
     assert table.find("k") == Found((1, 2), {"default": 0.5})

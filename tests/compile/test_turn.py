@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import assembly, host_target, new_module
 from weft.compile.loop.schedule import example, vectorise
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.target import assembly, host_target, new_module
 
 RNG = np.random.default_rng(2)
 SHAPES = [(1, 1), (16, 16), (17, 33), (5, 70), (64, 48), (100, 31)]

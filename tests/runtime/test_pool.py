@@ -15,23 +15,23 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile.llvm.emit import I64, POINTER, VOID, function, i64, loop, when
-from weft.compile.llvm.target import (
+from weft.compile.emit.control_flow import I64, POINTER, VOID, function, i64, loop, when
+from weft.compile.targets.cpu.target import (
     compile_module,
     host_target,
     new_module,
     object_code,
 )
-from weft.runtime import pool as pool_module
-from weft.runtime.pool import Pool
-from weft.runtime.pool_code import (
+from weft.runtime.cpu import pool as pool_module
+from weft.runtime.cpu.pool import Pool
+from weft.runtime.cpu.pool_code import (
     BODY,
     CHUNKS,
     FUTEX_NUMBERS,
     emit_parallel,
     report_error,
 )
-from weft.runtime.pool_code import (
+from weft.runtime.cpu.pool_code import (
     pool_module as pool_ir,
 )
 
@@ -250,9 +250,11 @@ def test_a_second_caller_runs_alone_and_does_not_wait(pool, bodies):
 
 
 def test_nested_loops_run_within_their_chunk(bodies):
-    weft.runtime.pool.default().resize(2)
+    weft.runtime.cpu.pool.default().resize(2)
     for _ in range(50):
-        run = Run(400).go(weft.runtime.pool.default(), bodies.address("nest"), 40, 1)
+        run = Run(400).go(
+            weft.runtime.cpu.pool.default(), bodies.address("nest"), 40, 1
+        )
         assert (run.counts == 1).all()
         assert (run.workers == 0).all()
         expected = np.arange(400) // 10 * 10 + np.arange(400) % 10 // 3 * 3
@@ -394,7 +396,7 @@ def test_fewer_threads_than_wanted(pool, bodies):
 
 EXITS = """
 import ctypes, sys
-from weft.runtime.pool import default
+from weft.runtime.cpu.pool import default
 kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
 body = kind(lambda *arguments: None)
 pool = default()
@@ -418,7 +420,7 @@ def test_the_number_of_threads():
         for n in (1, 3):
             weft.set_num_threads(n)
             assert weft.get_num_threads() == n
-            assert weft.runtime.pool.default().threads == n
+            assert weft.runtime.cpu.pool.default().threads == n
     finally:
         weft.set_num_threads(before)
 
@@ -430,7 +432,8 @@ def test_wrong_numbers_of_threads(wrong):
 
 
 NUMBER = (
-    "import weft; print(weft.get_num_threads(), weft.runtime.pool.default().threads)"
+    "import weft; from weft.runtime.cpu import pool; "
+    "print(weft.get_num_threads(), pool.default().threads)"
 )
 
 

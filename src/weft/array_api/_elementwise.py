@@ -11,12 +11,12 @@ from weft.ops import (
     arithmetic,
     bits,
     broadcasting,
-    choosing,
     comparison,
     complex_numbers,
     copies,
-    questions,
+    predicates,
     rounding,
+    select,
 )
 from weft.ops import transcendental as trans
 from weft.ops.operands import as_tensorlike
@@ -75,9 +75,9 @@ cosh = _unary("cosh", trans.cosh)
 exp = _unary("exp", trans.exp)
 expm1 = _unary("expm1", trans.expm1)
 floor = _unary("floor", rounding.floor)
-isfinite = _unary("isfinite", questions.isfinite)
-isinf = _unary("isinf", questions.isinf)
-isnan = _unary("isnan", questions.isnan)
+isfinite = _unary("isfinite", predicates.isfinite)
+isinf = _unary("isinf", predicates.isinf)
+isnan = _unary("isnan", predicates.isnan)
 log = _unary("log", trans.log)
 log10 = _unary("log10", trans.log10)
 log1p = _unary("log1p", trans.log1p)
@@ -87,7 +87,7 @@ negative = _unary("negative", arithmetic.neg)
 positive = _unary("positive", arithmetic.positive)
 real = _unary("real", complex_numbers.real)
 reciprocal = _unary("reciprocal", arithmetic.reciprocal)
-signbit = _unary("signbit", questions.signbit)
+signbit = _unary("signbit", predicates.signbit)
 sin = _unary("sin", trans.sin)
 sinh = _unary("sinh", trans.sinh)
 sqrt = _unary("sqrt", trans.sqrt)
@@ -127,7 +127,7 @@ def sign(x: Array, /) -> Array:
     tensor([-1.,  0.,  1.], shape=(3,), dtype=float32)
     """
     signs = arithmetic.sgn(x)
-    return choosing.where(questions.isnan(x), x, signs) if x.dtype.is_inexact else signs
+    return select.where(predicates.isnan(x), x, signs) if x.dtype.is_inexact else signs
 
 
 # -- two arrays
@@ -139,8 +139,8 @@ def _floored(x1: Array, x2: Array) -> Array:
     out = arithmetic.floor_divide(x1, x2)
     if not out.dtype.is_floating_point:
         return out
-    lost = questions.isinf(x1) & questions.isnan(out)
-    return choosing.where(lost, arithmetic.div(x1, x2), out)
+    lost = predicates.isinf(x1) & predicates.isnan(out)
+    return select.where(lost, arithmetic.div(x1, x2), out)
 
 
 add = _binary("add", arithmetic.add)
@@ -163,8 +163,8 @@ logaddexp = _binary("logaddexp", trans.logaddexp)
 logical_and = _binary("logical_and", bits.logical_and, _TRUTH)
 logical_or = _binary("logical_or", bits.logical_or, _TRUTH)
 logical_xor = _binary("logical_xor", bits.logical_xor, _TRUTH)
-maximum = _binary("maximum", choosing.maximum)
-minimum = _binary("minimum", choosing.minimum)
+maximum = _binary("maximum", select.maximum)
+minimum = _binary("minimum", select.minimum)
 multiply = _binary("multiply", arithmetic.mul)
 nextafter = _binary("nextafter", rounding.nextafter)
 not_equal = _binary("not_equal", comparison.ne)
@@ -185,4 +185,4 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     shape = broadcast_shapes("clip", x.shape, *(b.shape for b in bounds))
     wide = broadcasting.expand(x, shape)
     limits = (as_tensorlike(b) if b is not None else None for b in (min, max))
-    return copies.cast(choosing.clamp(wide, *limits), x.dtype)
+    return copies.cast(select.clamp(wide, *limits), x.dtype)

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 import weft
 from weft import nn, optim
-from weft.compile.api import compile as compiled
+from weft.compile.frontend.function import compile as compiled
 from weft.core.tensor import Tensor
 from weft.datasets import TextCorpus
 from weft.models import GPT

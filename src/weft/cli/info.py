@@ -7,8 +7,8 @@ import platform
 
 import weft
 from weft.ops.creation import physical_memory
-from weft.runtime.cache import default
-from weft.runtime.threads import thread_limit
+from weft.runtime.cpu.kernel_cache import default
+from weft.runtime.cpu.threads import thread_limit
 
 DEPENDENCIES = ("numpy", "ml_dtypes", "llvmlite", "safetensors", "tqdm")
 

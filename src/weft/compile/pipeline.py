@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from weft.compile import passes as p
-from weft.compile.phases import phase
+from weft.compile.explain.phases import phase
 from weft.errors import ArgumentError
 from weft.graph.custom import without_backward
 from weft.graph.ir import Graph
@@ -24,24 +24,24 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("without_backward", without_backward),  # nothing is differentiated any more
     ("dead_code", p.dead_code),
-    ("checks", p.checks),
-    ("rules", p.rules),  # on the program as it was captured
-    ("views", p.views),
+    ("sink_checks", p.sink_checks),
+    ("user_rules", p.user_rules),  # on the program as it was captured
+    ("simplify_views", p.simplify_views),
     ("fold", p.fold),
     ("simplify", p.simplify),
-    ("joins", p.joins),
-    ("products", p.products),
-    ("sums", p.sums),
-    ("strides", p.strides),
+    ("concat_padded_sums", p.concat_padded_sums),
+    ("transpose_products", p.transpose_products),
+    ("merge_product_sums", p.merge_product_sums),
+    ("slice_strided_convolutions", p.slice_strided_convolutions),
     ("cse", p.cse),
-    ("attention", p.attention),
-    ("layout", p.layout),
-    ("convolution", p.convolution),
+    ("fuse_attention", p.fuse_attention),
+    ("sink_permutes", p.sink_permutes),
+    ("fold_into_convolution", p.fold_into_convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros
-    ("siblings", p.siblings),
+    ("merge_sibling_products", p.merge_sibling_products),
     ("simplify_again", p.simplify),
-    ("canonical", p.canonical),
-    ("views_again", p.views),
+    ("canonicalize", p.canonicalize),
+    ("simplify_views_again", p.simplify_views),
     ("cse_again", p.cse),  # what became equal in its canonical form
 )
 

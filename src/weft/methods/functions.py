@@ -10,33 +10,33 @@ from weft.ops import (
     bessel_functions,
     bits,
     broadcasting,
-    choosing,
     comparison,
     complex_numbers,
     copies,
+    cumulative,
     diagonals,
     error_functions,
     extremes,
     gamma_functions,
     gathering,
+    index,
     indexing,
     masks,
     operands,
     padding,
+    predicates,
     probabilities,
     products,
-    questions,
     random,
     reduce,
     rounding,
-    running,
     scattering,
+    select,
     shaping,
     slicing,
     sorting,
     statistics,
     strided,
-    taking,
     transcendental,
 )
 
@@ -64,13 +64,13 @@ class Functions:
     remainder = arithmetic.remainder
     fmod = arithmetic.fmod
     floor_divide = arithmetic.floor_divide
-    maximum = choosing.maximum
-    minimum = choosing.minimum
-    clamp = choosing.clamp
-    clamp_min = choosing.clamp_min
-    clamp_max = choosing.clamp_max
-    clip = choosing.clip
-    nan_to_num = choosing.nan_to_num
+    maximum = select.maximum
+    minimum = select.minimum
+    clamp = select.clamp
+    clamp_min = select.clamp_min
+    clamp_max = select.clamp_max
+    clip = select.clip
+    nan_to_num = select.nan_to_num
     eq = comparison.eq
     ne = comparison.ne
     lt = comparison.lt
@@ -80,12 +80,12 @@ class Functions:
     isclose = comparison.isclose
     allclose = comparison.allclose
     equal = comparison.equal
-    isnan = questions.isnan
-    isinf = questions.isinf
-    isfinite = questions.isfinite
-    isposinf = questions.isposinf
-    isneginf = questions.isneginf
-    signbit = questions.signbit
+    isnan = predicates.isnan
+    isinf = predicates.isinf
+    isfinite = predicates.isfinite
+    isposinf = predicates.isposinf
+    isneginf = predicates.isneginf
+    signbit = predicates.signbit
     logical_and = bits.logical_and
     logical_or = bits.logical_or
     logical_xor = bits.logical_xor
@@ -119,15 +119,15 @@ class Functions:
     less_equal = comparison.le
     not_equal = comparison.ne
     true_divide = arithmetic.div
-    relu = choosing.relu
-    fmax = choosing.fmax
-    fmin = choosing.fmin
-    heaviside = choosing.heaviside
+    relu = select.relu
+    fmax = select.fmax
+    fmin = select.fmin
+    heaviside = select.heaviside
     float_power = arithmetic.float_power
     ldexp = arithmetic.ldexp
     isreal = complex_numbers.isreal
-    is_nonzero = questions.is_nonzero
-    is_same_size = questions.is_same_size
+    is_nonzero = predicates.is_nonzero
+    is_same_size = predicates.is_same_size
     fix = rounding.fix
     conj = complex_numbers.conj
 
@@ -138,7 +138,7 @@ class Functions:
         >>> x.where(x > 0, 0.0)
         tensor([0., 4.], shape=(2,), dtype=float32)
         """
-        return choosing.where(condition, self, other)
+        return select.where(condition, self, other)
 
     # -- transcendental
 
@@ -191,7 +191,7 @@ class Functions:
     count_nonzero = reduce.count_nonzero
     var = statistics.var
     std = statistics.std
-    prod = running.prod
+    prod = cumulative.prod
     amax = extremes.amax
     amin = extremes.amin
     aminmax = extremes.aminmax
@@ -201,11 +201,11 @@ class Functions:
     min = extremes.min
     any = reduce.any
     all = reduce.all
-    cumsum = running.cumsum
-    cumprod = running.cumprod
-    diff = running.diff
+    cumsum = cumulative.cumsum
+    cumprod = cumulative.cumprod
+    diff = cumulative.diff
     logsumexp = statistics.logsumexp
-    logcumsumexp = running.logcumsumexp
+    logcumsumexp = cumulative.logcumsumexp
     cov = statistics.cov
     corrcoef = statistics.corrcoef
     norm = statistics.norm
@@ -290,11 +290,11 @@ class Functions:
     select_scatter = indexing.select_scatter
     slice_scatter = indexing.slice_scatter
     take_along_dim = gathering.take_along_dim
-    take = taking.take
-    index_select = taking.index_select
-    index_add = taking.index_add
-    index_copy = taking.index_copy
-    index_fill = taking.index_fill
+    take = index.take
+    index_select = index.index_select
+    index_add = index.index_add
+    index_copy = index.index_copy
+    index_fill = index.index_fill
     masked_fill = masks.masked_fill
     masked_select = masks.masked_select
     nonzero = operands.nonzero
@@ -303,7 +303,7 @@ class Functions:
     diag = diagonals.diag
     diag_embed = diagonals.diag_embed
     trace = diagonals.trace
-    repeat_interleave = taking.repeat_interleave
+    repeat_interleave = index.repeat_interleave
 
     # -- sorting
 

@@ -16,21 +16,21 @@ from weft.errors import (
 from weft.ops import (
     arithmetic,
     bits,
-    choosing,
     comparison,
     creation,
+    cumulative,
     diagonals,
     error_functions,
     gamma_functions,
+    index,
     indexing,
     masks,
     products,
     random,
     rounding,
-    running,
     scattering,
+    select,
     shaping,
-    taking,
     transcendental,
 )
 
@@ -54,11 +54,11 @@ class InPlace:
     remainder_ = inplace(arithmetic.remainder, "remainder_", "2")
     fmod_ = inplace(arithmetic.fmod, "fmod_", "2")
     floor_divide_ = inplace(arithmetic.floor_divide, "floor_divide_", "2")
-    clamp_ = inplace(choosing.clamp, "clamp_", "0, 1")
-    clamp_min_ = inplace(choosing.clamp_min, "clamp_min_", "0")
-    clamp_max_ = inplace(choosing.clamp_max, "clamp_max_", "1")
-    clip_ = inplace(choosing.clip, "clip_", "0, 1")
-    nan_to_num_ = inplace(choosing.nan_to_num, "nan_to_num_")
+    clamp_ = inplace(select.clamp, "clamp_", "0, 1")
+    clamp_min_ = inplace(select.clamp_min, "clamp_min_", "0")
+    clamp_max_ = inplace(select.clamp_max, "clamp_max_", "1")
+    clip_ = inplace(select.clip, "clip_", "0, 1")
+    nan_to_num_ = inplace(select.nan_to_num, "nan_to_num_")
     eq_ = inplace(comparison.eq, "eq_", "1")
     ne_ = inplace(comparison.ne, "ne_", "1")
     lt_ = inplace(comparison.lt, "lt_", "1")
@@ -108,15 +108,15 @@ class InPlace:
     hypot_ = inplace(transcendental.hypot, "hypot_", "x")
     tril_ = inplace(diagonals.tril, "tril_")
     triu_ = inplace(diagonals.triu, "triu_")
-    cumsum_ = inplace(running.cumsum, "cumsum_", "0")
-    cumprod_ = inplace(running.cumprod, "cumprod_", "0")
+    cumsum_ = inplace(cumulative.cumsum, "cumsum_", "0")
+    cumprod_ = inplace(cumulative.cumprod, "cumprod_", "0")
     scatter_ = inplace(scattering.scatter, "scatter_", "0, weft.tensor([[0]]), 5.0")
     scatter_add_ = inplace(
         scattering.scatter_add, "scatter_add_", "0, weft.tensor([[0]]), x"
     )
-    index_add_ = inplace(taking.index_add, "index_add_", "0, weft.tensor([0, 1]), x")
-    index_copy_ = inplace(taking.index_copy, "index_copy_", "0, weft.tensor([1, 0]), x")
-    index_fill_ = inplace(taking.index_fill, "index_fill_", "0, weft.tensor([0]), 5")
+    index_add_ = inplace(index.index_add, "index_add_", "0, weft.tensor([0, 1]), x")
+    index_copy_ = inplace(index.index_copy, "index_copy_", "0, weft.tensor([1, 0]), x")
+    index_fill_ = inplace(index.index_fill, "index_fill_", "0, weft.tensor([0]), 5")
     masked_fill_ = inplace(masks.masked_fill, "masked_fill_", "x > 0, 5")
     addmm_ = inplace(products.addmm, "addmm_", "x, x")
     digamma_ = inplace(gamma_functions.digamma, "digamma_")
@@ -143,7 +143,7 @@ class InPlace:
         bits.bitwise_right_shift, "bitwise_right_shift_", "1", "int64"
     )
     ldexp_ = inplace(arithmetic.ldexp, "ldexp_", "x")
-    heaviside_ = inplace(choosing.heaviside, "heaviside_", "x")
+    heaviside_ = inplace(select.heaviside, "heaviside_", "x")
     xlogy_ = inplace(transcendental.xlogy, "xlogy_", "x")
     logit_ = inplace(transcendental.logit, "logit_", "0.1")
     sinc_ = inplace(transcendental.sinc, "sinc_")
@@ -155,7 +155,7 @@ class InPlace:
     not_equal_ = ne_
     arcsin_, arccos_, arctan_, arctan2_ = asin_, acos_, atan_, atan2_
     arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
-    relu_ = inplace(choosing.relu, "relu_")
+    relu_ = inplace(select.relu, "relu_")
     nextafter_ = inplace(rounding.nextafter, "nextafter_", "x * 2")
     t_ = reshaped(shaping.t, "t_")
     transpose_ = reshaped(shaping.transpose, "transpose_", "0, 1")

@@ -10,7 +10,7 @@ from weft.core.elementwise import Public, binary, integer_samples
 from weft.core.tensor import Tensor
 from weft.ops.arithmetic import abs
 from weft.ops.operands import as_tensorlike
-from weft.ops.questions import isfinite, isnan
+from weft.ops.predicates import isfinite, isnan
 
 
 def _compare(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:

@@ -21,7 +21,7 @@ from weft.core.rows import Column, Rows, seconds
 from weft.errors import ArgumentError, WeftError
 
 if TYPE_CHECKING:
-    from weft.compile.api import CompiledFunction, Entry
+    from weft.compile.frontend.function import CompiledFunction, Entry
 
 __all__ = ["Explanation", "Memory", "Program", "Rows"]
 

@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from weft.compile.explain.cost import size_of
-from weft.compile.placed import Placed
+from weft.compile.cost.work import size_of
+from weft.compile.program.memory_layout import Placed
 from weft.core.rows import Column, Rows, nbytes
 from weft.graph.ir import Node, type_text
 

@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.explain import cost
-from weft.compile.explain.machine import Machine, machine
+from weft.compile.cost import work
+from weft.compile.cost.machine import Machine, machine
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
-from weft.compile.fuse import is_copy
-from weft.compile.jobs import Routine
-from weft.compile.launches import Use, made_by
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import Target, assembly, new_module
-from weft.compile.native import Native
-from weft.compile.products import is_product
-from weft.compile.tables import Tables
+from weft.compile.fusion.groups import is_copy
+from weft.compile.program.plan import Tables
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Use, made_by
+from weft.compile.targets.cpu.jobs import Routine
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.matmul.call import is_product
+from weft.compile.targets.cpu.target import Target, assembly, new_module
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Graph, Node, type_text
@@ -200,11 +200,11 @@ class Again(NamedTuple):
 
     @property
     def flops(self) -> int:
-        return sum(cost.flops(node, self.sizes) or 0 for node in self.nodes)
+        return sum(work.flops(node, self.sizes) or 0 for node in self.nodes)
 
     @property
     def nbytes(self) -> int:
-        return sum(cost.size_of(node, self.sizes) for node in self.nodes)
+        return sum(work.size_of(node, self.sizes) for node in self.nodes)
 
 
 class Traffic(NamedTuple):
@@ -254,14 +254,14 @@ class Program:
     def _launch(self, number: int, step: Any) -> Launch:
         nodes = _nodes(step)
         made = made_by(step)
-        known = [cost.flops(node, self.sizes) for node in nodes]
+        known = [work.flops(node, self.sizes) for node in nodes]
         return Launch(
             number,
             step.name if isinstance(step, Use) else nodes[0].op.name,
             nodes,
             None if None in known else sum(n for n in known if n is not None),
-            cost.bytes_read(nodes, self.sizes) if _moves(nodes) else 0,
-            cost.bytes_written(made, self.sizes) if _moves(nodes) else 0,
+            work.bytes_read(nodes, self.sizes) if _moves(nodes) else 0,
+            work.bytes_written(made, self.sizes) if _moves(nodes) else 0,
             _itemsize(nodes),
         )
 
@@ -302,7 +302,7 @@ class Program:
         found: dict[Any, list[Launch]] = defaultdict(list)
         for launch, step in zip(self.launches, self.steps, strict=True):
             (node, *_) = launch.nodes
-            if isinstance(step, kind) and cost.works(node):
+            if isinstance(step, kind) and work.works(node):
                 types = [type_text(i.type) for i in node.inputs if type(i) is Node]
                 then = [one.op.name for one in launch.nodes[1:]]
                 found[node.op.name, *types, type_text(node.type), *then].append(launch)
@@ -341,7 +341,7 @@ class Program:
         """What is computed a second time for backward, by operator."""
         found: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
-            if is_copy(node) and cost.works(node):
+            if is_copy(node) and work.works(node):
                 found[node.op.name].append(node)
         copies = [Again(name, nodes, self.sizes) for name, nodes in found.items()]
         return Rows(
@@ -380,7 +380,7 @@ class Program:
         )
 
     def _unfused(self, graph: Graph) -> tuple[int, int, int]:
-        return cost.unfused(graph, self.sizes)
+        return work.unfused(graph, self.sizes)
 
     @property
     def flops(self) -> int:
@@ -454,7 +454,7 @@ def _nodes(step: Any) -> list[Node]:
 
 
 def _moves(nodes: list[Node]) -> bool:
-    return any(map(cost.works, nodes))
+    return any(map(work.works, nodes))
 
 
 def _itemsize(nodes: list[Node]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from weft.compile.explain.machine import machine
+from weft.compile.cost.machine import machine
 from weft.compile.explain.program import Program
 from weft.core.rows import Rows, counted, flop, nbytes, seconds
 

@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.compile.elements import lowering_of
-from weft.compile.fuse import Group
+from weft.compile.fusion.groups import Group
 from weft.compile.loop.ir import Kernel
 from weft.compile.loop.rewrite import replaced
 from weft.compile.lower.base import Lowering
-from weft.compile.lower.choose import BLOCK
+from weft.compile.lower.contiguous_runs import in_runs
+from weft.compile.lower.elements import lowering_of
 from weft.compile.lower.flat import FlatLoops
 from weft.compile.lower.rows import RowLoops
-from weft.compile.lower.runs import in_runs
 from weft.compile.lower.values import as_dtype
+from weft.compile.targets.cpu.schedules import BLOCK
 from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Node
 
@@ -49,7 +49,7 @@ def lower(
 
 def _kind(group: Group) -> type[Lowering]:
     if group.alone:
-        from weft.compile.serial import serial_loops
+        from weft.compile.lower.scans import serial_loops
 
         return serial_loops(lowering_of(group.nodes[0]))
     rows = group.reduced is not None or group.columns

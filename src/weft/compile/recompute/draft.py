@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from weft.compile.explain.memory import Memory
-from weft.compile.native import Native
-from weft.compile.placed import Placed
+from weft.compile.program.memory_layout import Placed
+from weft.compile.program.program import Native
 from weft.graph.ir import Graph, Variable
-from weft.runtime.arena import ALIGNMENT
-from weft.runtime.pool import get_num_threads
+from weft.runtime.cpu.arena import ALIGNMENT
+from weft.runtime.cpu.pool import get_num_threads
 
 
 class _Steps(Native):

@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from weft.compile.elements import lowering_of
-from weft.compile.fuse import Operand
+from weft.compile.fusion.groups import Operand
+from weft.compile.lower.elements import lowering_of
 from weft.compile.passes.recompute import Turns, copyable, recompute
-from weft.compile.routines import routine_of
+from weft.compile.targets.cpu.library import routine_of
 from weft.core.lowering import Pointwise
 from weft.core.size import hinted
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable

@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compile.elements import lowering_of
-from weft.compile.explain.cost import size_of
-from weft.compile.explain.machine import Machine
-from weft.compile.fuse import Operand, inlined
-from weft.compile.launches import bases_of, made_by
+from weft.compile.cost.machine import Machine
+from weft.compile.cost.roofline import seconds
+from weft.compile.cost.work import size_of
+from weft.compile.fusion.groups import Operand, inlined
+from weft.compile.lower.elements import lowering_of
 from weft.compile.passes.recompute import Turns, copyable
-from weft.compile.recompute.costs import seconds
+from weft.compile.program.steps import bases_of, made_by
 from weft.compile.recompute.draft import Draft
 from weft.core.lowering import Reduction
 from weft.graph.ir import CONSTANT, INPUT, READ, Node

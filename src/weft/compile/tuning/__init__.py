@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from weft.compile.entry import Entry
+    from weft.compile.frontend.specialization import Entry
     from weft.compile.tuning.search import Tuned
 
 
@@ -37,7 +37,7 @@ def tuned(entry: Entry, arrays: list[Any], seconds: float) -> tuple[Entry, Tuned
     """A compiled form with the best choices for its kernels, and what was found."""
     from tqdm import tqdm
 
-    from weft.compile.entry import Entry
+    from weft.compile.frontend.specialization import Entry
     from weft.compile.tuning.search import Search
     from weft.graph.interpret import bind_sizes
 

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.compile.native import Native
+from weft.compile.program.program import Native
 from weft.compile.tuning.choices import Found, table
 from weft.compile.tuning.subjects import Subject, subjects
 from weft.compile.tuning.trials import Sizes, Trial
 from weft.errors import WeftError
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 SECONDS = 30.0  # that a search takes at most
 MARGIN = 0.05  # by which a choice must be faster than the default: noise is less

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from weft.compile.convolutions import Convolution
-from weft.compile.launches import Use
-from weft.compile.llvm.gemm.tiling import SHAPES
-from weft.compile.native import Native
-from weft.compile.products import Product
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Use
+from weft.compile.targets.cpu.convolution.call import Convolution
+from weft.compile.targets.cpu.matmul.call import Product
+from weft.compile.targets.cpu.matmul.tiling import SHAPES
 from weft.compile.tuning.choices import Columns, Cut, Loops, trying
 from weft.compile.tuning.trials import (
     Memory,
@@ -25,7 +25,7 @@ from weft.compile.tuning.trials import (
     routine_trial,
 )  # fmt: skip
 from weft.graph.interpret import resolve
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 Choice = tuple[int, ...]
 Axis = Callable[[Any], list[Any]]

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.alike import Alike
-from weft.compile.driver import driver
-from weft.compile.instance import Workspaces
-from weft.compile.jobs import Jobs, Routine
-from weft.compile.launches import Use
-from weft.compile.native import Native
+from weft.compile.lower.deduplicate import Alike
+from weft.compile.program.executor import Workspaces
+from weft.compile.program.program import Native
+from weft.compile.program.steps import Use
+from weft.compile.targets.cpu.driver import driver
+from weft.compile.targets.cpu.jobs import Jobs, Routine
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Node
-from weft.runtime.address import address
+from weft.runtime.cpu.address import address
 
 Sizes = Mapping[str, int]
 

@@ -17,8 +17,8 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
 from weft.ops.conv import Sizes, col2im_op, im2col_op, window_counts
+from weft.ops.index import take_op
 from weft.ops.resample import Taps
-from weft.ops.taking import take_op
 
 __all__ = [
     "affine_grid",

@@ -26,7 +26,7 @@ from weft.graph import transform
 from weft.graph.interpret import Program, resolve
 from weft.graph.ir import CONSTANT, Graph, Node
 from weft.graph.passes import dead_code
-from weft.runtime.buffers import owned
+from weft.runtime.cpu.buffers import owned
 
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
@@ -51,7 +51,7 @@ def natively() -> Iterator[None]:
 def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
     """A graph as a function of arrays."""
     if getattr(_run, "native", False):
-        from weft.compile.body import native_of
+        from weft.compile.program.bodies import native_of
 
         native = native_of(graph)
         if native is not None:

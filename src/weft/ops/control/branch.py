@@ -21,7 +21,6 @@ from weft.errors import DTypeError, ShapeError
 from weft.func.vmap import Batched, vmap
 from weft.graph import transform
 from weft.graph.ir import Graph
-from weft.ops.choosing import where
 from weft.ops.control.bodies import (
     apply_op,
     batched,
@@ -46,6 +45,7 @@ from weft.ops.control.staging import (
     outer_graph,
     unshared,
 )
+from weft.ops.select import where
 
 # -- the operator: cond(pred, *xs), with the graphs of both branches over xs
 
