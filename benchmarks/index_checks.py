@@ -21,7 +21,7 @@ import numpy as np
 
 import weft
 from weft import graph as G
-from weft.compile.lower.elements import Builder
+from weft.compile.fusion.elements import Builder
 from weft.compile.program.program import Native
 
 RNG = np.random.default_rng(0)

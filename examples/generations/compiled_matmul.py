@@ -15,9 +15,10 @@ import numpy as np
 
 import weft
 from weft import graph
+from weft.compile.emit.isa import new_module
 from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import emit_kernel
-from weft.compile.targets.cpu.target import assembly, host_target, new_module
+from weft.compile.targets.cpu.object_code import assembly, host_isa
 
 Rows = list[list[float]]
 
@@ -61,8 +62,8 @@ def main(arguments: list[str] | None = None) -> tuple[float, str]:
     native = Native(graph.capture(by_arrays, x, y).graph)
     (kernel,) = native.kernels.values()
     print(f"\nthe loops:\n{kernel}")
-    module = new_module("product", host_target())
-    emit_kernel(module, kernel, host_target())
+    module = new_module("product", host_isa())
+    emit_kernel(module, kernel, host_isa())
     code = assembly(module)
     lines = [s.strip() for s in code.splitlines() if "mulpd" in s]
     print("\nin the machine code:", *lines[:2], sep="\n  ")

@@ -9,9 +9,10 @@ import pytest
 import weft
 from weft import dtype as dtypes
 from weft import graph as G
+from weft.compile.emit.isa import new_module
 from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import emit_kernel
-from weft.compile.targets.cpu.target import LEVELS, assembly, host_target, new_module
+from weft.compile.targets.cpu.object_code import LEVELS, assembly, host_isa
 from weft.core.tensor import Tensor
 from weft.errors import WeftError
 from weft.graph.ir import Node
@@ -25,7 +26,7 @@ TARGETS = (None, "baseline", "avx2")
 
 def natively(fn, *tensors, limit=None):
     """A function's outputs by kernels alone, for a CPU."""
-    native = Native(G.capture(fn, *tensors).graph, host_target(limit))
+    native = Native(G.capture(fn, *tensors).graph, host_isa(limit))
     found = native.run([t.numpy() for t in tensors], {})[0]
     assert not [step for step in native.steps if isinstance(step, Node)]
     return found
@@ -165,7 +166,7 @@ def test_a_layer_in_half(dtype):
 
 
 def kernels_text(fn, *tensors, limit):
-    target = host_target(limit)
+    target = host_isa(limit)
     native = Native(G.capture(fn, *tensors).graph, target)
     module = new_module("text", target)
     for kernel in native.kernels.values():

@@ -18,8 +18,8 @@ from weft import nn, optim
 from weft.compile.cost.machine import MOVED, Machine, machine
 from weft.compile.cost.work import bytes_read, flops, unfused
 from weft.compile.explain.passes import changes
-from weft.compile.explain.phases import phase, recording
 from weft.compile.pipeline import PASSES
+from weft.compile.program.phases import phase, recording
 from weft.compile.program.steps import Use
 from weft.errors import ArgumentError
 from weft.graph.text import node_text

@@ -8,13 +8,14 @@ import pytest
 import weft
 from weft import dtype as dtypes
 from weft import nn
+from weft.compile.emit.isa import new_module
 from weft.compile.emit.split_module import parts
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Load, Store
 from weft.compile.loop.ranges import inside
 from weft.compile.loop.text import kernel_key
 from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import emit_kernel
-from weft.compile.targets.cpu.target import host_target, new_module
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.core.size import Scope, may_be_negative, smaller
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import capture
@@ -518,16 +519,14 @@ def test_state_changes_places():
 
 
 def test_functions_that_branch_are_called_for_vectors_in_each_part_of_a_module():
-    module = new_module("two", host_target())
+    module = new_module("two", host_isa())
     for k in range(2):
         n = Scope().symbol("n")
         x, y = Buffer("x", (n,), dtypes.float32), Buffer("y", (n,), dtypes.float32)
         at = (n.scope.symbol("i"),)
         value = Call("sin", (Load(x, at),), dtypes.float32)
         body = [For("i", n, [Store(y, at, value)])]
-        emit_kernel(
-            module, Kernel(f"k{k}", (x, y), (), (), body, n.scope), host_target()
-        )
+        emit_kernel(module, Kernel(f"k{k}", (x, y), (), (), body, n.scope), host_isa())
     texts = parts(module, worth=1)
     assert len(texts) > 1
     for text in texts:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft import graph as G
+from weft.compile.emit.isa import new_module
 from weft.compile.loop.alias import may_share
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Store
@@ -16,12 +17,7 @@ from weft.compile.loop.verify import verify_kernel
 from weft.compile.program.program import Native
 from weft.compile.program.steps import Use
 from weft.compile.targets.cpu.kernel import emit_kernel
-from weft.compile.targets.cpu.target import (
-    assembly,
-    compile_module,
-    host_target,
-    new_module,
-)
+from weft.compile.targets.cpu.object_code import assembly, compile_module, host_isa
 from weft.core.size import Scope
 from weft.core.tensor import Tensor
 from weft.graph.ir import GraphError
@@ -217,8 +213,8 @@ def check_sharing(kernel, arrays, data):
 
 
 def run_native(kernel, arrays):
-    module = new_module("one", host_target())
-    emit_kernel(module, kernel, host_target())
+    module = new_module("one", host_isa())
+    emit_kernel(module, kernel, host_isa())
     library = compile_module(module)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
     table = np.array([a.ctypes.data for a in arrays.values()], np.int64)
@@ -237,14 +233,14 @@ def test_shared_code_is_vectors_without_checks():
     """One pointer, and no comparison of addresses before the vector loop."""
     use, _ = kernel_of(lambda x: x * 2 + 1, floats(64, 64))
     (given,), (made,) = names(use)
-    module = new_module("one", host_target("avx2"))
+    module = new_module("one", host_isa("avx2"))
     shared = use.kernel._replace(shared=((given, made),))
-    emit_kernel(module, shared, host_target("avx2"))
-    text = assembly(module, host_target("avx2"))
+    emit_kernel(module, shared, host_isa("avx2"))
+    text = assembly(module, host_isa("avx2"))
     assert "ymm" in text
-    apart = new_module("one", host_target("avx2"))
-    emit_kernel(apart, use.kernel, host_target("avx2"))
-    branches = [t.count("\tj") for t in (text, assembly(apart, host_target("avx2")))]
+    apart = new_module("one", host_isa("avx2"))
+    emit_kernel(apart, use.kernel, host_isa("avx2"))
+    branches = [t.count("\tj") for t in (text, assembly(apart, host_isa("avx2")))]
     assert branches[0] <= branches[1]
 
 

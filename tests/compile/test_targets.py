@@ -10,9 +10,10 @@ import pytest
 import representative
 
 from weft import graph as G
+from weft.compile.emit.isa import new_module
 from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import emit_kernel
-from weft.compile.targets.cpu.target import LEVELS, assembly, host_target, new_module
+from weft.compile.targets.cpu.object_code import LEVELS, assembly, host_isa
 from weft.errors import ArgumentError
 
 HERE = Path(__file__).parent
@@ -46,7 +47,7 @@ def test_programs_on_a_lesser_machine(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_code_uses_no_wider_registers(level):
-    target = host_target(level)
+    target = host_isa(level)
     module = new_module("level", target)
     for name in KERNELS:
         program, args = representative.programs()[name]
@@ -62,11 +63,11 @@ def test_code_uses_no_wider_registers(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_a_level_has(level):
-    target = host_target(level)
+    target = host_isa(level)
     modern = level in ("avx2", "avx512")
     assert target.fused is target.converts_half is modern
 
 
 def test_unknown_levels_are_refused():
     with pytest.raises(ArgumentError, match=r"WEFT_CPU: expected one of .* got 'mmx'"):
-        host_target("mmx")
+        host_isa("mmx")

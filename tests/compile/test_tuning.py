@@ -11,7 +11,7 @@ import weft
 from weft.compile.program.program import Native
 from weft.compile.targets.cpu.matmul.arrays import compiled
 from weft.compile.targets.cpu.matmul.tasks import split
-from weft.compile.targets.cpu.target import host_target
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.compile.tuning import choices, search, seconds_of
 from weft.compile.tuning.choices import Columns, Cut, Found, Loops, Table
 from weft.compile.tuning.search import Search, Tried, Tuned, text
@@ -102,7 +102,7 @@ def test_every_candidate_gives_the_same_bits():
                     kinds.add((type(choice).__name__, text(choice).split("=")[0]))
     assert {kind for kind, _ in kinds} == {"Cut", "Loops", "Columns"}
     wanted = {"chunk", "square", "wide", "grain", "across", "shape", "columns"}
-    if weft.compile.targets.cpu.target.host_target().bits == 512:
+    if weft.compile.targets.cpu.object_code.host_isa().bits == 512:
         wanted.add("tiles")
     assert wanted <= {name for _, name in kinds}
 
@@ -155,7 +155,7 @@ def test_products_are_cut_as_was_found(monkeypatch):
     native, _ = native_of(lambda x, w: x @ w, x, w)
     (got,), _ = native.run([x.numpy(), w.numpy()], {})
     (work,) = native.tables.jobs.works.values()
-    tile = compiled("float32", host_target()).tile
+    tile = compiled("float32", host_isa()).tile
     assert work.tasks == split(tile, 96, 70, 130, parts=(1, 8)).tasks > 1
     np.testing.assert_allclose(got, x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-4)
 

@@ -16,12 +16,8 @@ import pytest
 
 import weft
 from weft.compile.emit.control_flow import I64, POINTER, VOID, function, i64, loop, when
-from weft.compile.targets.cpu.target import (
-    compile_module,
-    host_target,
-    new_module,
-    object_code,
-)
+from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu.object_code import compile_module, host_isa, object_code
 from weft.runtime.cpu import pool as pool_module
 from weft.runtime.cpu.pool import Pool
 from weft.runtime.cpu.pool_code import (
@@ -118,7 +114,7 @@ def emit_nest(module, mark):
 @pytest.fixture(scope="module")
 def bodies():
     pool_module.link()
-    module = new_module("bodies", host_target())
+    module = new_module("bodies", host_isa())
     mark = emit_mark(module)
     emit_fail(module)
     emit_meet(module)
@@ -454,7 +450,7 @@ def test_code_for_other_machines(machine, waiting):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     cpu = {"x86_64": "x86-64", "aarch64": "generic", "riscv64": "generic-rv64"}[machine]
-    target = host_target()._replace(
+    target = host_isa()._replace(
         triple=f"{machine}-unknown-linux-gnu", cpu=cpu, features="", bits=128
     )
     if machine == "riscv64":
@@ -466,7 +462,7 @@ def test_code_for_other_machines(machine, waiting):
 
 def test_the_counts_of_a_job_do_not_move_the_stack(bodies):
     """A worker that waits for hours must not take more and more stack."""
-    text = str(pool_ir(host_target(), "futex"))
+    text = str(pool_ir(host_isa(), "futex"))
     for body in text.split("define ")[1:]:
         _, *blocks = body.split("\n\n")[0].split(":\n")
         assert not any("alloca" in block for block in blocks[1:])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from weft.compile import passes as p
-from weft.compile.explain.phases import phase
+from weft.compile.program.phases import phase
 from weft.errors import ArgumentError
 from weft.graph.custom import without_backward
 from weft.graph.ir import Graph

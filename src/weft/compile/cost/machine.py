@@ -22,16 +22,11 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, i64, loop
+from weft.compile.emit.isa import Isa, new_module, prepare_function
 from weft.compile.emit.vectors import fma
 from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import SIGNATURE
-from weft.compile.targets.cpu.target import (
-    Target,
-    compile_module,
-    host_target,
-    new_module,
-    prepare_function,
-)
+from weft.compile.targets.cpu.object_code import compile_module, host_isa
 from weft.core.rows import nbytes, scaled
 
 MOVED = (1 << 16, 1 << 19, 1 << 22, 1 << 25, 1 << 27)  # bytes, of three arrays
@@ -80,7 +75,7 @@ def _measured(threads: int) -> Machine:
     # Less data is nearer; where it seemed slower, it was the threads that were late.
     roof = reversed(list(accumulate(rates, max)))
     bandwidth = tuple(zip(MOVED, roof, strict=True))
-    return Machine(threads, bandwidth, _peak(host_target(), threads))
+    return Machine(threads, bandwidth, _peak(host_isa(), threads))
 
 
 def _triad() -> Native:
@@ -103,7 +98,7 @@ def _bandwidth(native: Native, moved: int) -> float:
 # -- multiply-adds
 
 
-def _peak(target: Target, threads: int) -> float:
+def _peak(target: Isa, threads: int) -> float:
     lanes = target.lanes(4)
     module = new_module("peak", target)
     _emit_peak(module, target, lanes)
@@ -128,7 +123,7 @@ def _seconds(pool: ThreadPoolExecutor, part: Any, threads: int) -> float:
     return time.perf_counter() - start
 
 
-def _emit_peak(module: ir.Module, target: Target, lanes: int) -> None:
+def _emit_peak(module: ir.Module, target: Isa, lanes: int) -> None:
     """``out[p] = sum of chains x = x * x' + x'``, for p from begin to end."""
     kind = ir.VectorType(F32, lanes)
     made = ir.Function(module, SIGNATURE, "peak")

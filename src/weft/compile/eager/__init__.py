@@ -26,7 +26,7 @@ from weft.compile.targets.cpu.matmul.arrays import (
     matmul_arrays,
 )
 from weft.compile.targets.cpu.matmul.kinds import RESULTS
-from weft.compile.targets.cpu.target import host_target
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.config import config
 from weft.core.op import Op
 from weft.errors import AllocationError
@@ -115,7 +115,7 @@ def add_product(x: ndarray, y: ndarray, out: ndarray) -> None:
 
 @functools.cache
 def _gemm(code: str, few: bool) -> Gemm:
-    return compiled(np.dtype(code).name, host_target(), few=few)
+    return compiled(np.dtype(code).name, host_isa(), few=few)
 
 
 def _narrow_product(arrays: Sequence[ndarray], params: dict[str, Any]) -> Any:

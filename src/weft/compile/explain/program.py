@@ -23,6 +23,7 @@ import numpy as np
 
 from weft.compile.cost import work
 from weft.compile.cost.machine import Machine, machine
+from weft.compile.emit.isa import Isa, new_module
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
 from weft.compile.fusion.groups import is_copy
@@ -32,7 +33,7 @@ from weft.compile.program.steps import Use, made_by
 from weft.compile.targets.cpu.jobs import Routine
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.matmul.call import is_product
-from weft.compile.targets.cpu.target import Target, assembly, new_module
+from weft.compile.targets.cpu.object_code import assembly
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Graph, Node, type_text
@@ -118,7 +119,7 @@ class Kernel(Work):
     """A kernel: loops that LLVM made machine code of."""
 
     def __init__(
-        self, launches: list[Launch], use: Use, why: Mapping[Node, str], target: Target
+        self, launches: list[Launch], use: Use, why: Mapping[Node, str], target: Isa
     ) -> None:
         super().__init__(launches)
         self.kernel = use.kernel

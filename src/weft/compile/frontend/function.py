@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.explain.phases import recording, uncollected
 from weft.compile.frontend.fast_path import MISS, Lane, lane_of
 from weft.compile.frontend.recompile_reasons import advice, reason
 from weft.compile.frontend.specialization import Entry, entry_of
+from weft.compile.program.phases import recording, uncollected
 from weft.compile.tuning import seconds_of, tuned
 from weft.config import config
 from weft.core.mode import mode

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.explain.phases import phase
 from weft.compile.frontend.graph_function import GraphFunction, closed
 from weft.compile.frontend.guards import Guards, Reads
 from weft.compile.frontend.guards.state import Tensors
+from weft.compile.program.phases import phase
 from weft.compile.program.program import Native
 from weft.compile.program.stored import Prepared
 from weft.compile.targets.cpu.driver import start_if_missing

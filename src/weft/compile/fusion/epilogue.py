@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from weft.compile.fusion.groups import Call, Fusion, Group, Operand, indices_of
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import For, Kernel, Store
+from weft.compile.loop.rewrite import replaced
 from weft.compile.loop.schedule import fuse
-from weft.compile.lower import Lowering, replaced
+from weft.compile.lower.base import Lowering
 from weft.compile.lower.deduplicate import Alike, Windows
 from weft.compile.program.steps import Use
 from weft.compile.targets.cpu.library import routine_of

@@ -24,8 +24,8 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.compile.emit import scalar
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.merge_axes import Place, undivided
-from weft.compile.lower.elements import lowering_of
 from weft.core.lowering import (
     Element,
     Filled,
@@ -36,6 +36,7 @@ from weft.core.lowering import (
     View,
     reshaped,
 )
+from weft.core.op import Op
 from weft.core.size import Scope, Size, same, same_shape
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
 
@@ -333,6 +334,22 @@ def _given(node: Node) -> bool:
 def operands_of(node: Node) -> list[Any]:
     """What a node reads: operands, or numbers."""
     return [Operand(i) if type(i) is Node else i for i in node.inputs]
+
+
+# An operand in memory of its own, for one that strides cannot describe.
+COPY = Op(
+    "copy",
+    inputs="x",
+    eval=lambda x: x.copy(),
+    type=lambda x: x,
+    lower=Pointwise("conj"),  # of a real number: the number
+)
+
+
+def copied(node: Node) -> Node:
+    """A node that is an operand's copy."""
+    return Node(COPY, (node,), {}, node.type, f"{node.name}/copy", (), node.module,
+                node.code, node.lasti)  # fmt: skip
 
 
 def is_copy(node: Node) -> bool:

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import Group, Index, Operand, inlined, operands_of
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import Kernel
 from weft.compile.loop.ranges import Range, at_most, index_range
 from weft.compile.loop.text import kernel_key
-from weft.compile.lower import lower
-from weft.compile.lower.elements import lowering_of
+from weft.compile.lower.group import lower
 from weft.compile.passes.cse import key_of
 from weft.compile.program.steps import Lowered
 from weft.compile.tuning.choices import Loops, chosen, threaded

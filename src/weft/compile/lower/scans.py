@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile.fusion.elements import Builder, lowering_of
 from weft.compile.loop.ir import (
     Buffer,
     Call,
@@ -28,8 +29,10 @@ from weft.compile.loop.ir import (
     When,
     parts,
 )
-from weft.compile.lower import BLOCK, Lowering, as_dtype, replaced
-from weft.compile.lower.elements import Builder, lowering_of
+from weft.compile.loop.rewrite import replaced
+from weft.compile.lower.base import Lowering
+from weft.compile.lower.values import as_dtype
+from weft.compile.targets.cpu.schedules import BLOCK
 from weft.core.lowering import Fold, Rowwise, Running, Scatter
 from weft.core.size import Size, smaller
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile.fusion.elements import Builder
 from weft.compile.loop.ir import (
     Buffer,
     Call,
@@ -29,8 +30,7 @@ from weft.compile.loop.ir import (
     Store,
     When,
 )
-from weft.compile.lower import Lowering
-from weft.compile.lower.elements import Builder
+from weft.compile.lower.base import Lowering
 from weft.core.lowering import key_dtype
 from weft.core.op import TensorType
 from weft.dtype import DType

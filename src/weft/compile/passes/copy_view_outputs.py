@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from weft.compile.emit import scalar
-from weft.compile.targets.cpu.matmul.call import copied
+from weft.compile.fusion.groups import copied
 from weft.core.lowering import View
 from weft.core.size import hinted
 from weft.graph.ir import Graph, Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.compile.lower.elements import lowering_of
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.lowering import Composed, Varied
 from weft.core.op import find_op

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from weft.compile.lower.elements import lowering_of
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.passes.facts import EXPAND
 from weft.core.lowering import Filled, Pointwise, View
 from weft.core.size import Size

@@ -14,12 +14,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from weft.compile.emit import scalar
-from weft.compile.fusion.groups import Group, Operand, inlined
+from weft.compile.fusion.groups import COPY, Group, Operand, inlined
 from weft.compile.loop.ir import Buffer, For, Kernel, Load, Store
 from weft.compile.loop.schedule import parallelise, tile
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.compile.program.steps import Launch, Lowered, Use
-from weft.compile.targets.cpu.matmul.call import COPY
 from weft.compile.targets.cpu.schedules import CHUNK
 from weft.core.op import find_op
 from weft.core.size import Scope, elements, same, smaller

@@ -27,8 +27,8 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.compile.emit import scalar
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import AGAIN, Operand, inlined
-from weft.compile.lower.elements import lowering_of
 from weft.compile.targets.cpu.library import routine_of
 from weft.core.lowering import Element, Filled, Pointwise, View
 from weft.core.op import TensorType

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from weft.compile.fusion.groups import Operand
 from weft.compile.passes.walk import Call, Found, Walk
-from weft.compile.passes.widen_half_products import product_kind
+from weft.compile.targets.cpu.matmul.call import product_kind
 from weft.compile.targets.cpu.matmul.kinds import FLOATS
 from weft.config import config
 from weft.core.op import find_op

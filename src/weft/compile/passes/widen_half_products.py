@@ -12,29 +12,12 @@ that no kernel computes are products of cast operands.
 from __future__ import annotations
 
 from weft.compile.passes.walk import Call, Found, Walk
-from weft.compile.targets.cpu.matmul.arrays import kind_name
+from weft.compile.targets.cpu.matmul.call import product_kind
 from weft.compile.targets.cpu.matmul.kinds import BYTES, RESULTS
 from weft.dtype import float32, int32
 from weft.graph.ir import Graph, Node
 from weft.ops.copies import cast_op
 from weft.ops.products import matmul_op, wide_matmul_op
-
-
-def product_kind(node: Node) -> str | None:
-    """What a product multiplies, as generated kernels call it; None if none does.
-
-    >>> from weft.compile.passes.widen_half_products import product_kind
-    >>> graph = weft.graph.capture(lambda a: a @ a, weft.ones(2, 2)).graph
-    >>> product_kind(graph.nodes[1])
-    'float32'
-    """
-    if node.op is not matmul_op and node.op is not wide_matmul_op:
-        return None
-    inputs = [i for i in node.inputs if type(i) is Node]
-    if len(inputs) != 2 or {len(i.shape) for i in inputs} != {len(node.shape)}:
-        return None
-    name = kind_name(*(i.dtype.name for i in inputs))
-    return name if RESULTS.get(name) == node.dtype.name else None
 
 
 class _Narrow(Walk):
@@ -61,10 +44,10 @@ def _with_wide_result(node: Node) -> Found:
 def widen_half_products(graph: Graph) -> Graph:
     """The graph with products of short elements as kernels compute them.
 
-    >>> from weft.compile.passes.widen_half_products import narrowed
+    >>> from weft.compile.passes.widen_half_products import widen_half_products
     >>> x = weft.ones(2, 2, dtype=weft.int8)
     >>> graph = weft.graph.capture(lambda a: a @ a, x).graph
-    >>> [node.op.name for node in narrowed(graph).nodes]
+    >>> [node.op.name for node in widen_half_products(graph).nodes]
     ['input', 'wide_matmul', 'cast']
     """
     return _Narrow(graph).run()

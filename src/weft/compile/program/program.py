@@ -14,14 +14,14 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.emit import scalar
-from weft.compile.explain.phases import phase
+from weft.compile.emit.isa import Isa, new_module
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.epilogue import Follower, followers
-from weft.compile.fusion.groups import Call, Fusion, Group
+from weft.compile.fusion.groups import Call, Fusion, Group, copied
 from weft.compile.loop.ir import Kernel
 from weft.compile.loop.proof_cache import Proofs
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower.deduplicate import Alike
-from weft.compile.lower.elements import lowering_of
 from weft.compile.passes.copy_view_outputs import copy_view_outputs
 from weft.compile.passes.expand_composites import expand_composites
 from weft.compile.passes.hoist_small_values import hoist_small_values
@@ -29,11 +29,12 @@ from weft.compile.passes.inplace_concat import inplace_concat, is_joined, pieces
 from weft.compile.passes.rename_sizes import both_spellings, rename_sizes
 from weft.compile.passes.split_k import split_k
 from weft.compile.passes.split_reductions import split_reductions
-from weft.compile.passes.widen_half_products import product_kind, widen_half_products
+from weft.compile.passes.widen_half_products import widen_half_products
 from weft.compile.program.aliasing import assigned_once, share
 from weft.compile.program.bodies import bodies_of, native_of
 from weft.compile.program.executable import Symbol
 from weft.compile.program.executor import Instance
+from weft.compile.program.phases import phase
 from weft.compile.program.plan import Tables
 from weft.compile.program.steps import Order, Use, ordered
 from weft.compile.targets.cpu.attention.arrays import compiled as attention_code
@@ -47,23 +48,17 @@ from weft.compile.targets.cpu.library import routine_of
 from weft.compile.targets.cpu.matmul.arrays import compiled as product_code
 from weft.compile.targets.cpu.matmul.call import (
     Panels,
-    copied,
     is_product,
     mark_few,
     mark_weights,
     need_few,
     packed,
+    product_kind,
     read_often,
     usual_shape,
 )
+from weft.compile.targets.cpu.object_code import Library, compile_known, host_isa
 from weft.compile.targets.cpu.symbols import address_of
-from weft.compile.targets.cpu.target import (
-    Library,
-    Target,
-    compile_known,
-    host_target,
-    new_module,
-)
 from weft.config import config
 from weft.core.lowering import (
     Element,
@@ -130,7 +125,7 @@ def supported(node: Node) -> bool:
     return scalar.has_function(rule.scalar, kinds, node.dtype)
 
 
-def start_routines(graph: Graph, target: Target, *, pack_weights: bool) -> None:
+def start_routines(graph: Graph, target: Isa, *, pack_weights: bool) -> None:
     """Have the code that is not the graph's own made while kernels are lowered."""
     driver.start()
     few = pack_weights or need_few(graph.nodes, target)
@@ -167,7 +162,7 @@ class Native:
     def __init__(
         self,
         graph: Graph,
-        target: Target | None = None,
+        target: Isa | None = None,
         *,
         in_place: Collection[Variable] = (),
         pack_weights: bool = False,
@@ -177,7 +172,7 @@ class Native:
         for prepare in PREPARATIONS:
             graph = prepare(graph)
         self.graph = graph
-        self.target = target or host_target()
+        self.target = target or host_isa()
         self._start(pack_weights)
         self.fusion = Fusion(graph, supported)
         self.steps: list[Any] = []  # launches, and nodes that are called

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.explain.phases import count_module, phase
 from weft.compile.passes.anomaly import raise_anomaly, with_checks
 from weft.compile.passes.user_rules import has_rules
 from weft.compile.pipeline import run as run_passes
@@ -22,11 +21,12 @@ from weft.compile.program.compiler_version import sources
 from weft.compile.program.executable import Script
 from weft.compile.program.executor import Instance
 from weft.compile.program.graph_digest import digest
+from weft.compile.program.phases import count_module, phase
 from weft.compile.program.program import Native, replay, start_routines
 from weft.compile.recompute.lean import lean
+from weft.compile.targets.cpu.object_code import host_isa, stored_library
 from weft.compile.targets.cpu.packed_weights import Stamps
 from weft.compile.targets.cpu.symbols import address_of
-from weft.compile.targets.cpu.target import host_target, stored_library
 from weft.compile.tuning.choices import table
 from weft.config import config
 from weft.core import allocation
@@ -152,10 +152,10 @@ class Prepared:
         """The script that is kept, now with an instance; None if it is not there."""
         found = _find(self._key)
         if found is None:
-            start_routines(self.graph, host_target(), pack_weights=self.pack_weights)
+            start_routines(self.graph, host_isa(), pack_weights=self.pack_weights)
             return None
         script, libraries = found
-        target = host_target()
+        target = host_isa()
         functions = [address_of(one, libraries, target) for one in script.functions]
         made = self._in_memory(lambda: Instance(script, functions, self._replay))
         made.libraries = libraries  # the code lives as long
@@ -186,7 +186,7 @@ def _key(graph: Graph, in_place: Collection[Variable], stamp: str) -> str:
     settings += ", batch invariant" * config.batch_invariant
     settings = f"{settings}, {stamp}"
     text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
-    return kernel_cache.key_of(text, host_target().key)
+    return kernel_cache.key_of(text, host_isa().key)
 
 
 def _find(key: str) -> Any:
@@ -197,7 +197,7 @@ def _find(key: str) -> Any:
     script = scripts.from_bytes(data)
     libraries = {}
     for name in {one.of for one in script.functions if one.kind == "kernel"}:
-        library = stored_library(name, host_target())
+        library = stored_library(name, host_isa())
         if library is None:
             return None  # it was removed
         libraries[name] = library

@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import Operand
-from weft.compile.lower.elements import lowering_of
 from weft.compile.passes.recompute import Turns, copyable, recompute
 from weft.compile.targets.cpu.library import routine_of
 from weft.core.lowering import Pointwise

@@ -22,8 +22,8 @@ import numpy as np
 from weft.compile.cost.machine import Machine
 from weft.compile.cost.roofline import seconds
 from weft.compile.cost.work import size_of
+from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import Operand, inlined
-from weft.compile.lower.elements import lowering_of
 from weft.compile.passes.recompute import Turns, copyable
 from weft.compile.program.steps import bases_of, made_by
 from weft.compile.recompute.draft import Draft

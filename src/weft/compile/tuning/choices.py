@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from weft.compile.program.compiler_version import sources
-from weft.compile.targets.cpu.target import host_target
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.runtime.cpu import kernel_cache, pool
 
 C = TypeVar("C", bound=tuple)
@@ -135,7 +135,7 @@ def _digest(key: str) -> str:
 
 
 def _place() -> str:
-    return kernel_cache.key_of(f"choices {sources()}", host_target().key)
+    return kernel_cache.key_of(f"choices {sources()}", host_isa().key)
 
 
 class _State(threading.local):

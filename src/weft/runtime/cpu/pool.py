@@ -143,14 +143,14 @@ def _pause_seconds(spin: Any) -> float:
 
 def _library(waiting: str) -> Any:
     """The pool's machine code, from the cache if it is there."""
-    from weft.compile.targets.cpu.target import add_symbol, compile_known, host_target
+    from weft.compile.targets.cpu.object_code import add_symbol, compile_known, host_isa
     from weft.runtime.cpu.pool_code import pool_module
 
     libc = ctypes.CDLL(None)
     for name in _LIBRARY_NAMES + (_LINUX_NAMES if waiting == "futex" else ()):
         found = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
         add_symbol(name, found or 0)
-    target = host_target()
+    target = host_isa()
     name = f"pool, waiting by {waiting}"
     # Loops that wait or call: passes would gain nothing.
     return compile_known(name, lambda: pool_module(target, waiting), target, level=0)
@@ -164,7 +164,7 @@ _made: Pool | None = None
 
 def _make() -> Pool:
     made = Pool(get_num_threads())
-    from weft.compile.targets.cpu.target import add_symbol
+    from weft.compile.targets.cpu.object_code import add_symbol
 
     add_symbol("weft_pool", made.addresses.pool)
     add_symbol("weft_parallel_for", made.addresses.parallel_for)

@@ -52,7 +52,7 @@ from weft.compile.emit.control_flow import (
     loop,
     when,
 )
-from weft.compile.targets.cpu.target import Target, new_module
+from weft.compile.emit.isa import Isa, new_module
 
 CHUNKS = 64  # at most, where no grain is given
 MAX_THREADS = 1024
@@ -172,7 +172,7 @@ def counter(b: Any) -> Any:
 class PoolModule:
     """Builds the functions of a pool, one by one."""
 
-    def __init__(self, target: Target, waiting: str) -> None:
+    def __init__(self, target: Isa, waiting: str) -> None:
         self.module = new_module("pool", target)
         self.machine = target.triple.partition("-")[0]
         block = ir.ArrayType(ir.IntType(8), BLOCK)
@@ -564,11 +564,11 @@ class PoolModule:
             b.ret_void()
 
 
-def pool_module(target: Target, waiting: str) -> ir.Module:
+def pool_module(target: Isa, waiting: str) -> ir.Module:
     """The LLVM module of a pool whose threads sleep in one of two ways.
 
-    >>> from weft.compile.targets.cpu.target import host_target
-    >>> module = weft.runtime.cpu.pool_code.pool_module(host_target(), "condition")
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> module = weft.runtime.cpu.pool_code.pool_module(host_isa(), "condition")
     >>> "weft_parallel_for" in module.globals
     True
     """

@@ -124,7 +124,7 @@ UNAVAILABLE = ("polygamma",)
 def emit(name: str, b: Any, *args: Any, fused: bool = False) -> Any:
     """The code of a function at the builder's place; gives LLVM's value.
 
-    ``fused`` says that the target surely has a fused multiply-add (``Target.fused``);
+    ``fused`` says that the target surely has a fused multiply-add (``Isa.fused``);
     some functions are then shorter. The builder may be in another block afterwards.
 
     >>> from llvmlite import ir

@@ -17,6 +17,7 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I32, I64, VOID, i64, loop
+from weft.compile.emit.isa import Isa, prepare_function
 from weft.compile.frontend.fast_path import cpython_layout
 from weft.compile.frontend.fast_path.guard_table import (
     ARGUMENT,
@@ -27,7 +28,6 @@ from weft.compile.frontend.fast_path.guard_table import (
     VERSION,
     WORD,
 )
-from weft.compile.targets.cpu.target import Target, prepare_function
 
 # The words of a header, which is the array that the function is a method of.
 HEADER = (
@@ -99,7 +99,7 @@ class Words:
         return b.zext(found, I64)
 
 
-def emit_again(module: ir.Module, target: Target) -> None:
+def emit_again(module: ir.Module, target: Isa) -> None:
     """A method of a header: two tuples, arguments and results, to a number of Python's.
 
     That is HOLDS, and the program has run into these results if the header says how; or

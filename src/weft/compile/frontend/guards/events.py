@@ -22,13 +22,9 @@ import numpy as np
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, POINTER, VOID, i64
+from weft.compile.emit.isa import new_module
 from weft.compile.targets.cpu.background import ahead
-from weft.compile.targets.cpu.target import (
-    Library,
-    compile_known,
-    host_target,
-    new_module,
-)
+from weft.compile.targets.cpu.object_code import Library, compile_known, host_isa
 
 SLOTS = 1 << 15  # of the table of code objects
 DEEPEST = 5000  # the limit of recursion up to which calls may nest on C's stack
@@ -132,11 +128,11 @@ class Events:
 @ahead
 def library() -> Events:
     """The machine code, made or found once."""
-    return Events(compile_known("evaluate", _module, host_target(), level=0))
+    return Events(compile_known("evaluate", _module, host_isa(), level=0))
 
 
 def _module() -> ir.Module:
-    module = new_module("frames", host_target())
+    module = new_module("frames", host_isa())
     names = (*_STATE, *_CALLED)
     places = {name: ir.GlobalVariable(module, I64, name + ".place") for name in names}
     for place in places.values():

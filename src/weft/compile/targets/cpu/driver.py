@@ -8,17 +8,15 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, POINTER, VOID, i64, loop
+from weft.compile.emit.isa import Isa, new_module, prepare_function
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.kernel import SIGNATURE
 from weft.compile.targets.cpu.matmul.epilogue import FOLLOWER
-from weft.compile.targets.cpu.target import (
+from weft.compile.targets.cpu.object_code import (
     Library,
-    Target,
     compile_known,
-    host_target,
+    host_isa,
     is_known,
-    new_module,
-    prepare_function,
 )
 
 FIELDS = 9  # of a row of the native loop's table
@@ -56,7 +54,7 @@ def driver() -> Driver:
     """
     from weft.runtime.cpu import pool
 
-    target = host_target()
+    target = host_isa()
     pool.link()
     # Small loops that nothing is gained by vectors for: passes would take longest.
     library = compile_known("driver", lambda: _module(target), target, level=0)
@@ -70,11 +68,11 @@ def driver() -> Driver:
 
 def start_if_missing() -> None:
     """Have the loop made, if that takes long: it is not on disk."""
-    if not is_known("driver", host_target(), level=0):
+    if not is_known("driver", host_isa(), level=0):
         driver.start()
 
 
-def _module(target: Target) -> ir.Module:
+def _module(target: Isa) -> ir.Module:
     from weft.compile.frontend.fast_path.emit import emit_again
     from weft.runtime.cpu.pool_code import BODY, emit_parallel
 
@@ -104,7 +102,7 @@ def _module(target: Target) -> ir.Module:
     return module
 
 
-def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
+def _body(module: ir.Module, target: Isa, kind: Any, name: str) -> Any:
     """A loop's body: its builder, the fields of its row, and its arguments."""
     made = ir.Function(module, kind, name)
     prepare_function(made, target)
@@ -114,7 +112,7 @@ def _body(module: ir.Module, target: Target, kind: Any, name: str) -> Any:
     return b, fields, made.args
 
 
-def _emit_iterations(module: ir.Module, target: Target, kind: Any) -> None:
+def _emit_iterations(module: ir.Module, target: Isa, kind: Any) -> None:
     """A range of a kernel's iterations."""
     b, fields, (_, begin, end, _) = _body(module, target, kind, "iterations")
     function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
@@ -124,7 +122,7 @@ def _emit_iterations(module: ir.Module, target: Target, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_jobs(module: ir.Module, target: Target, kind: Any) -> None:
+def _emit_jobs(module: ir.Module, target: Isa, kind: Any) -> None:
     """A range of the tasks of several jobs, counted through."""
     b, fields, (_, begin, end, worker) = _body(module, target, kind, "jobs")
     function, jobs, tasks, length = fields
@@ -140,7 +138,7 @@ def _emit_jobs(module: ir.Module, target: Target, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_gang(module: ir.Module, target: Target, kind: Any) -> None:
+def _emit_gang(module: ir.Module, target: Isa, kind: Any) -> None:
     """A range of the grains of several launches."""
     b, fields, (_, begin, end, worker) = _body(module, target, kind, "gang")
     rows = b.inttoptr(fields[1], I64.as_pointer())
@@ -159,7 +157,7 @@ def _emit_gang(module: ir.Module, target: Target, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_fill(module: ir.Module, target: Target, kind: Any) -> None:
+def _emit_fill(module: ir.Module, target: Isa, kind: Any) -> None:
     """Present addresses, put where launches find them."""
     b, fields, (_, begin, end, _) = _body(module, target, kind, "fill")
     slots, rows = (b.inttoptr(f, I64.as_pointer()) for f in fields[:2])
@@ -171,7 +169,7 @@ def _emit_fill(module: ir.Module, target: Target, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_follow(module: ir.Module, target: Target) -> None:
+def _emit_follow(module: ir.Module, target: Isa) -> None:
     """A follower of routines: a kernel for some rows and columns.
 
     Its context is ``function table sizes count first width each``: the kernel, where

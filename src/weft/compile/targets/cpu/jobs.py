@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
 from weft.compile.program import executable
 from weft.compile.program.executable import Symbol
-from weft.compile.targets.cpu.target import Target
 from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -113,11 +113,11 @@ class Routine:
         """The same without what follows."""
         return type(self)(self.node, self.inputs)
 
-    def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
+    def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
         """Whether what follows does so, for some sizes."""
         return True
 
-    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
         """The work for some sizes, or None if the node is to be called."""
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class Jobs:
     """The jobs of an instance's routines, and where addresses stand in them."""
 
     def __init__(
-        self, routines: Sequence[Routine], sizes: Mapping[str, int], target: Target
+        self, routines: Sequence[Routine], sizes: Mapping[str, int], target: Isa
     ) -> None:
         found = {r: r.work(sizes, target) for r in routines}
         self.works = {r: work for r, work in found.items() if work and work.jobs}

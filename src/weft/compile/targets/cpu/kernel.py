@@ -31,6 +31,7 @@ from weft.compile.emit.control_flow import (
     loop,
     zeros,
 )
+from weft.compile.emit.isa import Isa, prepare_function
 from weft.compile.emit.loop_hints import scalar_hint, strip_hint, vector_hint
 from weft.compile.loop.ir import (
     Buffer,
@@ -59,7 +60,6 @@ from weft.compile.targets.cpu.streaming_stores import (
     emit_line,
     streamed,
 )
-from weft.compile.targets.cpu.target import Target, prepare_function
 from weft.core.size import Size, may_be_negative
 
 MOVES = 8  # elements that are moved one after the other
@@ -67,7 +67,7 @@ LANES = (64, 32, 16)  # totals of one sum, side by side
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
 
-def emit_kernel(module: ir.Module, kernel: Kernel, target: Target) -> ir.Function:
+def emit_kernel(module: ir.Module, kernel: Kernel, target: Isa) -> ir.Function:
     """Add a kernel's function to a module."""
     return _Emitter(module, kernel, target).run()
 
@@ -113,7 +113,7 @@ def _numbers(first: int, count: int) -> ir.Constant:
 class _Emitter:
     """One kernel."""
 
-    def __init__(self, module: ir.Module, kernel: Kernel, target: Target) -> None:
+    def __init__(self, module: ir.Module, kernel: Kernel, target: Isa) -> None:
         self.module = module
         self.kernel = kernel
         self.target = target

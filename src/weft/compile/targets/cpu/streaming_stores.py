@@ -12,12 +12,12 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I32, I64, POINTER, VOID, function, i64, loop
+from weft.compile.emit.isa import Isa, prepare_function
 from weft.compile.loop.depend import flat_position, symbols_of
 from weft.compile.loop.ir import Buffer, Call, For, Kernel, Load, Store, When
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses
 from weft.compile.loop.staging import most
-from weft.compile.targets.cpu.target import Target, prepare_function
 from weft.core.size import Size, same
 
 LARGE = 1 << 25  # bytes of a result of which caches would keep little
@@ -41,7 +41,7 @@ def is_large(shape: tuple[Any, ...], itemsize: int, limit: int = LARGE) -> bool:
     return not isinstance(total, Size) and total >= limit
 
 
-def streamed(stmt: For, kernel: Kernel, target: Target, known: Any) -> list[Store]:
+def streamed(stmt: For, kernel: Kernel, target: Isa, known: Any) -> list[Store]:
     """The stores of an innermost loop that are to pass caches by.
 
     Their addresses follow each other, and may depend on ``known`` symbols alone.
@@ -97,7 +97,7 @@ def _used_once(buffer: Buffer, kernel: Kernel) -> bool:
     return sum(found.name == buffer.name for found, _ in uses(kernel.body)) == 1
 
 
-def emit_copy(module: ir.Module, target: Target) -> ir.Function:
+def emit_copy(module: ir.Module, target: Isa) -> ir.Function:
     """``void stream(to, from, bytes)``, which is there once: whole lines pass by."""
     if _NAME in module.globals:
         return module.globals[_NAME]
@@ -118,7 +118,7 @@ def emit_copy(module: ir.Module, target: Target) -> ir.Function:
     return made
 
 
-def emit_line(b: Any, target: Target, to: Any, source: Any) -> None:
+def emit_line(b: Any, target: Isa, to: Any, source: Any) -> None:
     """Copy as much as a line has; at once, if it is one."""
     copy = emit_copy(b.module, target)
     over = b.and_(b.ptrtoint(to, I64), i64(LINE - 1))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from weft.compile.emit.isa import Isa
 from weft.compile.program.executable import Symbol
 from weft.compile.targets.cpu.attention.arrays import compiled as attention_code
 from weft.compile.targets.cpu.convolution.arrays import compiled as convolution_code
 from weft.compile.targets.cpu.matmul.arrays import named
-from weft.compile.targets.cpu.target import Library, Target
+from weft.compile.targets.cpu.object_code import Library
 
 
-def address_of(symbol: Symbol, libraries: Mapping[str, Library], target: Target) -> int:
+def address_of(symbol: Symbol, libraries: Mapping[str, Library], target: Isa) -> int:
     """The address of a function; kernels' code is among the libraries, by its key."""
     if symbol.kind == "kernel":
         return libraries[symbol.of].address(symbol.name)

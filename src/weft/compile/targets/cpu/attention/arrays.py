@@ -10,18 +10,17 @@ from collections.abc import Mapping
 import numpy as np
 from llvmlite import ir
 
+from weft.compile.emit.isa import Isa, new_module
 from weft.compile.targets.cpu.attention import plan as plans
 from weft.compile.targets.cpu.attention.generate import emit_attention, part_of
 from weft.compile.targets.cpu.attention.plan import Options, Plan
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.matmul.generate import tile_for
-from weft.compile.targets.cpu.target import (
+from weft.compile.targets.cpu.object_code import (  # fmt: skip
     Library,
-    Target,
     compile_known,
-    host_target,
-    new_module,
-)  # fmt: skip
+    host_isa,
+)
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
 
@@ -35,7 +34,7 @@ _TASKS = ctypes.CFUNCTYPE(
 class Attention:
     """The compiled attention of one element type for one target."""
 
-    def __init__(self, dtype: str, target: Target) -> None:
+    def __init__(self, dtype: str, target: Isa) -> None:
         self.tile = tile_for(dtype, target)
         self._library = ahead(functools.partial(_library, dtype, target))
 
@@ -61,20 +60,20 @@ class Attention:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _library(dtype: str, target: Target, part: str) -> Library:
+def _library(dtype: str, target: Isa, part: str) -> Library:
     text = f"attention {part} {dtype} {tile_for(dtype, target)}"
     make = functools.partial(_module, dtype, target, part)
     return compile_known(text, make, target, level=0, linked=True)
 
 
-def _module(dtype: str, target: Target, part: str) -> ir.Module:
+def _module(dtype: str, target: Isa, part: str) -> ir.Module:
     module = new_module(f"attention_{dtype}", target)
     emit_attention(module, dtype, target, part)
     return module
 
 
 @ahead
-def compiled(dtype: str, target: Target) -> Attention:
+def compiled(dtype: str, target: Isa) -> Attention:
     """The attention of an element type, made once."""
     return Attention(dtype, target)
 
@@ -88,7 +87,7 @@ def attend(
     causal: bool = False,
     scale: float | None = None,
     zeros: bool = True,
-    target: Target | None = None,
+    target: Isa | None = None,
     threads: int = 1,
 ) -> tuple[ndarray, ndarray]:
     """``softmax(q k^T * scale + mask) v`` and the logarithm of each row's sum.
@@ -124,7 +123,7 @@ def attend_backward(
     causal: bool = False,
     scale: float | None = None,
     zeros: bool = True,
-    target: Target | None = None,
+    target: Isa | None = None,
     threads: int = 1,
 ) -> tuple[ndarray, ndarray, ndarray]:
     """The gradients of q, k and v, where g is that of the output.
@@ -163,10 +162,10 @@ def _run(
     kind: str,
     arrays: Mapping[str, ndarray],
     options: Options,
-    target: Target | None,
+    target: Isa | None,
     threads: int,
 ) -> None:
-    code = compiled(arrays["q"].dtype.name, target or host_target())
+    code = compiled(arrays["q"].dtype.name, target or host_isa())
     plan = getattr(plans, kind)(arrays, options, code.tile, threads)
     code.run(plan, threads)
 

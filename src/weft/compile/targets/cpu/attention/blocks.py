@@ -9,7 +9,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I1, I8, I32, I64, i64, loop, zeros
-from weft.compile.emit.functions import Library
 from weft.compile.emit.math.exponential import exp_negative
 from weft.compile.emit.math.values import Value, fused_products
 from weft.compile.emit.vectors import (
@@ -24,6 +23,7 @@ from weft.compile.emit.vectors import (
     transpose,
 )  # fmt: skip
 from weft.compile.targets.cpu.attention.record import CHOSEN
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.strip import Strips, along, by_heights
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
 from weft.compile.program.executable import Symbol
 from weft.compile.targets.cpu.attention import plan as plans
@@ -19,7 +20,6 @@ from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.plan import Options, Plan
 from weft.compile.targets.cpu.jobs import Job, Pointer, Routine, Work, outline, view_of
 from weft.compile.targets.cpu.matmul.call import MOST_JOBS
-from weft.compile.targets.cpu.target import Target
 from weft.core.size import Size, is_one, same
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -110,7 +110,7 @@ class Attention(Routine):
     def row_axes(node: Node) -> int | None:
         return None  # an element of a row is finished with the last block of keys
 
-    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
         """One job for each stack of heads."""
         given, made = _NAMES[self.node.op]
         views = [view_of(operand, sizes) for operand in self.operands]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from weft.compile.emit.functions import Library
+from weft.compile.emit.isa import Isa
 from weft.compile.targets.cpu.attention.backward import Backward
 from weft.compile.targets.cpu.attention.blocks import Parts
 from weft.compile.targets.cpu.attention.few_queries import Few
 from weft.compile.targets.cpu.attention.forward import Forward
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.generate import tile_for
 from weft.compile.targets.cpu.matmul.kinds import FLOATS
-from weft.compile.targets.cpu.target import Target
 
 PARTS = "few", "blocks", "masked_blocks"
 
@@ -28,7 +28,7 @@ def part_of(function: str) -> str:
     return "few" if function.startswith("few_") else "blocks"
 
 
-def emit_attention(module: ir.Module, dtype: str, target: Target, part: str) -> None:
+def emit_attention(module: ir.Module, dtype: str, target: Isa, part: str) -> None:
     """Add functions ``attention_X_tasks``.
 
     X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: what

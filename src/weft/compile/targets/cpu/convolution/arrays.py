@@ -10,19 +10,14 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from weft.compile.emit.isa import Isa, new_module
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.convolution.generate import RARE, emit_conv
 from weft.compile.targets.cpu.convolution.job_builder import Plan
 from weft.compile.targets.cpu.convolution.plan import GEMM, Planner
 from weft.compile.targets.cpu.convolution.shape import Shape, shape_of
 from weft.compile.targets.cpu.matmul.arrays import compiled as compiled_gemm
-from weft.compile.targets.cpu.target import (
-    Library,
-    Target,
-    compile_known,
-    host_target,
-    new_module,
-)
+from weft.compile.targets.cpu.object_code import Library, compile_known, host_isa
 from weft.compile.tuning.choices import Columns
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
@@ -38,7 +33,7 @@ _TASKS = ctypes.CFUNCTYPE(
 class Convolutions:
     """The compiled convolutions of one element type for one target."""
 
-    def __init__(self, dtype: str, target: Target) -> None:
+    def __init__(self, dtype: str, target: Isa) -> None:
         self.gemm = compiled_gemm(dtype, target)
         self.dtype, self.target = dtype, target
         self._usual = ahead(functools.partial(self._library, rare=False))
@@ -100,14 +95,14 @@ class Convolutions:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _module(dtype: str, target: Target, rare: bool) -> ir.Module:
+def _module(dtype: str, target: Isa, rare: bool) -> ir.Module:
     module = new_module(f"conv_{dtype}", target)
     emit_conv(module, dtype, target, rare=rare)
     return module
 
 
 @ahead
-def compiled(dtype: str, target: Target) -> Convolutions:
+def compiled(dtype: str, target: Isa) -> Convolutions:
     """The convolutions of an element type, made once."""
     return Convolutions(dtype, target)
 
@@ -122,7 +117,7 @@ def convolve(
     dilation: Sequence[int],
     groups: int = 1,
     exact: bool = False,
-    target: Target | None = None,
+    target: Isa | None = None,
     threads: int = 1,
 ) -> ndarray:
     """The convolution of x (N, C, *S) with w (O, C / groups, *K).
@@ -156,7 +151,7 @@ def input_grad(
     dilation: Sequence[int],
     groups: int = 1,
     exact: bool = False,
-    target: Target | None = None,
+    target: Isa | None = None,
     threads: int = 1,
 ) -> ndarray:
     """The gradient with respect to x, of spatial ``size``, from y's gradient.
@@ -183,7 +178,7 @@ def weight_grad(
     dilation: Sequence[int],
     groups: int = 1,
     exact: bool = False,
-    target: Target | None = None,
+    target: Isa | None = None,
     threads: int = 1,
 ) -> ndarray:
     """The gradient with respect to w, of spatial ``size``, from y's gradient.
@@ -210,7 +205,7 @@ def _run(
     exact: bool,
     given: list[ndarray],
     size: Sequence[int],
-    target: Target | None,
+    target: Isa | None,
     threads: int,
 ) -> ndarray:
     dtype = given[0].dtype
@@ -221,7 +216,7 @@ def _run(
         raise DTypeError(f"{name}: expected float32 or float64, got {dtype}")
     out = np.empty(tuple(size), dtype)
     if out.size:
-        code = compiled(dtype.name, target or host_target())
+        code = compiled(dtype.name, target or host_isa())
         arrays = [np.ascontiguousarray(a) for a in given]
         code.run(code.plan(kind, shape, threads, exact), [*arrays, out], threads)
     return out

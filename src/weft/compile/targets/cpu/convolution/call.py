@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
 from weft.compile.program.executable import Symbol
 from weft.compile.targets.cpu.convolution.arrays import compiled
 from weft.compile.targets.cpu.convolution.job_builder import Plan
 from weft.compile.targets.cpu.convolution.shape import Shape, shape_of
 from weft.compile.targets.cpu.jobs import Job, Pointer, Routine, Work
-from weft.compile.targets.cpu.target import Target
 from weft.compile.tuning.choices import Columns, chosen, threaded
 from weft.config import config
 from weft.graph.interpret import resolve
@@ -62,7 +62,7 @@ class Convolution(Routine):
             return None
         return 1 if node.op is conv_weight_grad_op else 2
 
-    def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
+    def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
         """Whether what follows needs no whole rows: tasks have some pixels each."""
         return self.follower is None or not self.follower.whole
 
@@ -77,7 +77,7 @@ class Convolution(Routine):
         kind = f"{KINDS[self.node.op]} {self.node.dtype.name} {_is_exact()}"
         return threaded(f"convolution {kind} {self._shape(sizes)}")
 
-    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
         """Jobs for a part of the result each."""
         node = self.node
         shape = self._shape(sizes)

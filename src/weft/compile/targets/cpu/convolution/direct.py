@@ -12,7 +12,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I1, I64, i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import (
     at,
     carry,
@@ -34,6 +33,7 @@ from weft.compile.targets.cpu.convolution.patches import (
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.routines import Parts
 from weft.compile.targets.cpu.convolution.windows import all_whole, call_windows
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.strip import by_heights
 from weft.compile.targets.cpu.matmul.tasks import blocks, divide
 

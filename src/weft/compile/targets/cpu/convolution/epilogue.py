@@ -13,9 +13,9 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import PTR, minimum, while_less
 from weft.compile.targets.cpu.matmul.epilogue import FOLLOWER
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tasks import divide
 
 NEAR = 1 << 13  # elements of a result that are followed at a time: they are near

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from weft.compile.emit.functions import Library
+from weft.compile.emit.isa import Isa
 from weft.compile.targets.cpu.convolution.direct import Direct
 from weft.compile.targets.cpu.convolution.image import Image
 from weft.compile.targets.cpu.convolution.rectangles import emit_rectangles
@@ -15,14 +15,14 @@ from weft.compile.targets.cpu.convolution.winograd import Winograd
 from weft.compile.targets.cpu.convolution.winograd_plans import has_winograd
 from weft.compile.targets.cpu.convolution.winograd_transforms import Transforms
 from weft.compile.targets.cpu.convolution.winograd_weight import Kernels
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.generate import tile_for
 from weft.compile.targets.cpu.matmul.kinds import FLOATS
-from weft.compile.targets.cpu.target import Target
 
 RARE = "direct_tasks", "dots_tasks"  # of few channels in each group
 
 
-def emit_conv(module: ir.Module, dtype: str, target: Target, *, rare: bool) -> None:
+def emit_conv(module: ir.Module, dtype: str, target: Isa, *, rare: bool) -> None:
     """Add ``conv_X_tasks`` for each kind of tasks that is rare, or each that is not."""
     lib = Library(module, "conv", FLOATS[dtype], target, tile_for(dtype, target))
     parts = Parts(lib)

@@ -12,12 +12,12 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import at, minimum, splat, store
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
 from weft.compile.targets.cpu.convolution.routines import Parts
 from weft.compile.targets.cpu.convolution.windows import call_windows
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.strip import along, by_heights
 

@@ -51,8 +51,8 @@ def best_cut(
 
     >>> from weft.compile.targets.cpu.convolution.partition import Work, best_cut
     >>> from weft.compile.targets.cpu.matmul.tiling import tiling
-    >>> from weft.compile.targets.cpu.target import host_target
-    >>> tile = tiling(4, host_target("avx2"))
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> tile = tiling(4, host_isa("avx2"))
     >>> best_cut(Work(256, 1568, 1), tile, 512, 2)  # not 512 columns, and 32 at last
     (256, 400)
     """

@@ -13,7 +13,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I1, I8, I32, I64, i64, loop, zeros
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import (
     PTR,
     at,
@@ -25,6 +24,7 @@ from weft.compile.emit.vectors import (
     store,
     suffix,
 )  # fmt: skip
+from weft.compile.targets.cpu.matmul.functions import Library
 
 FILL = "*image *windows *masks *runs *counts begin end rows *to to_row step"
 AHEAD = 4  # rows that are copied without waiting

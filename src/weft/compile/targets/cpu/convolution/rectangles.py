@@ -11,9 +11,9 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import i64
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import minimum, while_less
 from weft.compile.targets.cpu.convolution.record import read_job
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tasks import blocks, divide
 
 RECTANGLE = "*job worker group row_begin row_end column_begin column_end"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from weft.compile.emit.functions import Library
 from weft.compile.targets.cpu.convolution.patches import Patches
 from weft.compile.targets.cpu.convolution.windows import emit_windows
 from weft.compile.targets.cpu.convolution.write_back import Deliver
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.strip import Strips
 

@@ -17,7 +17,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I8, I32, I64, i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import (
     at,
     carry,
@@ -26,6 +25,7 @@ from weft.compile.emit.vectors import (
     splat,
     while_less,
 )  # fmt: skip
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tasks import divide
 
 ARGUMENTS = (

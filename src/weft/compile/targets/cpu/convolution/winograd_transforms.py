@@ -30,7 +30,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I8, I32, I64, i64, loop, zeros
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import (
     at,
     first_lanes,
@@ -42,6 +41,7 @@ from weft.compile.emit.vectors import (
     transpose,
 )  # fmt: skip
 from weft.compile.targets.cpu.convolution.patches import Loader, with_loader
+from weft.compile.targets.cpu.matmul.functions import Library
 
 POINTS = 16  # products that stand for a tile
 TILES = "*image *windows *masks *runs *counts begin end rows *to to_row to_point step"

@@ -8,7 +8,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I32, I64, i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import (
     at,
     first_lanes,
@@ -20,6 +19,7 @@ from weft.compile.emit.vectors import (
     while_less,
 )  # fmt: skip
 from weft.compile.targets.cpu.convolution.epilogue import channels_of, follow, some_rows
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.tasks import divide
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from weft.compile.emit.isa import Isa, new_module
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.matmul.dots import several_limit
 from weft.compile.targets.cpu.matmul.generate import (
@@ -21,13 +22,7 @@ from weft.compile.targets.cpu.matmul.generate import (
 from weft.compile.targets.cpu.matmul.kinds import RESULTS, kind_of
 from weft.compile.targets.cpu.matmul.skinny import few_limit
 from weft.compile.targets.cpu.matmul.tasks import JOB, Split, split
-from weft.compile.targets.cpu.target import (
-    Library,
-    Target,
-    compile_known,
-    host_target,
-    new_module,
-)
+from weft.compile.targets.cpu.object_code import Library, compile_known, host_isa
 from weft.config import config
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
@@ -46,7 +41,7 @@ class Gemm:
     """
 
     def __init__(
-        self, dtype: str, target: Target, shape: int = 0, few: bool = True,
+        self, dtype: str, target: Isa, shape: int = 0, few: bool = True,
         **options: Any,
     ) -> None:  # fmt: skip
         options = {**options, "shape": shape, "few": few}
@@ -128,13 +123,13 @@ class Gemm:
         return held["start"]
 
 
-def _module(dtype: str, target: Target, options: dict[str, Any]) -> ir.Module:
+def _module(dtype: str, target: Isa, options: dict[str, Any]) -> ir.Module:
     module = new_module(f"gemm_{dtype}", target)
     emit_gemm(module, "gemm", dtype, target, **options)
     return module
 
 
-def compiled(dtype: str, target: Target, shape: int = 0, few: bool = True) -> Gemm:
+def compiled(dtype: str, target: Isa, shape: int = 0, few: bool = True) -> Gemm:
     """The products of an element type by one shape of tile, made once."""
     return _compiled(dtype, target, shape, few)
 
@@ -147,12 +142,12 @@ def name_of(dtype: str, shape: int, few: bool) -> str:
     return f"{dtype} {shape} {int(few)}"
 
 
-def named(name: str, target: Target) -> Gemm:
+def named(name: str, target: Isa) -> Gemm:
     """Compiled products by their name.
 
     >>> from weft.compile.targets.cpu.matmul.arrays import compiled, name_of, named
-    >>> from weft.compile.targets.cpu.target import host_target
-    >>> target = host_target()
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> target = host_isa()
     >>> name = name_of("uint8 int8", 1, False)
     >>> named(name, target) is compiled("uint8 int8", target, 1, False)
     True
@@ -179,7 +174,7 @@ def matmul_arrays(
     out: np.ndarray | None = None,
     *,
     accumulate: bool = False,
-    target: Target | None = None,
+    target: Isa | None = None,
     threads: int = 1,
 ) -> np.ndarray:
     """``a @ b`` of matrices, or of stacks of matrices with equal leading sizes.
@@ -195,7 +190,7 @@ def matmul_arrays(
            [14., 50.]], dtype=float32)
     """
     out = _checked_out(a, b, out, accumulate)
-    gemm = compiled(kind_name(a.dtype.name, b.dtype.name), target or host_target())
+    gemm = compiled(kind_name(a.dtype.name, b.dtype.name), target or host_isa())
     m, n = out.shape[-2:]
     batch = out.shape[0] if out.ndim == 3 else 1
     cut = split(gemm.tile, m, n, a.shape[-1], batch=batch, threads=threads)

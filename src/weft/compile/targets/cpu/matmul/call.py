@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand, origin
-from weft.compile.passes.widen_half_products import product_kind
 from weft.compile.program.executable import Symbol
 from weft.compile.targets.cpu.convolution.call import is_convolution
 from weft.compile.targets.cpu.jobs import (
@@ -26,9 +26,15 @@ from weft.compile.targets.cpu.jobs import (
     outline,
     view_of,
 )
-from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled, make_job, name_of
+from weft.compile.targets.cpu.matmul.arrays import (
+    Gemm,
+    compiled,
+    kind_name,
+    make_job,
+    name_of,
+)
 from weft.compile.targets.cpu.matmul.generate import is_few, tile_for
-from weft.compile.targets.cpu.matmul.kinds import FLOATS
+from weft.compile.targets.cpu.matmul.kinds import FLOATS, RESULTS
 from weft.compile.targets.cpu.matmul.tasks import (
     JOB,
     SMALL,
@@ -38,14 +44,14 @@ from weft.compile.targets.cpu.matmul.tasks import (
     split,
 )
 from weft.compile.targets.cpu.matmul.tiling import SHAPES, WIDE, has_many
-from weft.compile.targets.cpu.target import Target, host_target
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.compile.tuning.choices import Cut, chosen, threaded
 from weft.config import config
-from weft.core.lowering import Pointwise
 from weft.core.op import Op, TensorType
 from weft.core.size import Size, elements
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Node
+from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.shaping import permute_op, reshape_op
 from weft.runtime.cpu import pool
 
@@ -66,14 +72,21 @@ def is_product(node: Node) -> bool:
     return product_kind(node) is not None
 
 
-# An operand in memory of its own, for one that strides cannot describe.
-COPY = Op(
-    "copy",
-    inputs="x",
-    eval=lambda x: x.copy(),
-    type=lambda x: x,
-    lower=Pointwise("conj"),  # of a real number: the number
-)
+def product_kind(node: Node) -> str | None:
+    """What a product multiplies, as generated kernels call it; None if none does.
+
+    >>> from weft.compile.targets.cpu.matmul.call import product_kind
+    >>> graph = weft.graph.capture(lambda a: a @ a, weft.ones(2, 2)).graph
+    >>> product_kind(graph.nodes[1])
+    'float32'
+    """
+    if node.op is not matmul_op and node.op is not wide_matmul_op:
+        return None
+    inputs = [i for i in node.inputs if type(i) is Node]
+    if len(inputs) != 2 or {len(i.shape) for i in inputs} != {len(node.shape)}:
+        return None
+    name = kind_name(*(i.dtype.name for i in inputs))
+    return name if RESULTS.get(name) == node.dtype.name else None
 
 
 def needs_copy(node: Node) -> bool:
@@ -84,12 +97,6 @@ def needs_copy(node: Node) -> bool:
             return True
         moved = moved or view.op is not reshape_op
     return False
-
-
-def copied(node: Node) -> Node:
-    """A node that is an operand's copy."""
-    return Node(COPY, (node,), {}, node.type, f"{node.name}/copy", (), node.module,
-                node.code, node.lasti)  # fmt: skip
 
 
 def _panels(x: np.ndarray, width: int, lanes: int) -> np.ndarray:
@@ -111,7 +118,7 @@ PACK = Op(
 )
 
 
-def packed(node: Node, target: Target) -> Node:
+def packed(node: Node, target: Isa) -> Node:
     """A node that is a matrix as panels."""
     tile = tile_for(node.dtype.name, target)
     params = {"width": tile.width, "lanes": tile.lanes}
@@ -143,7 +150,7 @@ class Panels(Routine):
 
     few = True  # as for ``Product``
 
-    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
         view = view_of(self.operands[0], sizes)
         if view is None or not view[0].size:
             return None
@@ -175,7 +182,7 @@ def mark_weights(steps: Iterable[Any], writes: Iterable[Node]) -> None:
             step.steady = base.op is READ and base.params["variable"] not in changed
 
 
-def mark_few(steps: Iterable[Any], target: Target) -> None:
+def mark_few(steps: Iterable[Any], target: Isa) -> None:
     """Tell products whether any needs code for few rows: one library has it all."""
     routines = [step.node for step in steps if isinstance(step, Routine)]
     few = need_few(routines, target) and not config.batch_invariant
@@ -184,7 +191,7 @@ def mark_few(steps: Iterable[Any], target: Target) -> None:
             step.few = few
 
 
-def need_few(nodes: Iterable[Node], target: Target) -> bool:
+def need_few(nodes: Iterable[Node], target: Isa) -> bool:
     """Whether some of a program's products may be of few rows or columns.
 
     Convolutions bring the code for those along.
@@ -192,7 +199,7 @@ def need_few(nodes: Iterable[Node], target: Target) -> bool:
     return any(is_convolution(node) or _may_be_few(node, target) for node in nodes)
 
 
-def _may_be_few(node: Node, target: Target) -> bool:
+def _may_be_few(node: Node, target: Isa) -> bool:
     kind = product_kind(node)
     if kind is None:
         return False
@@ -218,11 +225,11 @@ def _shape(kind: str, m: int, n: int, k: int, turned: str) -> int:
 
     Elsewhere it gains too little to have the code of another one made.
     """
-    if kind not in FLOATS or turned[0] == "t" or not has_many(host_target()):
+    if kind not in FLOATS or turned[0] == "t" or not has_many(host_isa()):
         return 0
     if config.batch_invariant:
         return 0
-    tile = tile_for(kind, host_target(), WIDE)
+    tile = tile_for(kind, host_isa(), WIDE)
     once = tile.width // 2 < n <= tile.width and m >= LARGE and k > tile.depth
     return WIDE if once or min(m, n, k) >= LARGE else 0
 
@@ -296,7 +303,7 @@ class Product(Routine):
         """What a choice for this product is stored by."""
         return self._chosen(sizes)[0]
 
-    def fits(self, sizes: Mapping[str, int], target: Target) -> bool:
+    def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
         """Whether it is worth it that its follower follows, for some sizes.
 
         One of whole rows keeps columns from being cut, which must not cost more than
@@ -307,7 +314,7 @@ class Product(Routine):
         _, cuts = self._chosen(sizes)
         return bool(cuts.across) or self._may_be_whole(sizes, target)
 
-    def _may_be_whole(self, sizes: Mapping[str, int], target: Target) -> bool:
+    def _may_be_whole(self, sizes: Mapping[str, int], target: Isa) -> bool:
         """Whether rows as a whole cost no more than another look at the result."""
         threads = pool.get_num_threads()
         _, cuts = self._chosen(sizes)
@@ -333,7 +340,7 @@ class Product(Routine):
         others = [n for n in self.follower.owners if n is not self.node]
         return sum(elements(n.shape, sizes) >= count for n in others) > 1
 
-    def _is_few(self, arrays: Sequence[Any], cuts: Cut, target: Target) -> bool:
+    def _is_few(self, arrays: Sequence[Any], cuts: Cut, target: Isa) -> bool:
         if config.batch_invariant:  # few rows must have the bits of many
             return False
         a, b, out = arrays
@@ -342,7 +349,7 @@ class Product(Routine):
         ready = len(self.operands) > 2
         return is_few(self._kind, target, cuts.shape, sizes, left, right, ready=ready)
 
-    def work(self, sizes: Mapping[str, int], target: Target) -> Work | None:
+    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
         """One job for each stack of matrices."""
         node = self.node
         shape = resolve(node.shape, sizes)

@@ -12,7 +12,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import i64, loop, zeros
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import (
     at,
     carry,
@@ -25,6 +24,7 @@ from weft.compile.emit.vectors import (
     store,
     totals,
 )  # fmt: skip
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 

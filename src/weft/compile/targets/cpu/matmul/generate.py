@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 from llvmlite import ir
 
-from weft.compile.emit.functions import Library
+from weft.compile.emit.isa import Isa
 from weft.compile.emit.vectors import itemsize
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import kind_of
 from weft.compile.targets.cpu.matmul.product import KNOWABLE, Product
 from weft.compile.targets.cpu.matmul.skinny import conditions, find_units
 from weft.compile.targets.cpu.matmul.tasks import emit_pack, emit_tasks
 from weft.compile.targets.cpu.matmul.tiling import Tiling, tiling
 from weft.compile.targets.cpu.matmul.transposed import is_flat
-from weft.compile.targets.cpu.target import Target
 from weft.errors import ArgumentError
 
 
@@ -23,7 +23,7 @@ def emit_gemm(
     module: ir.Module,
     name: str,
     dtype: str,
-    target: Target,
+    target: Isa,
     *,
     known: Mapping[str, int] | None = None,
     shape: int = 0,
@@ -34,8 +34,8 @@ def emit_gemm(
     Without ``few``, it is not for products that ``is_few`` holds for.
 
     >>> from weft.compile.targets.cpu.matmul import emit_gemm
-    >>> from weft.compile.targets.cpu.target import host_target, new_module
-    >>> target = host_target()
+    >>> from weft.compile.targets.cpu.object_code import host_isa, new_module
+    >>> target = host_isa()
     >>> module = new_module("products", target)
     >>> known = {"a_col": 1, "b_col": 1, "keep": 0}
     >>> emit_gemm(module, "gemm", "float32", target, known=known).name
@@ -58,7 +58,7 @@ def emit_gemm(
 
 
 def is_few(
-    dtype: str, target: Target, shape: int, sizes: Sequence[int],
+    dtype: str, target: Isa, shape: int, sizes: Sequence[int],
     a: Sequence[int], b: Sequence[int], *, ready: bool = False,
 ) -> bool:  # fmt: skip
     """Whether a product of sizes (m, n, k) and strides is one of few rows or columns.
@@ -66,8 +66,8 @@ def is_few(
     Those have ways of their own (``skinny``). ``ready`` tells that B is packed.
 
     >>> from weft.compile.targets.cpu.matmul.generate import is_few
-    >>> from weft.compile.targets.cpu.target import host_target
-    >>> target = host_target()
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> target = host_isa()
     >>> is_few("float32", target, 0, (1, 512, 512), (512, 1), (512, 1))
     True
     >>> is_few("float32", target, 0, (64, 512, 512), (512, 1), (512, 1))
@@ -84,18 +84,18 @@ def is_few(
     return any(conditions(None, values, tile, kind))
 
 
-def workspace_bytes(dtype: str, target: Target, shape: int = 0) -> int:
+def workspace_bytes(dtype: str, target: Isa, shape: int = 0) -> int:
     """Bytes of workspace that each thread needs.
 
     >>> from weft.compile.targets.cpu.matmul import workspace_bytes
-    >>> from weft.compile.targets.cpu.target import host_target
-    >>> workspace_bytes("float64", host_target()) >= 1 << 16
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> workspace_bytes("float64", host_isa()) >= 1 << 16
     True
     """
     size = itemsize(kind_of(dtype, target).element)
     return tile_for(dtype, target, shape).workspace * size
 
 
-def tile_for(dtype: str, target: Target, shape: int = 0) -> Tiling:
+def tile_for(dtype: str, target: Isa, shape: int = 0) -> Tiling:
     """The tiling of products of an element type; lengths count words."""
     return tiling(itemsize(kind_of(dtype, target).element), target, shape)

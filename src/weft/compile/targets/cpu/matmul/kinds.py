@@ -18,13 +18,13 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import F32, F64, I8, I32
+from weft.compile.emit.isa import Isa
 from weft.compile.emit.math.conversions import (
     I16,
     bfloat16_to_float,
     float16_to_float,
 )
 from weft.compile.emit.vectors import fma, intrinsic
-from weft.compile.targets.cpu.target import Target
 from weft.errors import DTypeError
 
 
@@ -192,12 +192,12 @@ RESULTS = {
 }  # fmt: skip
 
 
-def kind_of(name: str, target: Target) -> Kind:
+def kind_of(name: str, target: Isa) -> Kind:
     """How a target multiplies operands of these dtypes.
 
     >>> from weft.compile.targets.cpu.matmul.kinds import kind_of
-    >>> from weft.compile.targets.cpu.target import host_target
-    >>> kind_of("int8", host_target("avx2")).group
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> kind_of("int8", host_isa("avx2")).group
     2
     """
     if name in FLOATS:

@@ -12,7 +12,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.known_values import branch, pick
 from weft.compile.emit.vectors import (
     at,
@@ -22,6 +21,7 @@ from weft.compile.emit.vectors import (
     store,
     transpose,
 )  # fmt: skip
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 
 _ROWS_AT_A_TIME = 8

@@ -17,7 +17,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I1, I32, i64, loop, zeros
-from weft.compile.emit.functions import Library
 from weft.compile.emit.known_values import branch
 from weft.compile.emit.vectors import (
     at,
@@ -30,6 +29,7 @@ from weft.compile.emit.vectors import (
     totals,
     transpose,
 )  # fmt: skip
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, words_of
 
 SIDES = ("left", "right")

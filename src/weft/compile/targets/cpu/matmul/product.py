@@ -10,7 +10,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I1, I64, i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.known_values import (
     both,
     branch,
@@ -24,6 +23,7 @@ from weft.compile.emit.known_values import (
 )  # fmt: skip
 from weft.compile.emit.vectors import PTR, at, minimum
 from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
 from weft.compile.targets.cpu.matmul.pack_words import Words
 from weft.compile.targets.cpu.matmul.skinny import Skinny, conditions, find_units

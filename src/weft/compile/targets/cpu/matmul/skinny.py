@@ -14,7 +14,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I1, I8, I64, i64, loop, zeros
-from weft.compile.emit.functions import Library
 from weft.compile.emit.known_values import both, branch, compare, negate
 from weft.compile.emit.vectors import (
     ITEMSIZE,
@@ -37,6 +36,7 @@ from weft.compile.targets.cpu.matmul.dots import (
     several_limit,
 )
 from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.tiling import Tiling

@@ -13,7 +13,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I1, i64, loop, zeros
-from weft.compile.emit.functions import Library
 from weft.compile.emit.known_values import branch, compare, pick
 from weft.compile.emit.vectors import (
     at,
@@ -29,6 +28,7 @@ from weft.compile.emit.vectors import (
     store,
     while_less,
 )  # fmt: skip
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
 _LONG = 128  # steps of k that leave time to fetch ahead

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I8, I64, i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.vectors import PTR, at, choose, minimum, while_less
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
@@ -61,10 +61,10 @@ def split(
     ``parts`` says into how many blocks of columns and of rows instead. Results are the
     same for every split.
 
-    >>> from weft.compile.targets.cpu.target import host_target
+    >>> from weft.compile.targets.cpu.object_code import host_isa
     >>> from weft.compile.targets.cpu.matmul.tasks import split
     >>> from weft.compile.targets.cpu.matmul.tiling import tiling
-    >>> split(tiling(4, host_target("avx2")), 1024, 1024, 1024, threads=2)
+    >>> split(tiling(4, host_isa("avx2")), 1024, 1024, 1024, threads=2)
     Split(rows=516, columns=512, tasks=4)
     """
     if not parts[0] or (whole and parts[0] > 1):
@@ -95,10 +95,10 @@ def best_split(
     Times are multiplications for each of k. Every block of rows packs its columns of
     B, and every block of columns its rows of A.
 
-    >>> from weft.compile.targets.cpu.target import host_target
+    >>> from weft.compile.targets.cpu.object_code import host_isa
     >>> from weft.compile.targets.cpu.matmul.tasks import best_split
     >>> from weft.compile.targets.cpu.matmul.tiling import tiling
-    >>> tile = tiling(4, host_target("avx2"))
+    >>> tile = tiling(4, host_isa("avx2"))
     >>> best_split(tile, 128, 4096, 1, 2, False)[0]  # B is packed once
     Split(rows=132, columns=512, tasks=8)
     """

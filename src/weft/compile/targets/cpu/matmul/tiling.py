@@ -6,7 +6,7 @@ import functools
 import pathlib
 from typing import NamedTuple
 
-from weft.compile.targets.cpu.target import Target
+from weft.compile.emit.isa import Isa
 
 # Sums over k are cut into blocks of this many bytes of a row. It decides rounding,
 # so it is the same on every machine.
@@ -76,14 +76,14 @@ SHAPES: dict[bool, tuple[tuple[tuple[int, ...], int], ...]] = {
 WIDE = 1  # the one of them, where there are many registers, that reads A least often
 
 
-def tiling(itemsize: int, target: Target, shape: int = 0) -> Tiling:
+def tiling(itemsize: int, target: Isa, shape: int = 0) -> Tiling:
     """The tiling for elements of a size, with a register tile of ``SHAPES``.
 
     Results are the same for every shape.
 
-    >>> from weft.compile.targets.cpu.target import host_target
+    >>> from weft.compile.targets.cpu.object_code import host_isa
     >>> from weft.compile.targets.cpu.matmul.tiling import tiling
-    >>> tile = tiling(4, host_target("avx2"))
+    >>> tile = tiling(4, host_isa("avx2"))
     >>> tile.height, tile.width, tile.depth
     (6, 16, 256)
     """
@@ -96,12 +96,12 @@ def tiling(itemsize: int, target: Target, shape: int = 0) -> Tiling:
     return Tiling(lanes, heights, vectors, depth, columns, many)
 
 
-def has_many(target: Target) -> bool:
+def has_many(target: Isa) -> bool:
     """Whether the target has 32 vector registers."""
     return target.bits == 512 or not target.triple.startswith(("x86", "i686"))
 
 
-def has_masks(target: Target) -> bool:
+def has_masks(target: Isa) -> bool:
     """Whether the target loads and stores parts of a vector in one instruction."""
     return target.triple.startswith(("x86", "i686")) and target.bits >= 256
 

@@ -16,7 +16,6 @@ from typing import Any
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import i64, loop
-from weft.compile.emit.functions import Library
 from weft.compile.emit.known_values import (
     added,
     both,
@@ -35,6 +34,7 @@ from weft.compile.emit.vectors import (
     store,
 )  # fmt: skip
 from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.pack import Packing, turned_square
 from weft.compile.targets.cpu.matmul.strip import in_groups

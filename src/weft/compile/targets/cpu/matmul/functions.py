@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, VOID, function
+from weft.compile.emit.isa import Isa, prepare_function
 from weft.compile.emit.vectors import PTR
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.tiling import Tiling
-from weft.compile.targets.cpu.target import Target, prepare_function
 
 
 class Library(NamedTuple):
@@ -22,7 +22,7 @@ class Library(NamedTuple):
     module: ir.Module
     name: str
     kind: Kind
-    target: Target
+    target: Isa
     tile: Tiling
 
     @property

@@ -1,6 +1,6 @@
-"""The machine that code is generated for, and how a module becomes code in memory.
+"""How a module becomes code in memory.
 
-    target = host_target()                       CPU, features, vector width
+    target = host_isa()                       CPU, features, vector width
     library = compile_module(module, target)     LLVM IR to machine code, in-process
     library.address("kernel")                    a function's address
 
@@ -15,15 +15,16 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from llvmlite.binding import ffi
 
+from weft.compile.emit.isa import Isa
 from weft.compile.emit.split_module import parts, separate
-from weft.compile.explain.phases import count_module, phase
 from weft.compile.program.compiler_version import sources
+from weft.compile.program.phases import count_module, phase
 from weft.compile.targets.cpu import elf
 from weft.errors import ArgumentError
 from weft.runtime.cpu import kernel_cache
@@ -38,41 +39,6 @@ LEVELS = {
 }
 
 
-RECIPE = 2  # of optimize(): another number means other code from the same IR
-
-
-class Target(NamedTuple):
-    """A CPU to generate code for."""
-
-    triple: str
-    cpu: str
-    features: str
-    bits: int  # of the widest vector that pays
-
-    def lanes(self, itemsize: int) -> int:
-        """How many elements of a size fill a vector."""
-        return self.bits // (8 * itemsize)
-
-    @property
-    def fused(self) -> bool:
-        """Whether it surely has a fused multiply-add."""
-        named = self.cpu in ("x86-64-v3", "x86-64-v4")
-        listed = "+fma" in self.features.split(",")
-        return named or listed or self.triple.startswith("aarch64")
-
-    @property
-    def converts_half(self) -> bool:
-        """Whether it surely has instructions to and from float16."""
-        named = self.cpu in ("x86-64-v3", "x86-64-v4")
-        listed = "+f16c" in self.features.split(",")
-        return named or listed or self.triple.startswith("aarch64")
-
-    @property
-    def key(self) -> str:
-        """What object code for this target depends on."""
-        return f"{self.triple}|{self.cpu}|{self.features}|{RECIPE}"
-
-
 @functools.cache
 def _initialize() -> None:
     llvm.initialize_native_target()
@@ -80,10 +46,10 @@ def _initialize() -> None:
 
 
 @functools.cache
-def host_target(limit: str | None = None) -> Target:
+def host_isa(limit: str | None = None) -> Isa:
     """This machine, or a narrower one of its kind (``WEFT_CPU``, or ``limit``).
 
-    >>> weft.compile.targets.cpu.target.host_target("avx2").lanes(4)
+    >>> weft.compile.targets.cpu.object_code.host_isa("avx2").lanes(4)
     8
     """
     _initialize()
@@ -95,7 +61,7 @@ def host_target(limit: str | None = None) -> Target:
                 f"WEFT_CPU: expected one of {', '.join(LEVELS)}, got {limit!r}"
             )
         cpu, bits = LEVELS[limit]
-        return Target(triple, cpu, "-prefer-256-bit" if bits == 512 else "", bits)
+        return Isa(triple, cpu, "-prefer-256-bit" if bits == 512 else "", bits)
     features = llvm.get_host_cpu_features()
     has = {name for name, there in features.items() if there}
     bits = 512 if "avx512f" in has else 256 if "avx2" in has else 128
@@ -105,23 +71,7 @@ def host_target(limit: str | None = None) -> Target:
     cpu = llvm.get_host_cpu_name()
     if cpu.startswith("znver"):  # whose gathers take longer than as many loads
         text += ",+prefer-no-gather"
-    return Target(triple, cpu, text, bits)
-
-
-def new_module(name: str, target: Target) -> ir.Module:
-    """An empty module for a target."""
-    module = ir.Module(name=name, context=ir.Context())
-    module.triple = target.triple
-    return module
-
-
-def prepare_function(function: ir.Function, target: Target) -> None:
-    """Let LLVM use the target's vectors in full."""
-    attributes: Any = function.attributes
-    attributes.add("nounwind")
-    width = str(target.bits)
-    for name in ("prefer-vector-width", "min-legal-vector-width"):
-        set.add(attributes, f'"{name}"="{width}"')  # llvmlite knows plain ones only
+    return Isa(triple, cpu, text, bits)
 
 
 class Library:
@@ -129,7 +79,7 @@ class Library:
 
     key = ""  # what it is kept under
 
-    def __init__(self, code: bytes | Sequence[bytes], target: Target) -> None:
+    def __init__(self, code: bytes | Sequence[bytes], target: Isa) -> None:
         codes = [code] if isinstance(code, bytes) else code
         self.code = b"".join(codes)
         try:
@@ -153,7 +103,7 @@ def add_symbol(name: str, address: int) -> None:
     llvm.add_symbol(name, address)
 
 
-def _engine(codes: Sequence[bytes], target: Target) -> Any:
+def _engine(codes: Sequence[bytes], target: Isa) -> Any:
     """What keeps the machine code of modules, which may call one another, in memory."""
     _initialize()
     backing = llvm.parse_assembly("")
@@ -165,7 +115,7 @@ def _engine(codes: Sequence[bytes], target: Target) -> Any:
     return engine
 
 
-def _machine(target: Target) -> Any:
+def _machine(target: Isa) -> Any:
     """A target machine (an engine owns the one it is given)."""
     found = llvm.Target.from_triple(target.triple)
     return found.create_target_machine(
@@ -195,7 +145,7 @@ def _parsed(text: str) -> Any:
     return llvm.parse_assembly(text, llvm.create_context())
 
 
-def optimize(module: Any, target: Target, *, level: int = 3) -> None:
+def optimize(module: Any, target: Isa, *, level: int = 3) -> None:
     """Run LLVM's passes over a parsed module."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = True
@@ -206,7 +156,7 @@ def optimize(module: Any, target: Target, *, level: int = 3) -> None:
     run(builder.getModulePassManager(), module, builder)
 
 
-def object_code(module: ir.Module | str, target: Target, *, level: int = 3) -> bytes:
+def object_code(module: ir.Module | str, target: Isa, *, level: int = 3) -> bytes:
     """Object code of a module; the module is verified first."""
     parsed = _parsed(str(module))
     parsed.verify()
@@ -214,7 +164,7 @@ def object_code(module: ir.Module | str, target: Target, *, level: int = 3) -> b
     return _emitted(parsed, target)
 
 
-def _emitted(module: Any, target: Target) -> bytes:
+def _emitted(module: Any, target: Isa) -> bytes:
     emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
     with ffi.OutputString() as error:
         memory = emit(_machine(target), module, 1, error)
@@ -229,13 +179,13 @@ def _emitted(module: Any, target: Target) -> bytes:
 
 @phase("LLVM")
 def compile_module(
-    module: ir.Module | str, target: Target | None = None, *, level: int = 3
+    module: ir.Module | str, target: Isa | None = None, *, level: int = 3
 ) -> Library:
     """Machine code of a module, ready to be called; kept on disk for the next time.
 
     The parts of a large one are compiled side by side.
     """
-    target = target or host_target()
+    target = target or host_isa()
     texts = [module] if isinstance(module, str) else parts(module)
     found = _side_by_side(functools.partial(_code, target=target, level=level), texts)
     for _, made in found:
@@ -245,7 +195,7 @@ def compile_module(
 
 @phase("LLVM")
 def compile_known(
-    text: str, make: Callable[[], ir.Module], target: Target, *, level: int = 3,
+    text: str, make: Callable[[], ir.Module], target: Isa, *, level: int = 3,
     linked: bool = False,
 ) -> Library:  # fmt: skip
     """Machine code of the module that ``make`` gives, which ``text`` decides.
@@ -270,16 +220,16 @@ def compile_known(
     return library
 
 
-def _known_key(text: str, target: Target, level: int) -> str:
+def _known_key(text: str, target: Isa, level: int) -> str:
     return kernel_cache.key_of(f"{sources()}\n{text}", target.key, level=level)
 
 
-def is_known(text: str, target: Target, *, level: int = 3) -> bool:
+def is_known(text: str, target: Isa, *, level: int = 3) -> bool:
     """Whether ``compile_known`` would find code on disk."""
     return kernel_cache.default().has(_known_key(text, target, level))
 
 
-def stored_library(key: str, target: Target) -> Library | None:
+def stored_library(key: str, target: Isa) -> Library | None:
     """The machine code that is kept under a key, if it is there."""
     data = kernel_cache.default().find(key)
     return None if data is None else Library(_apart(data), target)
@@ -303,7 +253,7 @@ def _side_by_side(code: Callable[[str], Any], texts: list[str]) -> list[Any]:
         return list(workers.map(code, texts))
 
 
-def _code(text: str, target: Target, level: int) -> tuple[bytes, bool]:
+def _code(text: str, target: Isa, level: int) -> tuple[bytes, bool]:
     """Object code of a module's text, and whether it had to be made."""
     made: list[bytes] = []
 
@@ -315,9 +265,9 @@ def _code(text: str, target: Target, level: int) -> tuple[bytes, bool]:
     return kernel_cache.get(key, make), bool(made)
 
 
-def assembly(module: ir.Module | str, target: Target | None = None) -> str:
+def assembly(module: ir.Module | str, target: Isa | None = None) -> str:
     """The machine code as text, to read."""
-    target = target or host_target()
+    target = target or host_isa()
     parsed = _parsed(str(module))
     optimize(parsed, target)
     return _machine(target).emit_assembly(parsed)

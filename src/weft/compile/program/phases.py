@@ -51,7 +51,7 @@ _local = _Local()
 def recording() -> Iterator[Record]:
     """Note the phases of what is compiled inside, for those around it too.
 
-    >>> from weft.compile.explain.phases import phase, recording
+    >>> from weft.compile.program.phases import phase, recording
     >>> with recording() as record:
     ...     with phase("passes"):
     ...         pass
@@ -88,7 +88,7 @@ def uncollected() -> Iterator[None]:
     """Without garbage collection: of all that a compilation makes, little is garbage.
 
     >>> import gc
-    >>> from weft.compile.explain.phases import uncollected
+    >>> from weft.compile.program.phases import uncollected
     >>> with uncollected():
     ...     gc.isenabled()
     False

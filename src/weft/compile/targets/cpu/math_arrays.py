@@ -20,14 +20,9 @@ from weft.compile.emit.control_flow import (
     i64,
     loop,
 )
+from weft.compile.emit.isa import Isa, new_module, prepare_function
 from weft.compile.emit.math.values import shaped
-from weft.compile.targets.cpu.target import (
-    Target,
-    compile_module,
-    host_target,
-    new_module,
-    prepare_function,
-)
+from weft.compile.targets.cpu.object_code import compile_module, host_isa
 from weft.errors import DTypeError, ShapeError
 
 # What element type the code has for an array's elements; an i1 result is stored as I8.
@@ -43,7 +38,7 @@ class ArrayFunction:
     """Generated code called with arrays of one size."""
 
     def __init__(
-        self, module: ir.Module, target: Target, inputs: list[Any], output: Any
+        self, module: ir.Module, target: Isa, inputs: list[Any], output: Any
     ) -> None:
         self._library = compile_module(module, target)
         self._inputs, self._output = inputs, np.dtype(output)
@@ -78,7 +73,7 @@ class ArrayFunction:
 
 
 def module_of(
-    body: Callable[..., Any], target: Target, inputs: list[Any], output: Any, lanes: int
+    body: Callable[..., Any], target: Isa, inputs: list[Any], output: Any, lanes: int
 ) -> ir.Module:
     """A module whose ``apply`` stores ``body(builder, *values)`` for all elements."""
     module = new_module("arrays", target)
@@ -127,19 +122,19 @@ def apply(
     inputs: list[Any],
     output: Any,
     *,
-    target: Target | None = None,
+    target: Isa | None = None,
     lanes: int | None = None,
 ) -> ArrayFunction:
     """Code for each element (or ``lanes`` at once) as a function of arrays.
 
     >>> import numpy as np
     >>> from weft.compile.emit.math import emit
-    >>> from weft.compile.emit.math.arrays import apply
+    >>> from weft.compile.targets.cpu.math_arrays import apply
     >>> tanh = apply(lambda b, x: emit("tanh", b, x), [np.float64], np.float64)
     >>> tanh(np.array([0.0, 1.0])).round(4).tolist()
     [0.0, 0.7616]
     """
-    target = target or host_target()
+    target = target or host_isa()
     lanes = lanes or target.lanes(np.dtype(inputs[0]).itemsize)
     module = module_of(body, target, inputs, output, lanes)
     return ArrayFunction(module, target, inputs, output)
