@@ -404,14 +404,14 @@ _LAZY_NAMES = {
     "Trainer": "training",
     "cond": "ops.control",
     "fori_loop": "ops.control",
-    "get_num_threads": "runtime.pool",
+    "get_num_threads": "runtime.cpu.pool",
     "load": "serialization",
     "map": "ops.control",
     "plan": "memory.plan",
     "save": "serialization",
     "scan": "ops.control",
     "set_memory_limit": "memory",
-    "set_num_threads": "runtime.pool",
+    "set_num_threads": "runtime.cpu.pool",
     "while_loop": "ops.control",
 }
 

@@ -13,7 +13,7 @@ from three_ways import accepts, fit, judged
 import weft.compile.frontend.specialization
 import weft.compile.lower.values
 from weft.compile.loop.ir import Const
-from weft.compile.targets.cpu import kernel, target
+from weft.compile.targets.cpu import kernel, object_code
 from weft.core.lowering import View
 from weft.core.op import find_op
 from weft.graph.state_cells import Cell
@@ -85,7 +85,7 @@ def dropped_store(patch):
 
     patch.setattr(kernel._Emitter, "_store", store)
     # another compiler, whose code is kept apart
-    patch.setattr(target, "sources", lambda: f"dropped store {os.urandom(8).hex()}")
+    patch.setattr(object_code, "sources", lambda: f"dropped store {os.urandom(8).hex()}")
 
 
 def stale_constant(patch):

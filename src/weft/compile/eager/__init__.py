@@ -73,9 +73,9 @@ def lstm(
     steps: Callable[..., Any], tensors: Sequence[Any], batch: int, backwards: bool
 ) -> Any:
     """An LSTM over sequences of one length; None if there are no kernels for it."""
-    from weft.compile.eager import lstm
+    from weft.compile.eager import sequences
 
-    return lstm.lstm(steps, tensors, batch, backwards)
+    return sequences.lstm(steps, tensors, batch, backwards)
 
 
 def room(shape: Sequence[int], dtype: Any) -> ndarray:

@@ -38,10 +38,10 @@ def both_spellings(sizes: Mapping[str, int]) -> dict[str, int]:
 def rename_sizes(graph: Graph) -> Graph:
     """The graph with sizes as kernels call them.
 
-    >>> from weft.compile.passes.rename_sizes import spelled
+    >>> from weft.compile.passes.rename_sizes import rename_sizes
     >>> made = weft.graph.capture(
     ...     lambda x: x * 2, weft.ones(3, 4), dynamic={"x": {0: "i0"}})
-    >>> spelled(made.graph).outputs
+    >>> rename_sizes(made.graph).outputs
     (<mul 'mul' float32[i0', 4]>,)
     """
     names = graph.sizes.hints

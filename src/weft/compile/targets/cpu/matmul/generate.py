@@ -34,7 +34,8 @@ def emit_gemm(
     Without ``few``, it is not for products that ``is_few`` holds for.
 
     >>> from weft.compile.targets.cpu.matmul import emit_gemm
-    >>> from weft.compile.targets.cpu.object_code import host_isa, new_module
+    >>> from weft.compile.emit.isa import new_module
+    >>> from weft.compile.targets.cpu.object_code import host_isa
     >>> target = host_isa()
     >>> module = new_module("products", target)
     >>> known = {"a_col": 1, "b_col": 1, "keep": 0}
