@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.frontend.fast_path import MISS, Lane, cpython_layout, path
+from weft.compile.frontend.fast_path import MISS, FastPath, cpython_layout, path
 
 F = nn.functional
 X, Y = weft.randn(8, 6), weft.randn(8, 1)
@@ -21,12 +21,12 @@ def ways(monkeypatch):
     """Which way each call took, if there was a short one: True is the short one."""
     taken = []
 
-    def run(self, args, usual=Lane.run):
+    def run(self, args, usual=FastPath.run):
         found = usual(self, args)
         taken.append(found is not MISS)
         return found
 
-    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(FastPath, "run", run)
     return taken
 
 
@@ -366,8 +366,8 @@ def test_shorter_ways_are_given_up_where_they_do_not_last(monkeypatch):
     made = []
     monkeypatch.setattr(
         weft.compile.frontend.function,
-        "lane_of",
-        lambda *a: made.append(path.lane_of(*a)) or made[-1],
+        "fast_path_of",
+        lambda *a: made.append(path.fast_path_of(*a)) or made[-1],
     )
     f = weft.compile(lambda x: x * 2)
     for k in range(200):

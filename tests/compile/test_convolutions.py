@@ -5,6 +5,7 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from by_loops import kernels_of
 from guarded import at_the_end_of_a_page
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 import weft
 from weft import graph as G
 from weft.compile.emit.isa import Isa, new_module
-from weft.compile.program.program import Native
 from weft.compile.targets.cpu.convolution import convolve, input_grad, weight_grad
 from weft.compile.targets.cpu.convolution.arrays import compiled
 from weft.compile.targets.cpu.convolution.call import Convolution
@@ -319,7 +319,7 @@ def test_programs_have_native_convolutions():
     for ours, theirs in zip(compiled_run(x, w, b), run(x, w, b), strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-4)
     graph = G.capture(run, x, w, b).graph
-    steps = Native(graph).steps
+    steps = kernels_of(graph).lowered.steps
     routines = [step.node.op.name for step in steps if isinstance(step, Convolution)]
     assert sorted(routines) == ["conv_bias", "conv_input_grad", "conv_weight_grad"]
 

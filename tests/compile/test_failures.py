@@ -6,7 +6,7 @@ import pytest
 import weft
 from weft import nn, optim
 from weft.compile.frontend import specialization as entries
-from weft.compile.program.stored import Prepared
+from weft.compile.program.program import Program
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
 from weft.runtime.cpu import arena
@@ -225,7 +225,7 @@ def test_verified_arguments_that_change():
 
 def spoil(monkeypatch, change):
     """Let the native program give something else."""
-    run = Prepared.run
+    run = Program.run
 
     def wrong(self, feeds, held=(), rooms=(), write=None, stamps=None):
         outs, writes = run(self, feeds, held, rooms)
@@ -238,7 +238,7 @@ def spoil(monkeypatch, change):
             write(writes)
         return outs, writes
 
-    monkeypatch.setattr(Prepared, "run", wrong)
+    monkeypatch.setattr(Program, "run", wrong)
 
 
 def test_a_wrong_result_is_found(monkeypatch):
@@ -279,7 +279,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
     f = weft.compile(lambda x: (x * w).sum(), verify=True)
     f(weft.ones(3))
     held = next(e for some in f._entries.values() for e in some)
-    assert isinstance(held, entries.Entry)
+    assert isinstance(held, entries.Specialization)
     back = held.function.pullback((True,)).program
     spoil(
         monkeypatch,

@@ -85,7 +85,9 @@ def dropped_store(patch):
 
     patch.setattr(kernel._Emitter, "_store", store)
     # another compiler, whose code is kept apart
-    patch.setattr(object_code, "sources", lambda: f"dropped store {os.urandom(8).hex()}")
+    patch.setattr(
+        object_code, "sources", lambda: f"dropped store {os.urandom(8).hex()}"
+    )
 
 
 def stale_constant(patch):
@@ -116,7 +118,9 @@ def wrong_start(patch):
 def same_size_for_all(patch):
     """A compiled form is used for arguments of other sizes than its own."""
     patch.setattr(
-        weft.compile.frontend.specialization.Entry, "fits", lambda self, arrays: True
+        weft.compile.frontend.specialization.Specialization,
+        "fits",
+        lambda self, arrays: True,
     )
 
 

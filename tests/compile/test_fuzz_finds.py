@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import dtype as dtypes
@@ -13,7 +14,6 @@ from weft.compile.emit.split_module import parts
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Load, Store
 from weft.compile.loop.ranges import inside
 from weft.compile.loop.text import kernel_key
-from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.core.size import Scope, may_be_negative, smaller
@@ -261,10 +261,10 @@ def test_results_of_calls_outlive_their_arguments():
 def test_a_call_that_returns_its_argument_is_copied():
     x = weft.randn(4, 4)
     captured = capture(lambda x: (x * 2).sort(0)[0], x)
-    native = Native(captured.graph)
-    (first,), _ = native.run([x.numpy()], {})
+    native = kernels_of(captured.graph)
+    (first,), _ = native.run_named([x.numpy()], {})
     kept = first.copy()
-    native.run([np.zeros((4, 4), np.float32)], {})
+    native.run_named([np.zeros((4, 4), np.float32)], {})
     np.testing.assert_allclose(kept, np.sort(2 * x.numpy(), 0))
 
 

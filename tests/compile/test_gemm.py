@@ -8,10 +8,10 @@ import threading
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft.compile.emit.isa import Isa, new_module
-from weft.compile.program.program import Native
 from weft.compile.targets.cpu.matmul import tiling
 from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled, matmul_arrays
 from weft.compile.targets.cpu.matmul.generate import emit_gemm, is_few, workspace_bytes
@@ -290,7 +290,7 @@ def test_followers_see_each_finished_part_once(rng, limit, whole):
             want, seen = a @ b, np.zeros((2 * m, n), int)
 
             @kind
-            def follower(context, top, bottom, first, last):
+            def epilogue(context, top, bottom, first, last):
                 assert context == 7
                 part = slice(top, bottom), slice(first, last)
                 seen[part] += 1  # noqa: B023  it runs in this iteration
@@ -301,9 +301,9 @@ def test_followers_see_each_finished_part_once(rng, limit, whole):
 
             columns = n if whole else 40
             cut = Split(20, columns, 2 * -(-m // 20) * -(-n // columns))
-            address = ctypes.cast(follower, ctypes.c_void_p).value
+            address = ctypes.cast(epilogue, ctypes.c_void_p).value
             x, y = laid(a, left), laid(b, right)
-            job = gemm.job(x, y, out, cut, follower=(address, 7), whole=whole)
+            job = gemm.job(x, y, out, cut, epilogue=(address, 7), whole=whole)
             gemm.run(job.ctypes.data, 0, cut.tasks, 0)
             np.testing.assert_array_equal(out, -want)
             assert (seen == 1).all()
@@ -348,7 +348,7 @@ def test_code_without_few_rows_gives_the_same_bits(limit, rng):
 
 def symbols_of(f, *args):
     """What the products' code of a compiled function is called."""
-    script = Native(weft.graph.capture(f, *args).graph).instance({}).script
+    script = kernels_of(weft.graph.capture(f, *args).graph).executor({}).script
     return {one.of for one in script.functions if one.kind == "gemm"}
 
 

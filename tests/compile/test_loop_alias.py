@@ -4,6 +4,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +15,7 @@ from weft.compile.loop.alias import may_share
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Store
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.program.program import Native
-from weft.compile.program.steps import Use
+from weft.compile.program.steps import KernelLaunch
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.object_code import assembly, compile_module, host_isa
 from weft.core.size import Scope
@@ -29,8 +29,8 @@ RNG = np.random.default_rng(3)
 def kernel_of(fn, *args, dynamic=None):
     """The only kernel of a function, with the arrays of its buffers."""
     captured = G.capture(fn, *args, dynamic=dynamic)
-    native = Native(captured.graph)
-    (use,) = [s for s in native.steps if isinstance(s, Use)]
+    native = kernels_of(captured.graph)
+    (use,) = [s for s in native.lowered.steps if isinstance(s, KernelLaunch)]
     given = dict(zip(captured.graph.inputs, (a.numpy() for a in args), strict=True))
     return use, given
 
@@ -175,10 +175,10 @@ PROGRAMS = [
 def test_shared_memory_gives_the_same(program, rows, columns, data):
     x, y = floats(rows, columns), floats(rows, columns)
     captured = G.capture(program, x, y)
-    native = Native(captured.graph)
+    native = kernels_of(captured.graph)
     feeds = dict(zip(captured.graph.inputs, (x.numpy(), y.numpy()), strict=True))
-    for use in native.steps:
-        assert isinstance(use, Use)
+    for use in native.lowered.steps:
+        assert isinstance(use, KernelLaunch)
         for n in use.made:
             feeds[n] = np.zeros(n.shape, n.dtype.np)
         names = [b.name for b in use.kernel.buffers]

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import graph as G
 from weft.compile.passes.split_reductions import split_reductions
-from weft.compile.program.program import Native
 from weft.compile.program.steps import PIECES, grain_of
 from weft.compile.targets.cpu.schedules import ROWS
 from weft.nn import functional as F
@@ -121,9 +121,9 @@ def test_threads_have_pieces_of_what_is_reduced(name, dim):
     x = floats(2048, 256)
     kwargs = {} if dim is None else {"dim": dim}
     graph = G.capture(lambda x: getattr(x, name)(**kwargs), weft.tensor(x)).graph
-    native = Native(split_reductions(graph))
-    native.run([x], {})
-    count, grain = native.tables.rows[0, 4:6].tolist()
+    native = kernels_of(split_reductions(graph))
+    native.run_named([x], {})
+    count, grain = native.plan.executable.rows[0, 4:6].tolist()
     assert count >= 2 * grain
 
 
@@ -179,7 +179,7 @@ def test_a_group_is_read_once():
 
 def test_native_programs_hold_the_cut_graph():
     graph = G.capture(lambda x: x.sum(), weft.ones(300, 300)).graph
-    names = [n.op.name for n in Native(graph).graph if n.inputs]
+    names = [n.op.name for n in kernels_of(graph).lowered.graph if n.inputs]
     assert names == ["sum_parts", "sum"]
 
 

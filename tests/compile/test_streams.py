@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import graph as G
 from weft.compile.emit.isa import new_module
-from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.object_code import assembly, host_isa
 from weft.compile.targets.cpu.streaming_stores import COPIED, LARGE
@@ -43,8 +43,8 @@ def text_of(function, *examples, level=None):
     """The assembly of a program's kernels."""
     target = host_isa(level)
     module = new_module("streams", target)
-    native = Native(G.capture(function, *examples).graph, target)
-    for kernel in native.kernels.values():
+    native = kernels_of(G.capture(function, *examples).graph, target)
+    for kernel in native.lowered.kernels.values():
         emit_kernel(module, kernel, target)
     return assembly(module, target)
 
@@ -60,10 +60,10 @@ def large():
 @pytest.mark.parametrize("level", LEVELS)
 def test_results_are_as_before(large, name, level):
     program = PROGRAMS[name]
-    native = Native(G.capture(program, large).graph, host_isa(level))
+    native = kernels_of(G.capture(program, large).graph, host_isa(level))
     wanted = program(large)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    found, _ = native.run([large.numpy()], {})
+    found, _ = native.run_named([large.numpy()], {})
     for got, want in zip(found, wanted, strict=True):
         assert np.array_equal(got, want.numpy())
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import representative
+from by_loops import kernels_of
 
 from weft import graph as G
 from weft.compile.emit.isa import new_module
-from weft.compile.program.program import Native
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.object_code import LEVELS, assembly, host_isa
 from weft.errors import ArgumentError
@@ -51,8 +51,8 @@ def test_code_uses_no_wider_registers(level):
     module = new_module("level", target)
     for name in KERNELS:
         program, args = representative.programs()[name]
-        native = Native(G.capture(program, *args).graph, target)
-        for kernel in native.kernels.values():
+        native = kernels_of(G.capture(program, *args).graph, target)
+        for kernel in native.lowered.kernels.values():
             kernel = kernel._replace(name=f"{name} {kernel.name}".replace(" ", "_"))
             emit_kernel(module, kernel, target)
     text = assembly(module, target)

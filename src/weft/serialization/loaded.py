@@ -71,9 +71,9 @@ class Loaded(Captured):
 
     def _compiled(self) -> Any:
         if self._entry is None:
-            from weft.compile.frontend.specialization import Entry
+            from weft.compile.frontend.specialization import Specialization
 
-            self._entry = Entry(self)
+            self._entry = Specialization(self)
         return self._entry
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -24,7 +24,8 @@ from llvmlite import ir
 from weft.compile.emit.control_flow import F32, i64, loop
 from weft.compile.emit.isa import Isa, new_module, prepare_function
 from weft.compile.emit.vectors import fma
-from weft.compile.program.program import Native
+from weft.compile.pipeline import KERNEL_PASSES
+from weft.compile.program.program import Program, compiled
 from weft.compile.targets.cpu.kernel import SIGNATURE
 from weft.compile.targets.cpu.object_code import compile_module, host_isa
 from weft.core.rows import nbytes, scaled
@@ -70,27 +71,28 @@ def machine() -> Machine:
 
 @functools.cache
 def _measured(threads: int) -> Machine:
-    native = _triad()
-    rates = [_bandwidth(native, moved) for moved in reversed(MOVED)]
+    program = _triad()
+    rates = [_bandwidth(program, moved) for moved in reversed(MOVED)]
     # Less data is nearer; where it seemed slower, it was the threads that were late.
     roof = reversed(list(accumulate(rates, max)))
     bandwidth = tuple(zip(MOVED, roof, strict=True))
     return Machine(threads, bandwidth, _peak(host_isa(), threads))
 
 
-def _triad() -> Native:
+def _triad() -> Program:
     from weft.core.tensor import Tensor
     from weft.graph.capture import capture
 
     x = Tensor(np.zeros(4, np.float32))
     dynamic = {"a": {0: "N"}, "b": {0: "N"}}
-    return Native(capture(lambda a, b: a + 2 * b, x, x, dynamic=dynamic).graph)
+    graph = capture(lambda a, b: a + 2 * b, x, x, dynamic=dynamic).graph
+    return compiled(graph, passes=KERNEL_PASSES)
 
 
-def _bandwidth(native: Native, moved: int) -> float:
+def _bandwidth(program: Program, moved: int) -> float:
     count = moved // 12
     feeds = [np.ones(count, np.float32) for _ in range(2)]
-    instance, steps = native.timed({"N": count})
+    instance, steps = program.timed({"N": count})
     rounds = max(3, min(50, (1 << 27) // moved))
     return moved / min(sum(instance.timed(steps, feeds, [])) for _ in range(rounds))
 

@@ -26,10 +26,10 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.compile.eager import room
 from weft.compile.frontend.graph_function import GraphFunction
-from weft.compile.pipeline import run as run_passes
+from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
 from weft.compile.program.plan import GRAIN
-from weft.compile.program.program import Native
-from weft.compile.program.steps import Use, grain_of
+from weft.compile.program.program import Program, compiled
+from weft.compile.program.steps import KernelLaunch, grain_of
 from weft.compile.targets.cpu.driver import driver
 from weft.config import config
 from weft.core.eager_kernels import CHEAP
@@ -73,10 +73,10 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
 class Single:
     """A graph of which one kernel computes the only output."""
 
-    def __init__(self, native: Native, use: Use) -> None:
-        graph = native.graph
-        self.native = native  # the code lives as long
-        self.function = native.address(native.function(use.kernel, ()))
+    def __init__(self, program: Program, use: KernelLaunch) -> None:
+        graph = program.lowered.graph
+        self.program = program  # the code lives as long
+        self.function = program.code.address(program.code.function(use.kernel, ()))
         self.kernel = use.kernel
         self.names = use.kernel.sizes
         self.weight = max(len(use.group.nodes), 1)
@@ -123,32 +123,33 @@ def _hold(assumptions: Sequence[Any], sizes: dict[str, int]) -> bool:
 class Several:
     """A graph of several kernels, or one that needs memory of its own."""
 
-    def __init__(self, native: Native) -> None:
-        self.native = native
-        self.shape = native.graph.outputs[0].shape
-        self.assumptions = list(native.graph.sizes.assumptions.values())
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.shape = program.lowered.graph.outputs[0].shape
+        self.assumptions = list(program.lowered.graph.sizes.assumptions.values())
 
     def __call__(
         self, arrays: Sequence[ndarray], sizes: dict[str, int], shape: tuple[int, ...]
     ) -> ndarray | None:
         if not _hold(self.assumptions, sizes):
             return None
-        (out,), _ = self.native.run(arrays, {})
+        (out,), _ = self.program.run(arrays)
         return out.reshape(shape)
 
 
 def _program(graph: Graph) -> Single | Several | None:
     """A graph as native code; None if that calls NumPy all the same."""
     try:
-        native = Native(run_passes(graph))
+        program = compiled(graph, passes=(*TENSOR_PASSES, *KERNEL_PASSES))
     except WeftError:
         return None
-    if any(not isinstance(step, Use) for step in native.steps):
+    launches = [s for s in program.lowered.steps if isinstance(s, KernelLaunch)]
+    if len(launches) < len(program.lowered.steps):
         return None
-    ends = {*native.graph.inputs, *native.graph.outputs}
-    used = [n for step in native.steps for n in step.owners if n.op is not CONSTANT]
-    alone = len(native.steps) == 1 and ends.issuperset(used)
-    return Single(native, native.steps[0]) if alone else Several(native)
+    ends = {*program.lowered.graph.inputs, *program.lowered.graph.outputs}
+    used = [n for step in launches for n in step.owners if n.op is not CONSTANT]
+    alone = len(launches) == 1 and ends.issuperset(used)
+    return Single(program, launches[0]) if alone else Several(program)
 
 
 # -- element-wise

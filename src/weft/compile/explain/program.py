@@ -27,10 +27,9 @@ from weft.compile.emit.isa import Isa, new_module
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
 from weft.compile.fusion.groups import is_copy
-from weft.compile.program.plan import Tables
-from weft.compile.program.program import Native
-from weft.compile.program.steps import Use, made_by
-from weft.compile.targets.cpu.jobs import Routine
+from weft.compile.program import program as programs
+from weft.compile.program.memory_layout import lay_out
+from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.matmul.call import is_product
 from weft.compile.targets.cpu.object_code import assembly
@@ -119,7 +118,11 @@ class Kernel(Work):
     """A kernel: loops that LLVM made machine code of."""
 
     def __init__(
-        self, launches: list[Launch], use: Use, why: Mapping[Node, str], target: Isa
+        self,
+        launches: list[Launch],
+        use: KernelLaunch,
+        why: Mapping[Node, str],
+        target: Isa,
     ) -> None:
         super().__init__(launches)
         self.kernel = use.kernel
@@ -232,33 +235,35 @@ class Program:
         self,
         title: str,
         source: Graph,
-        native: Native,
+        program: programs.Program,
         known: Callable[[], Mapping[int, Any]],
         store: Callable[[], Mapping[Any, Any]],
     ) -> None:
         self.title = title
         self.source = source  # before the passes
-        self.native = native
+        self.program = program
+        self.lowered = program.lowered
         self.known, self.store = known, store
-        self.tables = native.tables or Tables(native, _hints(native.graph))
-        self.sizes = self.tables.sizes
-        self.steps = self.tables.steps
+        planned = program.plan
+        hints = _hints(self.lowered.graph)
+        self.layout = planned.layout if planned else lay_out(self.lowered, hints)
+        self.sizes, self.steps = self.layout.sizes, self.layout.steps
         self.launches = [self._launch(k, s) for k, s in enumerate(self.steps)]
         self.problem = ""  # why it could not be measured
 
     @property
     def graph(self) -> Graph:
-        return self.native.graph
+        return self.lowered.graph
 
     # -- steps
 
     def _launch(self, number: int, step: Any) -> Launch:
         nodes = _nodes(step)
-        made = made_by(step)
+        made = step.made
         known = [work.flops(node, self.sizes) for node in nodes]
         return Launch(
             number,
-            step.name if isinstance(step, Use) else nodes[0].op.name,
+            step.name if isinstance(step, KernelLaunch) else nodes[0].op.name,
             nodes,
             None if None in known else sum(n for n in known if n is not None),
             work.bytes_read(nodes, self.sizes) if _moves(nodes) else 0,
@@ -274,14 +279,14 @@ class Program:
     @property
     def kernels(self) -> Rows:
         """The distinct kernels; with times, those that take longest come first."""
-        uses: dict[str, Use] = {}
+        uses: dict[str, KernelLaunch] = {}
         found: dict[str, list[Launch]] = defaultdict(list)
         for launch, step in zip(self.launches, self.steps, strict=True):
-            if isinstance(step, Use):
+            if isinstance(step, KernelLaunch):
                 uses.setdefault(step.name, step)
                 found[step.name].append(launch)
-        why = self.native.fusion.why
-        target = self.native.target
+        why = self.lowered.fusion.why
+        target = self.lowered.target
         kernels = [Kernel(found[k], use, why, target) for k, use in uses.items()]
         return _works(
             kernels, Column("operators", lambda k: _repeated(k.operators), number=False)
@@ -291,13 +296,13 @@ class Program:
     def products(self) -> Rows:
         """Products of matrices, convolutions and attention, by types."""
         then = Column("then", lambda w: _repeated(w.operators[1:]), number=False)
-        return _works(self._wholes(Routine), _TYPES, then)
+        return _works(self._wholes(LibraryCall), _TYPES, then)
 
     @property
     def calls(self) -> Rows:
         """What NumPy runs as a whole, by operator and types."""
         why = Column("why no kernel", lambda c: c.why, number=False)
-        return _works(self._wholes(Node), _TYPES, why)
+        return _works(self._wholes(HostCall), _TYPES, why)
 
     def _wholes(self, kind: type) -> list[Whole]:
         found: dict[Any, list[Launch]] = defaultdict(list)
@@ -311,12 +316,12 @@ class Program:
 
     def _why_whole(self, node: Node) -> str:
         if is_product(node):
-            called = any(step is node for step in self.steps)
+            called = any(s.node is node for s in self.steps if isinstance(s, HostCall))
             return "its operands do not lie regularly in memory" if called else ""
-        for group, why in self.native.refused.items():
+        for group, why in self.lowered.refused.items():
             if node in group.nodes:
                 return why
-        uses = [step for step in self.native.steps if isinstance(step, Use)]
+        uses = [step for step in self.lowered.steps if isinstance(step, KernelLaunch)]
         if any(node in use.group.nodes for use in uses):
             return "a size is 0, for which its kernel is not made"
         if node.op.lower is None:
@@ -329,7 +334,7 @@ class Program:
     def breaks(self) -> Rows:
         """Nodes that began another kernel than the one that made their inputs."""
         return Rows(
-            [Break(node, why) for node, why in self.native.fusion.why.items()],
+            [Break(node, why) for node, why in self.lowered.fusion.why.items()],
             Column("node", lambda b: b.node.name, number=False),
             Column("operator", lambda b: b.node.op.name, number=False),
             Column("why it joined no kernel before it", lambda b: b.why, number=False),
@@ -357,11 +362,11 @@ class Program:
 
     @cached_property
     def passes(self) -> Rows:
-        return passes_of(self.source)
+        return passes_of(self.program)
 
     @cached_property
     def memory(self) -> Memory:
-        return Memory(self.tables)
+        return Memory(self.layout)
 
     @property
     def traffic(self) -> Rows:
@@ -398,7 +403,7 @@ class Program:
 
     def measure(self) -> None:
         """Time every step, in memory of its own: nothing of the user's changes."""
-        instance, steps = self.native.timed(self.sizes)
+        instance, steps = self.program.timed(self.sizes)
         try:
             feeds, held = self._feeds(), self._held()
             rounds = list(_rounds(lambda: instance.timed(steps, feeds, held)))
@@ -420,7 +425,7 @@ class Program:
         reads = {n.params["variable"]: n for n in self.graph.nodes if n.op is READ}
         return [
             known[v].copy() if v in known else self._sample(reads[v])
-            for v in self.native.reads
+            for v in self.lowered.reads
         ]
 
     def _sample(self, node: Node) -> Any:
@@ -447,11 +452,11 @@ def _hints(graph: Graph) -> dict[str, int]:
 
 def _nodes(step: Any) -> list[Node]:
     """The nodes that a step computes."""
-    if isinstance(step, Use):
+    if isinstance(step, KernelLaunch):
         return list(step.group.nodes)
-    if isinstance(step, Routine):
-        return [step.node, *(step.follower.group.nodes if step.follower else ())]
-    return [step]
+    if isinstance(step, LibraryCall):
+        return [step.node, *(step.epilogue.group.nodes if step.epilogue else ())]
+    return [step.node]
 
 
 def _moves(nodes: list[Node]) -> bool:

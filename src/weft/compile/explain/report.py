@@ -83,7 +83,7 @@ def _table(title: str, rows: Rows) -> list[str]:
 
 def _reasons(program: Program) -> list[str]:
     """Why kernels end where they do, the most frequent reasons first."""
-    counts = Counter(program.native.fusion.why.values())
+    counts = Counter(program.lowered.fusion.why.values())
     if not counts:
         return []
     lines = [f"{n:>6,} × {why}" for why, n in counts.most_common(FEW)]

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.frontend.fast_path import MISS, Lane, lane_of
+from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
 from weft.compile.frontend.recompile_reasons import advice, reason
-from weft.compile.frontend.specialization import Entry, entry_of
+from weft.compile.frontend.specialization import Specialization, entry_of
 from weft.compile.program.phases import recording, uncollected
 from weft.compile.tuning import seconds_of, tuned
 from weft.config import config
@@ -87,12 +87,14 @@ class CompiledFunction:
         self.batch_invariant = batch_invariant
         self.memory = memory  # what is kept for backward, if not everything
         self.compiles: list[Compilation] = []
-        self.latest: Entry | None = None  # the form that ran last
-        self._entries: dict[Any, list[Entry]] = {}
-        self._exact: dict[Any, Entry] = {}  # by exact sizes, of arguments as usual
+        self.latest: Specialization | None = None  # the form that ran last
+        self._entries: dict[Any, list[Specialization]] = {}
+        self._exact: dict[
+            Any, Specialization
+        ] = {}  # by exact sizes, of arguments as usual
         self._floats: dict[Any, dict[int, Any]] = {}  # by structure and place
         self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
-        self._lane: Lane | None = None
+        self._lane: FastPath | None = None
         self._pause = self._waiting = 0  # calls until there is another lane
         if not isinstance(fn, type) and callable(fn):
             functools.update_wrapper(self, fn, updated=())
@@ -154,7 +156,7 @@ class CompiledFunction:
             return found
         return self._slowly(exact, args, kwargs)
 
-    def _clear_the_way(self, entry: Entry, args: Any) -> None:
+    def _clear_the_way(self, entry: Specialization, args: Any) -> None:
         """Let the next call take a shorter way, if this one was of the usual kind.
 
         Where that does not help for long, it is tried less and less often.
@@ -165,7 +167,7 @@ class CompiledFunction:
         if self._waiting:
             self._waiting -= 1
         elif not self.verify:
-            self._lane = lane_of(entry, args, _settings())
+            self._lane = fast_path_of(entry, args, _settings())
             self._waiting = LONGEST_PAUSE * (self._lane is None)
 
     def _usual(self, args: tuple[Any, ...]) -> tuple[Any, list[Any]]:
@@ -251,7 +253,7 @@ class CompiledFunction:
         )
 
     def _run(
-        self, entry: Entry, leaves: Any, arrays: Any, args: Any, kwargs: Any
+        self, entry: Specialization, leaves: Any, arrays: Any, args: Any, kwargs: Any
     ) -> Any:
         self.latest = entry
         if self.verify:
@@ -263,7 +265,7 @@ class CompiledFunction:
     def _compile(
         self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str,
         numbers: tuple[int, ...],
-    ) -> Entry:  # fmt: skip
+    ) -> Specialization:  # fmt: skip
         shapes = [a.shape for a in arrays]
         labels = labels_of(self.fn, args, kwargs)
         tensors = self._tensor_labels(args, kwargs, numbers)
@@ -293,7 +295,9 @@ class CompiledFunction:
         entry.number = len(self.compiles) - 1
         return entry
 
-    def _entry(self, args: Any, kwargs: Any, names: Any, numbers: Any) -> Entry:
+    def _entry(
+        self, args: Any, kwargs: Any, names: Any, numbers: Any
+    ) -> Specialization:
         """Compile with symbolic sizes; for these sizes alone if that cannot be."""
         try:
             return self._entry_of(args, kwargs, names, numbers)
@@ -303,7 +307,9 @@ class CompiledFunction:
             mode.undone = ()
         return self._entry_of(args, kwargs, None, numbers)
 
-    def _entry_of(self, args: Any, kwargs: Any, names: Any, numbers: Any) -> Entry:
+    def _entry_of(
+        self, args: Any, kwargs: Any, names: Any, numbers: Any
+    ) -> Specialization:
         return entry_of(
             self.fn, args, kwargs, names, pack_weights=self.pack_weights,
             memory=self.memory, numbers=numbers,

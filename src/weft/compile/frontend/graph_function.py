@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.compile.program.program import Native
-from weft.compile.program.stored import Prepared
+from weft.compile.program.program import compiled
 from weft.core.dispatch import bind
 from weft.core.op import Op
 from weft.core.tensor import Tensor
@@ -26,20 +25,16 @@ class GraphFunction:
         self,
         graph: Graph,
         write: Callable[[dict[str, Any]], None] | None = None,
-        adapt: Any = None,
+        recompute: Any = None,
     ) -> None:
         self.graph = graph
-        self.program = Prepared(graph, adapt=adapt)
+        self.program = compiled(graph, recompute=recompute, kept=True)
         self.write = write  # gets the variables' new values
         self.pullbacks: dict[tuple[bool, ...], GraphFunction] = {}
 
     def arrays(self, tensors: Sequence[Any]) -> list[Any]:
         found, _ = self.program.run([t.to_host() for t in tensors], write=self.write)
         return found
-
-    @property
-    def native(self) -> Native:
-        return self.program.native
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
         names = " ".join(f"x{k}" for k in range(len(tensors)))

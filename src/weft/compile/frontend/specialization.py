@@ -10,9 +10,9 @@ import numpy as np
 from weft.compile.frontend.graph_function import GraphFunction, closed
 from weft.compile.frontend.guards import Guards, Reads
 from weft.compile.frontend.guards.state import Tensors
+from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
-from weft.compile.program.program import Native
-from weft.compile.program.stored import Prepared
+from weft.compile.program.program import compiled
 from weft.compile.targets.cpu.driver import start_if_missing
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
@@ -29,7 +29,7 @@ from weft.graph.labels import labels_of
 from weft.graph.state_cells import commit
 
 
-class Entry:
+class Specialization:
     """One compiled form of a function."""
 
     number = 0  # of its compilation
@@ -54,17 +54,19 @@ class Entry:
         self.differentiable = any((*self.wanting, *into))
         self.plain = captured.returned is None and not captured.effects
         self.cells = self.captured.cells
-        adapt = adapting(captured, memory)
+        recompute = adapting(captured, memory)
         if self.differentiable:
             self.graph, variables = closed(graph)
             self.variables = [self.cells[v.name] for v in variables]
             written = {n.params.get("variable") for n in self.graph if n.op is ASSIGN}
             self.written = [v in written for v in variables]
-            self.function = GraphFunction(self.graph, self._write, adapt)
+            self.function = GraphFunction(self.graph, self._write, recompute)
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
-            self.program = Prepared(graph, own, pack_weights=pack_weights, adapt=adapt)
+            self.program = compiled(
+                graph, own, pack_weights=pack_weights, recompute=recompute, kept=True
+            )
         self.held = [self.cells[v.name] for v in self.program.reads]
         self.unread = [self.cells[v.name] for v in self.program.unread]
         self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
@@ -75,9 +77,9 @@ class Entry:
             self.shapes = [i.shape for i in inputs] if not sizes.assumptions else None
 
     @property
-    def native(self) -> Native:
-        """The program with its graph and kernels."""
-        return self.program.native
+    def lowered(self) -> Lowered:
+        """The program's steps and kernels."""
+        return self.program.lowered
 
     def fits(self, arrays: list[Any]) -> bool:
         """Whether this form is for arguments of these shapes.
@@ -231,7 +233,7 @@ def entry_of(
     pack_weights: bool = False,
     memory: Any = None,
     numbers: Any = (),
-) -> Entry:
+) -> Specialization:
     """Capture a function for some arguments, noting what it reads, and compile it.
 
     ``numbers`` are the places of floats that are inputs. ``memory`` says what is kept
@@ -245,7 +247,7 @@ def entry_of(
     with phase("capture"), reads.watching():
         captured = capture_call(fn, args, kwargs, dynamic, None, reads.knows, numbers)
     guards = reads.guards(captured.arrays)
-    return Entry(captured, guards, pack_weights=pack_weights, memory=memory)
+    return Specialization(captured, guards, pack_weights=pack_weights, memory=memory)
 
 
 def _as_tensor(cell: Any) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.frontend.specialization import Entry
+from weft.compile.frontend.specialization import Specialization
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
@@ -24,7 +24,7 @@ Named = dict[str, Any]
 class State:
     """What all variables of a program are at some time."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Specialization) -> None:
         self.cells = entry.cells
         self.values = {name: _copied(cell) for name, cell in self.cells.items()}
         self.grads = {
@@ -54,7 +54,12 @@ def _put(cell: Cell, value: np.ndarray) -> None:
 
 
 def verified(
-    fn: Any, entry: Entry, leaves: list[Any], arrays: list[Any], args: Any, kwargs: Any
+    fn: Any,
+    entry: Specialization,
+    leaves: list[Any],
+    arrays: list[Any],
+    args: Any,
+    kwargs: Any,
 ) -> Any:
     """The compiled program's results, once they are known to be the eager ones."""
     before = State(entry)
@@ -78,7 +83,7 @@ def verified(
     return result
 
 
-def _keep_buffers(entry: Entry) -> None:
+def _keep_buffers(entry: Specialization) -> None:
     """Buffers that Python set to other tensors, in those that they were: as programs
     have them."""
     for slots, name, tensor in entry.captured.buffers:
@@ -100,7 +105,7 @@ def _copies(leaves: list[Any]) -> list[Any]:
     return [made.get(id(leaf), leaf) for leaf in leaves]
 
 
-def _all(entry: Entry, results: list[Any], leaves: list[Any]) -> Named:
+def _all(entry: Specialization, results: list[Any], leaves: list[Any]) -> Named:
     """Results, gradients, arguments and state after a run, by name."""
     found: Named = {}
     for k, one in enumerate(results):
@@ -115,7 +120,7 @@ def _all(entry: Entry, results: list[Any], leaves: list[Any]) -> Named:
     return found
 
 
-def _gradients(entry: Entry, results: list[Any], leaves: list[Any]) -> Named:
+def _gradients(entry: Specialization, results: list[Any], leaves: list[Any]) -> Named:
     """The gradients that the results pass on."""
     from weft.autograd import grad
 

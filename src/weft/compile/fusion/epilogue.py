@@ -1,36 +1,27 @@
-"""Kernels that follow routines: run on each part of a result while it is in a cache.
+"""Epilogues: groups that run on each part of a library call's result at once.
 
     h = x @ w                 the product writes some rows and columns of h,
     y = gelu(h + b)           and at once the kernel replaces them by those of y
 
-A group follows the routine that it reads, if each of its rows needs only that row of
-the result, and all else that it reads is there before. Without reductions it runs on
-any columns; with them, on whole rows. Routines say what their rows are: those of a
-convolution are the channels of each image, its columns pixels.
+A group is the epilogue of the call that it reads, if each of its rows needs only that
+row of the result, and all else that it reads is there before. Without reductions it
+runs on any columns; with them, on whole rows. Calls say what their rows are: those of
+a convolution are the channels of each image, its columns pixels.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
 from typing import Any, NamedTuple
 
 from weft.compile.fusion.groups import Call, Fusion, Group, Operand, indices_of
 from weft.compile.loop.depend import flat_position
-from weft.compile.loop.ir import For, Kernel, Store
-from weft.compile.loop.rewrite import replaced
-from weft.compile.loop.schedule import fuse
-from weft.compile.lower.base import Lowering
-from weft.compile.lower.deduplicate import Alike, Windows
-from weft.compile.program.steps import Use
-from weft.compile.targets.cpu.library import routine_of
+from weft.compile.targets.cpu.library import library_call_of
 from weft.core.lowering import Reduction
-from weft.core.size import Size, same, smaller
-from weft.graph.ir import GraphError, Node
+from weft.core.size import Size, same
+from weft.graph.ir import Node
 
 SMALL = 1 << 14  # elements of a group that may be computed before its turn
-FIRST, WIDTH = "first", "width"  # of the columns that a call is for
 
 
 class Following(NamedTuple):
@@ -40,7 +31,7 @@ class Following(NamedTuple):
     before: list[Group]
 
 
-def followers(fusion: Fusion) -> dict[Call, Following]:
+def epilogues(fusion: Fusion) -> dict[Call, Following]:
     """The group that follows each routine, if one does."""
     found: dict[Call, Following] = {}
     for group in fusion.units:
@@ -88,7 +79,7 @@ def _small(group: Group) -> bool:
 def follows(group: Group, unit: Call) -> bool:
     """Whether a group's rows need only the same rows of a routine's result."""
     node = unit.node
-    if group.length or _lead(group, node) is None:
+    if group.length or row_axes(group, node) is None:
         return False
     return all(
         _reads_here(group, one, operand, place)
@@ -112,9 +103,9 @@ def _reductions(group: Group) -> set[Node]:
     return {n for n in group.rows if isinstance(n.op.lower, Reduction)}
 
 
-def _lead(group: Group, node: Node) -> int | None:
+def row_axes(group: Group, node: Node) -> int | None:
     """How many of a group's axes number the result's rows; None if none do."""
-    routine = routine_of(node)
+    routine = library_call_of(node)
     axes = None if routine is None else routine.row_axes(node)
     if axes is None:
         return None
@@ -125,74 +116,3 @@ def _lead(group: Group, node: Node) -> int | None:
             inside = all(d >= lead for d in group.reduced or ())
             return lead if fits and inside else None
     return None
-
-
-class Follower(Use):
-    """The use of a kernel that follows a routine."""
-
-    def __init__(self, group: Group, node: Node, alike: Alike) -> None:
-        lead = _lead(group, node)
-        assert lead is not None
-        if group.reduced is None:
-            strips = functools.partial(_in_strips, lead)
-            super().__init__(alike.lowered(group, strips, kind=lead), group)
-            inner: list[int] = []
-        else:
-            super().__init__(alike.lowered(group), group)
-            inner = [d for d in group.kept if d >= lead]
-        self.whole = FIRST not in dict(self.kernel.given)
-        self.each = math.prod(group.shape[d] for d in inner)  # iterations of a row
-
-    @property
-    def fits(self) -> bool:
-        """Whether the kernel's iterations are the result's rows, in order."""
-        names = [name for name, _ in self.kernel.parallel]
-        rows = names == [f"i{d}" for d in self.group.kept]
-        return not self.checks and (rows or self.group.reduced is None)
-
-
-def _in_strips(lead: int, group: Group, windows: Windows) -> tuple[Kernel, list[Node]]:
-    lowering = StripLoops(group, "kernel", windows)
-    lowering.lead = lead
-    return lowering.loops(), lowering.owners
-
-
-class StripLoops(Lowering):
-    """A group without reductions: parallel over rows, some columns of each."""
-
-    lead = 0  # axes that are rows
-
-    def loops(self) -> Kernel:
-        group = self.group
-        memo: dict[Any, Any] = {}
-        body: list[Any] = [
-            Store(self.buffer(n), group.home[n], self.value(n, 0, memo))
-            for n in group.nodes
-            if n in self.stored
-        ]
-        body = self.with_lets(body)
-        pairs = [(f"i{d}", n) for d, n in enumerate(self._sizes(group.shape))]
-        for var, extent in reversed(pairs[self.lead :]):
-            body = [For(var, extent, body)]
-        names = [var for var, _ in pairs[self.lead :]]
-        schedule = functools.partial(_by_columns, names)
-        return self._made(tuple(pairs[: self.lead]), body, schedule)
-
-
-def _by_columns(names: list[str], kernel: Kernel) -> Kernel:
-    """Loops over a row's axes as one over columns, of which each call gives a range.
-
-    Where the axes do not lie one behind the other everywhere, they stay loops.
-    """
-    try:
-        for outer, inner in reversed(list(itertools.pairwise(names))):
-            kernel = fuse(kernel, outer, inner, name=outer)
-    except GraphError:
-        return kernel
-    (loop,), scope = kernel.body, kernel.scope
-    scope.bounds[FIRST] = loop.extent
-    first, width, place = (scope.symbol(name) for name in (FIRST, WIDTH, "j"))
-    memo: dict[int, Any] = {}
-    moved = [replaced(s, loop.var, first + place, memo) for s in loop.body]
-    some = For("j", smaller(loop.extent - first, width), moved)
-    return kernel._replace(body=[some], given=((FIRST, 0), (WIDTH, loop.extent)))

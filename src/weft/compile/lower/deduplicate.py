@@ -23,7 +23,7 @@ from weft.compile.loop.ranges import Range, at_most, index_range
 from weft.compile.loop.text import kernel_key
 from weft.compile.lower.group import lower
 from weft.compile.passes.cse import key_of
-from weft.compile.program.steps import Lowered
+from weft.compile.program.steps import GroupKernel
 from weft.compile.tuning.choices import Loops, chosen, threaded
 from weft.core.lowering import Filled, Pointwise, Reduction
 from weft.core.size import Size, same
@@ -59,7 +59,7 @@ Windows = dict[Node, Window]
 Make = Callable[[Group, Windows], tuple[Any, list[Node]]]
 
 
-class Alike:
+class KernelTable:
     """Kernels of groups by what decides them."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Alike:
 
     def lowered(
         self, group: Group, make: Make | None = None, kind: Any = None
-    ) -> Lowered:
+    ) -> GroupKernel:
         """A group's kernel, its buffers' values, and where in these they begin.
 
         ``make`` lowers in a way that ``kind`` names.
@@ -85,7 +85,7 @@ class Alike:
         nodes = list(like.numbers)
         owners = [p if isinstance(p, Node) else nodes[p] for p in places]
         gaps = [like.gaps.get(n, 0) for n in owners]
-        return Lowered(kernel, owners, gaps if any(gaps) else (), checks)
+        return GroupKernel(kernel, owners, gaps if any(gaps) else (), checks)
 
     def _chosen(self, group: Group, windows: Windows) -> tuple[Any, list[Node]]:
         """A group's kernel, cut as it was found best for it."""

@@ -11,36 +11,56 @@ only by steps after which nothing can fail, so a run that fails leaves all as it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from weft.compile.loop.alias import Uses
-from weft.compile.passes.inplace_concat import Piece, inside
-from weft.compile.program.steps import Order, Use
-from weft.compile.targets.cpu.jobs import Routine
-from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
+from weft.compile.loop.ir import Kernel
+from weft.compile.program.concat import Inside, Piece, inside
+from weft.compile.program.steps import (
+    KernelLaunch,
+    Launch,
+    LibraryCall,
+    Order,
+    Step,
+    launch_of,
+)
+from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node, Variable
 
 
-class Places(NamedTuple):
-    """Which place each value takes, if not one of its own."""
+class Aliasing(NamedTuple):
+    """The buffer that each value shares, if it has none of its own."""
 
     over: dict[Node, Node]  # that of a value which is read for the last time
     joint: dict[Node, Node]  # that of what the same step makes of it
     state: dict[Variable, Node]  # of variables: their new values
-    inside: dict[Node, Piece]  # that inside of another value, of which it is a piece
+    inside: dict[Node, Inside]  # that inside of another value, of which it is a piece
 
 
-def share(graph: Graph, order: Order, assigned: dict[Node, Variable]) -> Places:
-    """Choose places, and tell the kernels; ``assigned`` may be written in place."""
-    places = Places({}, {}, {}, inside(order.steps, order.kept))
-    sharing = _Sharing(graph, order, assigned, places)
-    for at, step in enumerate(order.steps):
-        launch = step.follower if isinstance(step, Routine) else step
-        if isinstance(launch, Use) and not isinstance(launch, Piece):
-            sharing.settle(at, step, launch)
-        if isinstance(step, Routine) and step.node not in places.joint:
-            sharing.keep(at, step, step.node)
-    return places
+def alias(
+    graph: Graph, steps: Sequence[Step], in_place: Collection[Variable]
+) -> tuple[Aliasing, list[Step]]:
+    """Choose buffers; the steps have kernels that know which of theirs are one.
+
+    New values of variables ``in_place`` may be written over the old ones.
+    """
+    order = Order(steps, graph)
+    writes = [n for n in graph.nodes if n.op is ASSIGN]
+    aliasing = Aliasing({}, {}, {}, inside(steps, order.kept))
+    sharing = _Sharing(graph, order, assigned_once(writes, in_place), aliasing)
+    found: list[Step] = []
+    for at, step in enumerate(steps):
+        launch = launch_of(step)
+        if launch is not None and not isinstance(launch, Piece):
+            launch = replace(launch, kernel=sharing.settle(at, step, launch))
+        if isinstance(step, LibraryCall):
+            found.append(replace(step, epilogue=launch))
+            if step.node not in aliasing.joint:
+                sharing.keep(at, step, step.node)
+        else:
+            found.append(launch or step)
+    return aliasing, found
 
 
 def assigned_once(
@@ -58,13 +78,15 @@ def assigned_once(
     }
 
 
-def kept_in_place(places: Places, graph: Graph, order: Order) -> dict[Variable, Node]:
+def kept_in_place(
+    aliasing: Aliasing, graph: Graph, order: Order
+) -> dict[Variable, Node]:
     """The state that may be written in place in this order of steps."""
     steps = {n: at for at, s in enumerate(order.steps) for n in made_in(s)}
     reads = reads_of(graph)
     return {
         variable: node
-        for variable, node in places.state.items()
+        for variable, node in aliasing.state.items()
         if node in steps and in_time(order, steps[node], reads.get(variable, ()))
     }
 
@@ -88,29 +110,33 @@ def reads_of(graph: Graph) -> dict[Variable, list[Node]]:
     return found
 
 
-def made_in(step: Any) -> list[Node]:
+def made_in(step: Step) -> list[Node]:
     """The values that launches compute in memory of the program."""
-    return step.made if isinstance(step, (Use, Routine)) else []
+    return step.made if isinstance(step, Launch) else []
 
 
 class _Sharing:
     """Goes through the launches of kernels in order."""
 
     def __init__(
-        self, graph: Graph, order: Order, assigned: dict[Node, Variable], places: Places
+        self,
+        graph: Graph,
+        order: Order,
+        assigned: dict[Node, Variable],
+        aliasing: Aliasing,
     ) -> None:
-        self.graph, self.order, self.places = graph, order, places
+        self.graph, self.order, self.aliasing = graph, order, aliasing
         self.assigned = assigned
         self.launched = {n for step in order.steps for n in made_in(step)}
         self.outputs = set(graph.outputs)
         self.reads = reads_of(graph)
-        self.wholes = {piece.whole for piece in places.inside.values()}
+        self.wholes = {piece.whole for piece in aliasing.inside.values()}
         self.moved: list[Node] = []  # what the present launch sees a part of
         self.known: dict[tuple[int, str, str], bool] = {}
         self.uses: dict[int, Uses] = {}
 
-    def settle(self, at: int, step: Any, launch: Any) -> None:
-        """Places for all that one launch makes."""
+    def settle(self, at: int, step: Step, launch: KernelLaunch) -> Kernel:
+        """Buffers for all that one launch makes; its kernel knows them."""
         names = dict(zip(launch.owners, launch.kernel.buffers, strict=True))
         kernel, pairs = launch.kernel, []
         self.moved = launch.moved
@@ -118,14 +144,14 @@ class _Sharing:
             if node not in launch.group.home:
                 continue
             given = self._state(at, step, names, node, kernel)
-            if given is None and node not in self.places.state.values():
+            if given is None and node not in self.aliasing.state.values():
                 given = self._choose(at, step, names, node, kernel)
             if given is not None:
                 pairs.append((names[given].name, names[node].name))
                 names.pop(given)
-        launch.kernel = kernel._replace(shared=tuple(pairs))
+        return kernel._replace(shared=tuple(pairs))
 
-    def keep(self, at: int, step: Any, node: Node) -> list[Node] | None:
+    def keep(self, at: int, step: Step, node: Node) -> list[Node] | None:
         """The reads of what new state takes the place of; None if it does not."""
         variable = self.assigned.get(node)
         if variable is None or node in self.outputs:
@@ -135,11 +161,11 @@ class _Sharing:
             return None
         if not in_time(self.order, at, reads):
             return None
-        self.places.state[variable] = node
+        self.aliasing.state[variable] = node
         return reads
 
     def _state(
-        self, at: int, step: Any, names: Any, node: Node, kernel: Any
+        self, at: int, step: Step, names: Any, node: Node, kernel: Any
     ) -> Node | None:
         """Put new state over the old, if it may; the old, if the kernel reads it."""
         mine = [r for r in self.keep(at, step, node) or () if r in names]
@@ -147,11 +173,11 @@ class _Sharing:
             return None
         if len(mine) == 1 and self._may_share(kernel, names, mine[0], node):
             return mine[0]
-        del self.places.state[self.assigned[node]]
+        del self.aliasing.state[self.assigned[node]]
         return None
 
     def _choose(
-        self, at: int, step: Any, names: Any, node: Node, kernel: Any
+        self, at: int, step: Step, names: Any, node: Node, kernel: Any
     ) -> Node | None:
         """A value whose place a result takes."""
         made = made_in(step)
@@ -160,15 +186,15 @@ class _Sharing:
                 continue
             if given not in made and node in self.outputs:
                 continue
-            if given in made and given in self.places.over:
+            if given in made and given in self.aliasing.over:
                 continue  # it lies where another one was, and cannot lie here too
             if self._may_share(kernel, names, given, node):
                 if given in made:
-                    self.places.joint[given] = node
-                elif node in self.places.inside:
+                    self.aliasing.joint[given] = node
+                elif node in self.aliasing.inside:
                     continue
                 else:
-                    self.places.over[node] = given
+                    self.aliasing.over[node] = given
                 return given
         return None
 
@@ -184,13 +210,13 @@ class _Sharing:
             self.known[key] = uses.may_share(*key[1:])
         return self.known[key]
 
-    def _free(self, at: int, given: Node, step: Any) -> bool:
+    def _free(self, at: int, given: Node, step: Step) -> bool:
         """Whether a step is the last to need a value that a launch made."""
         if given.op in (INPUT, READ, CONSTANT) or given not in self.launched:
             return False
         if given in self.order.kept or given in _operands(step):
             return False
-        if given in self.places.inside or given in self.wholes:
+        if given in self.aliasing.inside or given in self.wholes:
             return False
         return self.order.ends_with(given, at)
 
@@ -200,6 +226,6 @@ def may_share_nodes(given: Node, node: Node) -> bool:
     return given is not node and given.dtype.itemsize == node.dtype.itemsize
 
 
-def _operands(step: Any) -> list[Node]:
+def _operands(step: Step) -> list[Node]:
     """What a routine reads in any order."""
-    return [o.base for o in step.operands] if isinstance(step, Routine) else []
+    return [o.base for o in step.operands] if isinstance(step, LibraryCall) else []

@@ -18,13 +18,14 @@ def native_of(graph: Graph) -> Any:
     >>> small = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
     >>> weft.compile.program.bodies.native_of(small)
     """
-    from weft.compile.pipeline import run as run_passes
-    from weft.compile.program.program import Native, replay
+    from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
+    from weft.compile.program.program import compiled, replay
 
     if "native" not in graph.derived:
         made = None
         if _is_heavy(graph):
-            made = Native(run_passes(graph), replay=partial(replay, graph, ()))
+            passes = (*TENSOR_PASSES, *KERNEL_PASSES)
+            made = compiled(graph, passes=passes, replay=partial(replay, graph, ()))
         graph.derived["native"] = made
     return graph.derived["native"]
 

@@ -1,4 +1,4 @@
-"""A native program for one set of sizes, as data: what an ``Instance`` runs.
+"""A native program for one set of sizes, as data: what an ``Executor`` runs.
 
     slots      places that launches know the address of: arguments, variables, outputs,
                constants, and values in one arena
@@ -89,14 +89,14 @@ class Jobs(NamedTuple):
     pointers: ndarray  # word, slot, bytes behind it
     workspaces: ndarray  # words: the address, which the size follows
     each: int  # bytes of a worker's workspace
-    contexts: ndarray  # word, number of a context; the word before is the follower's
+    contexts: ndarray  # word, number of a context; the word before is the epilogue's
     tables: ndarray  # word, byte of the constant data
     # Products whose right operand is a variable that does not change here: the job's
     # first word, which of those held, the function that packs it, its tasks, and bytes.
     packs: ndarray
 
 
-class Script(NamedTuple):
+class Executable(NamedTuple):
     """A native program for one set of sizes."""
 
     nbytes: int  # of the arena
@@ -273,7 +273,7 @@ def _whole_value(value: Any) -> Any:
     return slice(*inner) if kind == "slice" else inner
 
 
-def to_bytes(script: Script) -> bytes:
+def to_bytes(script: Executable) -> bytes:
     """A script as bytes: its structure as text, then the arrays one after another."""
     arrays: list[ndarray] = []
     outputs = [one._replace(ref=_plain_ref(one.ref)) for one in script.outputs]
@@ -292,7 +292,7 @@ def to_bytes(script: Script) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, *_bytes(arrays)])
 
 
-def from_bytes(data: bytes) -> Script:
+def from_bytes(data: bytes) -> Executable:
     """The script that was stored."""
     end = 8 + int.from_bytes(data[:8], "little")
     at = [end]
@@ -306,7 +306,7 @@ def from_bytes(data: bytes) -> Script:
         return np.frombuffer(bytearray(data[begin : at[0]]), dtype).reshape(shape)
 
     fields = json.loads(data[8:end], object_hook=whole)
-    made = dict(zip(Script._fields, fields, strict=True))
+    made = dict(zip(Executable._fields, fields, strict=True))
     for name, kind in _RECORDS.items():
         made[name] = [kind(*row) for row in made[name]]
     for name in ("outputs", "writes"):
@@ -319,7 +319,7 @@ def from_bytes(data: bytes) -> Script:
     made["plan"] = [tuple(step) for step in made["plan"]]
     made["constants"] = [tuple(row) for row in made["constants"]]
     made["jobs"], made["counts"] = Jobs(*made["jobs"]), tuple(made["counts"])
-    return Script(**made)
+    return Executable(**made)
 
 
 def _bytes(arrays: Sequence[ndarray]) -> Iterable[bytes]:

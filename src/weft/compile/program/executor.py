@@ -23,8 +23,8 @@ from weft.compile.program.executable import (
     JOBS,
     NOWHERE,
     Called,
+    Executable,
     Jobs,
-    Script,
     value_of,
 )
 from weft.compile.targets.cpu.driver import FIELDS, driver
@@ -71,7 +71,7 @@ class Workspaces:
             self._allocate()
 
 
-class Instance:
+class Executor:
     """A script that runs.
 
     ``functions`` are the addresses of the script's; ``replay`` runs the program again,
@@ -80,7 +80,7 @@ class Instance:
 
     def __init__(
         self,
-        script: Script,
+        script: Executable,
         functions: Sequence[int],
         replay: Callable[[Sequence[Any], Sequence[Any]], Any],
     ) -> None:

@@ -1,4 +1,4 @@
-"""A native graph's steps for one set of sizes, and where their values lie."""
+"""The memory layout of a lowered graph's steps, for one set of sizes."""
 
 from __future__ import annotations
 
@@ -7,70 +7,83 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft.compile.program.aliasing import kept_in_place
-from weft.compile.program.steps import Launch, Order, Use
-from weft.compile.targets.cpu.jobs import Jobs, Routine
+from weft.compile.program.steps import (
+    HostCall,
+    KernelLaunch,
+    Launch,
+    LibraryCall,
+    Order,
+    Step,
+)
+from weft.compile.targets.cpu.jobs import Jobs
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Node
 from weft.runtime.cpu import arena
 
 if TYPE_CHECKING:
-    from weft.compile.program.program import Native
+    from weft.compile.program.lowered import Lowered
 
 
-class Placed:
+def lay_out(lowered: Lowered, sizes: Mapping[str, int]) -> MemoryLayout:
+    """Choose a place for each value of a lowered graph."""
+    layout = MemoryLayout(lowered, sizes)
+    layout.name_slots()
+    layout.plan_arena()
+    return layout
+
+
+class MemoryLayout:
     """Steps with a place for each value: in one arena, or where a run is given.
 
     Nothing is allocated.
     """
 
-    def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
-        self.native = native
+    def __init__(self, lowered: Lowered, sizes: Mapping[str, int]) -> None:
+        self.lowered = lowered
         self.sizes = dict(sizes)
         self.steps = self._regular()
-        self.order = Order(self.steps, native.graph)
+        self.order = Order(self.steps, lowered.graph)
         self.launches = [s for s in self.steps if isinstance(s, Launch)]
-        self.state = kept_in_place(native.places, native.graph, self.order)
-        self._name_slots()
-        self._lay_out()
+        self.state = kept_in_place(lowered.aliasing, lowered.graph, self.order)
 
     # -- steps
 
-    def _regular(self) -> list[Any]:
+    def _regular(self) -> list[Step]:
         """The steps, with calls for what native code does not do for these sizes."""
-        steps: list[Any] = []
-        for step in self.native.steps:
+        steps: list[Step] = []
+        for step in self.lowered.steps:
             steps += self._parts(step)
-        routines = [s for s in steps if isinstance(s, Routine)]
-        self.jobs = Jobs(routines, self.sizes, self.native.target)
-        found: list[Any] = []
+        routines = [s for s in steps if isinstance(s, LibraryCall)]
+        self.jobs = Jobs(routines, self.sizes, self.lowered.target)
+        found: list[Step] = []
         for step in steps:
-            if not isinstance(step, Routine) or step in self.jobs.works:
+            if not isinstance(step, LibraryCall) or step in self.jobs.works:
                 found.append(step)
             else:
-                found += [step.node, *step.picks]
-                found += [step.follower] if step.follower else []
+                found += map(HostCall, [step.node, *step.picks])
+                found += [step.epilogue] if step.epilogue else []
         return found
 
-    def _parts(self, step: Any) -> list[Any]:
-        if isinstance(step, Use):
-            return [step] if self._runs(step) else step.group.nodes
-        if not isinstance(step, Routine) or step.follower is None:
+    def _parts(self, step: Step) -> list[Step]:
+        if isinstance(step, KernelLaunch):
+            return [step] if self._runs(step) else list(map(HostCall, step.group.nodes))
+        if not isinstance(step, LibraryCall) or step.epilogue is None:
             return [step]
-        together = self._runs(step.follower) and step.fits(
-            self.sizes, self.native.target
+        together = self._runs(step.epilogue) and step.fits(
+            self.sizes, self.lowered.target
         )
-        return [step] if together else [step.alone, *self._parts(step.follower)]
+        return [step] if together else [step.alone, *self._parts(step.epilogue)]
 
-    def _runs(self, use: Use) -> bool:
+    def _runs(self, use: KernelLaunch) -> bool:
         """Whether sizes that must not be 0 for a kernel's loads are not."""
         return all(evaluate(n, self.sizes) > 0 for n in use.kernel.positive)
 
     # -- memory
 
-    def _name_slots(self) -> None:
+    def name_slots(self) -> None:
         """A number for each place that launches know the address of."""
-        places, ends = self.native.places, set(self.native.graph.outputs)
+        places, ends = self.lowered.aliasing, set(self.lowered.graph.outputs)
         together = [set(step.made) for step in self.launches]
         joint = {
             node: places.joint[node]
@@ -94,9 +107,9 @@ class Placed:
         }
         self.joint = joint
 
-    def _lay_out(self) -> None:
+    def plan_arena(self) -> None:
         """One arena for all that launches make, by when it is needed."""
-        order, over = self.order, self.native.places.over
+        order, over = self.order, self.lowered.aliasing.over
         buffers: dict[Node, arena.Buffer] = {}
         spans, state = self._spans(), set(self.state.values())
         self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
@@ -129,7 +142,7 @@ class Placed:
         made = {n for step in self.launches for n in step.made} & self.own.keys()
         self.inside = {
             node: piece
-            for node, piece in self.native.places.inside.items()
+            for node, piece in self.lowered.aliasing.inside.items()
             if node in made and piece.whole in made
         }
         for at, step in enumerate(self.steps):

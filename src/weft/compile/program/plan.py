@@ -1,20 +1,21 @@
-"""A native graph's launches for one set of sizes, as a script.
+"""The plan of a program for one set of sizes: an ``Executable``.
 
 Rows are what the native loop reads of each launch, with numbers of functions, slots
-and words where an instance puts addresses: see ``script`` and ``driver``.
+and words where an executor puts addresses: see ``executable`` and ``driver``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.fusion.epilogue import FIRST, WIDTH, Follower
 from weft.compile.fusion.groups import Operand, inlined
-from weft.compile.passes.inplace_concat import Piece
+from weft.compile.lower.epilogue import FIRST, WIDTH, Epilogue
+from weft.compile.program.code import Code
+from weft.compile.program.concat import Piece
 from weft.compile.program.executable import (
     FILL,
     GANG,
@@ -23,55 +24,66 @@ from weft.compile.program.executable import (
     NOWHERE,
     Called,
     Computed,
+    Executable,
     Held,
     Kept,
     Literal,
     Output,
     Room,
-    Script,
     Shown,
     Symbol,
     Write,
 )
-from weft.compile.program.memory_layout import Placed
-from weft.compile.program.steps import Launch, Use
+from weft.compile.program.lowered import Lowered
+from weft.compile.program.memory_layout import MemoryLayout, lay_out
+from weft.compile.program.steps import HostCall, KernelLaunch, Launch, LibraryCall
 from weft.compile.targets.cpu.driver import FIELDS
-from weft.compile.targets.cpu.jobs import Routine
 from weft.compile.tuning.choices import Loops
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, READ, Node, Variable
 
-if TYPE_CHECKING:
-    from weft.compile.program.program import Native
-
 GRAIN = Loops().grain
 
 
-class Tables(Placed):
-    """A native graph's steps, and the script of them."""
+class Plan(NamedTuple):
+    """An executable, and what explains it."""
 
-    def __init__(self, native: Native, sizes: Mapping[str, int]) -> None:
-        super().__init__(native, sizes)
+    executable: Executable
+    layout: MemoryLayout
+    timeline: list[Any]  # launches, and records of host calls
+
+
+def plan(lowered: Lowered, code: Code, sizes: Mapping[str, int]) -> Plan:
+    """Lay out memory for some sizes, and describe every step there as data."""
+    planner = _Planner(lay_out(lowered, sizes), code)
+    planner.describe()
+    planner.group_waves()
+    return Plan(planner.executable(), planner.layout, planner.timeline)
+
+
+class _Planner:
+    """The tables that the native loop reads, while they are made."""
+
+    def __init__(self, layout: MemoryLayout, code: Code) -> None:
+        self.layout, self.code = layout, code
+        self.lowered, self.sizes = layout.lowered, layout.sizes
         self.functions: dict[Symbol, int] = {}
-        self.contexts: list[list[int]] = []  # of followers
-        self._describe()
-        self._plan()
-        self.script = self._script()
+        self.contexts: list[list[int]] = []  # of epilogues
 
-    def _describe(self) -> None:
+    def describe(self) -> None:
         """What the native loop reads of each launch."""
-        self.uses: list[Use] = []
-        for step in self.launches:
-            use = step.follower if isinstance(step, Routine) else step
+        self.uses: list[KernelLaunch] = []
+        for step in self.layout.launches:
+            use = step.epilogue if isinstance(step, LibraryCall) else step
             self.uses += [use] if use is not None else []
         nodes = [node for use in self.uses for node in use.owners]
-        self.where = [self.places[n] for n in nodes]
+        self.where = [self.layout.places[n] for n in nodes]
         self.gaps = [gap for u in self.uses for gap in u.gaps or [0] * len(u.owners)]
         self._give_sizes()
         rows = [
-            self._row(step) if isinstance(step, Use) else self._job_row(step)
-            for step in self.launches
+            self._row(step) if isinstance(step, KernelLaunch) else self._job_row(step)
+            for step in self.layout.launches
         ]
         self.rows = _table(rows, FIELDS)
 
@@ -79,7 +91,9 @@ class Tables(Placed):
         """The sizes that kernels need, and their errors' flags, in one array."""
         self.numbers: list[int] = []
         self.flags: list[int] = []
-        self.found: dict[Use, tuple[int, int]] = {}  # where its buffers and sizes begin
+        self.found: dict[
+            KernelLaunch, tuple[int, int]
+        ] = {}  # where its buffers and sizes begin
         at = 0
         names = {use.name: use.kernel for use in self.uses}  # equal ones have one name
         self.needed = {name: kernel.sizes for name, kernel in names.items()}
@@ -93,45 +107,45 @@ class Tables(Placed):
             at += len(use.owners)
         self.numbers.append(0)
 
-    def _known(self, use: Use) -> dict[str, int]:
+    def _known(self, use: KernelLaunch) -> dict[str, int]:
         given = {k: evaluate(n, self.sizes) for k, n in use.kernel.given}
         return {**self.sizes, **given}
 
-    def _row(self, use: Use) -> list[int]:
+    def _row(self, use: KernelLaunch) -> list[int]:
         known = self._known(use)
         count = math.prod(evaluate(n, known) for _, n in use.kernel.parallel)
-        if isinstance(use, Piece) and self.inside.get(use.piece) is use:
+        if isinstance(use, Piece) and self.layout.inside.get(use.piece) == use.place:
             count = 0  # it is there
         function = self._function(use)
-        _, cuts = self.native.alike.cut(use.kernel)
+        _, cuts = self.lowered.table.cut(use.kernel)
         worth = GRAIN if cuts.grain == Loops().grain else cuts.grain
         grain = use.grain(count, worth, self.sizes)
         return [0, function, *self.found[use], count, grain, ITERATIONS, 0, 0]
 
-    def _job_row(self, routine: Routine) -> list[int]:
-        if routine.follower is not None:
-            self._lead_on(routine, routine.follower)
-        function = self._number(self.jobs.works[routine].function)
-        first, tasks, count, length = self.jobs.row(routine)
+    def _job_row(self, routine: LibraryCall) -> list[int]:
+        if routine.epilogue is not None:
+            self._lead_on(routine, routine.epilogue)
+        function = self._number(self.layout.jobs.works[routine].function)
+        first, tasks, count, length = self.layout.jobs.row(routine)
         return [0, function, first, tasks, count, 1, JOBS, length, 0]
 
-    def _lead_on(self, routine: Routine, use: Follower) -> None:
+    def _lead_on(self, routine: LibraryCall, use: Epilogue) -> None:
         """Tell a routine's jobs what follows."""
         names = self.needed[use.name]
         first, width = (names.index(n) if n in names else -1 for n in (FIRST, WIDTH))
         each = evaluate(use.each, self.sizes)
         fields = self._function(use), *self.found[use], len(names)
-        self.jobs.lead_to(routine, len(self.contexts))
+        self.layout.jobs.lead_to(routine, len(self.contexts))
         self.contexts.append([*fields, first, width, each])
 
-    def _function(self, use: Use) -> int:
+    def _function(self, use: KernelLaunch) -> int:
         """A use's code, for those values that do share a place here.
 
         A product may be a call for these sizes, or apart from what follows it.
         """
         names = [buffer.name for buffer in use.kernel.buffers]
         owners = dict(zip(names, use.owners, strict=True))
-        symbol = self.native.function(
+        symbol = self.code.function(
             use.kernel,
             tuple(p for p in use.kernel.shared if self._is_one(*map(owners.get, p))),
         )
@@ -142,34 +156,36 @@ class Tables(Placed):
 
     def _is_one(self, a: Any, b: Any) -> bool:
         """Whether two values are the same memory, in every run."""
-        if self.places[a] == self.places[b]:
+        if self.layout.places[a] == self.layout.places[b]:
             return True
-        return a in self.offsets and self.offsets[a] == self.offsets.get(b)
+        return a in self.layout.offsets and self.layout.offsets[
+            a
+        ] == self.layout.offsets.get(b)
 
     # -- what runs together
 
-    def _plan(self) -> None:
+    def group_waves(self) -> None:
         """Waves of launches, run natively without a stop, and calls between them."""
         self.plan: list[Any] = []
         gangs: list[list[int]] = []
         k, at, moved = 0, 0, True
-        count = len(self.where) + len(self.jobs.pointers)  # of addresses
+        count = len(self.where) + len(self.layout.jobs.pointers)  # of addresses
         self.stop = -1  # the place in the plan before which errors are looked for
-        while at < len(self.steps):
-            if self.stop < 0 and at >= self.order.safe:
+        while at < len(self.layout.steps):
+            if self.stop < 0 and at >= self.layout.order.safe:
                 self.stop = len(self.plan)
                 fresh = True
             else:
                 fresh = not self.plan or not isinstance(self.plan[-1], tuple)
-            if not isinstance(self.steps[at], Launch):
-                self.plan.append(self.steps[at])
+            if not isinstance(self.layout.steps[at], Launch):
+                self.plan.append(self.layout.steps[at])
                 at, moved = at + 1, True
                 continue
-            wave, first, start = self.order.waves[at], k, len(gangs)
+            wave, first, start = self.layout.order.waves[at], k, len(gangs)
             if moved:  # values are elsewhere than before
                 gangs.append([0, 0, 0, 0, count, count, FILL, 0, 0])
                 moved = False
-            while at < len(self.steps) and self.order.waves[at] == wave:
+            while at < len(self.layout.steps) and self.layout.order.waves[at] == wave:
                 at, k = at + 1, k + 1
             gangs.append(self._gang(first, k))
             if fresh:
@@ -193,71 +209,73 @@ class Tables(Placed):
 
     def _share(self, number: int) -> float:
         """How many threads a launch is worth handing to."""
-        launch, row = self.launches[number], self.rows[number]
-        if isinstance(launch, Routine):
-            share = self.jobs.works[launch].share
+        launch, row = self.layout.launches[number], self.rows[number]
+        if isinstance(launch, LibraryCall):
+            share = self.layout.jobs.works[launch].share
             return share if share < 1 else float(row[4])
         return float(row[4]) / float(row[5])
 
     # -- values
 
-    def _script(self) -> Script:
-        native = self.native
-        held = [self._held(variable) for variable in native.reads]
-        unread = [v for v in self.state if v not in set(native.reads)]
-        rooms = [self._room(self.state[v], v.name) for v in unread]
-        fresh = [self._room(node) for node in self.fresh]
+    def executable(self) -> Executable:
+        lowered, layout = self.lowered, self.layout
+        held = [self._held(variable) for variable in lowered.reads]
+        unread = [v for v in self.layout.state if v not in set(lowered.reads)]
+        rooms = [self._room(self.layout.state[v], v.name) for v in unread]
+        fresh = [self._room(node) for node in self.layout.fresh]
         self._number_values(unread)
-        calls = {s: self._called(s) for s in self.plan if type(s) is Node}
-        plan = [calls[s] if type(s) is Node else s for s in self.plan]
-        self.timeline = [calls[s] if type(s) is Node else s for s in self.steps]
+        calls = {s: self._called(s) for s in self.plan if isinstance(s, HostCall)}
+        plan = [calls[s] if isinstance(s, HostCall) else s for s in self.plan]
+        self.timeline = [
+            calls[s] if isinstance(s, HostCall) else s for s in self.layout.steps
+        ]
         outputs = list(self._outputs())
-        writes = [self._write(node) for node in native.writes]
+        writes = [self._write(node) for node in lowered.writes]
         kept = [
             Kept(self.value[n], at, resolve(n.shape, self.sizes), n.dtype)
-            for n, at in self.offsets.items()
+            for n, at in self.layout.offsets.items()
             if n in self.seen
         ]
-        offsets = [(self.places[n], at) for n, at in self.offsets.items()]
-        jobs = self.jobs.data(self.places, native.reads, self._number)
+        offsets = [(self.layout.places[n], at) for n, at in self.layout.offsets.items()]
+        jobs = self.layout.jobs.data(self.layout.places, lowered.reads, self._number)
         constants = [
-            (self.places.get(n, NOWHERE), self.value[n], n.params["value"])
+            (self.layout.places.get(n, NOWHERE), self.value[n], n.params["value"])
             for n in self.value
             if type(n) is Node and n.op is CONSTANT
         ]
-        return Script(
-            self.layout.nbytes, len(self.slot_of), _table(offsets, 2), constants,
-            [self.places.get(n, NOWHERE) for n in native.graph.inputs], held, rooms,
+        return Executable(
+            layout.layout.nbytes, len(layout.slot_of), _table(offsets, 2), constants,
+            [layout.places.get(n, NOWHERE) for n in lowered.graph.inputs], held, rooms,
             fresh, kept, len(self.value), list(self.functions), _words(self.where),
             _words(self.gaps), _words(self.numbers), _words(self.flags), self.rows,
             self.gangs, _table(self.contexts, 7), jobs,
-            self.jobs.tables.data, plan, self.stop, outputs, writes,
-            (len(native.graph), len(native.kernels)),
+            self.layout.jobs.tables.data, plan, self.stop, outputs, writes,
+            (len(lowered.graph), len(lowered.kernels)),
         )  # fmt: skip
 
     def _held(self, variable: Variable) -> Held:
         shape = resolve(variable.type.shape, self.sizes)
-        slot = self.slot_of.get(variable, NOWHERE)
-        kind, state = variable.type.dtype, variable in self.state
+        slot = self.layout.slot_of.get(variable, NOWHERE)
+        kind, state = variable.type.dtype, variable in self.layout.state
         return Held(variable.name, shape, kind, slot, state)
 
     def _room(self, node: Node, name: str = "") -> Room:
         shape = resolve(node.shape, self.sizes)
-        return Room(name, shape, node.dtype, self.places[node])
+        return Room(name, shape, node.dtype, self.layout.places[node])
 
     def _number_values(self, unread: list[Variable]) -> None:
         """Numbers for all values: those that are given first, in their order."""
-        inputs, reads = self.native.graph.inputs, self.native.reads
+        inputs, reads = self.lowered.graph.inputs, self.lowered.reads
         self.value: dict[Any, int] = {}
         self.seen: set[Node] = set()  # those that Python needs
-        for key in (*inputs, *reads, *unread, *self.fresh):
+        for key in (*inputs, *reads, *unread, *self.layout.fresh):
             self.value[key] = len(self.value)
-        for node in self.native.graph.nodes:
+        for node in self.lowered.graph.nodes:
             if node.op is READ:
                 self.value[node] = self.value[node.params["variable"]]
-        for variable, node in self.state.items():
+        for variable, node in self.layout.state.items():
             self.value[node] = self.value[variable]
-        for node in self.places:
+        for node in self.layout.places:
             if node.op is CONSTANT:
                 self.value[node] = len(self.value)
 
@@ -265,7 +283,7 @@ class Tables(Placed):
         """How a value is found, through the views it may be."""
         if type(value) is not Node:
             return Literal(evaluate(value, self.sizes))
-        if value in self.value or value in self.offsets:
+        if value in self.value or value in self.layout.offsets:
             self.seen.add(value)
             return self.value.setdefault(value, len(self.value))
         if value.op is CONSTANT:
@@ -281,17 +299,20 @@ class Tables(Placed):
         ]
         return Shown(self._ref(operand.base), views)
 
-    def _called(self, node: Node) -> Called:
+    def _called(self, step: HostCall) -> Called:
+        node = step.node
         args = [self._ref(i) for i in node.inputs]
         number = self.value.setdefault(node, len(self.value))
-        slot = self.places.get(node, NOWHERE)
+        slot = self.layout.places.get(node, NOWHERE)
         return Called(node, args, resolve(node.params, self.sizes), number, slot)
 
     def _outputs(self) -> Iterable[Output]:
         """The outputs, each in memory that no other value and no later run uses."""
         given = set()
-        for node in self.native.graph.outputs:
-            yield Output(self._ref(node), node not in self.fresh or node in given)
+        for node in self.lowered.graph.outputs:
+            yield Output(
+                self._ref(node), node not in self.layout.fresh or node in given
+            )
             given.add(node)
 
     def _write(self, node: Node) -> Write:

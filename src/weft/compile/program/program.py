@@ -1,348 +1,188 @@
-"""A graph as native code: kernels for its groups, routines for products, calls.
+"""Programs: graphs that run natively, for any sizes.
 
-Preparing a graph gives a ``Native``: machine code for every distinct kernel, and the
-steps of a run as data. For each set of sizes an ``Instance`` holds the memory.
+A program whose sizes are all known, and which calls nothing but native code, is kept
+on disk as its ``Executable``, beside its machine code: where it is found, there are
+neither passes nor lowering. What only people look at is made when they ask.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
-from weft.compile.emit import scalar
-from weft.compile.emit.isa import Isa, new_module
-from weft.compile.fusion.elements import lowering_of
-from weft.compile.fusion.epilogue import Follower, followers
-from weft.compile.fusion.groups import Call, Fusion, Group, copied
-from weft.compile.loop.ir import Kernel
-from weft.compile.loop.proof_cache import Proofs
-from weft.compile.loop.verify import verify_kernel
-from weft.compile.lower.deduplicate import Alike
-from weft.compile.passes.copy_view_outputs import copy_view_outputs
-from weft.compile.passes.expand_composites import expand_composites
-from weft.compile.passes.hoist_small_values import hoist_small_values
-from weft.compile.passes.inplace_concat import inplace_concat, is_joined, pieces_of
-from weft.compile.passes.rename_sizes import both_spellings, rename_sizes
-from weft.compile.passes.split_k import split_k
-from weft.compile.passes.split_reductions import split_reductions
-from weft.compile.passes.widen_half_products import widen_half_products
-from weft.compile.program.aliasing import assigned_once, share
-from weft.compile.program.bodies import bodies_of, native_of
-from weft.compile.program.executable import Symbol
-from weft.compile.program.executor import Instance
-from weft.compile.program.phases import phase
-from weft.compile.program.plan import Tables
-from weft.compile.program.steps import Order, Use, ordered
-from weft.compile.targets.cpu.attention.arrays import compiled as attention_code
-from weft.compile.targets.cpu.attention.call import is_attention, usual_function
-from weft.compile.targets.cpu.convolution.arrays import compiled as convolution_code
-from weft.compile.targets.cpu.convolution.call import is_convolution
-from weft.compile.targets.cpu.driver import driver
-from weft.compile.targets.cpu.jobs import Routine
-from weft.compile.targets.cpu.kernel import emit_kernel
-from weft.compile.targets.cpu.library import routine_of
-from weft.compile.targets.cpu.matmul.arrays import compiled as product_code
-from weft.compile.targets.cpu.matmul.call import (
-    Panels,
-    is_product,
-    mark_few,
-    mark_weights,
-    need_few,
-    packed,
-    product_kind,
-    read_often,
-    usual_shape,
-)
-from weft.compile.targets.cpu.object_code import Library, compile_known, host_isa
-from weft.compile.targets.cpu.symbols import address_of
+from weft.compile import pipeline
+from weft.compile.emit.isa import Isa
+from weft.compile.passes.anomaly import raise_anomaly, with_checks
+from weft.compile.passes.rename_sizes import both_spellings
+from weft.compile.passes.user_rules import has_rules
+from weft.compile.program import executable as executables
+from weft.compile.program.code import Code
+from weft.compile.program.compiler_version import sources
+from weft.compile.program.executable import Executable
+from weft.compile.program.executor import Executor
+from weft.compile.program.graph_digest import digest
+from weft.compile.program.lowered import Lowered
+from weft.compile.program.phases import count_module, phase
+from weft.compile.program.plan import Plan
+from weft.compile.recompute.lean import lean
+from weft.compile.targets.cpu.library import address_of, start_library
+from weft.compile.targets.cpu.object_code import host_isa, stored_library
+from weft.compile.targets.cpu.packed_weights import Stamps
+from weft.compile.tuning.choices import table
 from weft.config import config
-from weft.core.lowering import (
-    Element,
-    Filled,
-    Pointwise,
-    Reduction,
-    Scan,
-    Scatter,
-    View,
-)
-from weft.core.size import same
-from weft.graph.interpret import Program, bind_sizes
-from weft.graph.ir import (
-    ASSIGN,
-    GROUP,
-    PICK,
-    READ,
-    Graph,
-    GraphError,
-    Node,
-    Variable,
-)
+from weft.core import allocation
+from weft.core.mode import mode
+from weft.core.size import Size
+from weft.errors import AllocationError
+from weft.graph import interpret
+from weft.graph.ir import Graph, Variable
+from weft.runtime.cpu import kernel_cache, pool
 
 ndarray = np.ndarray
-PREPARATIONS = (
-    rename_sizes,
-    widen_half_products,
-    expand_composites,
-    hoist_small_values,
-    split_k,
-    split_reductions,
-    copy_view_outputs,
-    inplace_concat,
-)
 Replay = Callable[[Sequence[Any], Sequence[Any]], Any]
-INSTANCES = 8  # sets of sizes whose memory is kept
+LARGEST = 64 << 20  # bytes of an executable that is kept
+EXECUTORS = 8  # sets of sizes whose memory is kept
 
 
-def supported(node: Node) -> bool:
-    """Whether a node can be part of a kernel."""
-    rule = lowering_of(node)
-    if isinstance(rule, View):
-        return True
-    if is_joined(node):
-        return False
-    if isinstance(rule, (Element, Scatter, Scan)):
-        inputs = [i for i in node.inputs if type(i) is Node]
-        if any(
-            same(n, 0) for n in node.shape
-        ):  # a call checks its indices all the same
-            return False
-        return all(scalar.has_dtype(n.dtype) for n in (node, *inputs))
-    if not isinstance(rule, (Pointwise, Reduction, Filled)):
-        return False
-    if isinstance(rule, Filled):
-        return scalar.has_dtype(node.dtype)
-    if isinstance(rule, Reduction):
-        return scalar.has_function(rule.combine, [node.dtype] * 2, node.dtype)
-    tensors = [i.dtype for i in node.inputs if type(i) is Node]
-    if not tensors:
-        return False
-    like = tensors[-1]
-    kinds = [i.dtype if type(i) is Node else like for i in node.inputs]
-    return scalar.has_function(rule.scalar, kinds, node.dtype)
+def compiled(
+    graph: Graph,
+    in_place: Collection[Variable] = (),
+    *,
+    pack_weights: bool = False,
+    recompute: Any = None,
+    passes: pipeline.Passes = pipeline.PASSES,
+    target: Isa | None = None,
+    replay: Replay | None = None,
+    kept: bool = False,
+) -> Program:
+    """The program of a graph; one that is ``kept`` is looked for on disk first.
+
+    ``in_place`` are the variables whose new values may be written over the old ones,
+    in the arrays that a run is given. With ``pack_weights``, right operands of
+    products that are variables without a new value are packed once
+    (``packed_weights``), if each run says how new they are. ``recompute`` stands for
+    that pass; where it has no ``stamp`` that says how it changes a graph, the program
+    is not kept on disk. ``replay`` runs the program as it was before the passes, when
+    a kernel has reported an error. Programs that are kept are those of the user's
+    functions: they check their results under ``detect_anomaly``.
+
+    >>> from weft.compile.program.program import compiled
+    >>> graph = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
+    >>> compiled(graph).run([np.ones(2, np.float32)])[0]
+    [array([2., 2.], dtype=float32)]
+    """
+    anomaly = mode.anomaly if kept else None
+    if anomaly is not None:
+        graph = with_checks(graph, anomaly)
+    program = Program(graph, in_place, pack_weights, target or host_isa(), replay)
+    program.anomaly = anomaly
+    program.passes = pipeline.with_recompute(passes, recompute)
+    if kept:
+        program.key = _key(program, "all" if recompute is None else recompute.stamp)
+    if not program.key or not program.find():
+        program.compile()
+    return program
 
 
-def start_routines(graph: Graph, target: Isa, *, pack_weights: bool) -> None:
-    """Have the code that is not the graph's own made while kernels are lowered."""
-    driver.start()
-    few = pack_weights or need_few(graph.nodes, target)
-    for node in graph.nodes:
-        if kind := product_kind(node):
-            product_code(kind, target, usual_shape(node), few).start()
-        elif is_convolution(node):
-            convolution_code(node.dtype.name, target).start()
-        elif is_attention(node):
-            code = attention_code(node.inputs[0].dtype.name, target)
-            code.start(usual_function(node))
+class Program:
+    """A graph that runs natively, for any sizes; ``compiled`` makes it.
 
-
-@functools.cache
-def _proofs() -> Proofs:
-    """What is proven, in this process and in others before it."""
-    proofs = Proofs()
-    proofs.load()
-    return proofs
-
-
-class Native:
-    """A graph prepared for native execution.
-
-    A run may write new values of the variables ``in_place`` over the old ones, in the
-    arrays it was given, where that is safe; those of others it only gives back.
-    With ``pack_weights``, right operands of products that are variables without a new
-    value are packed once (``packed``), if each run says how new they are.
-    ``replay`` runs the program as it was before the passes, when a kernel has reported
-    an error.
+    Variables are given in the order of ``reads`` and ``unread``; those of ``state``
+    may be written in place.
     """
 
-    @phase("lowering")
+    passes: pipeline.Passes = ()
+    anomaly: Any = None  # what its results are checked for
+    key = ""  # on disk
+    reads: Sequence[Variable]
+    unread: Sequence[Variable]
+    state: Sequence[Variable]
+    counts: tuple[int, int]  # nodes, kernels
+
     def __init__(
         self,
         graph: Graph,
-        target: Isa | None = None,
-        *,
-        in_place: Collection[Variable] = (),
-        pack_weights: bool = False,
-        replay: Replay | None = None,
+        in_place: Collection[Variable],
+        pack_weights: bool,
+        target: Isa,
+        replay: Replay | None,
     ) -> None:
-        self.replay = self._replay if replay is None else replay
-        for prepare in PREPARATIONS:
-            graph = prepare(graph)
         self.graph = graph
-        self.target = target or host_isa()
-        self._start(pack_weights)
-        self.fusion = Fusion(graph, supported)
-        self.steps: list[Any] = []  # launches, and nodes that are called
-        self.refused: dict[Group, str] = {}
-        self.alike = Alike()
-        self._proven: dict[Any, str] = {}  # by kernel: an index that is not, or nothing
-        self._add_all()
-        self.steps = ordered(self.steps, graph)
-        self.reads = list(
-            dict.fromkeys(n.params["variable"] for n in graph.nodes if n.op is READ)
+        self.in_place, self.pack_weights = in_place, pack_weights
+        self.target = target
+        self.replay = replay or self._replay
+        self.executors: dict[Any, Executor] = {}
+        self.latest: Executor | None = None  # the one that ran last
+        self._plan: Plan | None = None
+        self._lowered: Lowered | None = None
+        self._code: Code | None = None
+
+    # -- compiling
+
+    def compile(self) -> None:
+        """Run the pipeline down to machine code."""
+        start = functools.partial(
+            start_library, target=self.target, pack_weights=self.pack_weights
         )
-        self.writes = [n for n in graph.nodes if n.op is ASSIGN]
-        if pack_weights:  # by one function, so that programs can share them
-            mark_weights(self.steps, self.writes)
-        else:
-            mark_few(self.steps, self.target)
-        may = assigned_once(self.writes, in_place)
-        self.places = share(graph, Order(self.steps, graph), may)
-        self.unread = [v for v in self.places.state if v not in self.reads]
-        self.kernels: dict[str, Kernel] = {}
-        self._name_kernels()
-        self.libraries: dict[str, Library] = {}  # machine code, by its key
-        self._symbols: dict[Any, Symbol] = {}
-        self._compile()
-        self.instances: dict[Any, Instance] = {}
-        self.tables: Tables | None = None  # of the instance that was made last
+        start(self.graph)
+        graph = pipeline.run(self.graph, self.passes, in_place=self.in_place)
+        start(graph)  # passes have made other products of it
+        lowered = pipeline.lower(
+            graph, self.target, in_place=self.in_place, pack_weights=self.pack_weights
+        )
+        self._lowered, self._code = lowered, pipeline.emit(lowered)
+        self.counts = len(lowered.graph), len(lowered.kernels)
+        self.reads, self.unread = lowered.reads, lowered.unread
+        unread = set(lowered.unread)
+        self.state = [v for v in lowered.aliasing.state if v not in unread]
 
-    def _start(self, pack_weights: bool) -> None:
-        """Have the code that is not the graph's own made meanwhile."""
-        start_routines(self.graph, self.target, pack_weights=pack_weights)
+    @property
+    def lowered(self) -> Lowered:
+        """The steps and kernels; the program runs from these from now on."""
+        if self._lowered is None:
+            self.compile()
+            self.executors = {key: self.executor({}) for key in self.executors}
+        assert self._lowered is not None
+        return self._lowered
 
-    def _add_all(self) -> None:
-        follow = followers(self.fusion)
-        done: set[Group] = set()
-        self._often = read_often(self.graph.nodes)
-        self._panels: dict[Node, Node] = {}
-        self._picks: dict[Node, list[Node]] = {}  # of nodes with several outputs
-        for node in self.graph.nodes:
-            if node.op is PICK:
-                self._picks.setdefault(node.inputs[0], []).append(node)
-        for unit in self.fusion.units:
-            if isinstance(unit, Group):
-                self._add_once(unit, done)
-            elif (kind := routine_of(unit.node)) is not None:
-                group, before = follow.get(unit, (None, ()))
-                for one in before:
-                    self._add_once(one, done)
-                if self._add_routine(kind, unit, group) and group is not None:
-                    done.add(group)
-            elif unit.node.op is PICK and routine_of(unit.node.inputs[0]) is not None:
-                pass  # the routine makes it
-            elif is_joined(unit.node):
-                self.steps += pieces_of(unit.node, self.graph.sizes)
-            elif unit.node.op not in (ASSIGN, GROUP):
-                for body in bodies_of(unit.node):
-                    native_of(body)
-                self.steps.append(unit.node)
+    @property
+    def code(self) -> Code:
+        """The machine code of the kernels."""
+        if self._code is None:
+            self._code = pipeline.emit(self.lowered)
+        return self._code
 
-    def _add_once(self, group: Group, done: set[Group]) -> None:
-        if group not in done:
-            done.add(group)
-            self._add_group(group)
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the executor that was made last; None before there is one."""
+        assert self.lowered is not None
+        return self._plan
 
-    def _add_group(self, group: Group) -> None:
-        use = Use(self.alike.lowered(group), group)
-        if self._prove(use):
-            self.steps.append(use)
-        else:
-            self.steps += group.nodes
-
-    def _prove(self, use: Use) -> bool:
-        """Whether every index is in bounds; if not, no code is made."""
-        text = self.alike.text(use.kernel)
-        if text not in self._proven:
-            try:
-                _proofs().check(text, functools.partial(verify_kernel, use.kernel))
-                self._proven[text] = ""
-            except GraphError as error:
-                self._proven[text] = str(error)
-        if self._proven[text]:
-            self.refused[use.group] = self._proven[text]
-        return not self._proven[text]
-
-    def _packed(self, right: Node, operand: Node) -> Node:
-        """A product's right operand as panels, which the first that needs it makes."""
-        if right not in self._panels:
-            self._panels[right] = packed(operand, self.target)
-            self.steps.append(Panels(self._panels[right], [operand]))
-        return self._panels[right]
-
-    def _add_routine(
-        self, kind: type[Routine], unit: Call, group: Group | None
-    ) -> bool:
-        """Add a routine; whether a group that may follow it does."""
-        inputs = self._operands(unit, kind.copies)
-        if is_product(unit.node) and unit.node.inputs[1] in self._often:
-            inputs.append(self._packed(unit.node.inputs[1], inputs[1]))
-        follower = None
-        if group is not None:
-            follower = Follower(group, unit.node, self.alike)
-            if not follower.fits or not self._prove(follower):
-                self.refused.pop(group, None)
-                follower = None
-        picks = self._picks.get(unit.node, [])
-        self.steps.append(kind(unit.node, inputs, follower, picks))
-        return follower is not None
-
-    def _operands(self, unit: Call, copy: Callable[[Node], bool]) -> list[Node]:
-        """A routine's operands, those that are to be copied as their copies."""
-        inputs = []
-        for node in unit.node.inputs:
-            if copy(node):
-                group = Group(unit.order, node.shape, self.graph.sizes)
-                made = copied(node)
-                group.add(made, group.vars, row=False)
-                group.outputs = [made]
-                self._add_group(group)
-                node = made
-            inputs.append(node)
-        return inputs
-
-    def _name_kernels(self) -> None:
-        """One name for equal kernels."""
-        found: dict[Any, str] = {}
-        for use in self._uses():
-            text = self.alike.text(use.kernel)
-            name = found.setdefault(text, f"kernel{len(found)}")
-            use.kernel = use.kernel._replace(name=name)
-            self.kernels.setdefault(name, use.kernel)
-
-    def _uses(self) -> list[Any]:
-        """All that launch a kernel: uses, and routines' followers."""
-        found = [s.follower if isinstance(s, Routine) else s for s in self.steps]
-        return [one for one in found if isinstance(one, (Use, Follower))]
-
-    def _compile(self) -> None:
-        """Machine code of all kernels, for the places that are planned."""
-        _proofs().save()
-        if self.kernels:
-            library = self._library(self.kernels.values())
-            for name, kernel in self.kernels.items():
-                symbol = Symbol("kernel", library.key, name)
-                self._symbols[name, kernel.shared] = symbol
-
-    def _library(self, kernels: Iterable[Kernel]) -> Library:
-        texts = [f"{kernel.name}: {self.alike.text(kernel)}" for kernel in kernels]
-        key = "\n".join([f"strict: {config.strict_ieee}", *texts])
-        library = compile_known(key, lambda: self._module(kernels), self.target)
-        self.libraries[library.key] = library
-        return library
-
-    def _module(self, kernels: Iterable[Kernel]) -> ir.Module:
-        module = new_module("kernels", self.target)
-        for kernel in kernels:
-            emit_kernel(module, kernel, self.target)
-        return module
-
-    def function(self, kernel: Kernel, shared: tuple[tuple[str, str], ...]) -> Symbol:
-        """A kernel's code for arguments of which these share places."""
-        key = kernel.name, shared
-        if key not in self._symbols:  # other places than planned
-            library = self._library([kernel._replace(shared=shared)])
-            self._symbols[key] = Symbol("kernel", library.key, kernel.name)
-        return self._symbols[key]
-
-    def address(self, symbol: Symbol) -> int:
-        """Where a function begins."""
-        return address_of(symbol, self.libraries, self.target)
+    # -- running
 
     def run(
+        self,
+        feeds: Sequence[ndarray],
+        held: Sequence[ndarray] = (),
+        rooms: Sequence[ndarray | None] = (),
+        write: Callable[[dict[str, ndarray]], None] | None = None,
+        stamps: Stamps | None = None,
+    ) -> tuple[list[ndarray], dict[str, ndarray]]:
+        """The outputs, and new values by name of variables not written in place."""
+        key = tuple([(a.shape, a.dtype) for a in feeds])
+        executor = self.executors.get(key)
+        if executor is None:
+            executor = self._new_executor(key, feeds, {})
+        self.latest = executor
+        if allocation.ledger is not None:  # there may be a limit
+            allocation.allow(self.graph.name, executor.results_bytes)
+        return executor.run(feeds, held, rooms, write, stamps)
+
+    def run_named(
         self,
         feeds: Sequence[ndarray],
         store: Mapping[Variable, ndarray],
@@ -350,17 +190,17 @@ class Native:
         write: Callable[[dict[Variable, ndarray]], None] | None = None,
         known: Mapping[str, int] | None = None,
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
-        """The outputs, and new values of variables that were not written in place.
+        """As ``run``, with the variables' arrays by variable.
 
-        Those that lie in an array of their own may be kept; the others hold until the
-        next run only. ``room`` gives arrays for variables that are only written;
+        New values that lie in an array of their own may be kept; the others hold until
+        the next run only. ``room`` gives arrays for variables that are only written;
         ``write`` gets the new values before anything can interrupt. ``known`` are
         sizes that the feeds may not tell.
         """
-        instance = self.instance_for(feeds, known)
+        executor = self.executor_for(feeds, known)
         held = [store[v] for v in self.reads]
         rooms = [room.get(v) for v in self.unread] if room else ()
-        names = {v.name: v for v in self.graph.variables.values()}
+        names = {v.name: v for v in self.lowered.graph.variables.values()}
         found: list[Any] = []
 
         def noted(changed: dict[str, ndarray]) -> None:
@@ -368,45 +208,88 @@ class Native:
             if write is not None:
                 write(found[0])
 
-        outputs, _ = instance.run(feeds, held, rooms, noted)
+        outputs, _ = executor.run(feeds, held, rooms, noted)
         return outputs, found[0]
 
-    def instance_for(
+    def executor_for(
         self, feeds: Sequence[ndarray], known: Mapping[str, int] | None = None
-    ) -> Instance:
-        """The instance for arguments of these sizes."""
+    ) -> Executor:
+        """The executor for arguments of these sizes."""
         key: Any = [(a.shape, a.dtype) if a is not None else None for a in feeds]
         key = (*key, *known.items()) if known else tuple(key)
-        found = self.instances.get(key)
-        if found is None:
-            sizes = both_spellings(known or {})
-            sizes |= bind_sizes(self.graph.inputs, feeds)
-            if self.graph.sizes.assumptions:
-                self.graph.sizes.check(sizes)
-            if len(self.instances) >= INSTANCES:
-                self.instances.clear()
-            found = self.instances[key] = self.instance(sizes)
-        return found
+        found = self.executors.get(key)
+        return self._new_executor(key, feeds, known or {}) if found is None else found
 
-    def instance(self, sizes: Mapping[str, int]) -> Instance:
-        """A new instance, with memory of its own."""
-        self.tables = Tables(self, both_spellings(sizes))
-        functions = [self.address(one) for one in self.tables.script.functions]
-        return Instance(self.tables.script, functions, self.replay)
+    def _new_executor(
+        self, key: Any, feeds: Sequence[ndarray], known: Mapping[str, int]
+    ) -> Executor:
+        graph = self.lowered.graph
+        sizes = both_spellings(known)
+        sizes |= interpret.bind_sizes(graph.inputs, feeds)
+        if graph.sizes.assumptions:
+            graph.sizes.check(sizes)
+        made = self._in_memory(lambda: self.executor(sizes))
+        if len(self.executors) >= EXECUTORS:
+            self.executors.clear()
+        self.executors[key] = made
+        if self.key and made.script.can_be_stored:
+            data = executables.to_bytes(made.script)
+            if len(data) <= LARGEST:
+                kernel_cache.default().put(self.key, data)
+        return made
 
-    def timed(self, sizes: Mapping[str, int]) -> tuple[Instance, list[Any]]:
-        """A new instance, and the steps to measure there one by one."""
-        made, kept = self.instance(sizes), self.tables
-        assert kept is not None
-        return made, kept.timeline
+    def executor(self, sizes: Mapping[str, int]) -> Executor:
+        """A new executor, with memory of its own."""
+        self._plan = pipeline.plan(self.lowered, self.code, both_spellings(sizes))
+        script = self._plan.executable
+        functions = [self.code.address(one) for one in script.functions]
+        return Executor(script, functions, self.replay)
 
-    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
+    def timed(self, sizes: Mapping[str, int]) -> tuple[Executor, list[Any]]:
+        """A new executor, and the steps to measure there one by one."""
+        made = self.executor(sizes)
+        assert self._plan is not None
+        return made, self._plan.timeline
+
+    def _in_memory(self, make: Callable[[], Executor]) -> Executor:
+        """An executor; if there is no memory, the error says for what, and advises."""
+        try:
+            return make()
+        except AllocationError as error:
+            from weft.compile.recompute.shortage import explained
+
+            recompute = dict(self.passes).get("recompute", lean)
+            raise explained(self.graph, self.in_place, recompute, error) from None
+
+    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> bool:
+        if self.anomaly is not None:
+            return raise_anomaly(self.graph, self.anomaly, self.reads, feeds, held)
         replay(self.graph, self.reads, feeds, held)
+        return False
 
-    @property
-    def latest(self) -> Instance | None:
-        """The instance that was made last; None before the first run."""
-        return next(reversed(self.instances.values()), None)
+    # -- on disk
+
+    @phase("look up")
+    def find(self) -> bool:
+        """Whether an executable is kept on disk; there is an executor for it then."""
+        found = _find(self.key, self.target)
+        if found is None:
+            return False
+        script, libraries = found
+        functions = [
+            address_of(one, libraries, self.target) for one in script.functions
+        ]
+        made = self._in_memory(lambda: Executor(script, functions, self.replay))
+        made.libraries = libraries  # the code lives as long
+        types = [(i.type.shape, i.type.dtype.np) for i in self.graph.inputs]
+        self.executors[tuple(types)] = made
+        count_module(made=False)
+        self.counts = script.counts
+        known = self.graph.variables
+        self.reads = [known[one.name] for one in script.held]
+        self.unread = [known[one.name] for one in script.rooms]
+        self.state = [known[one.name] for one in script.held if one.state]
+        return True
 
 
 def replay(
@@ -416,4 +299,39 @@ def replay(
     names = [v.name for v in reads]
     known = dict(zip(names, held, strict=True))
     store = {v: known[name] for name, v in graph.variables.items() if name in known}
-    Program(graph, graph.outputs).run(feeds, store)
+    interpret.Program(graph, graph.outputs).run(feeds, store)
+
+
+def _key(program: Program, memory: str) -> str:
+    """What a program's executable depends on; nothing if it cannot be kept."""
+    graph = program.graph
+    if any(os.environ.get(name) for name in ("WEFT_PRINT", "WEFT_VERIFY")):
+        return ""  # the passes are to be seen
+    if not memory:
+        return ""
+    if has_rules() or any(isinstance(n, Size) for i in graph.inputs for n in i.shape):
+        return ""
+    found = digest(graph)
+    if found is None:
+        return ""
+    places = ",".join(sorted(v.name for v in program.in_place))
+    settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
+    settings += ", batch invariant" * config.batch_invariant
+    settings += f", memory {memory}" + ", packed weights" * program.pack_weights
+    text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
+    return kernel_cache.key_of(text, program.target.key)
+
+
+def _find(key: str, target: Isa) -> tuple[Executable, dict[str, Any]] | None:
+    """An executable and the code of its kernels, if both are there."""
+    data = kernel_cache.default().find(key)
+    if data is None:
+        return None
+    script = executables.from_bytes(data)
+    libraries = {}
+    for name in {one.of for one in script.functions if one.kind == "kernel"}:
+        library = stored_library(name, target)
+        if library is None:
+            return None  # it was removed
+        libraries[name] = library
+    return script, libraries

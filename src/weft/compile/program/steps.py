@@ -1,14 +1,20 @@
-"""Steps of a native program: launches of kernels and routines, and calls.
+"""Steps of a program: kernel launches, library calls and host calls.
 
-A step is a ``Use`` of a kernel, a ``Routine``, or a ``Node`` that is called. Steps that
-do not depend on one another form a wave, and run side by side.
+    KernelLaunch   a kernel of the program's own, on the values that its buffers are
+    LibraryCall    a node that code of the target's library computes as a whole, and
+                   the kernel that follows as its epilogue
+    HostCall       a node that NumPy computes
+
+Steps that do not depend on one another form a wave, and run side by side.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,7 +33,6 @@ from weft.compile.loop.ir import (
     values_of,
 )
 from weft.compile.loop.ranges import inside
-from weft.compile.targets.cpu.jobs import Routine
 from weft.core.lowering import reshaped
 from weft.core.size import Scope, elements, same, same_shape
 from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
@@ -37,7 +42,7 @@ WIDEST = 64  # launches of a wave
 PIECES = 32  # of a long loop that a thread takes: memory is read fastest in order
 
 
-class Lowered(NamedTuple):
+class GroupKernel(NamedTuple):
     """A group's kernel, and what its buffers are."""
 
     kernel: Kernel
@@ -46,12 +51,15 @@ class Lowered(NamedTuple):
     checks: bool = False  # whether it may report an error
 
 
-class Use:
+@dataclass(frozen=True, eq=False)
+class KernelLaunch:
     """One launch of a kernel: which values its buffers are, and from where on."""
 
-    def __init__(self, lowered: Lowered, group: Group) -> None:
-        self.kernel, self.owners, self.gaps, self.checks = lowered
-        self.group = group
+    kernel: Kernel
+    owners: list[Node]
+    gaps: Sequence[int]
+    checks: bool
+    group: Group
 
     @property
     def moved(self) -> list[Node]:
@@ -69,7 +77,7 @@ class Use:
         return [n for n in self.owners if n in self.group.home]
 
     def work(self, sizes: Mapping[str, int]) -> int:
-        """How many elements it goes through: those it makes, or those it reduces."""
+        """The number of elements it goes through: made or reduced ones."""
         made = sum(elements(n.shape, sizes) for n in self.made)
         return max(elements(self.group.shape, sizes), made)
 
@@ -90,7 +98,84 @@ class Use:
         return found
 
 
-Launch = (Use, Routine)
+@dataclass(frozen=True, eq=False)
+class LibraryCall:
+    """A node that the target's library computes as a whole, and its epilogue.
+
+    For the epilogue, a result is a matrix: its first axes number rows, the others
+    columns. Of a node with several outputs, those that are used are its ``picks``.
+    """
+
+    node: Node
+    inputs: Sequence[Node]
+    epilogue: Any = None
+    picks: Sequence[Node] = ()
+
+    @staticmethod
+    def computes(node: Node) -> bool:
+        """Whether the library computes a node."""
+        raise NotImplementedError
+
+    @staticmethod
+    def copies(node: Node) -> bool:
+        """Whether an operand must be copied, because of the view that it is."""
+        raise NotImplementedError
+
+    @staticmethod
+    def row_axes(node: Node) -> int | None:
+        """How many axes of a result number its rows; None if it has no epilogue."""
+        raise NotImplementedError
+
+    @cached_property
+    def operands(self) -> list[Operand]:
+        return [Operand(i) for i in self.inputs]
+
+    @cached_property
+    def made(self) -> list[Node]:
+        """The values it computes."""
+        own = list(self.picks) or [self.node]
+        return own if self.epilogue is None else [*own, *self.epilogue.made]
+
+    @cached_property
+    def owners(self) -> list[Node]:
+        """The values it reads and computes."""
+        own = [*[o.base for o in self.operands], *(self.picks or [self.node])]
+        return own if self.epilogue is None else [*own, *self.epilogue.owners]
+
+    @property
+    def alone(self) -> LibraryCall:
+        """The same without an epilogue."""
+        return type(self)(self.node, self.inputs)
+
+    def fits(self, sizes: Mapping[str, int], target: Any) -> bool:
+        """Whether the epilogue pays, for some sizes."""
+        return True
+
+    def work(self, sizes: Mapping[str, int], target: Any) -> Any:
+        """The target's description of the work for some sizes; None: a host call."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class HostCall:
+    """A node that NumPy computes."""
+
+    node: Node
+
+    @property
+    def made(self) -> list[Node]:
+        return [self.node]
+
+
+Step: TypeAlias = KernelLaunch | LibraryCall | HostCall
+Launch = (KernelLaunch, LibraryCall)  # the steps that native code runs
+
+
+def launch_of(step: Step) -> KernelLaunch | None:
+    """The kernel launch that a step is or ends with."""
+    if isinstance(step, LibraryCall):
+        return step.epilogue
+    return step if isinstance(step, KernelLaunch) else None
 
 
 def grain_of(count: int, operations: int, worth: int) -> int:
@@ -103,21 +188,16 @@ def grain_of(count: int, operations: int, worth: int) -> int:
     return max(worth // each, count // (PIECES * pool.get_num_threads()), 1)
 
 
-def bases_of(step: Any) -> Iterable[Node]:
+def bases_of(step: Step) -> Iterable[Node]:
     """The values that a step reads, as they lie in memory."""
-    if isinstance(step, Launch):
+    if not isinstance(step, HostCall):
         made = set(step.made)
         return [n for n in step.owners if n not in made]
-    nodes = [i for i in step.inputs if type(i) is Node]
+    nodes = [i for i in step.node.inputs if type(i) is Node]
     return [*nodes, *[Operand(i).base for i in nodes]]
 
 
-def made_by(step: Any) -> list[Node]:
-    """The values that a step computes."""
-    return step.made if isinstance(step, Launch) else [step]
-
-
-def ordered(steps: Sequence[Any], graph: Graph) -> list[Any]:
+def ordered(steps: Sequence[Step], graph: Graph) -> list[Step]:
     """The steps, with those that only make new state behind all that read the old.
 
     So it can be written in the old one's place.
@@ -126,9 +206,9 @@ def ordered(steps: Sequence[Any], graph: Graph) -> list[Any]:
     read: dict[Node, int] = {}
     for at, step in enumerate(steps):
         read.update(dict.fromkeys(bases_of(step), at))
-    after: dict[int, list[Any]] = {}
+    after: dict[int, list[Step]] = {}
     for at, step in enumerate(steps):
-        made = made_by(step)
+        made = step.made
         late = [read.get(r, -1) for n in made for r in assigned.get(n, ())]
         place = at
         if isinstance(step, Launch) and not any(n in read for n in made):
@@ -155,22 +235,22 @@ def _overwritten(graph: Graph) -> dict[Node, list[Node]]:
     }
 
 
-def _failing(steps: Sequence[Any]) -> list[int]:
+def _failing(steps: Sequence[Step]) -> list[int]:
     """The steps that can raise an error, or be the first to report one."""
     found: list[int] = []
     seen: set[Any] = set()
     for at, step in enumerate(steps):
-        if isinstance(step, Use):
+        if isinstance(step, KernelLaunch):
             checks = _checks(step)
             if any(key not in seen for key, _ in checks):
                 found.append(at)
             seen.update(key for key, all_ in checks if all_)
-        elif not isinstance(step, Routine) and step.op is not PICK:
+        elif isinstance(step, HostCall) and step.node.op is not PICK:
             found.append(at)
     return found
 
 
-def _checks(use: Use) -> list[tuple[Any, bool]]:
+def _checks(use: KernelLaunch) -> list[tuple[Any, bool]]:
     """What a kernel checks: whose indices, how, and whether all; and divisors."""
     if not use.checks:
         return []
@@ -216,7 +296,7 @@ def _counted(let: Let, loops: dict[str, Any]) -> bool:
 class Order:
     """When steps run, in waves, and when values are read."""
 
-    def __init__(self, steps: Sequence[Any], graph: Graph) -> None:
+    def __init__(self, steps: Sequence[Step], graph: Graph) -> None:
         self.steps = steps
         failing = _failing(steps)
         self.safe = failing[-1] + 1 if failing else 0  # steps from here on never fail
@@ -241,7 +321,7 @@ class Order:
         return all(k == at or self.waves[k] < self.waves[at] for k in readers)
 
 
-def _waves(steps: Sequence[Any], over: dict[Node, list[Node]], safe: int) -> list[int]:
+def _waves(steps: Sequence[Step], over: dict[Node, list[Node]], safe: int) -> list[int]:
     """The number of each step's wave; a call is alone in its own.
 
     A step that makes new state comes in a later wave than others that read the old,
@@ -252,7 +332,7 @@ def _waves(steps: Sequence[Any], over: dict[Node, list[Node]], safe: int) -> lis
     read: set[Node] = set()
     size, number = WIDEST, -1
     for at, step in enumerate(steps):
-        launch, mine, bases = isinstance(step, Launch), made_by(step), bases_of(step)
+        launch, mine, bases = isinstance(step, Launch), step.made, bases_of(step)
         late = at == safe or any(r in read for n in mine for r in over.get(n, ()))
         if not launch or size == WIDEST or late or any(b in made for b in bases):
             number, size, made, read = number + 1, 0, set(), set()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.compile.program.program import Native
+from weft.compile.program.program import Program
 from weft.compile.tuning.choices import Found, table
 from weft.compile.tuning.subjects import Subject, subjects
 from weft.compile.tuning.trials import Sizes, Trial
@@ -118,10 +118,10 @@ class Search:
         self.limit = seconds
         self.measure, self.clock, self.progress = measure, clock, progress
 
-    def run(self, native: Native, sizes: Sizes) -> Tuned:
+    def run(self, program: Program, sizes: Sizes) -> Tuned:
         """Measure, and store what is found."""
         self.start = self.clock()
-        everything = subjects(native, sizes)
+        everything = subjects(program, sizes)
         known = [one for one in everything if table().find(one.key) is not None]
         done = [_known(one) for one in known]
         spent = sum((one.after or 0.0) * one.runs for one in done)

@@ -56,7 +56,7 @@ def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
         native = native_of(graph)
         if native is not None:
             known = dict(sizes)
-            return lambda feeds: native.run(feeds, {}, known=known)[0]
+            return lambda feeds: native.run_named(feeds, {}, known=known)[0]
     program = graph.derived.get("program")
     if program is None:
         program = graph.derived["program"] = Program(graph, graph.outputs)

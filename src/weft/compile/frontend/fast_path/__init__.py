@@ -6,6 +6,6 @@ code       the native function that goes through the rows
 lane       a form's way around everything that only a first run needs
 """
 
-from weft.compile.frontend.fast_path.path import MISS, Lane, lane_of
+from weft.compile.frontend.fast_path.path import MISS, FastPath, fast_path_of
 
-__all__ = ["MISS", "Lane", "lane_of"]
+__all__ = ["MISS", "FastPath", "fast_path_of"]

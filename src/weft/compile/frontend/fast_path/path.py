@@ -42,7 +42,9 @@ _NAMES = {
 }  # fmt: skip
 
 
-def lane_of(entry: Any, args: tuple[Tensor, ...], settings: Any) -> Lane | None:
+def fast_path_of(
+    entry: Any, args: tuple[Tensor, ...], settings: Any
+) -> FastPath | None:
     """A lane for a form that has just run with these arguments, if it can have one."""
     where = layout()
     instance = entry.program.latest
@@ -51,12 +53,12 @@ def lane_of(entry: Any, args: tuple[Tensor, ...], settings: Any) -> Lane | None:
     if entry.differentiable and mode.recording:
         return None  # it is to be recorded
     try:
-        return Lane(entry, instance, args, settings, where)
+        return FastPath(entry, instance, args, settings, where)
     except Unfit:
         return None
 
 
-class Lane:
+class FastPath:
     """Runs of one form, for arguments of one kind, while nothing has changed."""
 
     def __init__(

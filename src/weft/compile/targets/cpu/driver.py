@@ -170,7 +170,7 @@ def _emit_fill(module: ir.Module, target: Isa, kind: Any) -> None:
 
 
 def _emit_follow(module: ir.Module, target: Isa) -> None:
-    """A follower of routines: a kernel for some rows and columns.
+    """A epilogue of routines: a kernel for some rows and columns.
 
     Its context is ``function table sizes count first width each``: the kernel, where
     among its sizes the first column and the number of columns stand (or -1), and how

@@ -21,6 +21,7 @@ from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
 from weft.compile.program import executable
 from weft.compile.program.executable import Symbol
+from weft.compile.program.steps import LibraryCall
 from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
@@ -62,64 +63,10 @@ class Work(NamedTuple):
     jobs: list[Job]
     tasks: int
     workspace: int = 0  # bytes for each worker
-    context: int = -1  # the jobs' field that leads to a follower's kernel, if any;
+    context: int = -1  # the jobs' field that leads to a epilogue's kernel, if any;
     #                    the field before it leads to what calls that
     share: float = 1.0  # of the work that is worth handing to another thread
     pack: Pack | None = None
-
-
-class Routine:
-    """A node that generated code computes as a whole, and the kernel that follows.
-
-    For what follows, a result is a matrix: its first axes number rows, the others
-    columns. Of a node with several outputs, those that are used are its ``picks``.
-    """
-
-    @staticmethod
-    def computes(node: Node) -> bool:
-        """Whether this is a node for such a routine."""
-        raise NotImplementedError
-
-    @staticmethod
-    def copies(node: Node) -> bool:
-        """Whether an operand must be copied, because of the view that it is."""
-        raise NotImplementedError
-
-    @staticmethod
-    def row_axes(node: Node) -> int | None:
-        """How many axes of a result number its rows; None if nothing can follow."""
-        raise NotImplementedError
-
-    def __init__(
-        self,
-        node: Node,
-        inputs: Sequence[Node],
-        follower: Any = None,
-        picks: Sequence[Node] = (),
-    ) -> None:
-        self.node = node
-        self.inputs = inputs
-        self.operands = [Operand(i) for i in inputs]
-        self.follower = follower
-        self.picks = picks
-        self.made = list(picks) or [node]
-        self.owners = [*[o.base for o in self.operands], *self.made]
-        if follower is not None:
-            self.owners += follower.owners
-            self.made += follower.made
-
-    @property
-    def alone(self) -> Routine:
-        """The same without what follows."""
-        return type(self)(self.node, self.inputs)
-
-    def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
-        """Whether what follows does so, for some sizes."""
-        return True
-
-    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
-        """The work for some sizes, or None if the node is to be called."""
-        raise NotImplementedError
 
 
 def outline(shape: Any, dtype: Any) -> np.ndarray:
@@ -166,11 +113,11 @@ class Jobs:
     """The jobs of an instance's routines, and where addresses stand in them."""
 
     def __init__(
-        self, routines: Sequence[Routine], sizes: Mapping[str, int], target: Isa
+        self, routines: Sequence[LibraryCall], sizes: Mapping[str, int], target: Isa
     ) -> None:
         found = {r: r.work(sizes, target) for r in routines}
         self.works = {r: work for r, work in found.items() if work and work.jobs}
-        self.starts: dict[Routine, int] = {}
+        self.starts: dict[LibraryCall, int] = {}
         self.words: list[int] = []
         self.pointers: list[tuple[int, Node, int]] = []
         self.contexts: list[tuple[int, int]] = []
@@ -191,14 +138,14 @@ class Jobs:
         self.workspaces = np.array(ends, np.int64) - 2
         self.each = max((w.workspace for w in self.works.values()), default=0)
 
-    def row(self, routine: Routine) -> tuple[int, int, int, int]:
+    def row(self, routine: LibraryCall) -> tuple[int, int, int, int]:
         """Of a routine's launch: the first word, tasks of a job, of all, and bytes."""
         work = self.works[routine]
         length = 8 * len(work.jobs[0].fields)
         return self.starts[routine], work.tasks, work.tasks * len(work.jobs), length
 
-    def lead_to(self, routine: Routine, context: int) -> None:
-        """Tell all jobs of a routine which context its follower has."""
+    def lead_to(self, routine: LibraryCall, context: int) -> None:
+        """Tell all jobs of a routine which context its epilogue has."""
         work = self.works[routine]
         length = len(work.jobs[0].fields)
         first = self.starts[routine] + work.context

@@ -15,10 +15,17 @@ from weft import dtype as dtypes
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
 from weft.compile.program.executable import Symbol
+from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.attention import plan as plans
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.plan import Options, Plan
-from weft.compile.targets.cpu.jobs import Job, Pointer, Routine, Work, outline, view_of
+from weft.compile.targets.cpu.jobs import (
+    Job,
+    Pointer,
+    Work,
+    outline,
+    view_of,
+)
 from weft.compile.targets.cpu.matmul.call import MOST_JOBS
 from weft.core.size import Size, is_one, same
 from weft.graph.interpret import resolve
@@ -100,7 +107,7 @@ def usual_function(node: Node) -> str:
     return f"{'masked_' * masked}{'forward' if forward else 'backward'}_tasks"
 
 
-class Attention(Routine):
+class Attention(LibraryCall):
     """Attention or its gradients; each output that is used is a value of its own."""
 
     computes = staticmethod(is_attention)

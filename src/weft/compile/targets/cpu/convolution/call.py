@@ -12,10 +12,11 @@ from typing import Any
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
 from weft.compile.program.executable import Symbol
+from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.convolution.arrays import compiled
 from weft.compile.targets.cpu.convolution.job_builder import Plan
 from weft.compile.targets.cpu.convolution.shape import Shape, shape_of
-from weft.compile.targets.cpu.jobs import Job, Pointer, Routine, Work
+from weft.compile.targets.cpu.jobs import Job, Pointer, Work
 from weft.compile.tuning.choices import Columns, chosen, threaded
 from weft.config import config
 from weft.graph.interpret import resolve
@@ -49,7 +50,7 @@ def is_moved(node: Node) -> bool:
     return any(view.op is not reshape_op for view in Operand(node).views)
 
 
-class Convolution(Routine):
+class Convolution(LibraryCall):
     """A convolution, or one of its gradients, and what follows it."""
 
     computes = staticmethod(is_convolution)
@@ -64,7 +65,7 @@ class Convolution(Routine):
 
     def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
         """Whether what follows needs no whole rows: tasks have some pixels each."""
-        return self.follower is None or not self.follower.whole
+        return self.epilogue is None or not self.epilogue.whole
 
     def _shape(self, sizes: Mapping[str, int]) -> Shape:
         node = self.node
@@ -89,13 +90,13 @@ class Convolution(Routine):
         plan = code.plan(KINDS[node.op], shape, threads, _is_exact(), cuts)
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)
-        assert self.follower is None or plan.follower >= 0
+        assert self.epilogue is None or plan.epilogue >= 0
         jobs = [
             Job(fields, pointers, tables)
             for fields, tables in zip(plan.jobs, plan.tables, strict=True)
         ]
         function = Symbol("conv", node.dtype.name, plan.function)
-        return Work(function, jobs, plan.tasks, plan.workspace, plan.follower + 1)
+        return Work(function, jobs, plan.tasks, plan.workspace, plan.epilogue + 1)
 
 
 def _is_exact() -> bool:

@@ -1,6 +1,6 @@
 """What follows a convolution, run on each part of the result as soon as it is there.
 
-    void follower(context, first_row, last_row, first_column, last_column)
+    void epilogue(context, first_row, last_row, first_column, last_column)
 
 Rows of an image are its channels, counted through all images, and columns its pixels.
 Rows of weights are output channels, and columns the elements of a window.
@@ -20,13 +20,13 @@ from weft.compile.targets.cpu.matmul.tasks import divide
 
 NEAR = 1 << 13  # elements of a result that are followed at a time: they are near
 FEWEST = 8  # rows of them
-TILES = "*follower *context first last channels tiles height width begin end"
+TILES = "*epilogue *context first last channels tiles height width begin end"
 
 
 def follow(b: Any, s: Any, rows: Any, columns: Any) -> None:
-    """Call a job's follower, if there is one, for a range of rows and of columns."""
-    with b.if_then(b.icmp_unsigned("!=", s.follower, PTR(None))):
-        called = b.inttoptr(b.ptrtoint(s.follower, I64), FOLLOWER.as_pointer())
+    """Call a job's epilogue, if there is one, for a range of rows and of columns."""
+    with b.if_then(b.icmp_unsigned("!=", s.epilogue, PTR(None))):
+        called = b.inttoptr(b.ptrtoint(s.epilogue, I64), FOLLOWER.as_pointer())
         b.call(called, [s.context, *rows, *columns])
 
 

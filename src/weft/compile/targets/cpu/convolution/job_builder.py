@@ -15,14 +15,14 @@ from weft.compile.targets.cpu.matmul.tiling import Tiling
 EVEN = 2  # rows of a task are a multiple of these: tiles of one row are slow
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
-FOLLOWER = _FIELDS["follower"]
+FOLLOWER = _FIELDS["epilogue"]
 
 
 class Plan(NamedTuple):
     """Jobs for a function, of equally many tasks each.
 
     ``pointers`` gives the fields that are the addresses of the operands, in their
-    order, and of the result. ``follower`` is the field of what follows, and the next
+    order, and of the result. ``epilogue`` is the field of what follows, and the next
     that of its context; -1 if nothing can, because a job has pixels here and there.
     ``tables`` are, of each job, the fields that are addresses of tables, and these;
     they must live as long as the jobs.
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     tasks: int
     workspace: int  # bytes for each worker
     tables: list[list[tuple[int, np.ndarray]]]
-    follower: int = -1
+    epilogue: int = -1
 
 
 def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan:
@@ -43,8 +43,8 @@ def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan
     room = max(draft["workspace_bytes"] for draft in drafts)
     tables = [draft.tables for draft in drafts]
     rows = [draft.fields for draft in drafts]
-    follower = -1 if any(draft["spots"] for draft in drafts) else FOLLOWER
-    return Plan(function, rows, tuple(pointers), tasks, room, tables, follower)
+    epilogue = -1 if any(draft["spots"] for draft in drafts) else FOLLOWER
+    return Plan(function, rows, tuple(pointers), tasks, room, tables, epilogue)
 
 
 class Draft:

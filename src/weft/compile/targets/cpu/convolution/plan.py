@@ -155,8 +155,8 @@ class Planner:
             job[PRODUCT.index(name)] = value
         pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
         room = self.tile.workspace * self.itemsize
-        follower = PRODUCT.index("*follower")
-        return Plan(GEMM, [job], pointers, cut.tasks, room, [[]], follower)
+        epilogue = PRODUCT.index("*epilogue")
+        return Plan(GEMM, [job], pointers, cut.tasks, room, [[]], epilogue)
 
     def _in_tiles(self, shape: Shape, rows: int, k: int) -> bool:
         """Whether Winograd's method is to be used."""

@@ -22,7 +22,7 @@ from weft.compile.targets.cpu.matmul.tasks import fields
 # sizes that end with ``_at`` are bytes into the workspace. `tables` has the arrays.
 # ``image_row`` is 0 unless rows of windows are an image's own, one after the other.
 JOB = [
-    "status", "*image", "*other", "*bias", "*out", "*follower", "*context",
+    "status", "*image", "*other", "*bias", "*out", "*epilogue", "*context",
     "rows", "columns", "k", "block", "groups", "images", "pixels",
     "image_step", "image_group", "image_row", "size0", "size1", "size2", "step",
     "*places", "places_row", "*taps", "tap_count", "*windows",

@@ -108,11 +108,11 @@ class Winograd:
 
     def _follow(self, b: Any, s: Any, first: Any, last: Any) -> None:
         """What follows some channels of these tiles, if something does."""
-        with b.if_then(b.icmp_unsigned("!=", s.follower, PTR(None))):
+        with b.if_then(b.icmp_unsigned("!=", s.epilogue, PTR(None))):
             channels = b.mul(s.groups, s.rows)
             size = [channels, s.pixels, s.y_size1, s.y_size2]
             tiles = [s.column_begin, s.column_end]
-            called = [s.follower, s.context, first, last, *size, *tiles]
+            called = [s.epilogue, s.context, first, last, *size, *tiles]
             b.call(self.follow_tiles, called)
 
 

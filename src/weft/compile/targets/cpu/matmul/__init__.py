@@ -4,7 +4,7 @@
 
 adds two functions to the module:
 
-    void gemm(const T *a, const T *b, T *c, const T *packed, void *follower,
+    void gemm(const T *a, const T *b, T *c, const T *packed, void *epilogue,
               void *context,
               int64_t m, int64_t n, int64_t k,
               int64_t a_row, int64_t a_col, int64_t b_row, int64_t b_col,
@@ -24,7 +24,7 @@ depends on the operands' shapes and strides, never on how C was cut or on thread
 
 ``packed`` is B as panels, which ``gemm_pack`` makes once for many products, or null.
 
-A ``follower`` that is not null is called with its ``context`` for each part of C that
+A ``epilogue`` that is not null is called with its ``context`` for each part of C that
 is finished, while it is in a cache (see `follow`). ``first_row`` is the number that it
 sees for C's row 0, and in batches rows are numbered through.
 

@@ -212,18 +212,18 @@ def make_job(
     workspace: tuple[int, int],
     accumulate: bool = False,
     packed: int = 0,
-    follower: tuple[int, int] = (0, 0),
+    epilogue: tuple[int, int] = (0, 0),
     whole: bool = False,
 ) -> np.ndarray:
     """The fields of a job on checked arrays, which it does not keep alive.
 
-    ``packed`` is the address of B's panels; ``follower`` is what runs on parts of C:
+    ``packed`` is the address of B's panels; ``epilogue`` is what runs on parts of C:
     its address and its context's.
     """
     (a_batch, a_row, a_col), (b_batch, b_row, b_col), (c_batch, c_row, _) = (
         [0] * (3 - x.ndim) + [s // x.itemsize for s in x.strides] for x in (a, b, out)
     )
-    pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, packed, *follower
+    pointers = a.ctypes.data, b.ctypes.data, out.ctypes.data, packed, *epilogue
     sizes = *out.shape[-2:], a.shape[-1]
     strides = a_row, a_col, b_row, b_col, c_row
     batches = a_batch, b_batch, c_batch

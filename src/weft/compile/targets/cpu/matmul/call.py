@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ import numpy as np
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand, origin
 from weft.compile.program.executable import Symbol
+from weft.compile.program.steps import LibraryCall, Step
 from weft.compile.targets.cpu.convolution.call import is_convolution
 from weft.compile.targets.cpu.jobs import (
     Job,
     Pack,
     Pointer,
-    Routine,
     Work,
     outline,
     view_of,
@@ -50,7 +51,7 @@ from weft.config import config
 from weft.core.op import Op, TensorType
 from weft.core.size import Size, elements
 from weft.graph.interpret import resolve
-from weft.graph.ir import READ, Node
+from weft.graph.ir import ASSIGN, READ, Graph, Node
 from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.shaping import permute_op, reshape_op
 from weft.runtime.cpu import pool
@@ -145,10 +146,11 @@ def read_often(nodes: Iterable[Node]) -> set[Node]:
     }
 
 
-class Panels(Routine):
+@dataclass(frozen=True, eq=False)
+class Panels(LibraryCall):
     """A matrix being packed, for several products."""
 
-    few = True  # as for ``Product``
+    few: bool = True  # as for ``Product``
 
     def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
         view = view_of(self.operands[0], sizes)
@@ -173,22 +175,31 @@ def _is_turned(operand: Operand) -> bool:
     return any(view.op is permute_op for view in operand.views)
 
 
-def mark_weights(steps: Iterable[Any], writes: Iterable[Node]) -> None:
-    """Tell products whose right operand is a variable that gets no new value."""
-    changed = {node.params["variable"] for node in writes}
-    for step in steps:
-        if isinstance(step, Product):
-            base = step.operands[1].base
-            step.steady = base.op is READ and base.params["variable"] not in changed
+def with_weights(steps: Iterable[Step], graph: Graph) -> list[Step]:
+    """The steps with products that know which weights get no new value."""
+    changed = {n.params["variable"] for n in graph.nodes if n.op is ASSIGN}
+
+    def steady(product: Product) -> bool:
+        base = product.operands[1].base
+        return base.op is READ and base.params["variable"] not in changed
+
+    return [
+        replace(step, steady=steady(step)) if isinstance(step, Product) else step
+        for step in steps
+    ]
 
 
-def mark_few(steps: Iterable[Any], target: Isa) -> None:
-    """Tell products whether any needs code for few rows: one library has it all."""
-    routines = [step.node for step in steps if isinstance(step, Routine)]
-    few = need_few(routines, target) and not config.batch_invariant
-    for step in steps:
-        if isinstance(step, (Product, Panels)):
-            step.few = few
+def with_few(steps: Sequence[Step], target: Isa) -> list[Step]:
+    """The steps with products that know whether any needs code for few rows.
+
+    One library has the code of all.
+    """
+    nodes = [step.node for step in steps if isinstance(step, LibraryCall)]
+    few = need_few(nodes, target) and not config.batch_invariant
+    return [
+        replace(step, few=few) if isinstance(step, (Product, Panels)) else step
+        for step in steps
+    ]
 
 
 def need_few(nodes: Iterable[Node], target: Isa) -> bool:
@@ -234,14 +245,15 @@ def _shape(kind: str, m: int, n: int, k: int, turned: str) -> int:
     return WIDE if once or min(m, n, k) >= LARGE else 0
 
 
-class Product(Routine):
+@dataclass(frozen=True, eq=False)
+class Product(LibraryCall):
     """A product of two matrices, or of stacks of them, and what follows it.
 
     A third operand is the second one as panels.
     """
 
-    steady = False  # whether the right operand is the same in many runs
-    few = True  # whether the program needs code for products of few rows
+    steady: bool = False  # whether the right operand is the same in many runs
+    few: bool = True  # whether the program needs code for products of few rows
 
     computes = staticmethod(is_product)
     copies = staticmethod(needs_copy)
@@ -253,10 +265,8 @@ class Product(Routine):
 
     @property
     def alone(self) -> Product:
-        """The same without what follows."""
-        made = Product(self.node, self.inputs)
-        made.steady, made.few = self.steady, self.few
-        return made
+        """The same without an epilogue."""
+        return replace(self, epilogue=None, picks=())
 
     @property
     def _kind(self) -> str:
@@ -269,7 +279,7 @@ class Product(Routine):
         kind, (*lead, m, n) = self._kind, resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         turned = "".join("t" if _is_turned(o) else "n" for o in self.operands[:2])
-        whole = self.follower is not None and self.follower.whole
+        whole = self.epilogue is not None and self.epilogue.whole
         ready = len(self.operands) > 2
         kinds = f"{turned}{' whole' * whole}{' packed' * ready}"
         key = threaded(f"product {kind} {lead} {m} {n} {k} {kinds}")
@@ -304,12 +314,12 @@ class Product(Routine):
         return self._chosen(sizes)[0]
 
     def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
-        """Whether it is worth it that its follower follows, for some sizes.
+        """Whether it is worth it that its epilogue follows, for some sizes.
 
         One of whole rows keeps columns from being cut, which must not cost more than
         another look at the result.
         """
-        if self.follower is None or not self.follower.whole:
+        if self.epilogue is None or not self.epilogue.whole:
             return True
         _, cuts = self._chosen(sizes)
         return bool(cuts.across) or self._may_be_whole(sizes, target)
@@ -330,14 +340,14 @@ class Product(Routine):
         return (whole - free) * threads * k <= batch * m * n * AGAIN
 
     def _streams(self, sizes: Mapping[str, int]) -> bool:
-        """Whether its follower goes through other arrays as large as the result.
+        """Whether its epilogue goes through other arrays as large as the result.
 
         It does so row by row, and short parts of rows are read badly.
         """
-        if self.follower is None:
+        if self.epilogue is None:
             return False
         count = elements(self.node.shape, sizes)
-        others = [n for n in self.follower.owners if n is not self.node]
+        others = [n for n in self.epilogue.owners if n is not self.node]
         return sum(elements(n.shape, sizes) >= count for n in others) > 1
 
     def _is_few(self, arrays: Sequence[Any], cuts: Cut, target: Isa) -> bool:
@@ -367,7 +377,7 @@ class Product(Routine):
         (m, n), k = shape[-2:], arrays[0].shape[-1]
         batch = shape[-3] if len(shape) > 2 else 1
         threads = max(pool.get_num_threads(), 2)
-        whole = self.follower is not None and self.follower.whole
+        whole = self.epilogue is not None and self.epilogue.whole
         rows = whole or (self._streams(sizes) and self._may_be_whole(sizes, target))
         cut = split(
             gemm.tile, m, n, k, batch=batch, threads=threads, whole=rows,

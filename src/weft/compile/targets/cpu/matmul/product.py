@@ -32,7 +32,7 @@ from weft.compile.targets.cpu.matmul.tiling import Tiling, has_masks
 from weft.compile.targets.cpu.matmul.transposed import Turned, is_flat
 
 ARGUMENTS = (
-    "*a *b *c *packed *follower *context m n k a_row a_col b_row b_col c_row keep "
+    "*a *b *c *packed *epilogue *context m n k a_row a_col b_row b_col c_row keep "
     "whole first_row row_begin row_end column_begin column_end *workspace"
 )
 _SOME_ROWS = (

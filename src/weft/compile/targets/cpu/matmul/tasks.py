@@ -24,7 +24,7 @@ from weft.compile.targets.cpu.matmul.tiling import Tiling
 # pool, which keeps its status in front; worker w has the workspace at
 # ``workspace + w * workspace_bytes``.
 JOB = [
-    "status", "*a", "*b", "*c", "*packed", "*follower", "*context", "m", "n", "k",
+    "status", "*a", "*b", "*c", "*packed", "*epilogue", "*context", "m", "n", "k",
     "a_row", "a_col", "b_row", "b_col", "c_row", "keep", "whole", "first_row",
     "a_batch", "b_batch", "c_batch", "task_rows", "task_columns", "*workspace",
     "workspace_bytes",
@@ -218,5 +218,5 @@ def _arguments(
     ]
     place = [first_row, row_begin, row_end, column_begin, column_end]
     operands = [operand(name) for name in "abc"]
-    pointers = [*operands, job.packed, job.follower, job.context]
+    pointers = [*operands, job.packed, job.epilogue, job.context]
     return [*pointers, *sizes, *place, job.workspace]
