@@ -7,7 +7,7 @@ BENCH = $(VENV)-bench/.installed
 # Of packages, besides the usual one: PyTorch for processors alone saves gigabytes.
 TORCH_INDEX ?=
 
-.PHONY: demo test check docs bench clean
+.PHONY: demo test check lines docs bench clean
 
 demo: $(STAMP)  ## train a small GPT on Python's own source for two minutes
 	$(VENV)/bin/weft demo
@@ -20,6 +20,9 @@ check: $(STAMP)  ## format, lint, types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+
+lines: $(STAMP)  ## scorecards: lines to read, lines to write, speed
+	$(PY) tools/lines.py
 
 bench: $(BENCH)  ## compare with PyTorch, JAX, tinygrad: make bench ARGS="--only mlp"
 	$(VENV)-bench/bin/python -m benchmarks.suite $(ARGS)
