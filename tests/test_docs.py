@@ -1,17 +1,27 @@
 """Every code block of the README and the docs runs, and so does every example."""
 
+import importlib
 import importlib.util
 import pathlib
 import re
+import types
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
 
 
 def blocks(page):
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def links(page):
+    return [
+        page.parent / target
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -27,8 +37,13 @@ def test_pages_have_blocks():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target in links(page):
+        assert target.exists(), target
+
+
+def test_the_index_leads_to_every_page():
+    pages = {*DOCS.glob("*.md"), DOCS / "weft_from_scratch.py"}
+    assert pages - {DOCS / "index.md"} <= set(links(DOCS / "index.md"))
 
 
 def load(path):
@@ -36,6 +51,44 @@ def load(path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+# -- the site that `make docs` builds: its own configuration, without the builder
+
+
+@pytest.fixture(scope="module")
+def site():
+    return load(DOCS / "conf.py")
+
+
+def test_the_site_has_every_page_in_its_contents(site):
+    source = [(DOCS / "index.md").read_text()]
+    site.order_pages(None, "index", source)
+    listed = re.findall(r"```{toctree}\n(.*?)```", source[0], re.DOTALL)
+    names = {line for text in listed for line in text.split("\n\n")[1].split()}
+    assert {p.stem for p in DOCS.glob("*.md")} - {"index"} <= names
+    assert "reference/weft.nn" in names
+
+
+def test_the_reference_has_every_public_function_and_class(site):
+    pages = {n: site.reference(n, set()) for n in site.NAMESPACES if n != "weft.Tensor"}
+    for name, page in pages.items():
+        module = importlib.import_module(name)
+        for public in getattr(module, "__all__", []):
+            value = getattr(module, public)
+            if isinstance(value, (type, types.FunctionType)) and value.__doc__:
+                assert re.search(rf"\b{public}\b", page), f"{name}.{public}"
+    assert ".. autofunction:: weft.sinh\n" in pages["weft"]
+    assert "``arccos`` (``acos``)" in pages["weft"]
+
+
+def test_formulas_in_docstrings_become_blocks(site):
+    text = "Adam.\n\n    m <- g\n\n    p <- m\n\n>>> f()\n1\n\nLike this::\n\n    x\n"
+    made = "\n".join(site.literal_blocks(text.split("\n")))
+    assert made == text.replace("Adam.\n\n", "Adam.\n\n::\n\n")
+
+
+# -- examples
 
 
 def test_spirals_are_learnt(capsys):

@@ -153,7 +153,7 @@ WRITTEN = [
     ("a perceptron for any sizes", "src/weft/models/mlp.py", "MLP"),
     ("a GPT with a cache", "src/weft/models/gpt.py", "CausalSelfAttention Block GPT"),
     ("a training program for it", "examples/char_gpt.py", ""),
-    ("an operator, from outside", "docs/all_of_weft.md", "Operators of your own"),
+    ("an operator, from outside", "docs/all_of_weft.md", "Custom operators"),
     ("an operator, in Weft", "src/weft/ops/transcendental.py", "sinh"),
     ("a layer with its own gradient", "examples/custom_layer.py", ""),
     ("a target, by evaluation", "tests/toy_device.py", ""),
