@@ -10,7 +10,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+README, CHINESE = ROOT / "README.md", ROOT / "README.zh.md"
+PAGES = sorted([README, *DOCS.glob("*.md")])
 
 
 def blocks(page):
@@ -24,6 +25,13 @@ def links(page):
     ]
 
 
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_blocks_of_a_page_run_in_order(page, capsys):
     scope = {"__name__": page.stem}
@@ -35,7 +43,7 @@ def test_pages_have_blocks():
     assert all(blocks(page) for page in PAGES)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, CHINESE], ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     for target in links(page):
         assert target.exists(), target
@@ -46,11 +54,54 @@ def test_the_index_leads_to_every_page():
     assert pages - {DOCS / "index.md"} <= set(links(DOCS / "index.md"))
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+# -- the README, in both languages
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return load(ROOT / "tools" / "lines.py")
+
+
+def test_the_chinese_readme_has_the_same_headings_and_code():
+    levels, code = [], []
+    for page in (README, CHINESE):
+        text = page.read_text()
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        levels.append([len(level) for level in re.findall(r"^(#+) ", prose, re.M)])
+        every = re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+        code.append([(kind, re.sub(r" *# .*", "", block)) for kind, block in every])
+    assert levels[0] == levels[1]
+    assert code[0] == code[1]
+    assert len(code[0]) == 3
+
+
+@pytest.mark.parametrize("page", [README, CHINESE], ids=lambda p: p.name)
+def test_the_readme_says_what_was_measured(page, lines):
+    known = {tuple(row[2:]) for row in lines.to_wait_for()[1:]}
+    number = r"\d+\.\d\d"
+    rows = rf"^\| .* \| ({number}) \| ({number}) \| ({number}) \|$"
+    shown = re.findall(rows, page.read_text(), re.M)
+    assert len(shown) > 10
+    assert set(shown) <= known
+    ratios = [row.ratio for row in lines.MEASURED.rows if row.ratio is not None]
+    behind = sum(ratio < 1 for ratio in ratios)
+    said = r"In (\d+) of (\d+) rows" if page == README else r"(\d+) 行结果中有 (\d+) 行"
+    numbers = re.search(said, page.read_text()).groups()
+    assert sorted(map(int, numbers)) == [behind, len(ratios)]
+
+
+@pytest.mark.parametrize("page", [README, CHINESE], ids=lambda p: p.name)
+def test_the_readme_says_how_long_the_source_is(page, lines):
+    for budget in lines.BUDGET.values():
+        assert f"{budget:,}" in page.read_text()
+    compiler = next(p for p in lines.packages() if p.name == "compile").own.code
+    assert 0.4 < compiler / lines.sizes()["core"].code < 0.5  # "nearly half"
+
+
+def test_the_picture_of_the_explain_page_is_small():
+    picture = DOCS / "images" / "explain.png"
+    assert f"]({picture.relative_to(ROOT)})" in README.read_text()
+    assert picture.stat().st_size < 250_000
 
 
 # -- the site that `make docs` builds: its own configuration, without the builder
