@@ -99,7 +99,8 @@ def _sections(module: types.ModuleType) -> dict[str, list[str]]:
     for name in names:
         title = homes.get(getattr(module, name).__name__, rest)
         found.setdefault(title, []).append(name)
-    return dict(sorted(found.items(), key=lambda item: (item[0] == rest, item[0])))
+    largest = sorted(found.items(), key=lambda item: -len(item[1]))
+    return dict(sorted(largest, key=lambda item: item[0] == rest))
 
 
 def _public(module: types.ModuleType) -> list[str]:
@@ -131,7 +132,7 @@ def _homes() -> dict[str, str]:
                 node, "target", (getattr(node, "targets", None) or [None])[0]
             )
             name = getattr(node, "name", getattr(target, "id", ""))
-            found[name] = re.split(r"[.;]", title)[0]
+            found[name] = re.split(r"\.(?!\.)(?<!\.\.)|[:;]", title)[0]
     return found
 
 

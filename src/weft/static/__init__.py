@@ -1,5 +1,7 @@
 """Define-then-run: graphs, placeholders, variables and sessions, as TensorFlow 1 had.
 
+A program builds a graph, and a session runs it::
+
     x = static.placeholder(weft.float32, [None, 2])
     w = static.Variable(static.random_normal([2, 1]))
     loss = static.reduce_mean(static.square(static.matmul(x, w) - 1))
