@@ -85,14 +85,14 @@ def test_demo_trains_saves_and_writes(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "what it writes:\n\ndef " in out
     assert (folder / "checkpoint.safetensors").exists()
-    assert (folder / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert (folder / "curve.svg").read_text().startswith("<svg")
     assert main([*short, "--resume"]) == 0
 
 
 def test_train_from_a_file_and_resume(tmp_path, capsys):
     assert main(["train", write(tmp_path)]) == 0
     assert "accuracy 0.9" in capsys.readouterr().out
-    assert (tmp_path / "run" / "curve.png").exists()
+    assert (tmp_path / "run" / "curve.svg").exists()
     assert main(["train", write(tmp_path, epochs=11), "--resume"]) == 0
     assert "resumed at step 230" in capsys.readouterr().out
 

@@ -305,8 +305,8 @@ def test_what_is_computed_again_leaves_the_order_of_sums(lines):
     given = [weft.randn(2, 8, 8, 8).numpy(), weft.randn(2, 2, 16, 16).numpy()]
     plain = kernels_of(parse_graph(f"{head}{SUM}return %s\n}}"))
     mixed = kernels_of(parse_graph(f"{head}{lines}return %s, %h\n}}"))
-    (want,), _ = plain.run(given, {})
-    (got, product), _ = mixed.run(given, {})
+    (want,), _ = plain.run_named(given, {})
+    (got, product), _ = mixed.run_named(given, {})
     assert np.array_equal(got, want)
     x, y = given
     expected = np.exp(x) * np.maximum(y, 0).reshape(x.shape)

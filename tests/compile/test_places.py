@@ -361,7 +361,7 @@ def test_new_state_is_written_over_the_old():
     held = {v: a.copy() for v, a in held.items()}
     variables = {v: store[v.name] for v in plain.reads}
     for _ in range(3):
-        want, changed = plain.run(feeds, variables)
+        want, changed = plain.run_named(feeds, variables)
         for variable, array in changed.items():
             variables[variable] = array.copy()
         got, left = native.run_named(feeds, held)

@@ -304,7 +304,7 @@ def interpolate(
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The input (N, C, *S) resampled to another size, or scaled.
+    """The input ``(N, C, *S)`` resampled to another size, or scaled.
 
     ``mode`` is nearest, nearest-exact, linear (3-d input), bilinear or bicubic
     (4-d), trilinear (5-d) or area.
