@@ -91,7 +91,7 @@ def training(make, loss_of):
 
 def run_memory(step):
     """The memory that a compiled step's second run works in, beside tensors."""
-    (instance,) = step.latest.program._instances.values()
+    (instance,) = step.latest.program.executors.values()
     return (
         instance.arena.nbytes + instance.jobs.memory.nbytes + instance.jobs.data.nbytes
     )

@@ -27,7 +27,7 @@ def x():
 
 
 def instances(function):
-    return list(function.latest.program._instances.values())
+    return list(function.latest.program.executors.values())
 
 
 def is_packed(function):
@@ -301,4 +301,4 @@ def test_a_stored_program_packs_too(layer, x, tmp_path, monkeypatch):
             want = bits(plain(x))
             assert [bits(ready(x)) for _ in range(3)] == [want] * 3
             assert is_packed(ready)
-        assert ready.latest.program._native is None
+        assert ready.latest.program._lowered is None

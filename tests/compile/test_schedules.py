@@ -26,7 +26,7 @@ from weft.compile.loop.schedule import (
 from weft.compile.loop.staging import cache, sink
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower.group import lower
-from weft.compile.program.program import supported
+from weft.compile.program.select import supported
 from weft.core.tensor import Tensor
 from weft.graph.ir import GraphError
 
