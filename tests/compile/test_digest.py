@@ -6,9 +6,9 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.program import executable as scripts
 from weft.compile.program.graph_digest import digest
 from weft.compile.program.program import compiled
+from weft.compile.targets.cpu import executable as scripts
 from weft.graph.custom import moved
 from weft.graph.ir import Graph, Node
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from weft.compile import targets
 from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import Operand
 from weft.compile.passes.recompute import Turns, copyable, recompute
-from weft.compile.targets.cpu.library import library_call_of
 from weft.core.lowering import Pointwise
 from weft.core.size import hinted
-from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
+from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node, Variable
 
 LARGE = 1 << 12  # elements from which on it is worth it
 STEPS = 4  # cheap ones that a value may take
@@ -78,7 +78,7 @@ class _Choice:
                 self.saved |= here
                 if not isinstance(lowering_of(node), Pointwise):
                     fixed |= here
-            if library_call_of(node) is not None or node.op.name == "assign":
+            if node.op is ASSIGN or targets.default().library_call(node) is not None:
                 fixed.update(bases)
             if not isinstance(lowering_of(node), Pointwise):
                 self.needed.update(bases)
