@@ -465,7 +465,7 @@ def test_bodies_of_loops_are_machine_code():
     assert compiled(weft.randn(3, 8), weft.randn(7, 3, 8)).shape == ()
     native = compiled.latest.native
     (scan,) = [s for s in native.steps if getattr(s, "op", None) is not None][:1]
-    assert bodies_of(scan)[0].derived["native"].kernels
+    assert bodies_of(scan)[0].forms.native.kernels
     gradient = weft.compile(lambda h, xs: weft.func.grad(run, argnums=(0, 1))(h, xs))
     pairs = zip(
         weft.func.grad(run, argnums=(0, 1))(h, xs), gradient(h, xs), strict=True

@@ -149,7 +149,7 @@ def capture_call(
     made.effects, made.returned, made.wants = effects, returned, wants
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
-    made.segments = run.segments
+    made.regions = run.regions
     made.arrays = run.arrays
     made.buffers = run.kept
     made.emptied = run.emptied

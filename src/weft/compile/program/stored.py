@@ -56,7 +56,7 @@ class Prepared:
         pack_weights: bool = False,
         adapt: Any = None,
     ) -> None:
-        self.anomaly = mode.anomaly
+        self.anomaly, self._source = mode.anomaly, graph
         if self.anomaly is not None:
             graph = with_checks(graph, self.anomaly)
         self.graph = graph
@@ -165,7 +165,7 @@ class Prepared:
 
     def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> bool:
         if self.anomaly is not None:
-            return raise_anomaly(self.graph, self.anomaly, self.reads, feeds, held)
+            return raise_anomaly(self._source, self.anomaly, self.reads, feeds, held)
         replay(self.graph, self.reads, feeds, held)
         return False
 
