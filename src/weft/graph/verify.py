@@ -242,8 +242,8 @@ class _Verifier:
         if not same_type(of.type, node.type):
             self.fail(
                 node,
-                f"its type is {type_text(node.type)}, and recomputes {of.name!r} of "
-                f"type {type_text(of.type)}",
+                f"its type is {type_text(node.type)}, that of {of.name!r}, which it "
+                f"recomputes, {type_text(of.type)}",
             )
 
     # -- inputs and outputs
