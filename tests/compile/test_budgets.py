@@ -652,9 +652,8 @@ def test_checkpoints_that_keep_everything_change_nothing():
 
 def test_a_blocks_arguments_are_kept():
     _, step = after(checkpointed(None))
-    names = {n.name for n in copies(step)}
-    blocks = {name.split("/")[0] for name in names if name.startswith("checkpoint")}
-    assert blocks == {f"checkpoint{k}" for k in range(4)}
+    regions = {n.role.region for n in copies(step)}
+    assert regions >= {(0,), (1,), (2,), (3,)}
     sums = [n for n in copies(step) if n.op.name == "add" and n.module.isdigit()]
     assert not sums  # residual sums leave their blocks
 

@@ -1,6 +1,8 @@
 """Roles of nodes: who gives them, what keeps them, and how they are written."""
 
 import gc
+import pathlib
+import re
 import threading
 import weakref
 
@@ -302,6 +304,31 @@ def test_a_recomputed_graph_is_sound_and_reads_back():
     assert any(role.is_copy for role in roles(made).values())
     assert roles(parse_graph(text)) == roles(made)
     assert print_graph(parse_graph(text)) == text
+
+
+# -- names are for people
+
+NAMING = {  # names of new nodes that are made of others', and scopes in pictures
+    "graph/ir.py", "graph/views/outline.py",
+}  # fmt: skip
+LOOKS = re.compile(
+    r"\b(node|n|other|one|out|value)\.name"
+    r"(\.(r?split|r?partition|(starts|ends)with|find|remove\w+)\(|\[)"
+    r"|\bin (node|n|other)\.name\b"
+)
+
+
+def test_nobody_looks_into_names():
+    root = pathlib.Path(weft.__file__).parent
+    folders = ("graph", "compile", "serialization", "autograd", "optim")
+    files = [file for folder in folders for file in (root / folder).rglob("*.py")]
+    assert len(files) > 200
+    found = {
+        f.relative_to(root).as_posix()
+        for f in files
+        if LOOKS.search(f.read_text(encoding="utf-8"))
+    }
+    assert found == NAMING
 
 
 # -- what is kept with a graph
