@@ -71,7 +71,7 @@ class Role(NamedTuple):
 
     gradient: str | None = None  # the node it is a gradient of; "" where none is known
     recomputes: str | None = None  # the node whose value it computes a second time
-    region: tuple[int, ...] = ()  # the checkpointed functions around it, inmost last
+    region: tuple[int, ...] = ()  # the checkpointed functions around it, the inner last
 
     @property
     def is_gradient(self) -> bool:
@@ -338,7 +338,7 @@ class Builder:
         """Let nodes made inside have the name and role of another graph's node."""
         before = self.prefix, self.default_name, self.role
         lead, _, self.default_name = node.name.rpartition("/")
-        self.role = node.role.inside(self.role, before[0].__add__).part
+        self.role = node.role.inside(self.role, lambda old: before[0] + old).part
         self.prefix += f"{lead}/" if lead else ""
         try:
             yield
@@ -544,7 +544,7 @@ class Graph:
         )
         self._by_name: dict[str, Node] | None = None
         self._ops: tuple[frozenset[Op], bool] | None = None
-        self.forms: Forms | None = None  # what control flow has made of it
+        self.forms: Forms | None = None  # those that control flow has made of it
 
     @property
     def by_name(self) -> dict[str, Node]:

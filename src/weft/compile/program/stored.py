@@ -56,7 +56,8 @@ class Prepared:
         pack_weights: bool = False,
         adapt: Any = None,
     ) -> None:
-        self.anomaly, self._source = mode.anomaly, graph
+        self.anomaly = mode.anomaly
+        self._source = graph  # without checks
         if self.anomaly is not None:
             graph = with_checks(graph, self.anomaly)
         self.graph = graph

@@ -35,10 +35,10 @@ Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
 
 class Forms:
-    """What has been made of a graph that is a body or a branch.
+    """Programs and graphs that were made of one graph, a body or a branch.
 
-    It belongs to the graph and goes with it: forms refer to their graph, so that a
-    table of all of them would never let go of one.
+    They are a part of that graph and go with it. They refer to it, so that a table
+    outside, by weak references to graphs, would never let go of one.
     """
 
     __slots__ = ("derived", "native", "plain", "program", "steps")
