@@ -27,7 +27,7 @@ class Regions:
 
     @property
     def stamp(self) -> str:
-        """The operators whose results each region keeps; nothing if functions decide."""
+        """The operators whose results regions keep; nothing if functions decide."""
         kept = self.policies
         if not all(keep is None or isinstance(keep, Named) for keep in kept):
             return ""
