@@ -155,7 +155,7 @@ def capture_call(
     made.device = run.device
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
-    made.segments = run.segments
+    made.regions = run.regions
     made.arrays = run.arrays
     made.buffers = run.kept
     made.emptied = run.emptied

@@ -51,7 +51,7 @@ class Captured:
         self.given = given  # what was given for the inputs that are no tensors
         self.wanting: list[bool] = []  # which outputs eagerly require grad
         self.rewritten: list[Rewritten] = []  # arguments changed in place
-        self.segments: dict[str, Any] = {}  # checkpointed functions: what they keep
+        self.regions: list[Any] = []  # what each checkpointed function keeps
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
         self.arrays: list[np.ndarray] = []  # NumPy's that are read again in every run
         self.buffers: list[tuple[Any, str, Tensor]] = []  # of modules, that are set

@@ -26,7 +26,7 @@ from weft.core.tensor import DeviceTensor, Tensor
 from weft.device import cpu
 from weft.dtype import DType, float64
 from weft.errors import DeviceError, module_stack
-from weft.graph.ir import PICK, Builder, Node, Variable
+from weft.graph.ir import PICK, Builder, Node, Role, Variable
 from weft.graph.labels import state_names
 from weft.graph.layouts import Layouts
 from weft.graph.state_cells import (
@@ -49,7 +49,6 @@ from weft.graph.symbol import (
 from weft.graph.verify import same_type
 
 _new = object.__new__
-SEGMENT = "checkpoint"  # and a number: a part of the names of what is inside
 LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
@@ -102,7 +101,7 @@ class Capture(Building):
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
         self.arrays: list[np.ndarray] = []  # that became tensors, each time
         self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
-        self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
+        self.regions: list[Any] = []  # what each checkpointed function keeps
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # that stand for values in texts
@@ -154,13 +153,17 @@ class Capture(Building):
         if tape is None:
             return super().process(op, args, params)
         build, origin = self.builder, self.origins.get(tape)
-        before = build.origin, build.prefix
-        lead = origin.name if origin is not None else tape.name
+        before = build.origin, build.prefix, build.role
+        if origin is None:
+            lead, role = tape.name, Role("", None, build.role.region)
+        else:
+            lead, role = origin.name, Role(origin.name, None, origin.role.region)
         build.origin, build.prefix = origin, f"{build.prefix}grad/{lead}/"
+        build.role = role
         try:
             return super().process(op, args, params)
         finally:
-            build.origin, build.prefix = before
+            build.origin, build.prefix, build.role = before
 
     def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         build, before = self.builder, self.builder.known
@@ -443,11 +446,10 @@ class Capture(Building):
         self.guards.append(Guard(what, read(), read, on))
 
     @contextmanager
-    def segment(self, keep: Any) -> Iterator[None]:
-        """Let the nodes made inside be those of a checkpointed function, by name."""
-        name = f"{SEGMENT}{len(self.segments)}"
-        self.segments[name] = keep
-        with self.builder.scope(name):
+    def region(self, keep: Any) -> Iterator[None]:
+        """Let the nodes made inside be those of a checkpointed function."""
+        self.regions.append(keep)
+        with self.builder.region(len(self.regions) - 1):
             yield
 
     # -- the end

@@ -25,7 +25,6 @@ from weft.compile.cost import work
 from weft.compile.cost.machine import Machine, machine
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
-from weft.compile.fusion.groups import is_copy
 from weft.compile.program import program as programs
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
@@ -343,7 +342,7 @@ class Program:
         """What is computed a second time for backward, by operator."""
         found: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
-            if is_copy(node) and work.works(node):
+            if node.role.is_copy and work.works(node):
                 found[node.op.name].append(node)
         copies = [Again(name, nodes, self.sizes) for name, nodes in found.items()]
         return Rows(

@@ -242,7 +242,7 @@ def adapting(captured: Captured, memory: Any) -> Any:
     """What is done to a graph so that less is kept for backward, if anything."""
     if memory is not None:
         return memory.adapting(captured)
-    if captured.segments:
+    if captured.regions:
         from weft.compile.recompute.regions import Regions
 
         return Regions(captured)

@@ -66,13 +66,13 @@ def compiled(
     >>> compiled(graph).run([np.ones(2, np.float32)])[0]
     [array([2., 2.], dtype=float32)]
     """
-    anomaly = mode.anomaly if kept else None
+    anomaly, source = mode.anomaly if kept else None, graph
     if anomaly is not None:
         graph = with_checks(graph, anomaly)
     program = Program(
         graph, in_place, pack_weights, target or targets.default(), replay
     )
-    program.anomaly = anomaly
+    program.anomaly, program.unchecked = anomaly, source
     program.passes = pipeline.with_recompute(passes, recompute)
     if kept:
         program.key = _key(program, "all" if recompute is None else recompute.stamp)
@@ -90,6 +90,7 @@ class Program:
 
     passes: pipeline.Passes = ()
     anomaly: Any = None  # what its results are checked for
+    unchecked: Graph  # without those checks
     key = ""  # on disk
     reads: Sequence[Variable]
     unread: Sequence[Variable]
@@ -250,7 +251,7 @@ class Program:
 
     def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> bool:
         if self.anomaly is not None:
-            return raise_anomaly(self.graph, self.anomaly, self.reads, feeds, held)
+            return raise_anomaly(self.unchecked, self.anomaly, self.reads, feeds, held)
         replay(self.graph, self.reads, feeds, held)
         return False
 

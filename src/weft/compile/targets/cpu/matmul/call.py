@@ -126,7 +126,7 @@ def packed(node: Node, target: Isa) -> Node:
     assert PACK.type is not None
     kind = PACK.type(node.type, **params)
     return Node(PACK, (node,), params, kind, f"{node.name}/pack", (), node.module,
-                node.code, node.lasti)  # fmt: skip
+                node.code, node.lasti, node.role.part)  # fmt: skip
 
 
 def read_often(nodes: Iterable[Node]) -> set[Node]:
