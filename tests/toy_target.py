@@ -64,6 +64,9 @@ class LoopTarget:
     def row_schedule(self, group, kernel, loops):
         return kernel
 
+    def vectorize(self, kernel):
+        return kernel
+
     def start(self, graph, *, pack_weights):
         pass
 

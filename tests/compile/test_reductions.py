@@ -1,5 +1,6 @@
 """Reductions to few elements: in parts, by all threads, to the same bits."""
 
+import by_loops
 import numpy as np
 import pytest
 from by_loops import kernels_of
@@ -289,3 +290,13 @@ def test_several_parallel_loops_are_counted_through(shape):
     large = floats(31, 17, 9, 40)
     found = by_threads(lambda x: x.permute(1, 2, 0, 3) + 1, large)
     np.testing.assert_array_equal(found, large.transpose(1, 2, 0, 3) + 1)
+
+
+@pytest.mark.parametrize("size", [20, 100, 1000, 5000])
+def test_the_loops_that_are_printed_add_in_the_order_that_runs(size):
+    """The interpreter of loops gives the compiled program's bits."""
+    x = weft.tensor(np.random.default_rng(size).normal(size=(3, size)).astype("f"))
+    native = by_loops.compiled(lambda x: (x * x).sum(1), x)
+    assert "totals" in str(next(iter(native.lowered.kernels.values())))
+    (got,), (want,) = by_loops.run(native, x), by_loops.by_loops(native, x)
+    assert got.tobytes() == want.tobytes()

@@ -1,7 +1,7 @@
 """The pipeline: the compiler's table of contents.
 
     Graph ──passes──▶ Graph ──fuse──▶ groups ──select──▶ steps with Loop IR
-          ──order, alias, name──▶ Lowered ──emit──▶ machine code ──plan──▶ Executable
+          ──order, alias, vectorize──▶ Lowered ──emit──▶ code ──plan──▶ Executable
 
 Every stage is a function from one form of the program to the next, and can be looked
 at: ``WEFT_PRINT=fold`` prints to stderr what ``fold`` got and gave, ``WEFT_PRINT=all``
@@ -30,7 +30,7 @@ from weft.compile.passes.widen_half_products import widen_half_products
 from weft.compile.program import text as texts
 from weft.compile.program.aliasing import alias
 from weft.compile.program.check import verify_layout, verify_lowered
-from weft.compile.program.lowered import Lowered, name_kernels
+from weft.compile.program.lowered import Lowered, name_kernels, vectorize
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.phases import phase
 from weft.compile.program.select import proofs, select
@@ -80,7 +80,9 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 _RECOMPUTE = [name for name, _ in PASSES].index("recompute")
 TENSOR_PASSES = PASSES[:_RECOMPUTE]  # simpler programs over tensors, for any target
 KERNEL_PASSES = PASSES[_RECOMPUTE + 1 :]  # the same programs, as kernels compute them
-STAGES = ("fuse", "select", "order", "alias", "name_kernels", "emit", "plan")
+STAGES = (
+    "fuse", "select", "order", "alias", "vectorize", "name_kernels", "emit", "plan"
+)  # fmt: skip
 
 
 def with_recompute(passes: Passes, recompute: Pass | None) -> Passes:
@@ -163,6 +165,8 @@ def lower(
     _show("order", lambda: texts.steps_text(steps))
     aliasing, steps = alias(graph, steps, in_place)
     _show("alias", lambda: texts.aliasing_text(aliasing))
+    steps = vectorize(steps, table, target)
+    _show("vectorize", lambda: texts.steps_text(steps, loops=True))
     steps, kernels = name_kernels(steps, table)
     _show("name_kernels", lambda: texts.steps_text(steps))
     lowered = Lowered(graph, target, fusion, steps, refused, aliasing, kernels, table)

@@ -25,6 +25,7 @@ from weft.compile.loop.ir import (
     Position,
     Set,
     When,
+    sums_of,
 )
 from weft.core.op import find_op
 from weft.core.size import evaluate
@@ -73,9 +74,7 @@ class _Run:
     def body(self, body: list[Any]) -> None:
         for stmt in body:
             if isinstance(stmt, For):
-                for i in range(evaluate(stmt.extent, self.places)):
-                    self.places[stmt.var] = i
-                    self.body(stmt.body)
+                self.loop(stmt)
             elif isinstance(stmt, Set):
                 self.locals[stmt.local.name] = self.value(stmt.value)
             elif isinstance(stmt, Let):
@@ -87,6 +86,23 @@ class _Run:
                 self.memory[stmt.buffer.name][self.index(stmt.at)] = self.value(
                     stmt.value
                 )
+
+    def loop(self, stmt: For) -> None:
+        sums = sums_of(stmt) if stmt.totals else []
+        starts = {local: self.locals[local.name] for local in sums}
+        totals = {local: [local.dtype.np.type(0)] * stmt.totals for local in sums}
+        for i in range(evaluate(stmt.extent, self.places)):
+            self.places[stmt.var] = i
+            for local, each in totals.items():
+                self.locals[local.name] = each[i % stmt.totals]
+            self.body(stmt.body)
+            for local, each in totals.items():
+                each[i % stmt.totals] = self.locals[local.name]
+        for local, each in totals.items():
+            while len(each) > 1:
+                half = len(each) // 2
+                each = [a + b for a, b in zip(each[:half], each[half:], strict=True)]
+            self.locals[local.name] = starts[local] + each[0]
 
     def checked(self, stmt: Let) -> int:
         limit = evaluate(stmt.limit, self.places)

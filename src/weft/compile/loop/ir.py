@@ -2,7 +2,7 @@
 
     kernel  = name, buffers, parallel loop variables with their extents, body
     body    = statement …
-    stmt    = for var < extent: body        a loop; innermost ones are vectorised
+    stmt    = for var < extent, …: body     a loop; innermost ones are vectorised
             | local = value                 a scalar of this iteration
             | buffer[index, …] = value
             | var = value within limit      an index; one outside is reported, and 0
@@ -18,7 +18,13 @@
 
 A buffer is row-major memory of a shape; ``scratch`` ones belong to one iteration of
 the parallel loops. Loops run from 0. ``local = f(local, …)`` in a loop accumulates;
-where the order of a sum may be changed, the statement says so.
+where the order of a sum may be changed, the statement says so. A target's schedule may
+add to a loop how it runs:
+
+    n at once              as vectors of so many iterations
+    n totals               each sum has n totals side by side, which are added by halves
+    streaming buffer, …    stores to these buffers pass caches by
+    in registers           a square is transposed there
 """
 
 from __future__ import annotations
@@ -89,13 +95,18 @@ class Call:
 class For(NamedTuple):
     """A loop from 0 to an extent.
 
-    ``vector`` iterations are to be one vector (0: as LLVM likes).
+    ``vector`` iterations are to be one vector (0: as LLVM likes). With ``totals``, the
+    sums of the body are kept as so many totals: iteration k adds to the one at
+    k % totals. Stores to the buffers ``streaming`` pass caches by.
     """
 
     var: str
     extent: Any
     body: list[Any]
     vector: int = 0
+    totals: int = 0
+    streaming: tuple[str, ...] = ()
+    in_registers: bool = False  # a square that is transposed
 
 
 class Set(NamedTuple):
@@ -196,6 +207,20 @@ def _symbols(part: Any, seen: dict[int, Any]) -> set[str]:
     seen[id(part)] = part
     inner = part.args if isinstance(part, Call) else part
     return {name for one in inner for name in _symbols(one, seen)}
+
+
+def sums_of(stmt: For) -> list[Local]:
+    """The floating-point sums that a loop without others in it adds to."""
+    if any(isinstance(s, For) for s in stmt.body):
+        return []
+    found = [s for s in stmt.body if isinstance(s, Set) and s.reorder]
+    return [s.local for s in found if _adds(s)]
+
+
+def _adds(stmt: Set) -> bool:
+    value = stmt.value
+    adds = isinstance(value, Call) and value.name == "add"
+    return adds and value.args[0] == stmt.local and value.dtype.is_inexact
 
 
 def divides(value: Any) -> bool:

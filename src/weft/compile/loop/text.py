@@ -45,8 +45,7 @@ def print_kernel(kernel: Kernel) -> str:
 def _body(body: list[Any], indent: str, lines: list[str]) -> None:
     for stmt in body:
         if isinstance(stmt, For):
-            note = f", {stmt.vector} at once" if stmt.vector else ""
-            lines.append(f"{indent}for {stmt.var} < {stmt.extent}{note}:")
+            lines.append(f"{indent}for {stmt.var} < {stmt.extent}{_how(stmt)}:")
             _body(stmt.body, indent + "  ", lines)
         elif isinstance(stmt, Set):
             note = "  # in any order" if stmt.reorder else ""
@@ -62,6 +61,15 @@ def _body(body: list[Any], indent: str, lines: list[str]) -> None:
         elif isinstance(stmt, When):
             lines.append(f"{indent}when {value_text(stmt.condition)}:")
             _body(stmt.body, indent + "  ", lines)
+
+
+def _how(loop: For) -> str:
+    """How a loop runs, as far as a schedule has said so."""
+    notes = [f", {loop.vector} at once"] if loop.vector else []
+    notes += [f", {loop.totals} totals"] if loop.totals else []
+    notes += [f", streaming {', '.join(loop.streaming)}"] if loop.streaming else []
+    notes += [", in registers"] if loop.in_registers else []
+    return "".join(notes)
 
 
 def _place(name: str, index: tuple[Any, ...]) -> str:

@@ -99,6 +99,11 @@ class KernelTable:
         self.cuts[id(kernel.body)] = key, cuts
         return kernel, owners
 
+    def succeed(self, before: Kernel, after: Kernel) -> None:
+        """Let a kernel be stored by what the one before it is stored by."""
+        if id(before.body) in self.cuts:
+            self.cuts[id(after.body)] = self.cuts[id(before.body)]
+
     def cut(self, kernel: Kernel) -> tuple[str, Loops]:
         """What a kernel is stored by, and the numbers of its schedule."""
         return self.cuts.get(id(kernel.body), ("", Loops()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from weft.compile.fusion.groups import Fusion, Group
 from weft.compile.loop.ir import Kernel
@@ -45,23 +46,40 @@ class Lowered:
         return [v for v in self.aliasing.state if v not in reads]
 
 
+def vectorize(steps: Sequence[Step], table: KernelTable, target: Target) -> list[Step]:
+    """The steps with kernels whose loops say how they run on the target."""
+    known: dict[Any, Kernel] = {}
+
+    def vectorized(kernel: Kernel) -> Kernel:
+        key = id(kernel.body), kernel.shared
+        if key not in known:
+            known[key] = target.vectorize(kernel)
+            table.succeed(kernel, known[key])
+        return kernel._replace(body=known[key].body)
+
+    return [_with_kernel(step, vectorized) for step in steps]
+
+
+def _with_kernel(step: Step, change: Callable[[Kernel], Kernel]) -> Step:
+    """A step with another kernel, if it launches one."""
+    launch = launch_of(step)
+    if launch is None:
+        return step
+    launch = replace(launch, kernel=change(launch.kernel))
+    return replace(step, epilogue=launch) if isinstance(step, LibraryCall) else launch
+
+
 def name_kernels(
     steps: Sequence[Step], table: KernelTable
 ) -> tuple[list[Step], dict[str, Kernel]]:
     """The steps with one name for equal kernels, and the kernels by name."""
     names: dict[str, str] = {}
     kernels: dict[str, Kernel] = {}
-    found: list[Step] = []
-    for step in steps:
-        launch = launch_of(step)
-        if launch is not None:
-            text = table.text(launch.kernel)
-            name = names.setdefault(text, f"kernel{len(names)}")
-            kernel = launch.kernel._replace(name=name)
-            kernels.setdefault(name, kernel)
-            launch = replace(launch, kernel=kernel)
-        if isinstance(step, LibraryCall):
-            found.append(replace(step, epilogue=launch))
-        else:
-            found.append(launch or step)
-    return found, kernels
+
+    def named(kernel: Kernel) -> Kernel:
+        name = names.setdefault(table.text(kernel), f"kernel{len(names)}")
+        kernel = kernel._replace(name=name)
+        kernels.setdefault(name, kernel)
+        return kernel
+
+    return [_with_kernel(step, named) for step in steps], kernels

@@ -93,6 +93,9 @@ class Target(Protocol):
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         """The loops of a kernel with reductions."""
 
+    def vectorize(self, kernel: Kernel) -> Kernel:
+        """The kernel with loops that say how they run; see ``loop.ir.For``."""
+
     # -- code
 
     def start(self, graph: Graph, *, pack_weights: bool) -> None:

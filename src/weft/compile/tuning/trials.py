@@ -97,7 +97,7 @@ def loop_trial(
     """A kernel, lowered as is being tried; None if it needs other sizes."""
     kernels = KernelTable(program.target)
     lowered = kernels.lowered(use.group)
-    kernel = lowered.kernel._replace(name="tried")
+    kernel = program.target.vectorize(lowered.kernel._replace(name="tried"))
     known = {**sizes, **{k: evaluate(n, sizes) for k, n in kernel.given}}
     if any(evaluate(n, known) <= 0 for n in kernel.positive):
         return None

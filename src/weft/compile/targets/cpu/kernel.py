@@ -4,8 +4,8 @@
 
 runs the iterations [begin, end) of the flattened parallel loops. Pointers are in the
 order of the kernel's buffers, sizes in that of ``kernel.sizes``; an error flag follows
-them where the kernel checks indices or divisors. Inner loops are plain; LLVM makes
-vectors of them.
+them where the kernel checks indices or divisors. Loops run as the kernel's schedule
+says; where it says nothing, LLVM makes vectors of inner ones.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from weft.compile.loop.ir import (
     When,
     divides,
     statements,
+    sums_of,
 )
 from weft.compile.targets.cpu.register_transpose import SIDE, Turn, emit_turn, turning
 from weft.compile.targets.cpu.streaming_stores import (
@@ -58,46 +59,16 @@ from weft.compile.targets.cpu.streaming_stores import (
     emit_copy,
     emit_fence,
     emit_line,
-    streamed,
 )
 from weft.core.size import Size, may_be_negative
 
 MOVES = 8  # elements that are moved one after the other
-LANES = (64, 32, 16)  # totals of one sum, side by side
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
 
 def emit_kernel(module: ir.Module, kernel: Kernel, target: Isa) -> ir.Function:
     """Add a kernel's function to a module."""
     return _Emitter(module, kernel, target).run()
-
-
-def sums_of(stmt: For) -> list[Local]:
-    """The floating-point totals that a loop without others in it adds to."""
-    if any(isinstance(s, For) for s in stmt.body):
-        return []
-    found = [s for s in stmt.body if isinstance(s, Set) and s.reorder]
-    return [s.local for s in found if _adds(s)]
-
-
-def _adds(stmt: Set) -> bool:
-    value = stmt.value
-    adds = isinstance(value, Call) and value.name == "add"
-    return adds and value.args[0] == stmt.local and value.dtype.is_inexact
-
-
-def lanes_of(extent: Any) -> int:
-    """How many totals a sum of so many numbers has side by side; 0 for one alone.
-
-    >>> from weft.compile.targets.cpu.kernel import lanes_of
-    >>> [lanes_of(n) for n in (10, 20, 48, 100, 128, 1000)]
-    [0, 16, 16, 32, 64, 64]
-    """
-    if isinstance(extent, Size):
-        return LANES[0]
-    whole = [n for n in LANES if extent % n == 0 and extent >= n]
-    rest = [n for n in LANES if extent >= (2 * n if n > LANES[-1] else n)]
-    return next(iter([*whole, *rest]), 0)
 
 
 def _as_vector(b: Any, room: Any, kind: ir.VectorType) -> Any:
@@ -268,7 +239,7 @@ class _Emitter:
                 self._store(stmt)
 
     def _for(self, stmt: For) -> None:
-        turn = turning(stmt)
+        turn = turning(stmt) if stmt.in_registers else None
         if turn is None:
             self._loop(stmt)
             return
@@ -282,14 +253,12 @@ class _Emitter:
                 self._loop(stmt)
 
     def _loop(self, stmt: For) -> None:
-        sums = sums_of(stmt)
-        lanes = lanes_of(stmt.extent) if sums else 0
-        if lanes:
-            self._strips(stmt, sums, lanes)
+        if stmt.totals:
+            self._strips(stmt, sums_of(stmt), stmt.totals)
             return
-        past = streamed(stmt, self.kernel, self.target, self.symbols.keys())
-        if past:
-            self._stream(stmt, past)
+        if stmt.streaming:
+            stores = [s for s in stmt.body if isinstance(s, Store)]
+            self._stream(stmt, [s for s in stores if s.buffer.name in stmt.streaming])
             return
         extent, hint = self.index(stmt.extent), self._hint(stmt)
         with loop(self.b, i64(0), extent, name=stmt.var, hint=hint) as i:

@@ -27,6 +27,7 @@ from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.matmul.call import with_few, with_panels, with_weights
 from weft.compile.targets.cpu.object_code import assembly, host_isa, stored_library
 from weft.compile.targets.cpu.plan import Plan, plan
+from weft.compile.targets.cpu.vectorize import vectorize
 from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Graph, Node
 from weft.runtime.cpu import kernel_cache
@@ -76,6 +77,9 @@ class CpuTarget:
 
     def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return schedules.row_schedule(group, kernel, loops=loops)
+
+    def vectorize(self, kernel: Kernel) -> Kernel:
+        return vectorize(kernel, self.isa)
 
     # -- code
 
