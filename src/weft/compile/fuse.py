@@ -310,7 +310,8 @@ def inlined(node: Node, few: int = FEW) -> bool:
     if isinstance(node.op.lower, Filled):
         return scalar.has_dtype(node.dtype)
     return (
-        node.op.name in ("add", "sub", "mul")
+        isinstance(node.op.lower, Pointwise)
+        and node.op.facts.cost == 1
         and node.shape == ()
         and node.dtype.category == dtypes.INT
         and scalar.has_dtype(node.dtype)

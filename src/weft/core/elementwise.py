@@ -427,8 +427,15 @@ def unary(
     domain: tuple[float, float] = (-2.0, 2.0),
     samples: Callable[..., Any] | None = None,
     bulk: int = 0,
+    lower: Any = None,
+    **facts: Any,
 ) -> Public:
-    """Declare an element-wise operator of one input and its public function."""
+    """Declare an element-wise operator of one input and its public function.
+
+    ``lower`` is how compiled code computes it (``core.lowering``); without it the Loop
+    IR's scalar function of the same name is used, or ``eval`` if there is none. Every
+    other keyword is one of ``Facts``.
+    """
     if d is not None:
         vjp, jvp = {"x": _vjp_from(d)}, {"x": _jvp_from(d)}
     bulk = bulk or (LARGE if accepts in ("inexact", "floating") else CHEAP)
@@ -441,10 +448,13 @@ def unary(
         jvp=jvp,
         linear=linear,
         batch=elementwise_batch,
-        lower=Pointwise(name),
+        lower=lower or Pointwise(name),
         bulk=bulk,
         samples=samples or samples_in(domain),
         reference=reference,
+        elementwise=True,
+        returns=returns,
+        **facts,
     )
     plan = op.plan((True,)) if vjp is not None else None
     promotes = accepts in ("inexact", "floating")
@@ -490,8 +500,11 @@ def binary(
     samples: Callable[..., Any] | None = None,
     bulk: int = CHEAP,
     refuses: dict[str, float] | None = None,
+    lower: Any = None,
+    numbers: str = "inexact",
+    **facts: Any,
 ) -> Public:
-    """Declare an element-wise operator of two inputs and its public function."""
+    """Declare an element-wise operator of two inputs; see ``unary``."""
     if d is not None:
         vjp = {k: _vjp_from(f) for k, f in d.items()}
         jvp = {k: _jvp_from(f) for k, f in d.items()}
@@ -503,11 +516,15 @@ def binary(
         vjp=vjp,
         jvp=jvp,
         batch=elementwise_batch,
-        lower=Pointwise(name),
+        lower=lower or Pointwise(name),
         bulk=bulk,
         samples=samples or samples_in(*domain),
         reference=reference,
         refuses=refuses,
+        elementwise=True,
+        returns=returns,
+        numbers=numbers,
+        **facts,
     )
     first, second, both = [
         None if vjp is None else op.plan(need)

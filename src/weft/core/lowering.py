@@ -11,6 +11,12 @@
     Rowwise        a line of elements comes about as a whole
     Varied         one of these, as shapes and parameters decide
     Composed       the operator is a program of others
+    Library        a kernel of a library computes the result as a whole
+
+A scalar function is an opcode of the Loop IR, which the target's emitter knows. It has
+the name of the element-wise operator that it computes, whose record tells its facts;
+``random_word``, ``random_unit``, ``random_below``, ``sort_key`` and ``sort_digit`` are
+no operators. An operator from outside is ``Composed`` of operators that have opcodes.
 
 An operator without any of these is called as a whole.
 
@@ -42,15 +48,24 @@ class Pointwise(NamedTuple):
 
 
 class View(NamedTuple):
-    """``at(out, x_shape, **params)`` is where the input's element is found."""
+    """``at(out, x_shape, **params)`` is where the input's element is found.
+
+    ``in_order`` says that axes stay in the order of their strides.
+    """
 
     at: Callable[..., Index]
+    in_order: bool = False
 
 
 class Reduction(NamedTuple):
-    """``combine`` names the scalar function that elements are combined with."""
+    """``combine`` names the operator that elements are combined with.
+
+    ``splits`` says that the results of parts are reduced by the same operator, whose
+    parameters are ``dim``, a tuple of axes, and ``keepdim``.
+    """
 
     combine: str
+    splits: bool = False
 
 
 class Filled(NamedTuple):
@@ -135,6 +150,17 @@ class Composed(NamedTuple):
     calls: Callable[..., Any]
 
 
+class Library(NamedTuple):
+    """``family`` names a library of kernels, ``kind`` one of them.
+
+    ``operands`` names the inputs of an operator that takes any number of them.
+    """
+
+    family: str
+    kind: str
+    operands: tuple[str, ...] = ()
+
+
 def cast_element(k: Any, value: Any, dtype: DType) -> Any:
     """A value of a rule's expression in a dtype."""
     return value if value.dtype is dtype else k.call("cast", value, dtype=dtype)
@@ -145,7 +171,7 @@ def key_dtype(dtype: DType) -> DType:
     return dtypes.int64 if dtype.itemsize == 8 else dtypes.int32
 
 
-SAME = View(lambda out, x_shape: out)  # a copy, where memory does not show
+SAME = View(lambda out, x_shape: out, in_order=True)  # memory does not show
 
 
 def permuted(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from weft.dtype import DType
 from weft.errors import ArgumentError
 
+Shape = tuple[Any, ...]
 RuleFn = Callable[..., Any]
 
 
@@ -52,6 +53,31 @@ class Sample(NamedTuple):
 
     args: tuple[Any, ...]
     params: dict[str, Any] = {}
+
+
+class Facts(NamedTuple):
+    """Properties of an operator that passes, planners and emitters ask for.
+
+    A record that says nothing is taken for an operator of which nothing is known: it is
+    correct, and perhaps slower. ``core.elementwise`` fills in what its builders know.
+    """
+
+    elementwise: bool = False  # each element follows from the inputs' elements there
+    returns: str = "same"  # the result's dtype: "same", "bool" or "real"
+    numbers: str = ""  # where an operand may be a Python number: "all", "inexact"
+    cost: int = 1  # operations for an element: 0 to move it, 1 to add, 12 for exp
+    flops: Callable[..., Shape] | None = None  # of all: factors, from shapes (out, *in)
+    commutes: bool = False  # op(x, y) has the bits of op(y, x)
+    idempotent: bool = False  # op(op(x, y), y) is op(x, y): reductions do not round
+    identity: float | None = None  # op(identity, x) is x: where a reduction starts
+    bounds: tuple[float, float] | None = None  # the least and the largest result
+    keeps_finite: bool = False  # results are finite where the first input is
+    exact: bool = False  # results need no rounding: they are numbers of the dtype
+    random: bool = False  # results are random numbers: functions of a seed
+    infix: str = ""  # how expressions show it between its operands
+
+
+UNSTATED = Facts()
 
 
 class Source(NamedTuple):
@@ -178,12 +204,13 @@ class Op:
     each with a number that is refused wherever it stands for all elements (of whole
     numbers, where it is an int). Programs keep such operators even where nothing needs
     their results: the error is one of their results.
+    Every other keyword is one of the ``Facts``.
     """
 
     __slots__ = (
-        "batch", "bulk", "composite", "eval", "function", "inputs", "jvp", "kernel",
-        "linear", "lower", "many", "name", "outputs", "plans", "reference", "refuses",
-        "samples", "type", "variadic", "view", "vjp",
+        "batch", "bulk", "composite", "eval", "facts", "function", "inputs", "jvp",
+        "kernel", "linear", "lower", "many", "name", "outputs", "plans", "reference",
+        "refuses", "samples", "type", "variadic", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -205,8 +232,10 @@ class Op:
         lower: Any = None,
         bulk: int | dict[str, int] | None = None,
         refuses: Mapping[str, float] | None = None,
+        **facts: Any,
     ) -> None:
         self.name = name
+        self.facts = Facts(**facts) if facts else UNSTATED
         self.variadic = inputs.startswith("*")
         self.inputs = tuple(inputs.removeprefix("*").split())
         self.many = outputs.startswith("*")  # as many outputs as the parameters say
@@ -340,6 +369,11 @@ def find_op(name: str) -> Op:
     if found is None:
         raise ArgumentError(f"no operator is named {name!r}")
     return found
+
+
+def known_op(name: str) -> Op | None:
+    """The record with this name, or None."""
+    return _REGISTRY.get(name)
 
 
 def all_ops() -> list[Op]:

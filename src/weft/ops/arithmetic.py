@@ -38,6 +38,10 @@ _add: Public = binary(
     vjp={"x": lambda g: g, "y": lambda g: g},
     jvp={"x": lambda t: t, "y": lambda t: t},
     reference=lambda x, y: x - (-y),
+    commutes=True,
+    identity=0,
+    infix="+",
+    numbers="all",
     doc="""Element-wise sum.
 
     >>> weft.tensor([1, 2]) + 3
@@ -52,6 +56,8 @@ _sub: Public = binary(
     vjp={"x": lambda g: g, "y": lambda g: -g},
     jvp={"x": lambda t: t, "y": lambda t: -t},
     reference=lambda x, y: x + (-1.0) * y,
+    infix="-",
+    numbers="all",
     doc="""Element-wise difference.
 
     >>> weft.tensor([1, 2]) - 3
@@ -68,6 +74,10 @@ mul: Public = binary(
     },
     jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
     reference=lambda x, y: np.copysign(1, y) * x * np.abs(y),
+    commutes=True,
+    identity=1,
+    infix="*",
+    numbers="all",
     doc="""Element-wise product.
 
     >>> weft.tensor([1.0, 2.0]) * weft.tensor([3.0, 4.0])
@@ -82,6 +92,8 @@ _true_divide: Public = binary(
     d={"x": lambda y: 1 / y, "y": lambda y, out: -out / y},
     domain=((-2.0, 2.0), (0.5, 2.0)),
     reference=lambda x, y: x * y**-1.0,
+    cost=4,
+    infix="/",
     doc="""Element-wise quotient.
 
     >>> weft.tensor([1, 2]) / 2
@@ -181,6 +193,7 @@ floor_divide: Public = binary(
     domain=((-7.0, 7.0), (0.6, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: np.floor(x / y),
+    cost=70,
     doc="""The quotient rounded down.
 
     >>> weft.tensor([7, -7]) // 2
@@ -197,6 +210,7 @@ remainder: Public = binary(
     domain=((-7.0, 7.0), (0.6, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: x - y * np.floor(x / y),
+    cost=64,
     doc="""The remainder of a division, with the divisor's sign (Python's ``%``).
 
     >>> weft.tensor([7, -7]) % 3
@@ -213,6 +227,8 @@ fmod: Public = binary(
     domain=((-7.0, 7.0), (0.6, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: x - y * np.trunc(x / y),
+    cost=56,
+    exact=True,
     doc="""The remainder of a division, with the dividend's sign (C's ``fmod``).
 
     >>> weft.fmod(weft.tensor([7, -7]), 3)
@@ -231,6 +247,8 @@ neg: Public = unary(
     vjp={"x": lambda g: -g},
     linear=True,
     reference=lambda x: 0.0 - x,
+    keeps_finite=True,
+    exact=True,
     doc="""Each element with its sign turned.
 
     >>> -weft.tensor([1, -2])
@@ -247,6 +265,8 @@ abs: Public = unary(
     jvp={"x": lambda t, x: real(t * conj_value(sgn(x)))},
     domain=(0.3, 2.0),
     reference=lambda x: np.sqrt(x * x),
+    keeps_finite=True,
+    exact=True,
     doc="""The absolute value; its derivative at 0 is taken as 0.
 
     >>> abs(weft.tensor([-1.5, 2.0]))
@@ -269,6 +289,8 @@ sign: Public = unary(
     domain=(0.3, 2.0),
     bulk=COSTLY,
     reference=lambda x: x / np.abs(x),
+    bounds=(-1, 1),
+    exact=True,
     doc="""-1, 0 or 1 by each element's sign; 0 at NaN.
 
     >>> weft.sign(weft.tensor([-2.0, 0.0, 3.0]))
@@ -308,6 +330,8 @@ copysign: Public = binary(
     domain=((0.3, 2.0), (0.3, 2.0)),
     bulk=COSTLY,
     reference=lambda x, y: np.abs(x) * np.sign(y),
+    cost=4,
+    exact=True,
     doc="""The size of one element with the sign of the other.
 
     >>> weft.copysign(weft.tensor([1.0, 2.0]), weft.tensor([-1.0, 1.0]))
@@ -338,6 +362,7 @@ reciprocal: Public = unary(
     d=lambda out: -out * out,
     domain=(0.5, 2.0),
     reference=lambda x: x**-1.0,
+    cost=4,
     doc="""One over each element.
 
     >>> weft.reciprocal(weft.tensor([1.0, 4.0]))
@@ -364,6 +389,7 @@ _pow: Public = binary(
     domain=((0.4, 2.0), (-2.0, 2.0)),
     bulk=NEVER,
     reference=lambda x, y: np.exp(y * np.log(x)),
+    cost=30,
     doc="""Each element to a power.
 
     The derivative by the base is 0 where the exponent is 0, and the one by the

@@ -10,13 +10,17 @@ import numpy as np
 from weft.core.elementwise import Public, binary, integer_samples, unary
 
 
-def _logical(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:
+def _logical(
+    name: str, eval: Any, reference: Any, text: str, shown: str, **facts: Any
+) -> Any:
     return binary(
         name,
         eval,
         returns="bool",
         samples=integer_samples(2, 0, 2),
         reference=reference,
+        commutes=True,
+        **facts,
         doc=f"""{text}; nonzero elements count as true.
 
     >>> a = weft.tensor([True, True, False])
@@ -28,12 +32,12 @@ def _logical(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any
 
 logical_and = _logical(
     "logical_and", np.logical_and, lambda x, y: x * y != 0, "Both are true",
-    " True, False, False",
+    " True, False, False", idempotent=True, identity=1, infix="and",
 )  # fmt: skip
 
 logical_or = _logical(
     "logical_or", np.logical_or, lambda x, y: x + y != 0, "At least one is true",
-    " True,  True, False",
+    " True,  True, False", idempotent=True, identity=0, infix="or",
 )  # fmt: skip
 
 logical_xor = _logical(
@@ -57,7 +61,13 @@ logical_not: Public = unary(
 
 
 def _bits(
-    name: str, eval: Any, reference: Any, text: str, shown: str, accepts: str
+    name: str,
+    eval: Any,
+    reference: Any,
+    text: str,
+    shown: str,
+    accepts: str,
+    **facts: Any,
 ) -> Any:
     return binary(
         name,
@@ -65,6 +75,7 @@ def _bits(
         accepts=accepts,
         samples=integer_samples(2, 0, 6),
         reference=reference,
+        **facts,
         doc=f"""{text}
 
     >>> weft.{name}(weft.tensor([6, 5]), 3)
@@ -87,17 +98,17 @@ def _by_bit(combine: Any) -> Any:
 
 bitwise_and = _bits(
     "bitwise_and", np.bitwise_and, _by_bit(lambda a, b: a * b),
-    "The bits that both have.", "2, 1", "integral",
+    "The bits that both have.", "2, 1", "integral", commutes=True,
 )  # fmt: skip
 
 bitwise_or = _bits(
     "bitwise_or", np.bitwise_or, _by_bit(lambda a, b: a + b - a * b),
-    "The bits that at least one has.", "7, 7", "integral",
+    "The bits that at least one has.", "7, 7", "integral", commutes=True,
 )  # fmt: skip
 
 bitwise_xor = _bits(
     "bitwise_xor", np.bitwise_xor, _by_bit(lambda a, b: (a + b) % 2),
-    "The bits that exactly one has.", "5, 6", "integral",
+    "The bits that exactly one has.", "5, 6", "integral", commutes=True,
 )  # fmt: skip
 
 bitwise_left_shift = _bits(
@@ -112,12 +123,12 @@ bitwise_right_shift = _bits(
 
 gcd = _bits(
     "gcd", np.gcd, np.vectorize(math.gcd, otypes=[np.int64]),
-    "The greatest common divisor.", "3, 1", "integer",
+    "The greatest common divisor.", "3, 1", "integer", cost=100,
 )  # fmt: skip
 
 lcm = _bits(
     "lcm", np.lcm, np.vectorize(math.lcm, otypes=[np.int64]),
-    "The least common multiple.", " 6, 15", "integer",
+    "The least common multiple.", " 6, 15", "integer", cost=100,
 )  # fmt: skip
 
 bitwise_not: Public = unary(

@@ -90,7 +90,7 @@ expand_op: Op = define(
     inputs="x",
     eval=_expand_eval,
     type=_expand_type,
-    lower=View(expanded),
+    lower=View(expanded, in_order=True),
     vjp={"x": lambda g, x_shape: sum_to(g, x_shape)},
     linear=True,
     view=True,

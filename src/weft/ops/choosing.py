@@ -51,6 +51,11 @@ maximum: Public = binary(
         "y": lambda x, y: _half_where_equal(x, y, y > x),
     },
     reference=lambda x, y: (x + y + np.abs(x - y)) / 2,
+    commutes=True,
+    idempotent=True,
+    identity=-np.inf,
+    exact=True,
+    numbers="all",
     doc="""The larger of two elements; a NaN wins, and a tie shares its gradient.
 
     >>> weft.maximum(weft.tensor([1.0, 5.0]), weft.tensor([3.0, 2.0]))
@@ -67,6 +72,11 @@ minimum: Public = binary(
         "y": lambda x, y: _half_where_equal(x, y, y < x),
     },
     reference=lambda x, y: (x + y - np.abs(x - y)) / 2,
+    commutes=True,
+    idempotent=True,
+    identity=np.inf,
+    exact=True,
+    numbers="all",
     doc="""The smaller of two elements; a NaN wins, and a tie shares its gradient.
 
     >>> weft.minimum(weft.tensor([1.0, 5.0]), weft.tensor([3.0, 2.0]))
@@ -120,6 +130,10 @@ where_op: Op = define(
     inputs="condition x y",
     eval=np.where,
     type=_where_type,
+    elementwise=True,
+    numbers="all",
+    cost=0,
+    exact=True,
     lower=Pointwise("where"),
     vjp={
         "x": lambda g, condition: where_op(condition, g, zeros_like(g)),

@@ -13,15 +13,20 @@ from weft.ops.operands import as_tensorlike
 from weft.ops.questions import isfinite, isnan
 
 
-def _compare(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:
-    accepts = "all" if name in ("eq", "ne") else "ordered"
+def _compare(
+    name: str, infix: str, eval: Any, reference: Any, text: str, shown: str
+) -> Any:
+    equality = infix in ("==", "!=")
     return binary(
         name,
         eval,
-        accepts=accepts,
+        accepts="all" if equality else "ordered",
         returns="bool",
         samples=integer_samples(2, -2, 3),
         reference=reference,
+        commutes=equality,
+        numbers="all",
+        infix=infix,
         doc=f"""Whether each element is {text} the other's.
 
     >>> weft.{name}(weft.tensor([1, 2, 3]), 2)
@@ -31,28 +36,38 @@ def _compare(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any
 
 
 eq: Public = _compare(
-    "eq", np.equal, lambda x, y: (x - y) == 0, "equal to", "False,  True, False"
+    "eq", "==", np.equal, lambda x, y: (x - y) == 0, "equal to", "False,  True, False"
 )
 
 ne: Public = _compare(
-    "ne", np.not_equal, lambda x, y: (x - y) != 0, "different from",
+    "ne", "!=", np.not_equal, lambda x, y: (x - y) != 0, "different from",
     " True, False,  True",
 )  # fmt: skip
 
 lt: Public = _compare(
-    "lt", np.less, lambda x, y: (y - x) > 0, "less than", " True, False, False"
+    "lt", "<", np.less, lambda x, y: (y - x) > 0, "less than", " True, False, False"
 )
 
 le: Public = _compare(
-    "le", np.less_equal, lambda x, y: (y - x) >= 0, "at most", " True,  True, False"
+    "le",
+    "<=",
+    np.less_equal,
+    lambda x, y: (y - x) >= 0,
+    "at most",
+    " True,  True, False",
 )
 
 gt: Public = _compare(
-    "gt", np.greater, lambda x, y: (x - y) > 0, "greater than", "False, False,  True"
+    "gt",
+    ">",
+    np.greater,
+    lambda x, y: (x - y) > 0,
+    "greater than",
+    "False, False,  True",
 )
 
 ge: Public = _compare(
-    "ge", np.greater_equal, lambda x, y: (x - y) >= 0, "at least",
+    "ge", ">=", np.greater_equal, lambda x, y: (x - y) >= 0, "at least",
     "False,  True,  True",
 )  # fmt: skip
 

@@ -29,6 +29,8 @@ _conj: Public = unary(
     vjp={"x": lambda g: conj_value(g)},
     jvp={"x": lambda t: conj_value(t)},
     reference=lambda x: x.real - 1j * x.imag if np.iscomplexobj(x) else x,
+    cost=0,
+    exact=True,
     doc="""The complex conjugate.
 
     >>> weft.tensor([1 + 2j]).conj()

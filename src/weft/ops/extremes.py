@@ -67,7 +67,7 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
         inputs="x",
         eval=lambda x, *, dim, keepdim: ufunc.reduce(x, dim, keepdims=keepdim),
         type=_extreme_type(name),
-        lower=Reduction("maximum" if ufunc is np.maximum else "minimum"),
+        lower=Reduction(ufunc.__name__, splits=True),
         bulk=COSTLY,
         vjp={
             "x": lambda g, x, out, dim, keepdim: (

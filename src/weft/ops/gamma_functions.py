@@ -291,6 +291,7 @@ digamma = unary(
     domain=(0.4, 4.0),
     bulk=SLOW,
     reference=by_element(_digamma_sum),
+    cost=88,
     doc="""The logarithmic derivative of the gamma function.
 
     >>> weft.digamma(weft.tensor([1.0, 0.5]))
@@ -306,6 +307,7 @@ lgamma = unary(
     domain=(0.4, 4.0),
     bulk=SLOW,
     reference=by_element(math.lgamma),
+    cost=94,
     doc="""The logarithm of the gamma function's absolute value.
 
     >>> weft.lgamma(weft.tensor([1.0, 5.0]))
@@ -325,6 +327,7 @@ polygamma_op: Op = define(
     lower=_POLYGAMMA,
     eval=in_double(polygamma_array),
     type=elementwise_type("polygamma", "floating", "same"),
+    cost=200,
     vjp={"x": lambda g, x, n: times(g, polygamma_op(x, n=n + 1))},
     jvp={"x": lambda t, x, n: times(t, polygamma_op(x, n=n + 1))},
     batch=elementwise_batch,

@@ -119,6 +119,7 @@ gather_op: Op = define(
     inputs="x index",
     eval=_gather_eval,
     type=_gather_type,
+    cost=0,
     lower=Element(_gathered, here=_gathered_from),
     vjp={
         "x": lambda g, x_shape, index, dim: scatter_add_op(
@@ -201,6 +202,7 @@ scatter_op: Op = define(
     eval=_scatter_eval,
     lower=scattered(None),
     type=lambda x, index, src, *, dim: x,
+    cost=0,
     vjp={
         "x": lambda g, index, dim: scatter_op(
             g, index, zeros_of(index.shape, g), dim=dim
@@ -230,6 +232,7 @@ scatter_add_op: Op = define(
     eval=_scatter_add_eval,
     lower=scattered("add"),
     type=lambda x, index, src, *, dim: x,
+    flops=lambda out, x, index, src: src,
     vjp={
         "x": lambda g: g,
         "src": lambda g, index, dim: gather_op(g, index, dim=dim),

@@ -82,6 +82,7 @@ cat_op: Op = define(
     lower=Element(_joined),
     eval=lambda *xs, dim: np.concatenate(xs, dim),
     type=_cat_type,
+    cost=0,
     vjp=_cat_vjp,
     jvp=_cat_jvp,
     batch=_cat_batch,

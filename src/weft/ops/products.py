@@ -12,6 +12,7 @@ from weft.core.blas import product
 from weft.core.bulk import COMPOSED, SLOW
 from weft.core.dims import normalize_dims
 from weft.core.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
+from weft.core.lowering import Library
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tape import make_node
@@ -130,6 +131,8 @@ matmul_op: Op = define(
     inputs="x y",
     eval=_matmul_eval,
     type=_matmul_type,
+    lower=Library("product", "plain"),
+    flops=lambda out, x, y: (2, *out, x[-1]),
     vjp={
         "x": lambda g, y: _times_turned(g, y),
         "y": lambda g, x: _turned_times(x, g),
@@ -178,6 +181,8 @@ wide_matmul_op: Op = define(
     inputs="x y",
     eval=_wide_eval,
     type=_wide_type,
+    lower=Library("product", "wide"),
+    flops=lambda out, x, y: (2, *out, x[-1]),
     vjp={
         "x": lambda g, y, x_dtype, dtype: cast(
             _times_turned(g, cast(y, dtype)), x_dtype

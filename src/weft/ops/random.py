@@ -233,6 +233,9 @@ uniform_op: Op = define(
     lower=Element(_uniform_element, cheap=False),
     eval=_uniform_eval,
     type=_float_type,
+    cost=40,
+    bounds=(0, 1),
+    random=True,
     samples=_state_samples(_FLOAT_PARAMS),
     reference=_uniform_reference,
 )
@@ -243,6 +246,8 @@ normal_op: Op = define(
     lower=Element(_normal_element, cheap=False),
     eval=_normal_eval,
     type=_float_type,
+    cost=60,
+    random=True,
     samples=_state_samples(_FLOAT_PARAMS),
     reference=_normal_reference,
 )
@@ -253,6 +258,8 @@ integers_op: Op = define(
     lower=Element(_integers_element, cheap=False),
     eval=_integers_eval,
     type=lambda seed, counter, *, shape, low, high: TensorType(shape, dtypes.int64),
+    cost=40,
+    random=True,
     samples=_state_samples(
         [
             {"shape": (3, 4), "low": -5, "high": 20},

@@ -109,7 +109,7 @@ def _sum_reference(x: Any, *, dim: tuple[int, ...], keepdim: bool) -> Any:
 sum_op: Op = define(
     "sum",
     inputs="x",
-    lower=Reduction("add"),
+    lower=Reduction("add", splits=True),
     bulk=COSTLY,
     eval=_sum_eval,
     type=reduce_type,
@@ -183,7 +183,7 @@ def _bool_samples(rng: np.random.Generator) -> Any:
 any_op: Op = define(
     "any",
     inputs="x",
-    lower=Reduction("logical_or"),
+    lower=Reduction("logical_or", splits=True),
     eval=lambda x, *, dim, keepdim: np.any(x, dim, keepdims=keepdim),
     type=_bool_type,
     batch=reduce_batch,
@@ -196,7 +196,7 @@ any_op: Op = define(
 all_op: Op = define(
     "all",
     inputs="x",
-    lower=Reduction("logical_and"),
+    lower=Reduction("logical_and", splits=True),
     eval=lambda x, *, dim, keepdim: np.all(x, dim, keepdims=keepdim),
     type=_bool_type,
     batch=reduce_batch,

@@ -20,6 +20,7 @@ def _rounding(name: str, eval: Any, reference: Any, text: str, shown: str) -> An
         d=lambda x: x * 0,
         reference=reference,
         domain=(1.1, 1.4),
+        exact=True,
         doc=f"""{text}; its derivative is zero.
 
     >>> weft.{name}(weft.tensor([-1.7, 1.5, 2.5]))
@@ -80,6 +81,8 @@ nextafter: Public = binary(
     domain=((1.1, 1.4), (1.6, 1.9)),
     bulk=SLOW,
     reference=lambda x, y: x + np.spacing(x),
+    cost=10,
+    exact=True,
     doc="""The next floating-point number towards the other element.
 
     >>> weft.nextafter(weft.tensor([1.0]), weft.tensor([2.0])) > 1

@@ -42,7 +42,7 @@ reshape_op: Op = define(
     inputs="x",
     eval=lambda x, *, shape: x.reshape(shape),
     type=_reshape_type,
-    lower=View(reshaped),
+    lower=View(reshaped, in_order=True),
     vjp={"x": lambda g, x_shape: reshape(g, x_shape)},
     linear=True,
     view="maybe",

@@ -80,7 +80,7 @@ slice_op: Op = define(
     inputs="x",
     eval=lambda x, *, index: x[(*index, ...)],  # ...: a 0-d view, not a scalar
     type=_slice_type,
-    lower=View(sliced),
+    lower=View(sliced, in_order=True),
     vjp={"x": lambda g, x_shape, index: place_op(g, shape=x_shape, index=index)},
     linear=True,
     view=True,
@@ -158,6 +158,7 @@ place_op: Op = define(
     lower=Varied(_forwards),
     eval=_place_eval,
     type=lambda x, *, shape, index: TensorType(shape, x.dtype),
+    cost=0,
     vjp={"x": lambda g, index: slice_op(g, index=index)},
     linear=True,
     batch=_shift_index,

@@ -78,6 +78,7 @@ take_op: Op = define(
     inputs="x index",
     eval=_take_eval,
     type=_take_type,
+    cost=0,
     lower=Element(_taken),
     vjp={"x": lambda g, x_shape, index: add_at(g, index, size=x_shape[0])},
     jvp={"x": lambda t, index: take_op(t, index)},
@@ -160,6 +161,7 @@ add_at: Op = define(
     type=lambda x, index, *, size: TensorType(
         (size, *x.shape[len(index.shape) :]), x.dtype
     ),
+    flops=lambda out, x, index: x,
     vjp={"x": lambda g, index: take_op(g, index)},
     jvp={"x": lambda t, index, size: add_at(t, index, size=size)},
     batch=_add_at_batch,
@@ -220,6 +222,7 @@ put_op: Op = define(
         shared=_behind,
     ),
     type=lambda x, index, value: x,
+    cost=0,
     vjp={
         "x": lambda g, index, value_shape: put_op(g, index, zeros_of(value_shape, g)),
         "value": lambda g, index: take_op(g, index),

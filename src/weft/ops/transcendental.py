@@ -29,6 +29,7 @@ exp: Public = unary(
     d=lambda out: out,
     bulk=COSTLY,
     reference=lambda x: np.power(np.e, x),
+    cost=12,
     doc="""e to the power of each element.
 
     >>> weft.exp(weft.tensor([0.0, 1.0]))
@@ -41,6 +42,7 @@ exp2: Public = unary(
     np.exp2,
     d=lambda out: out * math.log(2),
     reference=lambda x: np.power(2.0, x),
+    cost=12,
     doc="""2 to the power of each element.
 
     >>> weft.exp2(weft.tensor([0.0, 3.0]))
@@ -65,6 +67,7 @@ expm1: Public = unary(
     d=lambda out: out + 1,
     bulk=COSTLY,
     reference=lambda x: np.exp(x) - 1,
+    cost=16,
     doc="""``exp(x) - 1``, exact near 0.
 
     >>> weft.expm1(weft.tensor([0.0, 1.0]))
@@ -78,6 +81,7 @@ log: Public = unary(
     d=lambda x: 1 / x,
     domain=(0.3, 3.0),
     reference=lambda x: np.log2(x) * np.log(2),
+    cost=16,
     doc="""The natural logarithm.
 
     >>> weft.log(weft.tensor([1.0, 10.0]))
@@ -92,6 +96,7 @@ log2: Public = unary(
     domain=(0.3, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x) / np.log(2),
+    cost=26,
     doc="""The logarithm to base 2.
 
     >>> weft.log2(weft.tensor([1.0, 8.0]))
@@ -106,6 +111,7 @@ log10: Public = unary(
     domain=(0.3, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x) / np.log(10),
+    cost=26,
     doc="""The logarithm to base 10.
 
     >>> weft.log10(weft.tensor([1.0, 20.0]))
@@ -119,6 +125,7 @@ log1p: Public = unary(
     d=lambda x: 1 / (x + 1),
     domain=(-0.6, 3.0),
     reference=lambda x: np.log(1 + x),
+    cost=16,
     doc="""``log(1 + x)``, exact near 0.
 
     >>> weft.log1p(weft.tensor([0.0, 1.0]))
@@ -133,6 +140,7 @@ sqrt: Public = unary(
     domain=(0.3, 3.0),
     bulk=COSTLY,
     reference=lambda x: x**0.5,
+    cost=6,
     doc="""The square root.
 
     >>> weft.sqrt(weft.tensor([1.0, 2.0]))
@@ -147,6 +155,7 @@ rsqrt: Public = unary(
     domain=(0.3, 3.0),
     bulk=COSTLY,
     reference=lambda x: x**-0.5,
+    cost=8,
     doc="""One over the square root.
 
     >>> weft.rsqrt(weft.tensor([1.0, 4.0]))
@@ -160,6 +169,8 @@ sin: Public = unary(
     d=lambda x: cos(x),
     domain=(-3.0, 3.0),
     reference=lambda x: np.exp(1j * x).imag,
+    cost=20,
+    bounds=(-1, 1),
     doc="""The sine.
 
     >>> weft.sin(weft.tensor([0.0, 1.0]))
@@ -173,6 +184,8 @@ cos: Public = unary(
     d=lambda x: -sin(x),
     domain=(-3.0, 3.0),
     reference=lambda x: np.exp(1j * x).real,
+    cost=20,
+    bounds=(-1, 1),
     doc="""The cosine.
 
     >>> weft.cos(weft.tensor([0.0, 1.0]))
@@ -187,6 +200,7 @@ tan: Public = unary(
     domain=(-1.2, 1.2),
     bulk=NEVER,
     reference=lambda x: np.sin(x) / np.cos(x),
+    cost=20,
     doc="""The tangent.
 
     >>> weft.tan(weft.tensor([0.0, 1.0]))
@@ -200,6 +214,7 @@ asin: Public = unary(
     d=lambda x: rsqrt(1 - x * x),
     domain=(-0.9, 0.9),
     reference=lambda x: np.arctan2(x, np.sqrt(1 - x * x)),
+    cost=20,
     doc="""The angle whose sine it is.
 
     >>> weft.asin(weft.tensor([0.0, 1.0]))
@@ -213,6 +228,7 @@ acos: Public = unary(
     d=lambda x: -rsqrt(1 - x * x),
     domain=(-0.9, 0.9),
     reference=lambda x: np.arctan2(np.sqrt(1 - x * x), x),
+    cost=20,
     doc="""The angle whose cosine it is.
 
     >>> weft.acos(weft.tensor([1.0, 0.0]))
@@ -226,6 +242,7 @@ atan: Public = unary(
     d=lambda x: 1 / (x * x + 1),
     domain=(-3.0, 3.0),
     reference=lambda x: np.arctan2(x, 1.0),
+    cost=16,
     doc="""The angle whose tangent it is.
 
     >>> weft.atan(weft.tensor([0.0, 1.0]))
@@ -238,6 +255,7 @@ sinh: Public = unary(
     np.sinh,
     d=lambda x: cosh(x),
     reference=lambda x: (np.exp(x) - np.exp(-x)) / 2,
+    cost=24,
     doc="""The hyperbolic sine.
 
     >>> weft.sinh(weft.tensor([0.0, 1.0]))
@@ -250,6 +268,7 @@ cosh: Public = unary(
     np.cosh,
     d=lambda x: sinh(x),
     reference=lambda x: (np.exp(x) + np.exp(-x)) / 2,
+    cost=16,
     doc="""The hyperbolic cosine.
 
     >>> weft.cosh(weft.tensor([0.0, 1.0]))
@@ -262,6 +281,8 @@ tanh: Public = unary(
     np.tanh,
     d=lambda out: 1 - out * out,
     reference=lambda x: 1 - 2 / (np.exp(2 * x) + 1),
+    cost=20,
+    bounds=(-1, 1),
     doc="""The hyperbolic tangent.
 
     >>> weft.tanh(weft.tensor([0.0, 1.0]))
@@ -276,6 +297,7 @@ asinh: Public = unary(
     domain=(-3.0, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x + np.sqrt(x * x + 1)),
+    cost=52,
     doc="""The inverse of the hyperbolic sine.
 
     >>> weft.asinh(weft.tensor([0.0, 1.0]))
@@ -290,6 +312,7 @@ acosh: Public = unary(
     domain=(1.3, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x + np.sqrt(x * x - 1)),
+    cost=48,
     doc="""The inverse of the hyperbolic cosine.
 
     >>> weft.acosh(weft.tensor([1.0, 2.0]))
@@ -304,6 +327,7 @@ atanh: Public = unary(
     domain=(-0.8, 0.8),
     bulk=NEVER,
     reference=lambda x: (np.log(1 + x) - np.log(1 - x)) / 2,
+    cost=28,
     doc="""The inverse of the hyperbolic tangent.
 
     >>> weft.atanh(weft.tensor([0.0, 0.5]))
@@ -318,6 +342,8 @@ sigmoid: Public = unary(
     domain=(-3.0, 3.0),
     bulk=SLOW,
     reference=lambda x: (np.tanh(x / 2) + 1) / 2,
+    cost=16,
+    bounds=(0, 1),
     doc="""``1 / (1 + exp(-x))``, without overflow.
 
     >>> weft.sigmoid(weft.tensor([0.0, 2.0]))
@@ -335,6 +361,7 @@ atan2: Public = binary(
     },
     domain=((0.4, 2.0), (-2.0, 2.0)),
     reference=lambda x, y: np.angle(y + 1j * x),
+    cost=28,
     doc="""The angle of the point (other, input).
 
     >>> weft.atan2(weft.tensor([1.0]), weft.tensor([1.0]))
@@ -353,6 +380,7 @@ hypot: Public = binary(
     domain=((0.4, 2.0), (-2.0, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: np.sqrt(x * x + y * y),
+    cost=8,
     doc="""The length of the vector (input, other); its gradient at 0 is 0.
 
     >>> weft.hypot(weft.tensor([3.0]), weft.tensor([4.0]))
@@ -370,6 +398,7 @@ logaddexp: Public = binary(
     },
     bulk=SLOW,
     reference=lambda x, y: np.log(np.exp(x) + np.exp(y)),
+    cost=36,
     doc="""``log(exp(input) + exp(other))``, without overflow.
 
     >>> weft.logaddexp(weft.tensor([1000.0]), weft.tensor([0.0]))

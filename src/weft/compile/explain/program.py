@@ -33,6 +33,7 @@ from weft.compile.llvm.target import Target, assembly, new_module
 from weft.compile.native import Native
 from weft.compile.products import is_product
 from weft.compile.tables import Tables
+from weft.core.lowering import Library
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Graph, Node, type_text
@@ -318,7 +319,7 @@ class Program:
         uses = [step for step in self.native.steps if isinstance(step, Use)]
         if any(node in use.group.nodes for use in uses):
             return "a size is 0, for which its kernel is not made"
-        if node.op.lower is None:
+        if node.op.lower is None or isinstance(node.op.lower, Library):
             return "its record has no lowering to loops"
         inputs = [i for i in node.inputs if type(i) is Node]
         kinds = ", ".join(dict.fromkeys(n.dtype.name for n in (*inputs, node)))

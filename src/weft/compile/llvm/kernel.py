@@ -60,6 +60,7 @@ from weft.compile.loop.ir import (
     divides,
     statements,
 )
+from weft.core.op import known_op
 from weft.core.size import Size, may_be_negative
 
 MOVES = 8  # elements that are moved one after the other
@@ -539,7 +540,7 @@ class _Emitter:
 
     def _call(self, value: Any) -> Any:
         args = [self.value(a) for a in value.args]
-        if value.name in _EXTREMES and isinstance(value.args[0], Local):
+        if _chooses(value) and isinstance(value.args[0], Local):
             args[1] = _hidden(self.b, args[1])
         kinds = [a.dtype for a in value.args]
         if divides(value):
@@ -648,13 +649,17 @@ class _Emitter:
         return total
 
 
-_EXTREMES = ("maximum", "minimum")
-
-
 def _is_extreme(value: Any) -> bool:
     """Whether a value is the larger or smaller of two numbers that may be NaN."""
-    call = isinstance(value, Call) and value.name in _EXTREMES
-    return call and value.dtype.name in ("float32", "float64")
+    return isinstance(value, Call) and _chooses(value) and (
+        value.dtype.name in ("float32", "float64")
+    )  # fmt: skip
+
+
+def _chooses(value: Call) -> bool:
+    """Whether a value is one of its two operands, as a reduction combines them."""
+    op = known_op(value.name)
+    return op is not None and op.facts.idempotent and op.facts.exact
 
 
 def _branches(body: list[Any]) -> bool:

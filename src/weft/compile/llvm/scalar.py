@@ -17,6 +17,7 @@ from weft.compile.llvm import integers, keys, random
 from weft.compile.llvm.emit import F32, F64, I1, I8, I32, I64
 from weft.compile.llvm.math import conversions
 from weft.config import config
+from weft.core.op import known_op
 from weft.dtype import DType
 
 _INTS = {d.name: 8 * d.itemsize for d in dtypes.ALL if d.category == dtypes.INT}
@@ -58,16 +59,11 @@ def constant(value: Any, dtype: DType) -> Any:
 
 # -- half types: rounded to nearest, ties to even
 
-# Functions whose result is one of the half type's numbers, if the arguments are.
-_EXACT = {
-    "abs", "ceil", "conj", "copysign", "floor", "fmod", "maximum", "minimum", "neg",
-    "nextafter", "random_unit", "relu", "round", "sign", "trunc", "where",
-}  # fmt: skip
-
 
 def rounds(name: str, dtype: DType) -> bool:
     """Whether a function's result must be rounded to a half type."""
-    return dtype.name in HALF and name not in _EXACT
+    op = known_op(name)  # random numbers and keys, which are no operators, are exact
+    return dtype.name in HALF and op is not None and not op.facts.exact
 
 
 def widened(b: Any, pattern: Any, dtype: DType, *, native: bool = False) -> Any:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from weft.core.op import known_op
 from weft.core.size import Scope, Size
 from weft.dtype import DType
 
@@ -202,8 +203,9 @@ def divides(value: Any) -> bool:
     """Whether a value is a whole number's division, which 0 is an error for."""
     return (
         isinstance(value, Call)
-        and value.name in ("floor_divide", "remainder", "fmod")
         and not value.dtype.is_inexact
+        and (op := known_op(value.name)) is not None
+        and bool(op.refuses)
     )
 
 

@@ -19,12 +19,8 @@ from weft.compile.loop.ir import (
     Store,
     When,
 )
+from weft.core.op import known_op
 from weft.dtype import DType
-
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=", "eq": "==", "ne": "!=", "logical_and": "and", "logical_or": "or",
-}  # fmt: skip
 
 
 def print_kernel(kernel: Kernel) -> str:
@@ -82,8 +78,9 @@ def value_text(value: Any) -> str:
         low, high = value_text(value.low), value_text(value.high)
         return f"({value.at} < {value.bound} ? {low} : {high})"
     args = [value_text(a) for a in value.args]
-    if value.name in _INFIX and len(args) == 2:
-        return f"({args[0]} {_INFIX[value.name]} {args[1]})"
+    op = known_op(value.name)
+    if op is not None and op.facts.infix:
+        return f"({args[0]} {op.facts.infix} {args[1]})"
     if value.name == "cast":
         return f"{value.dtype.name}({args[0]})"
     return f"{value.name}({', '.join(args)})"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, WHERE, elementwise, splat
+from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, WHERE, splat
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.views import PERMUTE
 from weft.compile.passes.walk import Call, Found, Walk
@@ -163,7 +163,8 @@ def _known(node: Any) -> Any:
         return None if isinstance(node, Size) else node
     if node.op is CONSTANT:
         return node.params["value"]
-    plain = node.op in _GIVEN or elementwise(node.op) or node.op in (EXPAND, RESHAPE)
+    moved = node.op is EXPAND or node.op is RESHAPE
+    plain = node.op in _GIVEN or node.op.facts.elementwise or moved
     if not plain or any(isinstance(n, Size) for n in node.shape):
         return None
     inputs = [_known(i) for i in node.inputs]
