@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
-from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position
+from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position, facts_of
 from weft.compile.loop.ranges import index_range
 from weft.core.lowering import Library, Reduction, Varied
-from weft.core.op import find_op
 from weft.core.size import Size
 from weft.dtype import DType
 from weft.graph.ir import GraphError, Node
@@ -104,7 +103,7 @@ class Builder:
 
     def call(self, name: str, *args: Any, dtype: DType | None = None) -> Any:
         if dtype is None:
-            tells = find_op(name).facts.returns == "bool"
+            tells = facts_of(name).returns == "bool"
             dtype = dtypes.bool_ if tells else args[-1].dtype
         return Call(name, args, dtype)
 

@@ -58,9 +58,9 @@ from weft.compile.loop.ir import (
     Store,
     When,
     divides,
+    facts_of,
     statements,
 )
-from weft.core.op import known_op
 from weft.core.size import Size, may_be_negative
 
 MOVES = 8  # elements that are moved one after the other
@@ -658,8 +658,8 @@ def _is_extreme(value: Any) -> bool:
 
 def _chooses(value: Call) -> bool:
     """Whether a value is one of its two operands, as a reduction combines them."""
-    op = known_op(value.name)
-    return op is not None and op.facts.idempotent and op.facts.exact
+    facts = facts_of(value.name)
+    return facts.idempotent and facts.exact
 
 
 def _branches(body: list[Any]) -> bool:

@@ -16,8 +16,8 @@ from weft import dtype as dtypes
 from weft.compile.llvm import integers, keys, random
 from weft.compile.llvm.emit import F32, F64, I1, I8, I32, I64
 from weft.compile.llvm.math import conversions
+from weft.compile.loop.ir import facts_of
 from weft.config import config
-from weft.core.op import known_op
 from weft.dtype import DType
 
 _INTS = {d.name: 8 * d.itemsize for d in dtypes.ALL if d.category == dtypes.INT}
@@ -62,8 +62,7 @@ def constant(value: Any, dtype: DType) -> Any:
 
 def rounds(name: str, dtype: DType) -> bool:
     """Whether a function's result must be rounded to a half type."""
-    op = known_op(name)  # random numbers and keys, which are no operators, are exact
-    return dtype.name in HALF and op is not None and not op.facts.exact
+    return dtype.name in HALF and not facts_of(name).exact
 
 
 def widened(b: Any, pattern: Any, dtype: DType, *, native: bool = False) -> Any:

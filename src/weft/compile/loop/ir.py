@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from weft.core.op import known_op
+from weft.core.op import Facts, known_op
 from weft.core.size import Scope, Size
 from weft.dtype import DType
 
@@ -197,6 +197,20 @@ def _symbols(part: Any, seen: dict[int, Any]) -> set[str]:
     seen[id(part)] = part
     inner = part.args if isinstance(part, Call) else part
     return {name for one in inner for name in _symbols(one, seen)}
+
+
+_NO_OPERATOR = Facts(exact=True)  # random words, sort keys
+
+
+def facts_of(name: str) -> Facts:
+    """The facts of a scalar function, which are those of the operator it is named as.
+
+    >>> from weft.compile.loop.ir import facts_of
+    >>> facts_of("add").infix, facts_of("sort_key").exact
+    ('+', True)
+    """
+    op = known_op(name)
+    return _NO_OPERATOR if op is None else op.facts
 
 
 def divides(value: Any) -> bool:

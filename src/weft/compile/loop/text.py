@@ -18,8 +18,8 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    facts_of,
 )
-from weft.core.op import known_op
 from weft.dtype import DType
 
 
@@ -78,9 +78,9 @@ def value_text(value: Any) -> str:
         low, high = value_text(value.low), value_text(value.high)
         return f"({value.at} < {value.bound} ? {low} : {high})"
     args = [value_text(a) for a in value.args]
-    op = known_op(value.name)
-    if op is not None and op.facts.infix:
-        return f"({args[0]} {op.facts.infix} {args[1]})"
+    infix = facts_of(value.name).infix
+    if infix:
+        return f"({args[0]} {infix} {args[1]})"
     if value.name == "cast":
         return f"{value.dtype.name}({args[0]})"
     return f"{value.name}({', '.join(args)})"
