@@ -27,6 +27,7 @@ from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.number import Number
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
+from weft.core.public import METHOD, Names, declare
 from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
@@ -404,11 +405,20 @@ def _fast_codes(accepts: str, codes: str) -> str:
     return "".join(kept)
 
 
-def _finish(fn: Public, name: str, op: Op, doc: str) -> Public:
-    fn.__name__ = fn.__qualname__ = name
+def _finish(
+    fn: Public, op: Op, doc: str, accepts: str, public: Names | None, given: str
+) -> Public:
+    """Name and document an operator's function, and make it public."""
+    fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc
     fn.op = op  # type: ignore[attr-defined]
     op.function = fn
+    if public is not None:
+        if isinstance(op.eval, np.ufunc):
+            public = public._replace(ufuncs=(op.eval.__name__, *public.ufuncs))
+        whole = accepts in ("integer", "integral")
+        example = given, "int64" if whole else "float32"
+        declare(fn, op.name, public, example=example)
     return fn
 
 
@@ -428,13 +438,15 @@ def unary(
     samples: Callable[..., Any] | None = None,
     bulk: int = 0,
     lower: Any = None,
+    public: Names | None = METHOD,
     **facts: Any,
 ) -> Public:
     """Declare an element-wise operator of one input and its public function.
 
     ``lower`` is how compiled code computes it (``core.lowering``); without it the Loop
-    IR's scalar function of the same name is used, or ``eval`` if there is none. Every
-    other keyword is one of ``Facts``.
+    IR's scalar function of the same name is used, or ``eval`` if there is none.
+    ``public`` says where the function is found (``core.public``). The other keywords
+    are ``Facts``.
     """
     if d is not None:
         vjp, jvp = {"x": _vjp_from(d)}, {"x": _jvp_from(d)}
@@ -482,7 +494,7 @@ def unary(
             return bind(op, (input,), {})
         return bind(op, prepare(name, accepts, input), {})
 
-    return _finish(fn, name, op, doc)
+    return _finish(fn, op, doc, accepts, public, "")
 
 
 def binary(
@@ -501,6 +513,7 @@ def binary(
     bulk: int = CHEAP,
     refuses: dict[str, float] | None = None,
     lower: Any = None,
+    public: Names | None = METHOD,
     numbers: str = "inexact",
     **facts: Any,
 ) -> Public:
@@ -589,7 +602,7 @@ def binary(
                 return out
         return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
 
-    return _finish(fn, name, op, doc)
+    return _finish(fn, op, doc, accepts, public, "x")
 
 
 absorb = binary(
@@ -598,6 +611,7 @@ absorb = binary(
     vjp={"x": lambda g, y: times_conj(g, y), "y": lambda g, x: times_conj(g, x)},
     jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
     reference=lambda x, y: x * y,
+    public=None,
     doc="""The product of two tensors, where zero times infinity is zero.
 
     Derivative rules use it, so that an element nothing came back to adds

@@ -340,9 +340,16 @@ def is_own(op: Op) -> bool:
     return op in _OWN
 
 
+unregistered: list[Callable[[str], None]] = []  # called with the operator's name
+
+
 def unregister(name: str) -> None:
-    """Take a record out of the registry."""
-    _OWN.discard(_REGISTRY.pop(name, None))
+    """Take a record out of the registry, and its function's public names away."""
+    op = _REGISTRY.pop(name, None)
+    if op is not None:
+        _OWN.discard(op)
+        for tell in unregistered:
+            tell(name)
 
 
 def define(name: str, **fields: Any) -> Op:

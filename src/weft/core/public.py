@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from weft.core import op as records
+from weft.core.inplace import Form
 from weft.core.inplace import inplace as written
+from weft.core.op import unregistered
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
-Form = Callable[[Callable[..., Any], str], Callable[..., Any]]
 
 
 class Names(NamedTuple):
@@ -43,18 +43,10 @@ class Names(NamedTuple):
     array_api: str | bool = False  # as weft.array_api.name, or as that name there
 
 
-class Declaration(NamedTuple):
-    """A public function; ``home`` is where it is defined, as a module and a name."""
-
-    fn: Callable[..., Any]
-    name: str
-    home: tuple[str, str]
-    names: Names
-
-
-DECLARED: dict[str, Declaration] = {}  # by name
+METHOD = Names()
+DECLARED: dict[str, tuple[Callable[..., Any], Names]] = {}  # by name
 EXPORTED: dict[str, Callable[..., Any]] = {}  # the functions of ``weft``
-UFUNCS: dict[Any, Callable[..., Any]] = {}  # by NumPy's function
+UFUNCS: dict[Any, str] = {}  # the name of the function that answers NumPy's
 
 
 def declare(
@@ -65,8 +57,7 @@ def declare(
     taken += [n for n in _attributes(name, names) if n in vars(Tensor)]
     if taken:
         raise ArgumentError(f"{name}: there is another function named {taken[0]!r}")
-    home = fn.__module__, getattr(fn, "__wrapped__", fn).__name__
-    DECLARED[name] = Declaration(fn, name, home, names)
+    DECLARED[name] = fn, names
     for one in (name, *names.also):
         if names.exported:
             EXPORTED[one] = fn
@@ -75,7 +66,7 @@ def declare(
         if names.inplace is not False:
             setattr(Tensor, f"{one}_", _form(fn, f"{one}_", names.inplace, example))
     for theirs in names.ufuncs:
-        UFUNCS[getattr(np, theirs)] = fn
+        UFUNCS[getattr(np, theirs)] = name
 
 
 def _form(
@@ -91,7 +82,10 @@ def _form(
 def _attributes(name: str, names: Names) -> list[str]:
     """The names of methods."""
     found = [name, *names.also] if names.method else []
-    return [*found, *(f"{n}_" for n in (name, *names.also) if names.inplace is not False)]
+    return [
+        *found,
+        *(f"{n}_" for n in (name, *names.also) if names.inplace is not False),
+    ]
 
 
 def public(
@@ -114,17 +108,27 @@ def public(
     return decorate
 
 
+def array_api() -> dict[str, Callable[..., Any]]:
+    """The functions that are the array API standard's, by its names."""
+    found = {}
+    for name, (fn, names) in DECLARED.items():
+        if names.array_api:
+            theirs = names.array_api if isinstance(names.array_api, str) else name
+            found[theirs] = fn
+    return found
+
+
 def withdraw(name: str) -> None:
-    """Take a function's public names away."""
-    found = DECLARED.pop(name, None)
-    if found is None:
+    """Take the public names of the function of an operator away."""
+    if name not in DECLARED:
         return
-    for one in (name, *found.names.also):
+    _, names = DECLARED.pop(name)
+    for one in (name, *names.also):
         EXPORTED.pop(one, None)
-    for one in _attributes(name, found.names):
+    for one in _attributes(name, names):
         delattr(Tensor, one)
-    for theirs in [ufunc for ufunc, fn in UFUNCS.items() if fn is found.fn]:
-        del UFUNCS[theirs]
+    for theirs in names.ufuncs:
+        UFUNCS.pop(getattr(np, theirs))
 
 
-records.on_unregister = withdraw
+unregistered.append(withdraw)

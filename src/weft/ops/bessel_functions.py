@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.core.bulk import SLOW
 from weft.core.elementwise import Public, unary
+from weft.core.public import Names
 from weft.core.tensor import Tensor
 from weft.ops.approximation import Array, horner, in_double, pieces
 from weft.ops.arithmetic import sign
@@ -76,6 +77,7 @@ i0 = unary(
     bulk=SLOW,
     reference=_bessel_reference(0, scaled=False),
     cost=60,
+    public=Names(inplace=False),
     doc="""The modified Bessel function of the first kind, order 0.
 
     >>> weft.special.i0(weft.tensor([0.0, 1.0]))
@@ -91,6 +93,7 @@ i1: Public = unary(
     bulk=SLOW,
     reference=_bessel_reference(1, scaled=False),
     cost=64,
+    public=None,
     doc="""The modified Bessel function of the first kind, order 1.
 
     >>> weft.special.i1(weft.tensor([0.0, 1.0]))
@@ -107,6 +110,7 @@ i0e = unary(
     bulk=SLOW,
     reference=_bessel_reference(0, scaled=True),
     cost=60,
+    public=None,
     doc="""``exp(-|x|) * i0(x)``.
 
     >>> weft.special.i0e(weft.tensor([0.0, 1.0]))
@@ -123,6 +127,7 @@ i1e: Public = unary(
     bulk=SLOW,
     reference=_bessel_reference(1, scaled=True),
     cost=64,
+    public=None,
     doc="""``exp(-|x|) * i1(x)``.
 
     >>> weft.special.i1e(weft.tensor([0.0, 1.0]))

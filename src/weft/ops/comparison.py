@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.elementwise import Public, binary, integer_samples
+from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.ops.arithmetic import abs
 from weft.ops.operands import as_tensorlike
@@ -14,7 +15,13 @@ from weft.ops.questions import isfinite, isnan
 
 
 def _compare(
-    name: str, infix: str, eval: Any, reference: Any, text: str, shown: str
+    name: str,
+    infix: str,
+    eval: Any,
+    reference: Any,
+    text: str,
+    shown: str,
+    public: Names,
 ) -> Any:
     equality = infix in ("==", "!=")
     return binary(
@@ -27,6 +34,7 @@ def _compare(
         commutes=equality,
         numbers="all",
         infix=infix,
+        public=public,
         doc=f"""Whether each element is {text} the other's.
 
     >>> weft.{name}(weft.tensor([1, 2, 3]), 2)
@@ -36,16 +44,29 @@ def _compare(
 
 
 eq: Public = _compare(
-    "eq", "==", np.equal, lambda x, y: (x - y) == 0, "equal to", "False,  True, False"
+    "eq",
+    "==",
+    np.equal,
+    lambda x, y: (x - y) == 0,
+    "equal to",
+    "False,  True, False",
+    public=Names(array_api="equal"),
 )
 
 ne: Public = _compare(
     "ne", "!=", np.not_equal, lambda x, y: (x - y) != 0, "different from",
     " True, False,  True",
+    public=Names(also=("not_equal",), array_api="not_equal"),
 )  # fmt: skip
 
 lt: Public = _compare(
-    "lt", "<", np.less, lambda x, y: (y - x) > 0, "less than", " True, False, False"
+    "lt",
+    "<",
+    np.less,
+    lambda x, y: (y - x) > 0,
+    "less than",
+    " True, False, False",
+    public=Names(also=("less",), array_api="less"),
 )
 
 le: Public = _compare(
@@ -55,6 +76,7 @@ le: Public = _compare(
     lambda x, y: (y - x) >= 0,
     "at most",
     " True,  True, False",
+    public=Names(also=("less_equal",), array_api="less_equal"),
 )
 
 gt: Public = _compare(
@@ -64,14 +86,17 @@ gt: Public = _compare(
     lambda x, y: (x - y) > 0,
     "greater than",
     "False, False,  True",
+    public=Names(also=("greater",), array_api="greater"),
 )
 
 ge: Public = _compare(
     "ge", ">=", np.greater_equal, lambda x, y: (x - y) >= 0, "at least",
     "False,  True,  True",
+    public=Names(also=("greater_equal",), array_api="greater_equal"),
 )  # fmt: skip
 
 
+@public(method=True)
 def isclose(
     input: Tensor,
     other: Any,
@@ -92,6 +117,7 @@ def isclose(
     return near
 
 
+@public(method=True)
 def allclose(
     input: Tensor,
     other: Any,
@@ -107,6 +133,7 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
+@public(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and the same elements.
 

@@ -11,6 +11,7 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import elementwise_batch, samples_in
 from weft.core.lowering import SAME, Pointwise
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.memory_format import check_format, contiguous_format, laid_out
 
@@ -68,6 +69,7 @@ clone_op: Op = define(
 )
 
 
+@public(method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy that gradients flow through, row by row unless a format is asked for.
 
@@ -99,6 +101,7 @@ alias_op: Op = define(
 )
 
 
+@public(exported=False, method=True)
 def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its memory is in order, else a copy.
 
@@ -113,6 +116,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     return input.in_order()
 
 
+@public()
 def detach(input: Tensor) -> Tensor:
     """The same memory, cut off from gradients and tangents.
 

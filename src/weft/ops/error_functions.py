@@ -194,6 +194,7 @@ erfcx = unary(
     bulk=SLOW,
     reference=by_element(lambda v: math.exp(v * v) * math.erfc(v)),
     cost=40,
+    public=None,
     doc="""``exp(x * x) * erfc(x)``, without overflow.
 
     >>> weft.special.erfcx(weft.tensor([0.0, 100.0]))
@@ -251,6 +252,7 @@ log_ndtr = unary(
     bulk=SLOW,
     reference=by_element(lambda v: math.log(math.erfc(-v / math.sqrt(2)) / 2)),
     cost=140,
+    public=None,
     doc="""The logarithm of ``ndtr``, exact for very negative x.
 
     >>> weft.special.log_ndtr(weft.tensor([0.0, -20.0]))
@@ -267,6 +269,7 @@ ndtri = unary(
     bulk=SLOW,
     reference=by_element(lambda p: math.sqrt(2) * bisected(2 * p - 1)),
     cost=310,
+    public=None,
     doc="""The inverse of ``ndtr``.
 
     >>> weft.special.ndtri(weft.tensor([0.5, 0.9]))

@@ -25,6 +25,7 @@ from weft.core.elementwise import (
 )
 from weft.core.lowering import Fold, cast_element
 from weft.core.op import Op, Sample, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.ops.approximation import Array, by_element, horner, in_double, pieces
@@ -287,7 +288,7 @@ digamma = unary(
     "digamma",
     in_double(digamma_array),
     accepts="floating",
-    d=lambda x: polygamma(1, x),
+    d=lambda x: x.polygamma(1),
     domain=(0.4, 4.0),
     bulk=SLOW,
     reference=by_element(_digamma_sum),
@@ -336,6 +337,7 @@ polygamma_op: Op = define(
 )
 
 
+@public()
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of ``digamma``.
 

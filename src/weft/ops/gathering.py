@@ -16,6 +16,7 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
 from weft.core.lowering import Element, Scatter, Varied
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import is_one, same
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
@@ -251,6 +252,7 @@ scatter_add_op: Op = define(
 )
 
 
+@public(method=True)
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Elements picked along a dimension, one for each element of ``index``.
 
@@ -266,6 +268,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return bind(gather_op, (input, index), {"dim": d})
 
 
+@public(method=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """As ``gather``, with the other dimensions broadcast.
 

@@ -19,6 +19,7 @@ from weft.core.dispatch import bind
 from weft.core.lowering import Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.ops.broadcasting import expand
@@ -122,6 +123,7 @@ sum_op: Op = define(
 _SUM = sum_op.plan((True,)), np.add.reduce
 
 
+@public(method=True)
 def sum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -148,6 +150,7 @@ def widen(x: Tensor, dtype: Any) -> Tensor:
     return x if kind in dtypes.INEXACT_CODES else cast(x, dtypes.int64)
 
 
+@public(method=True)
 def nansum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -159,6 +162,7 @@ def nansum(
     return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
 
 
+@public(method=True)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero.
 
@@ -207,6 +211,7 @@ all_op: Op = define(
 )
 
 
+@public(method=True)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether at least one element is true (not zero).
 
@@ -217,6 +222,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return bind(any_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
+@public(method=True)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether every element is true (not zero).
 

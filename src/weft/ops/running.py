@@ -19,6 +19,7 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts, conj
 from weft.core.lowering import Reduction, Running, cast_element
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.broadcasting import expand
@@ -193,6 +194,7 @@ def _cumulated(op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
     return bind(op, (x,), {"dim": d}) if x.ndim else x
 
 
+@public(method=True, inplace="0")
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running sum along a dimension.
 
@@ -202,6 +204,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return _cumulated(cumsum_op, input, dim, dtype)
 
 
+@public(method=True, inplace="0")
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along a dimension.
 
@@ -243,6 +246,7 @@ logcumsumexp_op: Op = define(
 )
 
 
+@public(method=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension.
 
@@ -310,6 +314,7 @@ def _others(x: Tensor, dim: int) -> Tensor:
     return left * flip_op(_shifted_products(turned, dim), dims=(dim,))
 
 
+@public(method=True)
 def prod(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -331,6 +336,7 @@ def prod(
 # -- differences and integrals
 
 
+@public(method=True)
 def diff(
     input: Tensor,
     n: int = 1,
@@ -374,6 +380,7 @@ def _widths(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> Any:
     return d, pairs * diff(grid, dim=grid.ndim - y.ndim + d) / 2
 
 
+@public(also=("trapz",))
 def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral along a dimension by the trapezoidal rule.
 
@@ -384,6 +391,7 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
     return sum(areas, d)
 
 
+@public()
 def cumulative_trapezoid(
     y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1
 ) -> Tensor:
