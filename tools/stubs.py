@@ -88,7 +88,9 @@ def array_api() -> str:
     return HEAD + head + "\n".join(lines) + "\n"
 
 
-def _declared() -> Iterator[tuple[object, public.Names, tuple[str, ...]]]:
+def _declared() -> Iterator[
+    tuple[object, public.Names | public.public, tuple[str, ...]]
+]:
     """The declarations of Weft's own functions, each with all its names."""
     for name, (fn, names) in public.DECLARED.items():
         yield fn, names, (name, *names.also)

@@ -27,7 +27,7 @@ from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.number import Number
 from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
-from weft.core.public import METHOD, Names, declare
+from weft.core.public import METHOD, UFUNCS, Names, declare
 from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
@@ -414,11 +414,10 @@ def _finish(
     fn.op = op  # type: ignore[attr-defined]
     op.function = fn
     if public is not None:
-        if isinstance(op.eval, np.ufunc):
-            public = public._replace(ufuncs=(op.eval.__name__, *public.ufuncs))
         whole = accepts in ("integer", "integral")
-        example = given, "int64" if whole else "float32"
-        declare(fn, op.name, public, example=example)
+        declare(fn, op.name, public, (given, "int64" if whole else "float32"))
+        if isinstance(op.eval, np.ufunc):
+            UFUNCS[op.eval] = op.name
     return fn
 
 

@@ -33,21 +33,22 @@ bound, and ``high`` elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import dtype as dtypes
+from weft.core.record import Record
 from weft.dtype import DType
 
 Index = tuple[Any, ...]  # numbers or symbolic sizes, one a dimension
 
 
-class Pointwise(NamedTuple):
+class Pointwise(Record):
     """``scalar`` names the function; its parameters are the record's own."""
 
     scalar: str
 
 
-class View(NamedTuple):
+class View(Record):
     """``at(out, x_shape, **params)`` is where the input's element is found.
 
     ``in_order`` says that axes stay in the order of their strides.
@@ -57,7 +58,7 @@ class View(NamedTuple):
     in_order: bool = False
 
 
-class Reduction(NamedTuple):
+class Reduction(Record):
     """``combine`` names the operator that elements are combined with.
 
     ``splits`` says that the results of parts are reduced by the same operator, whose
@@ -68,13 +69,13 @@ class Reduction(NamedTuple):
     splits: bool = False
 
 
-class Filled(NamedTuple):
+class Filled(Record):
     """``value(out, **params)`` is a number, or a symbolic one, for each index."""
 
     value: Callable[..., Any]
 
 
-class Element(NamedTuple):
+class Element(Record):
     """``value(k, out, *inputs, **params)`` is an expression for each index.
 
     ``here(out, **params)`` says of each input at which one index it is read, with None
@@ -86,7 +87,7 @@ class Element(NamedTuple):
     cheap: bool = True  # to compute again, rather than to keep
 
 
-class Scatter(NamedTuple):
+class Scatter(Record):
     """``start(k, out, ...)``, into which updates are combined in order.
 
     ``domain(*inputs, **params)`` is the shape of the updates, ``update(k, at, ...)``
@@ -102,7 +103,7 @@ class Scatter(NamedTuple):
     shared: Callable[..., tuple[tuple[int, int], ...]]
 
 
-class Running(NamedTuple):
+class Running(Record):
     """Along the axis ``dim``, ``step(k, at, states, *values)`` makes states of states.
 
     ``values`` are the inputs' elements there, ``start(k, *inputs)`` the first states;
@@ -113,7 +114,7 @@ class Running(NamedTuple):
     start: Callable[..., tuple[Any, ...]]
 
 
-class Fold(NamedTuple):
+class Fold(Record):
     """``step(k, out, at, states, ...)`` over all ``at`` of a domain, in order.
 
     ``start(k, out, ...)`` are the first states, ``domain(*inputs, **params)`` is the
@@ -126,7 +127,7 @@ class Fold(NamedTuple):
     end: Callable[..., Any]
 
 
-class Rowwise(NamedTuple):
+class Rowwise(Record):
     """``routine`` names loops over a line of elements along the axis ``dim``."""
 
     routine: str
@@ -135,13 +136,13 @@ class Rowwise(NamedTuple):
 Scan = Running | Fold | Rowwise  # loops with states, which nothing else joins
 
 
-class Varied(NamedTuple):
+class Varied(Record):
     """``choose(*input_shapes, **params)`` is the lowering for these shapes, or None."""
 
     choose: Callable[..., Any]
 
 
-class Composed(NamedTuple):
+class Composed(Record):
     """``calls(call, *inputs, **params)`` is a ``call(name, *inputs, **params)``.
 
     The inputs of a call are nodes, numbers and other calls.
@@ -150,7 +151,7 @@ class Composed(NamedTuple):
     calls: Callable[..., Any]
 
 
-class Library(NamedTuple):
+class Library(Record):
     """``family`` names a library of kernels, ``kind`` one of them.
 
     ``operands`` names the inputs of an operator that takes any number of them.

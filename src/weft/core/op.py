@@ -27,10 +27,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from weft.core.record import Record
 from weft.dtype import DType
 from weft.errors import ArgumentError
 
 Shape = tuple[Any, ...]
+# Where a rule's argument comes from: "in", "shape", "dtype", "out" or "param"; which
+# input or output it is; its name.
+Source = tuple[str, int, str]
 RuleFn = Callable[..., Any]
 
 
@@ -55,7 +59,7 @@ class Sample(NamedTuple):
     params: dict[str, Any] = {}
 
 
-class Facts(NamedTuple):
+class Facts(Record):
     """Properties of an operator that passes, planners and emitters ask for.
 
     A record that says nothing is taken for an operator of which nothing is known: it is
@@ -78,17 +82,6 @@ class Facts(NamedTuple):
 
 
 UNSTATED = Facts()
-
-
-class Source(NamedTuple):
-    """Where a rule's argument comes from.
-
-    ``kind`` is one of ``in``, ``shape``, ``dtype``, ``out`` and ``param``.
-    """
-
-    kind: str
-    place: int
-    name: str
 
 
 class Step(NamedTuple):
@@ -134,10 +127,10 @@ class Plan:
 
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
-        for source in self.op.sources(fn):
-            key = (source.kind, source.place)
-            if source.kind == "param":
-                args.append(source.name)
+        for kind, place, name in self.op.sources(fn):
+            key = (kind, place)
+            if kind == "param":
+                args.append(name)
                 continue
             if key not in self.keep:
                 self.keep.append(key)
@@ -284,13 +277,13 @@ class Op:
 
     def _source(self, name: str) -> Source:
         if name in self.inputs:
-            return Source("in", self.inputs.index(name), name)
+            return "in", self.inputs.index(name), name
         owner, _, what = name.rpartition("_")
         if what in ("shape", "dtype") and owner in self.inputs:
-            return Source(what, self.inputs.index(owner), name)
+            return what, self.inputs.index(owner), name
         if name in self.outputs:
-            return Source("out", self.outputs.index(name), name)
-        return Source("param", -1, name)
+            return "out", self.outputs.index(name), name
+        return "param", -1, name
 
     def plan(self, need: tuple[bool, ...]) -> Plan:
         """The saving plan for the inputs that want a gradient."""

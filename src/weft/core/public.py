@@ -14,20 +14,21 @@ type checkers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from weft.core.inplace import Form
 from weft.core.inplace import inplace as written
 from weft.core.op import unregistered
+from weft.core.record import Record
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
-class Names(NamedTuple):
+class Names(Record):
     """Where a function is found beside its module.
 
     ``inplace`` are the arguments of the in-place form's example, True where the builder
@@ -44,21 +45,25 @@ class Names(NamedTuple):
 
 
 METHOD = Names()
-DECLARED: dict[str, tuple[Callable[..., Any], Names]] = {}  # by name
+_MEMBERS = vars(Tensor)
+DECLARED: dict[str, tuple[Callable[..., Any], Names | public]] = {}  # by name
 EXPORTED: dict[str, Callable[..., Any]] = {}  # the functions of ``weft``
 UFUNCS: dict[Any, str] = {}  # the name of the function that answers NumPy's
 
 
 def declare(
-    fn: Callable[..., Any], name: str, names: Names, *, example: tuple[str, str]
+    fn: Callable[..., Any],
+    name: str,
+    names: Names | public,
+    example: tuple[str, str] = ("", "float32"),
 ) -> None:
-    """Make a function public; ``example`` is the usual one of an in-place form."""
-    taken = [n for n in (name, *names.also) if n in EXPORTED]
-    taken += [n for n in _attributes(name, names) if n in vars(Tensor)]
-    if taken:
-        raise ArgumentError(f"{name}: there is another function named {taken[0]!r}")
-    DECLARED[name] = fn, names
+    """Make a function public.
+
+    ``example`` are the usual arguments of an in-place form, and the tensor's dtype.
+    """
     for one in (name, *names.also):
+        if one in EXPORTED or (names.method and one in _MEMBERS):
+            raise ArgumentError(f"{name}: there is something else named {one!r}")
         if names.exported:
             EXPORTED[one] = fn
         if names.method:
@@ -67,6 +72,7 @@ def declare(
             setattr(Tensor, f"{one}_", _form(fn, f"{one}_", names.inplace, example))
     for theirs in names.ufuncs:
         UFUNCS[getattr(np, theirs)] = name
+    DECLARED[name] = fn, names
 
 
 def _form(
@@ -79,33 +85,24 @@ def _form(
     return written(fn, name, given if isinstance(given, str) else arguments, dtype)
 
 
-def _attributes(name: str, names: Names) -> list[str]:
-    """The names of methods."""
-    found = [name, *names.also] if names.method else []
-    return [
-        *found,
-        *(f"{n}_" for n in (name, *names.also) if names.inplace is not False),
-    ]
+class public(Record):
+    """A decorator that makes a function public, under its own name or another.
 
+    The fields are those of ``Names``; a function is exported, but no method, unless it
+    says so.
+    """
 
-def public(
-    name: str = "",
-    *,
-    exported: bool = True,
-    method: bool = False,
-    inplace: str | bool | Form = False,
-    also: tuple[str, ...] = (),
-    ufuncs: tuple[str, ...] = (),
-    array_api: str | bool = False,
-) -> Callable[[Fn], Fn]:
-    """Declare a function public, under its own name or another."""
-    names = Names(exported, method, inplace, also, ufuncs, array_api)
+    name: str = ""
+    exported: bool = True
+    method: bool = False
+    inplace: str | bool | Form = False
+    also: tuple[str, ...] = ()
+    ufuncs: tuple[str, ...] = ()
+    array_api: str | bool = False
 
-    def decorate(fn: Fn) -> Fn:
-        declare(fn, name or fn.__name__, names, example=("", "float32"))
+    def __call__(self, fn: Fn) -> Fn:
+        declare(fn, self.name or fn.__name__, self)
         return fn
-
-    return decorate
 
 
 def array_api() -> dict[str, Callable[..., Any]]:
@@ -125,10 +122,12 @@ def withdraw(name: str) -> None:
     _, names = DECLARED.pop(name)
     for one in (name, *names.also):
         EXPORTED.pop(one, None)
-    for one in _attributes(name, names):
-        delattr(Tensor, one)
-    for theirs in names.ufuncs:
-        UFUNCS.pop(getattr(np, theirs))
+        if names.method:
+            delattr(Tensor, one)
+        if names.inplace is not False:
+            delattr(Tensor, f"{one}_")
+    for theirs in [ufunc for ufunc, answer in UFUNCS.items() if answer == name]:
+        del UFUNCS[theirs]
 
 
 unregistered.append(withdraw)

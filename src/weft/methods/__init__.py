@@ -18,7 +18,6 @@ from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
 from weft.methods.operators import Operators
 from weft.ops import (  # noqa: F401  # what declares functions and methods
-    activation,
     arithmetic,
     bessel_functions,
     bits,
