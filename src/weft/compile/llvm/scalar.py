@@ -188,10 +188,7 @@ _FLOAT: dict[str, Emit] = {
     "maximum": _maximum,
     "minimum": _minimum,
     "relu": lambda b, x: _maximum(b, x, _number(x, 0.0)),
-    **{
-        name: integers.of_truth(name, _true)
-        for name in ("logical_and", "logical_or", "logical_xor", "logical_not")
-    },
+    **{name: integers.of_truth(name, _true) for name in integers.LOGICAL},
 }
 
 
@@ -203,15 +200,15 @@ def _where(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
 
 
 def _ordered(name: str) -> Emit:
-    signs = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    sign = facts_of(name).infix
 
     def call(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
         kind = kinds[-1]
         if kind.is_inexact:
-            return b.fcmp_ordered(signs[name], *args)
+            return b.fcmp_ordered(sign, *args)
         signed = kind.is_signed and kind is not dtypes.bool_
         compare = b.icmp_signed if signed else b.icmp_unsigned
-        return compare(signs[name], *args)
+        return compare(sign, *args)
 
     return call
 
