@@ -11,9 +11,9 @@ import ast
 def operator_lists(text, known):
     """The lines and the names of the collections of operators in a module's text.
 
-    ``known`` are the names of all operators. A collection is a tuple, a list, a set, the
-    keys of a dictionary or a text that is split, of which two elements at least and
-    three quarters of all are operators: their names, ``find_op("name")``, or variables
+    ``known`` are the names of all operators. A collection is a tuple, a list, a set,
+    the keys of a dictionary or a text that is split. Two of its elements at least, and
+    three quarters of all, are operators: their names, ``find_op("name")``, or variables
     that hold them. What is bound to as many variables one by one is no collection.
     """
     tree = ast.parse(text)

@@ -91,7 +91,7 @@ def test_planted_lists_are_found(text):
         'ADD, MUL = map(find_op, ("add", "mul"))',
         'names = ("add", "subtract", "multiply")',
         'reduction in ("mean", "sum")',
-        'from llvmlite import ir\nCODE = {"add": lambda b, x, y: b.fadd(x, y), "neg": n}',
+        'from llvmlite import ir\nCODE = {"add": lambda b, x: b.fneg(x), "neg": 0}',
     ],
 )
 def test_other_collections_are_left_alone(text):
