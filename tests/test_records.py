@@ -11,6 +11,7 @@ import pytest
 import weft
 from operator_lists import operator_lists
 from weft.compile.explain.cost import flops
+from weft.core.elementwise import unary
 from weft.core.lowering import Library, Pointwise, Reduction
 from weft.core.op import Facts, Op, all_ops, find_op
 from weft.core.public import EXPORTED, public
@@ -306,9 +307,22 @@ def test_every_exported_function_is_found_under_its_name():
         assert fn in (found, getattr(found, "__wrapped__", None))
 
 
-@pytest.mark.parametrize("name", ["exp", "shape", "backward"])
+@pytest.mark.parametrize("name", ["exp", "clamp", "shape", "backward", "config"])
 def test_names_are_not_taken_twice(name):
-    before = getattr(weft.Tensor, name)
+    before = getattr(weft.Tensor, name, None), getattr(weft, name, None)
     with pytest.raises(ArgumentError, match=f"something else named '{name}'"):
         public(name, method=True)(lambda x: x)
-    assert getattr(weft.Tensor, name) is before
+    with pytest.raises(ArgumentError, match=f"something else named '{name}'"):
+        public("new", also=("newer", name), method=True)(lambda x: x)
+    assert (getattr(weft.Tensor, name, None), getattr(weft, name, None)) == before
+    assert not hasattr(weft, "new")
+    assert not hasattr(weft.Tensor, "newer")
+
+
+def test_an_operator_whose_name_is_taken_is_not_registered():
+    before = weft.clamp
+    with pytest.raises(ArgumentError, match="something else named 'clamp'"):
+        unary("clamp", np.abs, doc="", reference=np.abs)
+    assert weft.clamp is before
+    with pytest.raises(ArgumentError, match="no operator is named 'clamp'"):
+        find_op("clamp")

@@ -26,7 +26,15 @@ from weft.core.dispatch import bind
 from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.number import Number
-from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
+from weft.core.op import (
+    Op,
+    Plan,
+    Sample,
+    TensorType,
+    define,
+    rule_names,
+    unregister,
+)
 from weft.core.public import METHOD, UFUNCS, Names, declare
 from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
@@ -415,7 +423,11 @@ def _finish(
     op.function = fn
     if public is not None:
         whole = accepts in ("integer", "integral")
-        declare(fn, op.name, public, (given, "int64" if whole else "float32"))
+        try:
+            declare(fn, op.name, public, (given, "int64" if whole else "float32"))
+        except ArgumentError:
+            unregister(op.name)
+            raise
         if isinstance(op.eval, np.ufunc):
             UFUNCS[op.eval] = op.name
     return fn

@@ -333,7 +333,7 @@ def is_own(op: Op) -> bool:
     return op in _OWN
 
 
-unregistered: list[Callable[[str], None]] = []  # called with the operator's name
+unregistered: list[Callable[[Op], None]] = []  # called with a record that is gone
 
 
 def unregister(name: str) -> None:
@@ -342,7 +342,7 @@ def unregister(name: str) -> None:
     if op is not None:
         _OWN.discard(op)
         for tell in unregistered:
-            tell(name)
+            tell(op)
 
 
 def define(name: str, **fields: Any) -> Op:

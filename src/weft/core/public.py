@@ -13,6 +13,7 @@ type checkers.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from weft.core.inplace import Form
 from weft.core.inplace import inplace as written
-from weft.core.op import unregistered
+from weft.core.op import Op, unregistered
 from weft.core.record import Record
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
@@ -45,7 +46,7 @@ class Names(Record):
 
 
 METHOD = Names()
-_MEMBERS = vars(Tensor)
+_MEMBERS, _NAMESPACE = vars(Tensor), vars(sys.modules["weft"])
 DECLARED: dict[str, tuple[Callable[..., Any], Names | public]] = {}  # by name
 EXPORTED: dict[str, Callable[..., Any]] = {}  # the functions of ``weft``
 UFUNCS: dict[Any, str] = {}  # the name of the function that answers NumPy's
@@ -61,9 +62,15 @@ def declare(
 
     ``example`` are the usual arguments of an in-place form, and the tensor's dtype.
     """
-    for one in (name, *names.also):
-        if one in EXPORTED or (names.method and one in _MEMBERS):
+    every = name, *names.also
+    for one in every:
+        if (
+            one in EXPORTED
+            or (names.exported and one in _NAMESPACE)
+            or (names.method and one in _MEMBERS)
+        ):
             raise ArgumentError(f"{name}: there is something else named {one!r}")
+    for one in every:
         if names.exported:
             EXPORTED[one] = fn
         if names.method:
@@ -116,9 +123,7 @@ def array_api() -> dict[str, Callable[..., Any]]:
 
 
 def withdraw(name: str) -> None:
-    """Take the public names of the function of an operator away."""
-    if name not in DECLARED:
-        return
+    """Take a function's public names away."""
     _, names = DECLARED.pop(name)
     for one in (name, *names.also):
         EXPORTED.pop(one, None)
@@ -130,4 +135,10 @@ def withdraw(name: str) -> None:
         del UFUNCS[theirs]
 
 
-unregistered.append(withdraw)
+def _withdraw_function(op: Op) -> None:
+    fn, _ = DECLARED.get(op.name, (None, None))
+    if fn is not None and fn is op.function:
+        withdraw(op.name)
+
+
+unregistered.append(_withdraw_function)

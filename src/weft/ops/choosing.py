@@ -238,9 +238,6 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, max=max)
 
 
-clip = clamp
-
-
 @public(method=True, inplace="")
 def nan_to_num(
     input: Tensor,

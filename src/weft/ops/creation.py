@@ -226,9 +226,6 @@ def as_tensor(
     return out if device is None else out.to(device)
 
 
-asarray = as_tensor
-
-
 @public()
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares the array's memory.

@@ -132,9 +132,6 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return bind(cat_op, tuple(cast(x, dtype) for x in kept), {"dim": d})
 
 
-concat = concatenate = cat
-
-
 @public()
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape joined along a new dimension.
@@ -188,9 +185,6 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     (1, 2, 2)
     """
     return cat([atleast_3d(x) for x in tensor_list("dstack", tensors)], 2)
-
-
-row_stack = vstack
 
 
 @public()

@@ -56,8 +56,6 @@ trunc: Public = _rounding(
     public=Names(also=("fix",), array_api=True),
 )  # fmt: skip
 
-fix = trunc
-
 _round: Public = _rounding(
     "round", lambda x: x.copy() if x.dtype.kind in "iub" else np.rint(x),
     lambda x: np.floor(x + 0.5),

@@ -402,6 +402,3 @@ def cumulative_trapezoid(
     """
     d, areas = _widths("cumulative_trapezoid", y, x, dx, dim)
     return cumsum(areas, d)
-
-
-trapz = trapezoid

@@ -392,9 +392,6 @@ def _exchanged(ndim: int, a: int, b: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-swapaxes = swapdims = transpose
-
-
 @public(method=True, inplace=view_form())
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; vectors and scalars stay as they are.
@@ -434,6 +431,3 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     for place, d in sorted(zip(dst, src, strict=True)):
         order.insert(place, d)
     return permute(input, tuple(order))
-
-
-moveaxis = movedim

@@ -12,13 +12,14 @@
             | index expression              as an int64
             | buffer[index, …]
             | local
-            | function(value, …) : dtype    a scalar function, by name
+            | function(value, …) : dtype    a scalar function, by its opcode
             | index < bound ? value : value
     index   = polynomial over loop variables and sizes, with // and %
 
 A buffer is row-major memory of a shape; ``scratch`` ones belong to one iteration of
 the parallel loops. Loops run from 0. ``local = f(local, …)`` in a loop accumulates;
-where the order of a sum may be changed, the statement says so.
+where the order of a sum may be changed, the statement says so. Opcodes are named as the
+element-wise operators that they compute, whose facts are theirs (``facts_of``).
 """
 
 from __future__ import annotations
