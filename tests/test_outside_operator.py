@@ -17,7 +17,7 @@ SOURCE = textwrap.dedent('''
 
     import numpy as np
 
-    from weft.core.elementwise import binary, unary
+    from weft.core.elementwise import binary, integer_samples, unary
     from weft.core.lowering import Composed
     from weft.core.public import Names
 
@@ -48,6 +48,15 @@ SOURCE = textwrap.dedent('''
         doc="""The cube root of each element.""",
     )
 
+    next_even = unary(
+        "next_even",
+        lambda x: x + 2 - x % 2,
+        reference=lambda x: (x // 2 + 1) * 2,
+        accepts="integer",
+        samples=integer_samples(1, -9, 9),
+        doc="""The even number above each element.""",
+    )
+
     geometric_mean = binary(
         "geometric_mean",
         lambda x, y: np.sqrt(x * y),
@@ -62,6 +71,7 @@ SOURCE = textwrap.dedent('''
     )
 ''')
 NAMES = ("softsign", "cube_root", "geometric_mean")
+ALL = (*NAMES, "next_even")
 
 
 @pytest.fixture
@@ -76,11 +86,11 @@ def module(tmp_path):
         spec.loader.exec_module(found)
         yield found
     finally:
-        for name in NAMES:
+        for name in ALL:
             unregister(name)
     assert set(vars(weft.Tensor)) == members
     left = {*DECLARED, *dir(weft), *(op.name for op in all_ops())}
-    assert left.isdisjoint([*NAMES, "elliot"])
+    assert left.isdisjoint([*ALL, "elliot"])
 
 
 def arguments(name, *shape, dtype="float32"):
@@ -166,6 +176,17 @@ def test_compiled_it_gives_the_same(module, name):
         weft.compile(gradients)(*args), gradients(*args), strict=True
     ):
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=2e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (5,)])
+def test_one_of_integers_is_called_as_a_whole(module, shape):
+    def step(x):
+        return (x + 1).next_even() * 3 - x
+
+    x = weft.full(shape, 4)
+    assert step(x).tolist() == weft.compile(step)(x).tolist()
+    assert check_op(find_op("next_even"))["type"] == "ok"
+    assert weft.ones(2, dtype=weft.int64).next_even_().tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("name", ["softsign", "geometric_mean"])

@@ -74,7 +74,7 @@ class Facts(Record):
     commutes: bool = False  # op(x, y) has the bits of op(y, x)
     idempotent: bool = False  # op(op(x, y), y) is op(x, y): reductions do not round
     identity: float | None = None  # op(identity, x) is x: where a reduction starts
-    bounds: tuple[float, float] | None = None  # the least and the largest result
+    bounds: tuple[float, float] | None = None  # of all results of finite inputs
     keeps_finite: bool = False  # results are finite where the first input is
     exact: bool = False  # results need no rounding: they are numbers of the dtype
     random: bool = False  # results are random numbers: functions of a seed

@@ -13,7 +13,14 @@ from weft.errors import (
     ArgumentError,
     ShapeError,
 )
-from weft.ops import arithmetic, bits, creation, indexing, products, random  # noqa: F401
+from weft.ops import (  # some for the forms that they declare
+    arithmetic,  # noqa: F401
+    bits,  # noqa: F401
+    creation,
+    indexing,
+    products,
+    random,
+)
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor

@@ -142,9 +142,9 @@ class Ranges:
         if op is CONSTANT:
             small = node.params["value"].size <= 1 << 14
             return FINITE if small and np.isfinite(node.params["value"]).all() else 0
-        if op.facts.bounds is not None:
-            given = FINITE if op.facts.random else self[inputs[0]]
-            return max(given, NOT_INFINITE)
+        if op.facts.bounds is not None and all(map(math.isfinite, op.facts.bounds)):
+            given = [] if op.facts.random else [self[i] for i in inputs]
+            return max(min(given, default=FINITE), NOT_INFINITE)
         if op.facts.keeps_finite or isinstance(op.lower, View) or is_same(op):
             return self[inputs[0]]
         if op is WHERE:
