@@ -13,8 +13,9 @@ def operator_lists(text, known):
 
     ``known`` are the names of all operators. A collection is a tuple, a list, a set,
     the keys of a dictionary or a text that is split. Two of its elements at least, and
-    three quarters of all, are operators: their names, ``find_op("name")``, or variables
-    that hold them. What is bound to as many variables one by one is no collection.
+    more than half of all, are operators: their names, ``find_op("name")``, or variables
+    that hold them. What is bound to as many variables one by one is no collection, nor
+    is a module's ``__all__``.
     """
     tree = ast.parse(text)
     held = _variables(tree, known)
@@ -25,7 +26,7 @@ def operator_lists(text, known):
             continue
         items = _items(node)
         names = [name for item in items if (name := _name(item, held, known))]
-        if len(names) > 1 and len(names) >= 0.75 * len(items):
+        if len(names) > 1 and len(names) > len(items) / 2:
             found.append((node.lineno, " ".join(names)))
     return sorted(found)
 
@@ -93,7 +94,11 @@ def _bound(value):
 def _unpacked(tree):
     """The collections that are unpacked into as many variables, and those variables."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+        if not isinstance(node, ast.Assign):
+            continue
+        if getattr(node.targets[0], "id", "") == "__all__":
+            yield node.value
+        if isinstance(node.targets[0], ast.Tuple):
             yield node.targets[0]
             count = len(node.targets[0].elts)
             for part in ast.walk(node.value):

@@ -36,7 +36,10 @@ ALLOWED = {
     "conv_input_grad conv_weight_grad": "those of them that are gradients",
     "expand slice place flip resample": "a rule each that moves a permute past it",
     "reshape expand permute slice flip cat cast": "a rule each for chains of views",
-    "tanh relu": "the values of an option of nn.RNN",
+    "full expand": "what repeats a number, a rule each",
+    "absorb div": "rules beside the equations",
+    "conv attention": "families of library kernels",
+    "tanh relu": "options of nn.RNN and of nn.init",
     "cholesky det eigvalsh inv solve": "functions of numpy.linalg",
     "add sub mul absorb div neg pow square reciprocal sqrt rsqrt": "formulas",
     "log asin acos atan": "names of functions in formulas",
@@ -69,7 +72,7 @@ def test_nothing_is_allowed_in_vain():
     "text",
     [
         'CHEAP = {"add", "mul"}',
-        'CHEAP = frozenset(["add", "mul", "neg", "no_operator"])',
+        'CHEAP = frozenset(["add", "mul", "no_operator"])',
         'COST = {"exp": 12, "log": 16}',
         'if node.op.name in ("add", "mul"): pass',
         'MOVES = frozenset(map(find_op, ("flip", "slice")))',
@@ -92,6 +95,7 @@ def test_planted_lists_are_found(text):
         'ADD, MUL = map(find_op, ("add", "mul"))',
         'names = ("add", "subtract", "multiply")',
         'reduction in ("mean", "sum")',
+        '__all__ = ["add", "mul"]',
         'from llvmlite import ir\nCODE = {"add": lambda b, x: b.fneg(x), "neg": 0}',
     ],
 )

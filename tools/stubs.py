@@ -48,12 +48,15 @@ def _bound(module: types.ModuleType) -> Iterator[str]:
 def functions() -> str:
     """The stub of ``weft``'s functions."""
     home = homes()
-    lines = []
+    imports, others = [], []
     for fn, names, every in _declared():
         module, bound = home[id(fn)]
         if names.exported:
-            lines += [f"from {module} import {bound} as {name}" for name in every]
-    return HEAD + "\n".join(sorted(lines)) + "\n"
+            # a stub gives its own names on, and those imported as what they are called
+            given_on = f" as {bound}" if bound in every else ""
+            imports.append(f"from {module} import {bound}{given_on}")
+            others += [f"{name} = {bound}" for name in every if name != bound]
+    return HEAD + "\n".join([*sorted(imports), "", *sorted(others)]) + "\n"
 
 
 def methods() -> str:

@@ -1,7 +1,7 @@
 # Written by tools/stubs.py from the declarations of functions.
 
 from weft.linalg.factoring import cholesky as cholesky
-from weft.linalg.powers import cross_along as cross
+from weft.linalg.powers import cross_along
 from weft.linalg.powers import matrix_exp as matrix_exp
 from weft.linalg.powers import matrix_power as matrix_power
 from weft.linalg.solving import det as det
@@ -10,23 +10,18 @@ from weft.linalg.solving import logdet as logdet
 from weft.linalg.solving import pinverse as pinverse
 from weft.linalg.solving import slogdet as slogdet
 from weft.ops.arithmetic import abs as abs
-from weft.ops.arithmetic import abs as absolute
 from weft.ops.arithmetic import add as add
 from weft.ops.arithmetic import addcdiv as addcdiv
 from weft.ops.arithmetic import addcmul as addcmul
 from weft.ops.arithmetic import copysign as copysign
 from weft.ops.arithmetic import div as div
-from weft.ops.arithmetic import div as divide
-from weft.ops.arithmetic import div as true_divide
 from weft.ops.arithmetic import float_power as float_power
 from weft.ops.arithmetic import floor_divide as floor_divide
 from weft.ops.arithmetic import fmod as fmod
 from weft.ops.arithmetic import ldexp as ldexp
 from weft.ops.arithmetic import lerp as lerp
 from weft.ops.arithmetic import mul as mul
-from weft.ops.arithmetic import mul as multiply
 from weft.ops.arithmetic import neg as neg
-from weft.ops.arithmetic import neg as negative
 from weft.ops.arithmetic import positive as positive
 from weft.ops.arithmetic import pow as pow
 from weft.ops.arithmetic import reciprocal as reciprocal
@@ -36,7 +31,6 @@ from weft.ops.arithmetic import sgn as sgn
 from weft.ops.arithmetic import sign as sign
 from weft.ops.arithmetic import square as square
 from weft.ops.arithmetic import sub as sub
-from weft.ops.arithmetic import sub as subtract
 from weft.ops.bessel_functions import i0 as i0
 from weft.ops.bits import bitwise_and as bitwise_and
 from weft.ops.bits import bitwise_left_shift as bitwise_left_shift
@@ -50,13 +44,12 @@ from weft.ops.bits import logical_and as logical_and
 from weft.ops.bits import logical_not as logical_not
 from weft.ops.bits import logical_or as logical_or
 from weft.ops.bits import logical_xor as logical_xor
-from weft.ops.broadcasting import _public_broadcast_shapes as broadcast_shapes
+from weft.ops.broadcasting import _public_broadcast_shapes
 from weft.ops.broadcasting import broadcast_tensors as broadcast_tensors
 from weft.ops.broadcasting import broadcast_to as broadcast_to
 from weft.ops.broadcasting import expand as expand
 from weft.ops.broadcasting import meshgrid as meshgrid
 from weft.ops.choosing import clamp as clamp
-from weft.ops.choosing import clamp as clip
 from weft.ops.choosing import clamp_max as clamp_max
 from weft.ops.choosing import clamp_min as clamp_min
 from weft.ops.choosing import fmax as fmax
@@ -71,16 +64,11 @@ from weft.ops.comparison import allclose as allclose
 from weft.ops.comparison import eq as eq
 from weft.ops.comparison import equal as equal
 from weft.ops.comparison import ge as ge
-from weft.ops.comparison import ge as greater_equal
-from weft.ops.comparison import gt as greater
 from weft.ops.comparison import gt as gt
 from weft.ops.comparison import isclose as isclose
 from weft.ops.comparison import le as le
-from weft.ops.comparison import le as less_equal
-from weft.ops.comparison import lt as less
 from weft.ops.comparison import lt as lt
 from weft.ops.comparison import ne as ne
-from weft.ops.comparison import ne as not_equal
 from weft.ops.complex_numbers import complex as complex
 from weft.ops.complex_numbers import conj as conj
 from weft.ops.complex_numbers import imag as imag
@@ -93,7 +81,6 @@ from weft.ops.copies import clone as clone
 from weft.ops.copies import detach as detach
 from weft.ops.creation import arange as arange
 from weft.ops.creation import as_tensor as as_tensor
-from weft.ops.creation import as_tensor as asarray
 from weft.ops.creation import cartesian_prod as cartesian_prod
 from weft.ops.creation import combinations as combinations
 from weft.ops.creation import empty as empty
@@ -143,13 +130,10 @@ from weft.ops.indexing import put as put
 from weft.ops.indexing import select_scatter as select_scatter
 from weft.ops.indexing import slice_scatter as slice_scatter
 from weft.ops.joining import cat as cat
-from weft.ops.joining import cat as concat
-from weft.ops.joining import cat as concatenate
 from weft.ops.joining import column_stack as column_stack
 from weft.ops.joining import dstack as dstack
 from weft.ops.joining import hstack as hstack
 from weft.ops.joining import stack as stack
-from weft.ops.joining import vstack as row_stack
 from weft.ops.joining import vstack as vstack
 from weft.ops.masks import masked_fill as masked_fill
 from weft.ops.masks import masked_scatter as masked_scatter
@@ -221,7 +205,6 @@ from weft.ops.rounding import floor as floor
 from weft.ops.rounding import frac as frac
 from weft.ops.rounding import nextafter as nextafter
 from weft.ops.rounding import round as round
-from weft.ops.rounding import trunc as fix
 from weft.ops.rounding import trunc as trunc
 from weft.ops.running import cumprod as cumprod
 from weft.ops.running import cumsum as cumsum
@@ -230,7 +213,6 @@ from weft.ops.running import diff as diff
 from weft.ops.running import logcumsumexp as logcumsumexp
 from weft.ops.running import prod as prod
 from weft.ops.running import trapezoid as trapezoid
-from weft.ops.running import trapezoid as trapz
 from weft.ops.scattering import scatter as scatter
 from weft.ops.scattering import scatter_add as scatter_add
 from weft.ops.scattering import scatter_reduce as scatter_reduce
@@ -241,15 +223,12 @@ from weft.ops.shaping import atleast_1d as atleast_1d
 from weft.ops.shaping import atleast_2d as atleast_2d
 from weft.ops.shaping import atleast_3d as atleast_3d
 from weft.ops.shaping import flatten as flatten
-from weft.ops.shaping import movedim as moveaxis
 from weft.ops.shaping import movedim as movedim
 from weft.ops.shaping import permute as permute
 from weft.ops.shaping import ravel as ravel
 from weft.ops.shaping import reshape as reshape
 from weft.ops.shaping import squeeze as squeeze
 from weft.ops.shaping import t as t
-from weft.ops.shaping import transpose as swapaxes
-from weft.ops.shaping import transpose as swapdims
 from weft.ops.shaping import transpose as transpose
 from weft.ops.shaping import unflatten as unflatten
 from weft.ops.shaping import unsqueeze as unsqueeze
@@ -299,19 +278,12 @@ from weft.ops.taking import index_select as index_select
 from weft.ops.taking import repeat_interleave as repeat_interleave
 from weft.ops.taking import take as take
 from weft.ops.transcendental import acos as acos
-from weft.ops.transcendental import acos as arccos
 from weft.ops.transcendental import acosh as acosh
-from weft.ops.transcendental import acosh as arccosh
 from weft.ops.transcendental import angle as angle
-from weft.ops.transcendental import asin as arcsin
 from weft.ops.transcendental import asin as asin
-from weft.ops.transcendental import asinh as arcsinh
 from weft.ops.transcendental import asinh as asinh
-from weft.ops.transcendental import atan as arctan
 from weft.ops.transcendental import atan as atan
-from weft.ops.transcendental import atan2 as arctan2
 from weft.ops.transcendental import atan2 as atan2
-from weft.ops.transcendental import atanh as arctanh
 from weft.ops.transcendental import atanh as atanh
 from weft.ops.transcendental import cos as cos
 from weft.ops.transcendental import cosh as cosh
@@ -337,3 +309,34 @@ from weft.ops.transcendental import sqrt as sqrt
 from weft.ops.transcendental import tan as tan
 from weft.ops.transcendental import tanh as tanh
 from weft.ops.transcendental import xlogy as xlogy
+
+absolute = abs
+arccos = acos
+arccosh = acosh
+arcsin = asin
+arcsinh = asinh
+arctan = atan
+arctan2 = atan2
+arctanh = atanh
+asarray = as_tensor
+broadcast_shapes = _public_broadcast_shapes
+clip = clamp
+concat = cat
+concatenate = cat
+cross = cross_along
+divide = div
+fix = trunc
+greater = gt
+greater_equal = ge
+less = lt
+less_equal = le
+moveaxis = movedim
+multiply = mul
+negative = neg
+not_equal = ne
+row_stack = vstack
+subtract = sub
+swapaxes = transpose
+swapdims = transpose
+trapz = trapezoid
+true_divide = div
