@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 PY = $(VENV)/bin/python
 STAMP = $(VENV)/.installed
+DOCS = $(VENV)-docs/.installed
 BENCH = $(VENV)-bench/.installed
 # Of packages, besides the usual one: PyTorch for processors alone saves gigabytes.
 TORCH_INDEX ?=
 
-.PHONY: demo test check docs bench clean
+.PHONY: demo test check lines docs bench clean
 
 demo: $(STAMP)  ## train a small GPT on Python's own source for two minutes
 	$(VENV)/bin/weft demo
@@ -21,6 +22,13 @@ check: $(STAMP)  ## format, lint, types
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
+lines: $(STAMP)  ## scorecards: lines to read, lines to write, speed
+	$(PY) tools/lines.py
+
+docs: $(DOCS)  ## the documentation and the API reference as a site
+	$(VENV)-docs/bin/sphinx-build -q -W --keep-going -j auto docs build/docs
+	@echo "open build/docs/index.html"
+
 bench: $(BENCH)  ## compare with PyTorch, JAX, tinygrad: make bench ARGS="--only mlp"
 	$(VENV)-bench/bin/python -m benchmarks.suite $(ARGS)
 
@@ -30,10 +38,15 @@ $(BENCH): pyproject.toml
 		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	touch $@
 
+$(DOCS): pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install -q -e ".[docs]"
+	touch $@
+
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -e ".[dev]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-bench build docs/reference dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

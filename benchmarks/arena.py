@@ -19,7 +19,7 @@ import numpy as np
 
 import weft
 from weft import graph, nn, optim
-from weft.runtime.arena import Arena, Buffer, lifetimes, plan
+from weft.runtime.cpu.arena import Arena, Buffer, lifetimes, plan
 
 
 def training_step(model: Any, loss_of: Callable[..., Any]) -> Callable[..., Any]:

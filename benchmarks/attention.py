@@ -66,7 +66,7 @@ def check(ours, theirs) -> None:
 
 def kept(fn) -> int:
     """Bytes of a compiled program's own memory."""
-    native = fn.latest.native
+    native = fn.latest.program
     return native.latest.arena.nbytes + native.latest.jobs.memory.nbytes
 
 

@@ -180,7 +180,7 @@ def give_back(lib: str) -> None:
     """Return memory that is free, but kept for later, to the system."""
     gc.collect()
     if lib == "weft":
-        importlib.import_module("weft.runtime.buffers").release()
+        importlib.import_module("weft.runtime.cpu.buffers").release()
     ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -24,11 +24,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch starts thr
 import numpy as np
 import torch
 
-from weft.compile.llvm.conv.arrays import compiled
-from weft.compile.llvm.conv.draft import Plan
-from weft.compile.llvm.conv.shape import shape_of
-from weft.compile.llvm.target import host_target
-from weft.runtime import pool
+from weft.compile.targets.cpu.convolution.arrays import compiled
+from weft.compile.targets.cpu.convolution.job_builder import Plan
+from weft.compile.targets.cpu.convolution.shape import shape_of
+from weft.compile.targets.cpu.object_code import host_isa
+from weft.runtime.cpu import pool
 
 SECONDS = 0.3  # of timing for each convolution and library
 KINDS = ("forward", "input_grad", "weight_grad")
@@ -86,7 +86,7 @@ NETWORKS = {
 
 def weft_run(kind: str, shape: object, arrays: list[np.ndarray], threads: int):
     """A call that carries out a plan, with its memory made before."""
-    code = compiled("float32", host_target())
+    code = compiled("float32", host_isa())
     plan: Plan = code.plan(kind, shape, threads)
     memory = np.empty(threads * plan.workspace + 64, np.uint8)
     start = memory.ctypes.data + -memory.ctypes.data % 64

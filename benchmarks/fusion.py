@@ -6,7 +6,7 @@
     passes            the same after the graph passes
     views             views cost nothing: whoever reads one reads its base
     groups            what is computed together is one launch
-    followers         what follows a product runs on each part of it, in a cache
+    epilogues         what follows a product runs on each part of it, in a cache
     waves             launches that do not depend on one another run side by side
                       (times that threads meet)
 
@@ -25,19 +25,21 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import weft
 from weft import nn, optim
 from weft.compile import pipeline
-from weft.compile.explain.cost import (
+from weft.compile.cost.work import (
     NOTHING,
     bytes_read,
     bytes_written,
     size_of,
     unfused,
 )
-from weft.compile.fuse import Fusion, Operand
-from weft.compile.jobs import Routine
-from weft.compile.joined import Piece
-from weft.compile.launches import Use
-from weft.compile.native import Native, supported
-from weft.compile.tables import Tables
+from weft.compile.fusion.groups import Fusion, Operand
+from weft.compile.passes.inplace_concat import Piece
+from weft.compile.pipeline import KERNEL_PASSES
+from weft.compile.program.plan import Tables
+from weft.compile.program.program import compiled
+from weft.compile.program.select import supported
+from weft.compile.program.steps import KernelLaunch
+from weft.compile.targets.cpu.jobs import LibraryCall
 from weft.graph import capture
 from weft.graph.ir import Graph, Node
 
@@ -93,7 +95,7 @@ def launched(instance: Tables) -> tuple[Stage, Stage]:
     read = copied + sum(bytes_read(_nodes(s), {}) for s in whole)
     written = copied + sum(bytes_written(_made(s, needed), {}) for s in whole)
     waves = len({instance.order.waves[instance.steps.index(s)] for s in steps})
-    follow = Stage("followers", len(steps), read, written)
+    follow = Stage("epilogues", len(steps), read, written)
     return follow, follow._replace(name="waves", launches=waves)
 
 
@@ -102,22 +104,22 @@ def _is_nothing(step: Any) -> bool:
 
 
 def _nodes(step: Any) -> list[Node]:
-    if isinstance(step, Use):
+    if isinstance(step, KernelLaunch):
         return step.group.nodes
-    if isinstance(step, Routine):
-        return [step.node, *(_nodes(step.follower) if step.follower else [])]
+    if isinstance(step, LibraryCall):
+        return [step.node, *(_nodes(step.epilogue) if step.epilogue else [])]
     return [step]
 
 
 def _made(step: Any, needed: set[Node]) -> list[Node]:
-    if isinstance(step, Routine) and step.follower is not None:
-        return [n for n in (step.node, *step.follower.made) if n in needed]
+    if isinstance(step, LibraryCall) and step.epilogue is not None:
+        return [n for n in (step.node, *step.epilogue.made) if n in needed]
     return [step] if isinstance(step, Node) else list(step.made)
 
 
 def _needed(instance: Tables) -> set[Node]:
     """Values that are read by another step than their own, or after all."""
-    found = {Operand(n).base for n in instance.native.graph.outputs}
+    found = {Operand(n).base for n in instance.native.lowered.graph.outputs}
     found |= {Operand(n.inputs[0]).base for n in instance.native.writes}
     for step in instance.steps:
         own = set(_nodes(step))
@@ -131,13 +133,13 @@ def table(step: Any, *args: Any) -> Table:
     """All stages of a training step, for arguments like these."""
     captured = capture(step, *args)
     graph = pipeline.run(captured.graph)
-    native = Native(graph, in_place=graph.variables.values())
+    native = compiled(graph, passes=KERNEL_PASSES, in_place=graph.variables.values())
     instance = Tables(native, {})
     stages = [
         everything("a kernel a node", captured.graph),
         everything("passes", graph),
         Stage("views", *unfused(graph, {})),
-        grouped(native.graph),
+        grouped(native.lowered.graph),
         *launched(instance),
     ]
     buffers: Any = instance.layout.buffers

@@ -25,18 +25,14 @@ import numpy as np
 from llvmlite import ir
 
 import weft
-from weft.compile.llvm.emit import F32, VOID, function, i64
-from weft.compile.llvm.gemm.arrays import Gemm, compiled
-from weft.compile.llvm.gemm.kinds import RESULTS
-from weft.compile.llvm.gemm.tasks import Split, split
-from weft.compile.llvm.gemm.vectors import PTR, carry, fma, store
-from weft.compile.llvm.target import (
-    compile_module,
-    host_target,
-    new_module,
-    prepare_function,
-)  # fmt: skip
-from weft.runtime import pool
+from weft.compile.emit.control_flow import F32, VOID, function, i64
+from weft.compile.emit.isa import new_module, prepare_function
+from weft.compile.emit.vectors import PTR, carry, fma, store
+from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled
+from weft.compile.targets.cpu.matmul.kinds import RESULTS
+from weft.compile.targets.cpu.matmul.tasks import Split, split
+from weft.compile.targets.cpu.object_code import compile_module, host_isa  # fmt: skip
+from weft.runtime.cpu import pool
 
 try:
     import torch
@@ -87,7 +83,7 @@ def matrix(rows: int, columns: int, dtype: str = "float32") -> np.ndarray:
 def product(name: str, a: np.ndarray, b: np.ndarray) -> None:
     """One product of whole arrays, by each library."""
     out, other = (np.empty((*a.shape[:-1], b.shape[-1]), a.dtype) for _ in range(2))
-    gemm = compiled(a.dtype.name, host_target())
+    gemm = compiled(a.dtype.name, host_isa())
     batch = a.shape[0] if a.ndim == 3 else 1
     m, n, k = *out.shape[-2:], a.shape[-1]
     cut = split(gemm.tile, m, n, k, batch=batch)
@@ -115,7 +111,7 @@ def multiply_add(b: object, half: object, k: object, values: list) -> list:
 
 def peak() -> None:
     """What the machine's multiply-add units give with nothing else to do."""
-    target = host_target()
+    target = host_isa()
     module = new_module("peak", target)
     vector = ir.VectorType(F32, target.lanes(4))
     chains, rounds = 12, 1_000_000
@@ -190,7 +186,7 @@ def narrow(name: str, dtype: str, m: int, n: int, k: int, turned: bool) -> None:
     shape = (n, k) if turned else (k, n)
     wide = [RNG.integers(-127, 128, s).astype(np.float32) for s in ((m, k), shape)]
     a, b = (x.astype(kind) for x in wide)
-    gemm, floats = (compiled(kind, host_target()) for kind in (dtype, "float32"))
+    gemm, floats = (compiled(kind, host_isa()) for kind in (dtype, "float32"))
     out, other = (np.empty((m, n), kind) for kind in (RESULTS[dtype], np.float32))
     right = b.T if turned else b
     jobs = [
@@ -233,7 +229,7 @@ def small() -> None:
 
 def native(a: np.ndarray, b: np.ndarray, count: int = 1000) -> None:
     """One product many times in one call, beside NumPy's operator."""
-    gemm = compiled("float32", host_target())
+    gemm = compiled("float32", host_isa())
     out = np.empty((a.shape[0], b.shape[1]), np.float32)
     many = [np.broadcast_to(x, (count, *x.shape)) for x in (a, b, out)]
     job = gemm.job(*many, Split(*out.shape, count))
@@ -266,7 +262,7 @@ def threads() -> None:
 
 
 def two_threads(a: np.ndarray, b: np.ndarray) -> None:
-    gemm = compiled("float32", host_target())
+    gemm = compiled("float32", host_isa())
     m, n, k = a.shape[0], b.shape[1], a.shape[1]
     out = np.empty((m, n), np.float32)
     one, two = (split(gemm.tile, m, n, k, threads=count) for count in (1, 2))
@@ -300,7 +296,7 @@ def two_threads(a: np.ndarray, b: np.ndarray) -> None:
 
 def compiling() -> None:
     """What it takes to generate and compile a library."""
-    target = host_target()
+    target = host_isa()
     for dtype in ("float32", "float64"):
         for known in (
             {},

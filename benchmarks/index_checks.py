@@ -21,8 +21,9 @@ import numpy as np
 
 import weft
 from weft import graph as G
-from weft.compile.elements import Builder
-from weft.compile.native import Native
+from weft.compile.fusion.elements import Builder
+from weft.compile.pipeline import KERNEL_PASSES
+from weft.compile.program.program import compiled
 
 RNG = np.random.default_rng(0)
 ROUNDS = 41
@@ -72,11 +73,11 @@ def unchecked() -> Iterator[None]:
 def prepared(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Any]:
     """A run with checks and one without."""
     graph = G.capture(fn, *args).graph
-    checked = Native(graph)
+    checked = compiled(graph, passes=KERNEL_PASSES)
     with unchecked():
-        plain = Native(graph)
+        plain = compiled(graph, passes=KERNEL_PASSES)
     assert any(kernel.checks for kernel in checked.kernels.values())
-    assert str(checked.kernels) != str(plain.kernels)
+    assert str(checked.kernels) != str(plain.lowered.kernels)
     arrays = [a.numpy() for a in args]
     return (lambda: checked.run(arrays, {})), (lambda: plain.run(arrays, {}))
 

@@ -20,10 +20,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from weft.compile.llvm.emit import I32, I64, POINTER, VOID, function, i64, loop
-from weft.compile.llvm.target import Library, compile_module, host_target, new_module
-from weft.runtime.pool import Pool
-from weft.runtime.pool_code import BODY
+from weft.compile.emit.control_flow import I32, I64, POINTER, VOID, function, i64, loop
+from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu.object_code import Library, compile_module, host_isa
+from weft.runtime.cpu.pool import Pool
+from weft.runtime.cpu.pool_code import BODY
 
 GOMP_BODY = ir.FunctionType(VOID, [POINTER])
 
@@ -44,7 +45,7 @@ def _body(module: ir.Module, kind: Any, pauses: int) -> ir.Function:
 
 def repeated(pool: Pool, chunks: int, pauses: int = 0, gomp: int = 0) -> Library:
     """A function that calls the pool (or OpenMP) as many times as it is told."""
-    module = new_module("calls", host_target())
+    module = new_module("calls", host_isa())
     null = POINTER(None)
     with function(module, "calls", VOID, [I64]) as (b, made):
         with loop(b, i64(0), made.args[0]):

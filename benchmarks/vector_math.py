@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.llvm.math import emit
-from weft.compile.llvm.math.arrays import apply
-from weft.compile.llvm.target import host_target
+from weft.compile.emit.math import emit
+from weft.compile.targets.cpu.math_arrays import apply
+from weft.compile.targets.cpu.object_code import host_isa
 
 SIZE = 1 << 20
 # name: (NumPy's function or None, from, to)
@@ -89,7 +89,7 @@ def times(functions: list[Any], repeats: int = 15) -> list[float]:
 
 def row(name: str, dtype: Any) -> str:
     numpy_function, low, high = FUNCTIONS[name]
-    rng, target = np.random.default_rng(0), host_target()
+    rng, target = np.random.default_rng(0), host_isa()
     inputs = 2 if name in PAIRS else 1
     xs = [rng.uniform(low, high, SIZE).astype(dtype) for _ in range(inputs)]
     out, other = np.empty(SIZE, dtype), np.empty(SIZE, dtype)

@@ -41,7 +41,7 @@ def train(model: GPT, corpus: TextCorpus, options: argparse.Namespace) -> None:
         optimizer, options.rate, total_steps=options.steps, pct_start=0.1
     )
     batches = corpus.batches("train", options.batch, options.context)
-    bar = trange(1, options.steps + 1, desc="training", mininterval=0.5)
+    bar = trange(1, options.steps + 1, desc="training", disable=None)
     for step in bar:
         optimizer.zero_grad()
         loss = loss_of(model, *next(batches))

@@ -58,7 +58,7 @@ def train(model: CharLSTM, corpus: TextCorpus, options: argparse.Namespace) -> N
     schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, options.steps)
     pieces = strips(corpus.part("train"), options.batch, options.length)
     state: Any = None
-    bar = tqdm(range(1, options.steps + 1), desc="training", mininterval=0.5)
+    bar = tqdm(range(1, options.steps + 1), desc="training", disable=None)
     for step in bar:
         x, y, fresh = next(pieces)
         # Detached, or each step's backward would go through all the steps before.

@@ -66,7 +66,7 @@ def train(generator: nn.Module, critic: nn.Module, steps: int, batch: int) -> No
     making = optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.9))
     judging = optim.Adam(critic.parameters(), lr=1e-3, betas=(0.5, 0.9))
     yes, no = weft.ones(batch, 1), weft.zeros(batch, 1)
-    bar = trange(steps, desc="training", mininterval=0.5)
+    bar = trange(steps, desc="training", disable=None)
     for step in bar:
         made = generator(weft.randn(batch, NOISE))
         judging.zero_grad()

@@ -64,7 +64,7 @@ def train(
         value.requires_grad_()
     first = {k: weft.zeros_like(v) for k, v in p.items()}
     second = {k: weft.zeros_like(v) for k, v in p.items()}
-    bar = trange(1, steps + 1, desc="training", mininterval=0.5)
+    bar = trange(1, steps + 1, desc="training", disable=None)
     for step in bar:
         loss = loss_of(p, x, y)
         loss.backward()

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import nn
 from weft.config import Config
-from weft.core import bulk
+from weft.core import eager_kernels
 
 F = nn.functional
 MOST = 64
@@ -145,7 +145,7 @@ def test_without_llvmlite_it_is_refused(monkeypatch):
         return real(name, *args, **kwargs)
 
     real = builtins.__import__
-    monkeypatch.setattr(bulk, "_kernels", None)
+    monkeypatch.setattr(eager_kernels, "_kernels", None)
     monkeypatch.setattr(builtins, "__import__", refuse)
     for program in (
         lambda: nn.Linear(3, 3)(weft.ones(2, 3)),

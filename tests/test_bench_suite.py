@@ -31,7 +31,7 @@ from benchmarks.suite.results import Measured, Row, as_json, from_json  # noqa: 
 from benchmarks.suite.roof import Roof  # noqa: E402
 from benchmarks.suite.worker import Worker  # noqa: E402
 
-from weft.compile.explain.machine import Machine  # noqa: E402
+from weft.compile.cost.machine import Machine  # noqa: E402
 
 
 def row(case="c", **times):

@@ -1,17 +1,35 @@
 """Every code block of the README and the docs runs, and so does every example."""
 
+import importlib
 import importlib.util
 import pathlib
 import re
+import types
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+DOCS = ROOT / "docs"
+README, CHINESE = ROOT / "README.md", ROOT / "README.zh.md"
+PAGES = sorted([README, *DOCS.glob("*.md")])
 
 
 def blocks(page):
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def links(page):
+    return [
+        page.parent / target
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    ]
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -25,17 +43,104 @@ def test_pages_have_blocks():
     assert all(blocks(page) for page in PAGES)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, CHINESE], ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target in links(page):
+        assert target.exists(), target
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_the_index_leads_to_every_page():
+    pages = {*DOCS.glob("*.md"), DOCS / "weft_from_scratch.py"}
+    assert pages - {DOCS / "index.md"} <= set(links(DOCS / "index.md"))
+
+
+# -- the README, in both languages
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return load(ROOT / "tools" / "lines.py")
+
+
+def test_the_chinese_readme_has_the_same_headings_and_code():
+    levels, code = [], []
+    for page in (README, CHINESE):
+        text = page.read_text()
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        levels.append([len(level) for level in re.findall(r"^(#+) ", prose, re.M)])
+        every = re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+        code.append([(kind, re.sub(r" *# .*", "", block)) for kind, block in every])
+    assert levels[0] == levels[1]
+    assert code[0] == code[1]
+    assert len(code[0]) == 3
+
+
+@pytest.mark.parametrize("page", [README, CHINESE], ids=lambda p: p.name)
+def test_the_readme_says_what_was_measured(page, lines):
+    measured = [row[1:] for row in lines.to_wait_for()[1:]]
+    known = {(m, "", "") if n == "1" else (m, *ends) for n, m, *ends in measured}
+    number = r"(\d+\.\d\d|)"
+    rows = rf"^\| .* \| {number} \| ?{number} \| ?{number} \|$"
+    shown = re.findall(rows, page.read_text(), re.M)
+    assert len(shown) > 10
+    assert set(shown) <= known
+    ratios = [row.ratio for row in lines.MEASURED.rows if row.ratio is not None]
+    behind = sum(ratio < 1 for ratio in ratios)
+    said = r"In (\d+) of (\d+) rows" if page == README else r"(\d+) 行结果中有 (\d+) 行"
+    numbers = re.search(said, page.read_text()).groups()
+    assert sorted(map(int, numbers)) == [behind, len(ratios)]
+
+
+@pytest.mark.parametrize("page", [README, CHINESE], ids=lambda p: p.name)
+def test_the_readme_says_how_long_the_source_is(page, lines):
+    for budget in lines.BUDGET.values():
+        assert f"{budget:,}" in page.read_text()
+    compiler = next(p for p in lines.packages() if p.name == "compile").own.code
+    assert 0.4 < compiler / lines.sizes()["core"].code < 0.5  # "nearly half"
+
+
+def test_the_picture_of_the_explain_page_is_small():
+    picture = DOCS / "images" / "explain.png"
+    assert f"]({picture.relative_to(ROOT)})" in README.read_text()
+    assert picture.stat().st_size < 250_000
+
+
+# -- the site that `make docs` builds: its own configuration, without the builder
+
+
+@pytest.fixture(scope="module")
+def site():
+    return load(DOCS / "conf.py")
+
+
+def test_the_site_has_every_page_in_its_contents(site):
+    source = [(DOCS / "index.md").read_text()]
+    site.order_pages(None, "index", source)
+    listed = re.findall(r"```{toctree}\n(.*?)```", source[0], re.DOTALL)
+    names = {line for text in listed for line in text.split("\n\n")[1].split()}
+    assert {p.stem for p in DOCS.glob("*.md")} - {"index"} <= names
+    assert "reference/weft.nn" in names
+
+
+def test_the_reference_has_every_public_function_and_class(site):
+    pages = {n: site.reference(n, set()) for n in site.NAMESPACES if n != "weft.Tensor"}
+    for name, page in pages.items():
+        module = importlib.import_module(name)
+        for public in getattr(module, "__all__", []):
+            value = getattr(module, public)
+            if isinstance(value, (type, types.FunctionType)) and value.__doc__:
+                assert re.search(rf"\b{public}\b", page), f"{name}.{public}"
+    assert ".. autofunction:: weft.sinh\n" in pages["weft"]
+    assert "``arccos`` (``acos``)" in pages["weft"]
+
+
+def test_formulas_in_docstrings_become_blocks(site):
+    text = "Adam.\n\n    m <- g\n\n    p <- m\n\n>>> f()\n1\n\nLike this::\n\n    x\n"
+    made = "\n".join(site.literal_blocks(text.split("\n")))
+    assert made == text.replace("Adam.\n\n", "Adam.\n\n::\n\n")
+
+
+# -- examples
 
 
 def test_spirals_are_learnt(capsys):

@@ -10,13 +10,14 @@ import pytest
 
 import weft
 from weft import nn
-from weft.compile import eager, single
+from weft.compile import eager
+from weft.compile.eager import operator
 from weft.config import Config
-from weft.core import bulk
+from weft.core import eager_kernels
 from weft.core.op import find_op
 
 F = nn.functional
-N = bulk.COSTLY
+N = eager_kernels.COSTLY
 
 
 @pytest.fixture(autouse=True)
@@ -115,15 +116,15 @@ def test_arithmetic_on_rows_and_numbers(monkeypatch, used):
     a, b = weft.tensor(x), weft.tensor(row)
     # The public function's own limit is fixed: ask for the kernels directly.
     for name, want in (("add", x + row), ("mul", x * row), ("sub", x - row)):
-        got = bulk.run(find_op(name), [a.numpy(), b.numpy()], {})
+        got = eager_kernels.run(find_op(name), [a.numpy(), b.numpy()], {})
         np.testing.assert_array_equal(got, want)
-        got = bulk.run(find_op(name), [a.numpy(), 2.5], {})
+        got = eager_kernels.run(find_op(name), [a.numpy(), 2.5], {})
         np.testing.assert_array_equal(got, find_op(name).eval(x, np.float32(2.5)))
     assert used.count("add") == 2
 
 
 def test_large_sums_in_place_of_numpy(used):
-    x = weft.tensor(normal(bulk.CHEAP))
+    x = weft.tensor(normal(eager_kernels.CHEAP))
     y = x + x
     assert used == ["add"]
     np.testing.assert_array_equal(y.numpy(), x.numpy() * 2)
@@ -142,8 +143,8 @@ def test_uniform_numbers_have_the_same_bits(used):
 
 def test_looking_up_and_adding_up_rows(used):
     table = weft.tensor(normal(50, 16), requires_grad=True)
-    index = weft.tensor(np.random.default_rng(1).integers(0, 50, bulk.SLOW))
-    weights = weft.tensor(normal(bulk.SLOW, 16, seed=2))
+    index = weft.tensor(np.random.default_rng(1).integers(0, 50, eager_kernels.SLOW))
+    weights = weft.tensor(normal(eager_kernels.SLOW, 16, seed=2))
     (F.embedding(index, table) * weights).sum().backward()
     assert {"take", "add_at"} <= set(used)
     want = np.zeros((50, 16))
@@ -227,13 +228,16 @@ def test_infinities_and_what_is_no_number():
 @pytest.mark.parametrize("strict", [False, True])
 def test_zero_times_infinity(monkeypatch, strict):
     monkeypatch.setattr(weft.config, "strict_ieee", strict)
-    g, d = np.zeros(bulk.CHEAP, np.float32), np.full(bulk.CHEAP, np.inf, np.float32)
+    g, d = (
+        np.zeros(eager_kernels.CHEAP, np.float32),
+        np.full(eager_kernels.CHEAP, np.inf, np.float32),
+    )
     got = weft.core.elementwise.absorb(weft.tensor(g), weft.tensor(d)).numpy()
     assert np.isnan(got).all() if strict else (got == 0).all()
 
 
 def test_an_index_out_of_range_is_the_usual_error():
-    index = np.zeros(bulk.SLOW, np.int64)
+    index = np.zeros(eager_kernels.SLOW, np.int64)
     index[77] = 50
     with pytest.raises(IndexError, match="50"):
         weft.zeros(50, 4)[weft.tensor(index)]
@@ -300,7 +304,7 @@ def test_second_derivatives_of_compositions():
 
 
 def test_compositions_first_met_without_gradients(monkeypatch):
-    monkeypatch.setattr(single, "_COMPOSED", {})
+    monkeypatch.setattr(operator, "_COMPOSED", {})
     x = weft.tensor(normal(64, 600), requires_grad=True)
     with weft.no_grad():
         assert not F.silu(x).requires_grad
@@ -322,14 +326,14 @@ def test_other_sizes_use_the_same_kernels():
     x = weft.tensor(normal(64, 600))
     x.softmax(1)
     weft.tensor(normal(300, 999)).exp()
-    made = len(single._COMPOSED), single._elementwise_program.cache_info().misses
+    made = len(operator._COMPOSED), operator._elementwise_program.cache_info().misses
     for rows, columns in ((70, 700), (100, 4000), (500, 512)):
         a = normal(rows, columns, seed=rows)
         wide = np.exp(a - a.max(1, keepdims=True).astype(np.float64))
         got = weft.tensor(a).softmax(1).numpy()
         np.testing.assert_allclose(got, wide / wide.sum(1, keepdims=True), rtol=1e-5)
         weft.tensor(normal(rows * 9, columns)).exp()
-    now = len(single._COMPOSED), single._elementwise_program.cache_info().misses
+    now = len(operator._COMPOSED), operator._elementwise_program.cache_info().misses
     assert now == made
 
 
@@ -369,7 +373,7 @@ def test_python_threads_at_the_same_time():
 
 
 def test_the_number_of_threads_changes_no_bit():
-    x = weft.tensor(normal(bulk.COSTLY * 3))
+    x = weft.tensor(normal(eager_kernels.COSTLY * 3))
     before = weft.get_num_threads()
     found = []
     for threads in (1, 2, 3):
@@ -416,7 +420,7 @@ def test_without_llvmlite_all_is_numpys(monkeypatch):
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    monkeypatch.setattr(bulk, "_kernels", None)
+    monkeypatch.setattr(eager_kernels, "_kernels", None)
     monkeypatch.setattr(builtins, "__import__", refuse)
     x = normal(N)
     for _ in range(2):

@@ -16,7 +16,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.core import blas, bulk
+from weft.core import blas, eager_kernels
 from weft.core.op import all_ops, find_op
 
 F = nn.functional
@@ -308,4 +308,4 @@ def test_products_without_kernels(monkeypatch):
     monkeypatch.setattr(weft.config, "eager_kernels", False)
     got = (normal(200, 90) @ normal(90, 100)).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-    assert bulk.kernels() is not None
+    assert eager_kernels.kernels() is not None

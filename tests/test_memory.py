@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.core import measure
+from weft.core import allocation
 from weft.core.mode import RECORDING, mode
 from weft.errors import AllocationError, ArgumentError, DTypeError
 from weft.memory import live, parse_bytes, peak, record, reset_peak, snapshot
@@ -22,7 +22,7 @@ def _no_limit():
     gc.collect()
     yield
     weft.set_memory_limit(None)
-    assert measure.ledger is None
+    assert allocation.ledger is None
     assert mode.state == RECORDING
 
 

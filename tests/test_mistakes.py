@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.core.guard import takes_tensor
+from weft.core.argument_errors import takes_tensor
 
 F = weft.float32
 

@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft import models, nn, optim
-from weft.compile.jobs import COPYING
+from weft.compile.targets.cpu.jobs import COPYING
 from weft.core.lowering import View
 from weft.core.op import all_ops
 from weft.errors import ArgumentError
@@ -91,7 +91,7 @@ def training(make, loss_of):
 
 def run_memory(step):
     """The memory that a compiled step's second run works in, beside tensors."""
-    (instance,) = step.latest.program._instances.values()
+    (instance,) = step.latest.program.executors.values()
     return (
         instance.arena.nbytes + instance.jobs.memory.nbytes + instance.jobs.data.nbytes
     )

@@ -1,6 +1,6 @@
-"""Fits the polynomials of ``weft.compile.llvm.math`` and prints them as Python.
+"""Fits the polynomials of ``weft.compile.emit.math`` and prints them as Python.
 
-    python tools/fit_polynomials.py > src/weft/compile/llvm/math/coefficients.py
+    python tools/fit_polynomials.py > src/weft/compile/emit/math/coefficients.py
 
 Each is the best polynomial in the largest weighted error (Remez' exchange, in 50
 digits), so that ``weight`` times its distance from the function is as even as can be;

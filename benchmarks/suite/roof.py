@@ -6,7 +6,7 @@ from benchmarks.suite.client import WorkerError
 from benchmarks.suite.results import Row
 from benchmarks.suite.run import Options, Workers
 
-from weft.compile.explain.machine import Machine
+from weft.compile.cost.machine import Machine
 
 
 class Roof:

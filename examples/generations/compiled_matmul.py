@@ -14,10 +14,6 @@ import time
 import numpy as np
 
 import weft
-from weft import graph
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import assembly, host_target, new_module
-from weft.compile.native import Native
 
 Rows = list[list[float]]
 
@@ -58,12 +54,9 @@ def main(arguments: list[str] | None = None) -> tuple[float, str]:
     gap = float(np.abs(got.numpy() - want).max())
     print(f"largest difference: {gap:.1e}")
 
-    native = Native(graph.capture(by_arrays, x, y).graph)
-    (kernel,) = native.kernels.values()
-    print(f"\nthe loops:\n{kernel}")
-    module = new_module("product", host_target())
-    emit_kernel(module, kernel, host_target())
-    code = assembly(module)
+    (kernel,) = compiled.explain().programs[0].kernels
+    print(f"\nthe loops:\n{kernel.loops}")
+    code = kernel.assembly
     lines = [s.strip() for s in code.splitlines() if "mulpd" in s]
     print("\nin the machine code:", *lines[:2], sep="\n  ")
     return gap, code

@@ -20,7 +20,7 @@ from weft.autograd import (
     set_grad_enabled,
 )
 from weft.config import config
-from weft.core.guard import guard as _guard
+from weft.core.argument_errors import guard as _guard
 from weft.core.public import EXPORTED as _EXPORTED
 from weft.core.tensor import Tensor
 from weft import methods as _methods
@@ -107,14 +107,14 @@ _LAZY_NAMES = {
     "Trainer": "training",
     "cond": "ops.control",
     "fori_loop": "ops.control",
-    "get_num_threads": "runtime.pool",
+    "get_num_threads": "runtime.cpu.pool",
     "load": "serialization",
     "map": "ops.control",
     "plan": "memory.plan",
     "save": "serialization",
     "scan": "ops.control",
     "set_memory_limit": "memory",
-    "set_num_threads": "runtime.pool",
+    "set_num_threads": "runtime.cpu.pool",
     "while_loop": "ops.control",
 }
 
@@ -122,7 +122,7 @@ if _TYPE_CHECKING:
     from weft.memory import set_memory_limit
     from weft.memory.plan import plan
     from weft.ops.control import cond, fori_loop, map, scan, while_loop
-    from weft.runtime.pool import get_num_threads, set_num_threads
+    from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.training import Trainer
 

@@ -18,7 +18,8 @@ class Config:
     it, instead of the zero that an element without influence contributes.
 
     ``eager_kernels``: large work in eager mode is done by kernels of the compiler's
-    (see ``weft.core.bulk``). On unless the environment has ``WEFT_EAGER_KERNELS=0``.
+    (see ``weft.core.eager_kernels``). On unless the environment has
+    ``WEFT_EAGER_KERNELS=0``.
 
     ``batch_invariant``: a row of a batch gets the same bits whatever the size of the
     batch is and whatever the other rows hold. Products, convolutions and attention have

@@ -27,22 +27,22 @@ from weft.errors import AutogradError, DTypeError, ShapeError
 from weft.interchange import plain
 from weft.ops import (
     arithmetic,
-    choosing,
     complex_numbers,
     copies,
+    cumulative,
     diagonals,
     gathering,
+    index,
     joining,
     operands,
     padding,
     products,
     reduce,
-    running,
+    select,
     shaping,
     slicing,
     sorting,
     statistics,
-    taking,
 )
 from weft.ops.operands import as_tensorlike
 
@@ -63,8 +63,8 @@ _REDUCE: dict[Any, Callable[..., Any]] = {
     np.logical_or: xp.any,
 }
 _ACCUMULATE: dict[Any, Callable[..., Any]] = {
-    np.add: running.cumsum,
-    np.multiply: running.cumprod,
+    np.add: cumulative.cumsum,
+    np.multiply: cumulative.cumprod,
     np.maximum: lambda x, dim: sorting.cummax(x, dim).values,
     np.minimum: lambda x, dim: sorting.cummin(x, dim).values,
 }
@@ -314,8 +314,8 @@ def _running(fn: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
-FUNCTIONS[np.cumsum] = _running(running.cumsum)
-FUNCTIONS[np.cumprod] = _running(running.cumprod)
+FUNCTIONS[np.cumsum] = _running(cumulative.cumsum)
+FUNCTIONS[np.cumprod] = _running(cumulative.cumprod)
 FUNCTIONS[np.diff] = lambda a, n=1, axis=-1: xp.diff(a, n=n, axis=axis)
 FUNCTIONS[np.trace] = lambda a, offset=0: xp.sum(diagonals.diagonal(a, offset), axis=-1)
 
@@ -383,19 +383,19 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     truth = as_tensorlike(condition)
     if truth.dtype is not weft.bool:
         truth = truth != 0
-    return choosing.where(truth, x, y)
+    return select.where(truth, x, y)
 
 
 @_answers(np.clip)
 def _clip(a: Any, a_min: Any = None, a_max: Any = None) -> Any:
-    return choosing.clamp(a, a_min, a_max)
+    return select.clamp(a, a_min, a_max)
 
 
 @_answers(np.take)
 def _take(a: Any, indices: Any, axis: int | None = None) -> Any:
     places = weft.as_tensor(indices)
     if axis is None:
-        return taking.take(a, places)
+        return index.take(a, places)
     if places.ndim > 1:
         return a[(slice(None),) * (axis % a.ndim) + (places,)]
     return xp.take(a, places, axis=axis)
@@ -412,7 +412,7 @@ FUNCTIONS[np.argsort] = lambda a, axis=-1: (
 )
 FUNCTIONS[np.nonzero] = lambda a: xp.nonzero(a)
 FUNCTIONS[np.nan_to_num] = lambda x, *, nan=0.0, posinf=None, neginf=None: (
-    choosing.nan_to_num(x, nan, posinf, neginf)
+    select.nan_to_num(x, nan, posinf, neginf)
 )
 FUNCTIONS[np.sinc] = lambda x: weft.sinc(x)
 

@@ -44,7 +44,7 @@ def test_info(capsys):
 
 
 def test_info_says_which_number_of_threads_is_set(capsys):
-    limit = weft.runtime.threads.thread_limit().threads
+    limit = weft.runtime.cpu.threads.thread_limit().threads
     weft.set_num_threads(limit + 1)
     try:
         assert main(["info"]) == 0
@@ -58,7 +58,7 @@ def test_info_says_which_number_of_threads_is_set(capsys):
 def test_cache_info_and_clear(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setenv("WEFT_CACHE_SIZE", "7")
-    weft.runtime.cache.get("key", lambda: b"code")
+    weft.runtime.cpu.kernel_cache.get("key", lambda: b"code")
     assert main(["cache", "info"]) == 0
     out = capsys.readouterr().out
     assert f"folder       {tmp_path / 'kernels'}\nstate        on disk\n" in out
@@ -85,14 +85,14 @@ def test_demo_trains_saves_and_writes(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "what it writes:\n\ndef " in out
     assert (folder / "checkpoint.safetensors").exists()
-    assert (folder / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert (folder / "curve.svg").read_text().startswith("<svg")
     assert main([*short, "--resume"]) == 0
 
 
 def test_train_from_a_file_and_resume(tmp_path, capsys):
     assert main(["train", write(tmp_path)]) == 0
     assert "accuracy 0.9" in capsys.readouterr().out
-    assert (tmp_path / "run" / "curve.png").exists()
+    assert (tmp_path / "run" / "curve.svg").exists()
     assert main(["train", write(tmp_path, epochs=11), "--resume"]) == 0
     assert "resumed at step 230" in capsys.readouterr().out
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from weft.runtime.threads import cgroup_quota, thread_limit
+from weft.runtime.cpu.threads import cgroup_quota, thread_limit
 
 
 def test_version_2(tmp_path):

@@ -4,32 +4,40 @@ import numpy as np
 
 import weft
 from weft import graph as G
-from weft.compile.fuse import Operand
-from weft.compile.launches import Use
+from weft.compile.fusion.groups import Operand
 from weft.compile.loop.interpret import run_kernel
-from weft.compile.native import Native
+from weft.compile.pipeline import KERNEL_PASSES
+from weft.compile.program import program
+from weft.compile.program.steps import KernelLaunch
 from weft.core.tensor import Tensor
 
 
+def kernels_of(graph, target=None, in_place=()):
+    """The program of a graph as it is: passes only shape it for kernels."""
+    return program.compiled(graph, in_place, passes=KERNEL_PASSES, target=target)
+
+
 def compiled(fn, *args, dynamic=None):
-    return Native(G.capture(fn, *args, dynamic=dynamic).graph)
+    return kernels_of(G.capture(fn, *args, dynamic=dynamic).graph)
 
 
 def whole(native):
     """Whether nothing is called."""
-    return not native.refused and all(isinstance(s, Use) for s in native.steps)
+    return not native.lowered.refused and all(
+        isinstance(s, KernelLaunch) for s in native.lowered.steps
+    )
 
 
 def run(native, *args):
     feeds = [a.numpy() for a in args if isinstance(a, Tensor)]
-    return [r.copy() for r in native.run(feeds, {})[0]]
+    return [r.copy() for r in native.run_named(feeds, {})[0]]
 
 
 def by_loops(native, *args):
     """What the kernels of a program give, by the interpreter of loops."""
     feeds = [a.numpy() for a in args if isinstance(a, Tensor)]
-    memory = dict(zip(native.graph.inputs, feeds, strict=True))
-    for step in native.steps:
+    memory = dict(zip(native.lowered.graph.inputs, feeds, strict=True))
+    for step in native.lowered.steps:
         for node in step.made:
             memory[node] = np.zeros(node.shape, node.dtype.np)
         for node in step.owners:
@@ -37,7 +45,7 @@ def by_loops(native, *args):
                 memory[node] = node.params["value"]
         memory |= {n: memory[n].copy(order="C") for n in step.owners}
         run_kernel(step.kernel, step.arrays(memory), {})
-    return [seen(o, memory) for o in native.graph.outputs]
+    return [seen(o, memory) for o in native.lowered.graph.outputs]
 
 
 def seen(node, memory):

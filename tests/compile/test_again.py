@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.again import MISS, Lane, inside, lane
+from weft.compile.frontend.fast_path import MISS, FastPath, cpython_layout, path
 
 F = nn.functional
 X, Y = weft.randn(8, 6), weft.randn(8, 1)
@@ -21,12 +21,12 @@ def ways(monkeypatch):
     """Which way each call took, if there was a short one: True is the short one."""
     taken = []
 
-    def run(self, args, usual=Lane.run):
+    def run(self, args, usual=FastPath.run):
         found = usual(self, args)
         taken.append(found is not MISS)
         return found
 
-    monkeypatch.setattr(Lane, "run", run)
+    monkeypatch.setattr(FastPath, "run", run)
     return taken
 
 
@@ -345,7 +345,7 @@ def test_results_that_are_trees(ways):
 
 
 def test_where_the_interpreter_is_unknown(monkeypatch, ways):
-    monkeypatch.setattr(lane, "layout", lambda: None)
+    monkeypatch.setattr(path, "layout", lambda: None)
     sets = [player(compiled=compiled) for compiled in (False, True)]
     for _, _, step in sets:
         for _ in range(4):
@@ -359,15 +359,15 @@ def test_where_the_interpreter_is_unknown(monkeypatch, ways):
     reason="CPython 3.11 and 3.12",
 )
 def test_the_interpreter_is_known():
-    assert inside.layout() is not None
+    assert cpython_layout.layout() is not None
 
 
 def test_shorter_ways_are_given_up_where_they_do_not_last(monkeypatch):
     made = []
     monkeypatch.setattr(
-        weft.compile.api,
-        "lane_of",
-        lambda *a: made.append(lane.lane_of(*a)) or made[-1],
+        weft.compile.frontend.function,
+        "fast_path_of",
+        lambda *a: made.append(path.fast_path_of(*a)) or made[-1],
     )
     f = weft.compile(lambda x: x * 2)
     for k in range(200):

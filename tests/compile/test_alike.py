@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import weft
 from weft import nn, optim
-from weft.compile.alike import Likeness, Window
-from weft.compile.launches import Use
+from weft.compile.lower.deduplicate import Likeness, Window
+from weft.compile.program.steps import KernelLaunch
 from weft.core.tensor import Tensor
 
 RNG = np.random.default_rng(5)
@@ -21,7 +21,7 @@ def floats(*shape):
 
 
 def uses(native):
-    return [s for s in native.steps if isinstance(s, Use)]
+    return [s for s in native.lowered.steps if isinstance(s, KernelLaunch)]
 
 
 def check(fn, *args):
@@ -74,7 +74,7 @@ def test_an_unrolled_loop_has_one_kernel_for_its_steps():
 )
 def test_parts_of_a_value_are_read_where_they_are(part):
     native = check(lambda x: apart(*[part(x, t) for t in range(3)]), floats(5, 5, 5))
-    assert not native.refused
+    assert not native.lowered.refused
 
 
 def test_equal_layers_have_one_kernel():
@@ -83,10 +83,12 @@ def test_equal_layers_have_one_kernel():
     step = weft.compile(lambda x: model(x).sum())
     x = floats(3, 6)
     np.testing.assert_allclose(step(x).item(), model(x).sum().item(), atol=1e-5)
-    native = step.latest.native
-    followers = [s.follower for s in native.steps if getattr(s, "follower", None)]
-    assert len(followers) == 4
-    assert len({use.kernel.name for use in followers}) == 1
+    native = step.latest.program
+    epilogues = [
+        s.epilogue for s in native.lowered.steps if getattr(s, "epilogue", None)
+    ]
+    assert len(epilogues) == 4
+    assert len({use.kernel.name for use in epilogues}) == 1
 
 
 def test_other_numbers_dtypes_and_shapes_are_not_alike():
@@ -94,7 +96,7 @@ def test_other_numbers_dtypes_and_shapes_are_not_alike():
         return apart(x * 2, x * 3, x.exp(), y * 2, (x > 0) * 2, x[1:] * 2)
 
     native = compiled(fn, floats(4, 6), floats(6, 5))
-    assert len(native.kernels) == len(uses(native)) > 3
+    assert len(native.lowered.kernels) == len(uses(native)) > 3
     x, y = floats(4, 6), floats(6, 5)
     np.testing.assert_allclose(run(native, x, y)[0], fn(x, y).numpy(), rtol=1e-5)
 

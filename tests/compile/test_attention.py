@@ -11,22 +11,23 @@ import weft
 from weft import nn, optim
 from weft.autograd import gradcheck, gradgradcheck
 from weft.compile import pipeline
-from weft.compile.attention import Attention, is_apart
-from weft.compile.llvm.attention import (
+from weft.compile.emit.isa import Isa, new_module
+from weft.compile.targets.cpu.attention import (
     attend,
     attend_backward,
     emit_attention,
     plan,
 )
-from weft.compile.llvm.attention.arrays import compiled
-from weft.compile.llvm.attention.generate import PARTS
-from weft.compile.llvm.attention.plan import (
+from weft.compile.targets.cpu.attention.arrays import compiled
+from weft.compile.targets.cpu.attention.call import Attention, is_apart
+from weft.compile.targets.cpu.attention.generate import PARTS
+from weft.compile.targets.cpu.attention.plan import (
     BACKWARD_KEYS,
     FEW_ROWS,
     FORWARD_KEYS,
     Options,
 )
-from weft.compile.llvm.target import Target, host_target, new_module
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import capture
 
@@ -117,7 +118,7 @@ def test_values_and_gradients(shape, dtype, causal):
 @pytest.mark.parametrize("target", TARGETS[1:])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_narrower_vectors(target, dtype):
-    machine = host_target(target)
+    machine = host_isa(target)
     for shape in SHAPES[1:8]:
         given = arrays(shape, dtype)
         for causal in (False, True):
@@ -145,7 +146,7 @@ def masks(rows, keys, dtype, rng):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_masks(target, dtype, rows):
-    machine = host_target(target)
+    machine = host_isa(target)
     keys = FORWARD_KEYS + 9
     given = arrays((rows, keys, 6, 5), dtype, (2, 3))
     for mask in masks(rows, keys, dtype, np.random.default_rng(1)):
@@ -254,7 +255,7 @@ def test_bad_arrays_are_refused():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_is_touched_beyond_the_arrays(target):
-    code = compiled("float32", host_target(target))
+    code = compiled("float32", host_isa(target))
     for shape in SHAPES[1:8]:
         q, k, v, g = arrays(shape)
         rows, keys, _, _ = shape
@@ -267,7 +268,7 @@ def test_nothing_is_touched_beyond_the_arrays(target):
             options = Options(causal=False, scale=0.5, zeros=True)
             for kind in (plan.forward, plan.backward):
                 code.run(kind(guarded, options, code.tile, 1), 1)
-            want = attend(q, k, v, mask, scale=0.5, target=host_target(target))
+            want = attend(q, k, v, mask, scale=0.5, target=host_isa(target))
             np.testing.assert_array_equal(guarded["o"], want[0])
             np.testing.assert_array_equal(guarded["lse"], want[1])
             assert np.isfinite(guarded["dq"]).all()
@@ -277,7 +278,7 @@ def test_nothing_is_touched_beyond_the_arrays(target):
 def test_code_for_other_machines_compiles(part):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    target = Target("aarch64-unknown-linux-gnu", "generic", "", 128)
+    target = Isa("aarch64-unknown-linux-gnu", "generic", "", 128)
     module = new_module("attention", target)
     emit_attention(module, "float32", target, part)
     parsed = llvm.parse_assembly(str(module))

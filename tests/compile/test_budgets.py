@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import nn, optim
-from weft.compile.explain.machine import Machine
-from weft.compile.fuse import is_copy
-from weft.compile.native import Native
+from weft.compile.cost.machine import Machine
+from weft.compile.fusion.groups import is_copy
 from weft.compile.passes.recompute import Turns, recompute
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.budget import Budget
@@ -99,12 +99,12 @@ def arena(step):
 
 
 def instance_of(step):
-    (instance,) = step.latest.program._instances.values()
+    (instance,) = step.latest.program.executors.values()
     return instance
 
 
 def copies(step):
-    return [n for n in step.latest.native.graph.nodes if is_copy(n)]
+    return [n for n in step.latest.program.lowered.graph.nodes if is_copy(n)]
 
 
 def same(a, b):
@@ -303,10 +303,10 @@ def test_what_is_computed_again_leaves_the_order_of_sums(lines):
     """
     weft.manual_seed(0)
     given = [weft.randn(2, 8, 8, 8).numpy(), weft.randn(2, 2, 16, 16).numpy()]
-    plain = Native(parse_graph(f"{head}{SUM}return %s\n}}"))
-    mixed = Native(parse_graph(f"{head}{lines}return %s, %h\n}}"))
-    (want,), _ = plain.run(given, {})
-    (got, product), _ = mixed.run(given, {})
+    plain = kernels_of(parse_graph(f"{head}{SUM}return %s\n}}"))
+    mixed = kernels_of(parse_graph(f"{head}{lines}return %s, %h\n}}"))
+    (want,), _ = plain.run_named(given, {})
+    (got, product), _ = mixed.run_named(given, {})
     assert np.array_equal(got, want)
     x, y = given
     expected = np.exp(x) * np.maximum(y, 0).reshape(x.shape)
@@ -357,7 +357,7 @@ def test_pooling_indices_are_kept_so_state_is_in_place():
     same(want, got)
     assert copies(step)
     assert not [n for n in copies(step) if n.dtype is weft.int64]
-    state = {v.name for v in step.latest.native.tables.state}
+    state = {v.name for v in step.latest.program.plan.layout.state}
     assert {"0.weight", "0.weight.grad"} <= state
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from weft.compile.guards import events, frames
+from weft.compile.frontend.guards import events, frames
 
 pytestmark = pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="later Pythons have sys.monitoring"

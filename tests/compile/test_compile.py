@@ -5,7 +5,8 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.body import bodies_of
+from weft.compile.program.bodies import bodies_of
+from weft.compile.program.steps import HostCall
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
 
@@ -463,9 +464,9 @@ def test_bodies_of_loops_are_machine_code():
     compiled = weft.compile(run)
     np.testing.assert_allclose(compiled(h, xs).item(), run(h, xs).item(), rtol=1e-5)
     assert compiled(weft.randn(3, 8), weft.randn(7, 3, 8)).shape == ()
-    native = compiled.latest.native
-    (scan,) = [s for s in native.steps if getattr(s, "op", None) is not None][:1]
-    assert bodies_of(scan)[0].derived["native"].kernels
+    native = compiled.latest.program
+    (scan,) = [s for s in native.lowered.steps if isinstance(s, HostCall)][:1]
+    assert bodies_of(scan.node)[0].derived["native"].lowered.kernels
     gradient = weft.compile(lambda h, xs: weft.func.grad(run, argnums=(0, 1))(h, xs))
     pairs = zip(
         weft.func.grad(run, argnums=(0, 1))(h, xs), gradient(h, xs), strict=True

@@ -5,24 +5,25 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from by_loops import kernels_of
 from guarded import at_the_end_of_a_page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
 from weft import graph as G
-from weft.compile.convolutions import Convolution
-from weft.compile.llvm.conv import convolve, input_grad, weight_grad
-from weft.compile.llvm.conv.arrays import compiled
-from weft.compile.llvm.conv.cut import Work, best_cut
-from weft.compile.llvm.conv.generate import emit_conv
-from weft.compile.llvm.conv.shape import shape_of
-from weft.compile.llvm.gemm.tiling import tiling
-from weft.compile.llvm.target import Target, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.emit.isa import Isa, new_module
+from weft.compile.targets.cpu.convolution import convolve, input_grad, weight_grad
+from weft.compile.targets.cpu.convolution.arrays import compiled
+from weft.compile.targets.cpu.convolution.call import Convolution
+from weft.compile.targets.cpu.convolution.generate import emit_conv
+from weft.compile.targets.cpu.convolution.partition import Work, best_cut
+from weft.compile.targets.cpu.convolution.shape import shape_of
+from weft.compile.targets.cpu.matmul.tiling import tiling
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops import conv as ops
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 LIMITS = [None, "avx2", "baseline"]
 DTYPES = ["float32", "float64"]
@@ -147,7 +148,7 @@ def check(case, got, arrays, target=None):
 
 def functions(case, dtype="float32", target=None):
     """What the plans for a case call."""
-    code = compiled(np.dtype(dtype).name, target or host_target())
+    code = compiled(np.dtype(dtype).name, target or host_isa())
     shape = shape_of(case.x, case.w, *case[2:])
     kinds = "forward", "biased", "input_grad", "weight_grad"
     return [code.plan(kind, shape, 1).function for kind in kinds]
@@ -156,7 +157,7 @@ def functions(case, dtype="float32", target=None):
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_all_ways(rng, limit, dtype):
-    target = host_target(limit)
+    target = host_isa(limit)
     for case in CASES:
         arrays = operands(rng, case, dtype)
         check(case, run_all(case, arrays, target=target), arrays, target)
@@ -165,7 +166,7 @@ def test_all_ways(rng, limit, dtype):
 def test_the_cases_take_all_ways():
     ways = {"gemm", "image_tasks", "weight_tasks", "direct_tasks", "dots_tasks"}
     for limit in LIMITS:
-        target = host_target(limit)
+        target = host_isa(limit)
         taken = {way for case in CASES for way in functions(case, "float32", target)}
         assert taken - TILES == ways
         assert (taken >= TILES) == (target.bits == 512)
@@ -231,7 +232,7 @@ def cases(draw):
 @given(case=cases(), dtype=st.sampled_from(DTYPES), limit=st.sampled_from(LIMITS))
 def test_any_shape(case, dtype, limit):
     arrays = operands(np.random.default_rng(0), case, dtype)
-    target = host_target(limit)
+    target = host_isa(limit)
     check(case, run_all(case, arrays, target=target), arrays, target)
 
 
@@ -257,7 +258,7 @@ def test_other_layouts_are_copied(rng):
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_nothing_is_touched_beyond_the_operands(rng, limit):
-    target = host_target(limit)
+    target = host_isa(limit)
     for case in CASES:
         arrays = operands(rng, case, "float32")
         pairs = [at_the_end_of_a_page(a) for a in arrays]
@@ -270,7 +271,7 @@ def test_nothing_is_touched_beyond_the_operands(rng, limit):
 def test_code_for_other_machines_compiles():
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    target = Target("aarch64-unknown-linux-gnu", "generic", "", 128)
+    target = Isa("aarch64-unknown-linux-gnu", "generic", "", 128)
     for rare in (False, True):
         module = new_module("conv", target)
         emit_conv(module, "float32", target, rare=rare)
@@ -318,7 +319,7 @@ def test_programs_have_native_convolutions():
     for ours, theirs in zip(compiled_run(x, w, b), run(x, w, b), strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-4)
     graph = G.capture(run, x, w, b).graph
-    steps = Native(graph).steps
+    steps = kernels_of(graph).lowered.steps
     routines = [step.node.op.name for step in steps if isinstance(step, Convolution)]
     assert sorted(routines) == ["conv_bias", "conv_input_grad", "conv_weight_grad"]
 
@@ -361,7 +362,7 @@ def test_operands_that_are_views():
 @pytest.mark.parametrize("rows", [64, 256, 2048])
 def test_threads_have_equal_work(rows, columns):
     """No thread has another block while the others wait, as with one of few columns."""
-    tile = tiling(4, host_target())
+    tile = tiling(4, host_isa())
     height, across = best_cut(Work(rows, columns, 1), tile, 512, 2)
     blocks = [min(across, columns - j) for j in range(0, columns, across)]
     down = -(-rows // height)

@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft import nn
-from weft.compile.deep import LEAST, PARTS, shortened
+from weft.compile.passes.split_k import LEAST, PARTS, split_k
 
 TURNED = ["", "a", "b", "ab"]
 
@@ -23,7 +23,7 @@ def product(turned):
 
 
 def ops_of(function, *examples):
-    graph = shortened(weft.graph.capture(function, *examples).graph)
+    graph = split_k(weft.graph.capture(function, *examples).graph)
     return [node.op.name for node in graph.nodes]
 
 

@@ -6,9 +6,9 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile import script as scripts
-from weft.compile.digest import digest
-from weft.compile.prepared import Prepared
+from weft.compile.program import executable as scripts
+from weft.compile.program.graph_digest import digest
+from weft.compile.program.program import compiled
 from weft.graph.custom import moved
 from weft.graph.ir import Graph, Node
 
@@ -53,8 +53,8 @@ def renamed(graph, name):
 
 def program(graph):
     """What a graph compiles to, as bytes."""
-    native = Prepared(graph).native
-    return scripts.to_bytes(native.instance({}).script)
+    native = compiled(graph)
+    return scripts.to_bytes(native.executor({}).script)
 
 
 def some_names(seed):

@@ -5,16 +5,17 @@ import re
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import dtype as dtypes
 from weft import graph as G
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import LEVELS, assembly, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.emit.isa import new_module
+from weft.compile.program.steps import HostCall
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.object_code import LEVELS, assembly, host_isa
 from weft.core.tensor import Tensor
 from weft.errors import WeftError
-from weft.graph.ir import Node
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 HALF = ("float16", "bfloat16")
@@ -25,9 +26,9 @@ TARGETS = (None, "baseline", "avx2")
 
 def natively(fn, *tensors, limit=None):
     """A function's outputs by kernels alone, for a CPU."""
-    native = Native(G.capture(fn, *tensors).graph, host_target(limit))
-    found = native.run([t.numpy() for t in tensors], {})[0]
-    assert not [step for step in native.steps if isinstance(step, Node)]
+    native = kernels_of(G.capture(fn, *tensors).graph, host_isa(limit))
+    found = native.run_named([t.numpy() for t in tensors], {})[0]
+    assert not [step for step in native.lowered.steps if isinstance(step, HostCall)]
     return found
 
 
@@ -165,10 +166,10 @@ def test_a_layer_in_half(dtype):
 
 
 def kernels_text(fn, *tensors, limit):
-    target = host_target(limit)
-    native = Native(G.capture(fn, *tensors).graph, target)
+    target = host_isa(limit)
+    native = kernels_of(G.capture(fn, *tensors).graph, target)
     module = new_module("text", target)
-    for kernel in native.kernels.values():
+    for kernel in native.lowered.kernels.values():
         emit_kernel(module, kernel, target)
     return assembly(module, target)
 

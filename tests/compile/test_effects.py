@@ -309,7 +309,7 @@ def test_errors_are_short_and_show_the_users_code_alone(name, tmp_path):
 
 def test_whole_tracebacks_can_be_had(tmp_path):
     shown = failure(FAILURES["a branch"], tmp_path, WEFT_TRACEBACK="full")
-    assert "weft/compile/api.py" in shown
+    assert "weft/compile/frontend/function.py" in shown
 
 
 def test_errors_name_the_variable_of_the_model(tmp_path):

@@ -3,24 +3,23 @@ random numbers. Against NumPy's evaluation, for any number of threads."""
 
 import numpy as np
 import pytest
-from by_loops import by_loops, compiled, run
+from by_loops import by_loops, compiled, kernels_of, run
 
 import weft
 from weft.compile import passes
-from weft.compile.launches import Use
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Position, Store
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.native import Native
+from weft.compile.program.steps import KernelLaunch
 from weft.core.size import Scope, smaller
 from weft.core.tensor import Tensor
 from weft.errors import OutOfRangeError
 from weft.graph.ir import GraphError
 from weft.nn import functional as F
+from weft.ops.cumulative import linear_scan
 from weft.ops.gathering import scatter_add_op
+from weft.ops.index import add_at, put_op, take_op
 from weft.ops.random import uniform_op
-from weft.ops.running import linear_scan
 from weft.ops.slicing import place_op
-from weft.ops.taking import add_at, put_op, take_op
 
 RNG = np.random.default_rng(5)
 
@@ -137,8 +136,8 @@ def test_any_size_and_any_threads(name, size):
     fn, make = PROGRAMS[name]
     args = make(size)
     native = compiled(fn, *args)
-    assert not native.refused
-    assert all(isinstance(step, Use) for step in native.steps)
+    assert not native.lowered.refused
+    assert all(isinstance(step, KernelLaunch) for step in native.lowered.steps)
     want = fn(*args)
     want = [t.numpy() for t in (want if isinstance(want, tuple) else (want,))]
     before = weft.get_num_threads()
@@ -193,7 +192,7 @@ def test_bad_indices_raise_the_eager_error(name):
     fn, shape, index = BAD[name]
     x, bad = floats(*shape), Tensor(np.array(index))
     native = compiled(fn, x, bad)
-    assert all(isinstance(step, Use) for step in native.steps)
+    assert all(isinstance(step, KernelLaunch) for step in native.lowered.steps)
     with pytest.raises(OutOfRangeError) as eager:
         fn(x, bad)
     with pytest.raises(IndexError) as error:
@@ -252,7 +251,7 @@ def test_empty_tables_are_refused_as_eagerly():
 
 def test_joined_elements_need_no_clamping():
     native = compiled(lambda x, y: weft.cat([x, y], 1) * 2, floats(3, 4), floats(3, 5))
-    (step,) = native.steps
+    (step,) = native.lowered.steps
     text = str(step.kernel)
     assert "?" not in text
     assert "max(" not in text
@@ -312,15 +311,15 @@ def test_dropout_is_part_of_what_comes_before():
 
     args = floats(9, 21), Tensor(np.array(7)), Tensor(np.array(2**33))
     native = compiled(program, *args)
-    assert len(native.steps) == 1
+    assert len(native.lowered.steps) == 1
     np.testing.assert_allclose(run(native, *args)[0], program(*args).numpy(), 1e-6)
 
 
 def test_cross_entropy_never_stores_log_probabilities():
     x, target = floats(6, 50), ids(50, 6)
     graph = weft.graph.capture(F.cross_entropy, x, target).graph
-    native = Native(passes.checks(graph))  # what is checked stands aside
-    assert all(n.shape != (6, 50) for s in native.steps for n in s.made)
+    native = kernels_of(passes.sink_checks(graph))  # what is checked stands aside
+    assert all(n.shape != (6, 50) for s in native.lowered.steps for n in s.made)
     want = F.cross_entropy(x, target).item()
     np.testing.assert_allclose(run(native, x, target)[0], want, rtol=1e-6)
 

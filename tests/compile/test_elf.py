@@ -10,9 +10,19 @@ import pytest
 from llvmlite import ir
 
 import weft
-from weft.compile.llvm import elf
-from weft.compile.llvm.emit import F32, F64, I64, POINTER, VOID, function, i64, loop
-from weft.compile.llvm.target import Library, host_target, new_module, object_code
+from weft.compile.emit.control_flow import (
+    F32,
+    F64,
+    I64,
+    POINTER,
+    VOID,
+    function,
+    i64,
+    loop,
+)
+from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu import elf
+from weft.compile.targets.cpu.object_code import Library, host_isa, object_code
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64",
@@ -22,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 def sums():
     """A loop, a table of constants, and a function of the system's that is far away."""
-    module = new_module("sums", host_target())
+    module = new_module("sums", host_isa())
     kind = ir.FunctionType(POINTER, [POINTER, ir.IntType(32), I64])
     clear = ir.Function(module, kind, "memset")
     values = ir.ArrayType(F64, 64)
@@ -42,7 +52,7 @@ def sums():
 
 def caller():
     """A module that calls a function of another one, and reads something of ours."""
-    module = new_module("caller", host_target())
+    module = new_module("caller", host_isa())
     pointers = [F64.as_pointer(), F32.as_pointer(), I64]
     other = ir.Function(module, ir.FunctionType(VOID, pointers), "sums")
     ours = ir.GlobalVariable(module, F64, "weft_test_number")
@@ -56,7 +66,7 @@ def caller():
 
 @pytest.fixture(scope="module")
 def codes():
-    return [object_code(make(), host_target()) for make in (sums, caller)]
+    return [object_code(make(), host_isa()) for make in (sums, caller)]
 
 
 @pytest.fixture
@@ -99,7 +109,7 @@ def test_names_that_nobody_knows(codes):
 
 
 def test_libraries_find_what_there_is(codes, number):
-    library = Library(codes, host_target())
+    library = Library(codes, host_isa())
     assert called(library.address("sums"))[0] == sum(float(k * k) for k in range(64))
     with pytest.raises(weft.errors.ArgumentError, match="no function 'other'"):
         library.address("other")
@@ -112,7 +122,7 @@ def test_llvm_loads_the_rest(codes, monkeypatch):
     loaded = elf.load(codes[:1])
     want = called(loaded.functions["sums"])
     monkeypatch.setattr(elf, "load", refuse)
-    library = Library(codes[0], host_target())
+    library = Library(codes[0], host_isa())
     assert called(library.address("sums")) == want
 
 

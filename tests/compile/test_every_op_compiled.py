@@ -11,15 +11,16 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from by_loops import kernels_of
 from records import OPS, cases_of
 
 import weft
 from weft import dtype as dtypes
 from weft import graph as G
-from weft.compile import tables
-from weft.compile.launches import Use
+from weft.compile import pipeline
 from weft.compile.loop.interpret import run_kernel
-from weft.compile.native import Native
+from weft.compile.program import plan
+from weft.compile.program.steps import HostCall, KernelLaunch
 from weft.core.dispatch import type_of
 from weft.core.lowering import View
 from weft.core.tensor import Tensor
@@ -151,7 +152,7 @@ def program_of(cases):
 
 def compiled(cases):
     tensors = [Tensor(a) for c in cases for a in c.arrays]
-    return Native(G.capture(program_of(cases), *tensors).graph)
+    return kernels_of(G.capture(program_of(cases), *tensors).graph)
 
 
 def split(cases, outs):
@@ -186,7 +187,7 @@ LAYOUTS = (in_order, transposed, strided, reversed_)
 @pytest.fixture
 def small_shares(monkeypatch):
     """Even a few elements are shared out among threads."""
-    monkeypatch.setattr(tables, "GRAIN", 1)
+    monkeypatch.setattr(plan, "GRAIN", 1)
     before = weft.get_num_threads()
     yield
     weft.set_num_threads(before)
@@ -197,13 +198,14 @@ def runs(native, cases, layout):
     arrays = [np.asarray(layout(a)) for c in cases for a in c.arrays]
     for threads in (1, 2, 3):
         weft.set_num_threads(threads)
-        yield split(cases, native.run(arrays, {})[0])
+        yield split(cases, native.run_named(arrays, {})[0])
 
 
 def called(native):
     """The nodes that were called as a whole in the last run, and all after them."""
-    found = {step for step in native.tables.steps if isinstance(step, Node)}
-    for node in native.graph.nodes:
+    steps = native.plan.layout.steps
+    found = {step.node for step in steps if isinstance(step, HostCall)}
+    for node in native.lowered.graph.nodes:
         if any(type(i) is Node and i in found for i in node.inputs):
             found.add(node)
     return found
@@ -212,7 +214,7 @@ def called(native):
 def row_of(native, cases):
     """How each dtype is computed: ok (natively), call, or not at all."""
     row = dict.fromkeys(NAMES.values(), "-")
-    outs, calls = iter(native.graph.outputs), called(native)
+    outs, calls = iter(native.lowered.graph.outputs), called(native)
     for case in cases:
         mine = [next(outs) for _ in case.want]
         some = [n for n, w in zip(mine, case.want, strict=True) if w.size]
@@ -283,18 +285,18 @@ LOOPED = ("float64", "bfloat16", "int64")
 
 @pytest.mark.parametrize("name", OPS)
 def test_loops_are_numpy(name, monkeypatch):
-    monkeypatch.setattr(Native, "_compile", lambda native: None)  # loops only
+    monkeypatch.setattr(pipeline, "emit", lambda lowered: None)  # loops only
     cases = [c for c in cases_of(OPS[name]) if c.dtype.name in LOOPED]
     cases = [c for c in cases if all(a.size < 100 for a in c.arrays)]
     native = compiled(cases)
     feeds = (a for c in cases for a in c.arrays)
-    memory = dict(zip(native.graph.inputs, feeds, strict=True))
-    constants = [n for n in native.graph.nodes if n.op is CONSTANT]
+    memory = dict(zip(native.lowered.graph.inputs, feeds, strict=True))
+    constants = [n for n in native.lowered.graph.nodes if n.op is CONSTANT]
     memory |= {n: n.params["value"] for n in constants}
-    for step in native.steps:
-        if isinstance(step, Use) and set(step.owners) <= {*memory, *step.made}:
+    for step in native.lowered.steps:
+        if isinstance(step, KernelLaunch) and set(step.owners) <= {*memory, *step.made}:
             run_loops(step, memory)
-    outs = iter(native.graph.outputs)
+    outs = iter(native.lowered.graph.outputs)
     for case in cases:
         mine = [next(outs) for _ in case.want]
         if all(o in memory for o in mine):
@@ -322,8 +324,8 @@ def test_views_inside_kernels(name):
         return tuple(out * 2.0 + 1.0 for out in program_of(cases)(*tensors))
 
     arrays = [a for c in cases for a in c.arrays]
-    native = Native(G.capture(program, *map(Tensor, arrays)).graph)
-    outs = native.run(arrays, {})[0]
+    native = kernels_of(G.capture(program, *map(Tensor, arrays)).graph)
+    outs = native.run_named(arrays, {})[0]
     assert not called(native)
     for case, (got,) in zip(cases, split(cases, outs), strict=True):
         np.testing.assert_array_equal(got, case.want[0] * 2 + 1)
@@ -342,8 +344,8 @@ def test_odd_sizes(size):
         mean = y.mean(1, keepdim=True)
         return (*rows, *columns, y - mean, (y > mean).sum(), y.t() * 3)
 
-    native = Native(G.capture(program, x, b).graph)
-    got = native.run([x.numpy(), b.numpy()], {})[0]
+    native = kernels_of(G.capture(program, x, b).graph)
+    got = native.run_named([x.numpy(), b.numpy()], {})[0]
     for a, want in zip(got, program(x, b), strict=True):
         np.testing.assert_allclose(a, want.numpy(), rtol=1e-5, atol=1e-5)
 
@@ -362,8 +364,8 @@ def test_special_values(dtype):
             x.half(), x.bfloat16(), x.float(), weft.signbit(x), x.clone(),
         )  # fmt: skip
 
-    native = Native(G.capture(program, x).graph)
-    got = native.run([x.numpy()], {})[0]
+    native = kernels_of(G.capture(program, x).graph)
+    got = native.run_named([x.numpy()], {})[0]
     assert not called(native)
     with np.errstate(all="ignore"):
         for a, b in zip(got, program(x), strict=True):

@@ -15,12 +15,12 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.explain.cost import bytes_read, flops, unfused
-from weft.compile.explain.machine import MOVED, Machine, machine
+from weft.compile.cost.machine import MOVED, Machine, machine
+from weft.compile.cost.work import bytes_read, flops, unfused
 from weft.compile.explain.passes import changes
-from weft.compile.launches import Use
-from weft.compile.phases import phase, recording
 from weft.compile.pipeline import PASSES
+from weft.compile.program.phases import phase, recording
+from weft.compile.program.steps import KernelLaunch
 from weft.errors import ArgumentError
 from weft.graph.text import node_text
 
@@ -248,7 +248,7 @@ def test_every_step_is_somewhere(step):
 
 def test_kernels_compute_the_nodes_of_their_group(step):
     about = step.explain()
-    uses = [s for s in about.program.steps if isinstance(s, Use)]
+    uses = [s for s in about.program.steps if isinstance(s, KernelLaunch)]
     assert sum(len(k.launches) for k in about.kernels) == len(uses)
     for kernel in about.kernels:
         texts = {str(u.kernel) for u in uses if u.name == kernel.name}

@@ -5,11 +5,11 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile import entry as entries
-from weft.compile.prepared import Prepared
+from weft.compile.frontend import specialization as entries
+from weft.compile.program.program import Program
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
-from weft.runtime import arena
+from weft.runtime.cpu import arena
 
 F = nn.functional
 
@@ -138,7 +138,7 @@ def test_an_interrupt_while_state_is_written_waits(monkeypatch):
     plain(IDS, LABELS)
     weft.manual_seed(3)
     count = 0
-    put = weft.graph.cells.Cell.set
+    put = weft.graph.state_cells.Cell.set
 
     def once(self, value):
         nonlocal count
@@ -147,7 +147,7 @@ def test_an_interrupt_while_state_is_written_waits(monkeypatch):
             raise KeyboardInterrupt
         put(self, value)
 
-    monkeypatch.setattr(weft.graph.cells.Cell, "set", once)
+    monkeypatch.setattr(weft.graph.state_cells.Cell, "set", once)
     with pytest.raises(KeyboardInterrupt):
         plain(IDS, LABELS)
     assert everything(twin, other) == want
@@ -225,7 +225,7 @@ def test_verified_arguments_that_change():
 
 def spoil(monkeypatch, change):
     """Let the native program give something else."""
-    run = Prepared.run
+    run = Program.run
 
     def wrong(self, feeds, held=(), rooms=(), write=None, stamps=None):
         outs, writes = run(self, feeds, held, rooms)
@@ -238,7 +238,7 @@ def spoil(monkeypatch, change):
             write(writes)
         return outs, writes
 
-    monkeypatch.setattr(Prepared, "run", wrong)
+    monkeypatch.setattr(Program, "run", wrong)
 
 
 def test_a_wrong_result_is_found(monkeypatch):
@@ -279,8 +279,8 @@ def test_a_wrong_gradient_is_found(monkeypatch):
     f = weft.compile(lambda x: (x * w).sum(), verify=True)
     f(weft.ones(3))
     held = next(e for some in f._entries.values() for e in some)
-    assert isinstance(held, entries.Entry)
-    back = held.function.pullback.program
+    assert isinstance(held, entries.Specialization)
+    back = held.function.pullback((True,)).program
     spoil(
         monkeypatch,
         lambda n, outs, writes: ([o * 2 if n is back else o for o in outs], writes),

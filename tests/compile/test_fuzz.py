@@ -10,13 +10,13 @@ import pytest
 from programs import draw
 from three_ways import accepts, fit, judged
 
-import weft.compile.entry
+import weft.compile.frontend.specialization
 import weft.compile.lower.values
-from weft.compile.llvm import kernel, target
 from weft.compile.loop.ir import Const
+from weft.compile.targets.cpu import kernel, object_code
 from weft.core.lowering import View
 from weft.core.op import find_op
-from weft.graph.cells import Cell
+from weft.graph.state_cells import Cell
 
 BATCH = 20
 
@@ -85,7 +85,9 @@ def dropped_store(patch):
 
     patch.setattr(kernel._Emitter, "_store", store)
     # another compiler, whose code is kept apart
-    patch.setattr(target, "sources", lambda: f"dropped store {os.urandom(8).hex()}")
+    patch.setattr(
+        object_code, "sources", lambda: f"dropped store {os.urandom(8).hex()}"
+    )
 
 
 def stale_constant(patch):
@@ -100,7 +102,7 @@ def stale_constant(patch):
 
 def lost_write(patch):
     """Arguments changed in place stay as they were."""
-    patch.setattr(weft.compile.entry, "rewrite", lambda *args: None)
+    patch.setattr(weft.compile.frontend.specialization, "rewrite", lambda *args: None)
 
 
 def wrong_start(patch):
@@ -115,7 +117,11 @@ def wrong_start(patch):
 
 def same_size_for_all(patch):
     """A compiled form is used for arguments of other sizes than its own."""
-    patch.setattr(weft.compile.entry.Entry, "fits", lambda self, arrays: True)
+    patch.setattr(
+        weft.compile.frontend.specialization.Specialization,
+        "fits",
+        lambda self, arrays: True,
+    )
 
 
 MISTAKES = (

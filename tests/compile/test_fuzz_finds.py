@@ -4,17 +4,18 @@ import re
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import dtype as dtypes
 from weft import nn
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.parts import parts
-from weft.compile.llvm.target import host_target, new_module
+from weft.compile.emit.isa import new_module
+from weft.compile.emit.split_module import parts
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Load, Store
 from weft.compile.loop.ranges import inside
 from weft.compile.loop.text import kernel_key
-from weft.compile.native import Native
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.core.size import Scope, may_be_negative, smaller
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import capture
@@ -260,10 +261,10 @@ def test_results_of_calls_outlive_their_arguments():
 def test_a_call_that_returns_its_argument_is_copied():
     x = weft.randn(4, 4)
     captured = capture(lambda x: (x * 2).sort(0)[0], x)
-    native = Native(captured.graph)
-    (first,), _ = native.run([x.numpy()], {})
+    native = kernels_of(captured.graph)
+    (first,), _ = native.run_named([x.numpy()], {})
     kept = first.copy()
-    native.run([np.zeros((4, 4), np.float32)], {})
+    native.run_named([np.zeros((4, 4), np.float32)], {})
     np.testing.assert_allclose(kept, np.sort(2 * x.numpy(), 0))
 
 
@@ -518,16 +519,14 @@ def test_state_changes_places():
 
 
 def test_functions_that_branch_are_called_for_vectors_in_each_part_of_a_module():
-    module = new_module("two", host_target())
+    module = new_module("two", host_isa())
     for k in range(2):
         n = Scope().symbol("n")
         x, y = Buffer("x", (n,), dtypes.float32), Buffer("y", (n,), dtypes.float32)
         at = (n.scope.symbol("i"),)
         value = Call("sin", (Load(x, at),), dtypes.float32)
         body = [For("i", n, [Store(y, at, value)])]
-        emit_kernel(
-            module, Kernel(f"k{k}", (x, y), (), (), body, n.scope), host_target()
-        )
+        emit_kernel(module, Kernel(f"k{k}", (x, y), (), (), body, n.scope), host_isa())
     texts = parts(module, worth=1)
     assert len(texts) > 1
     for text in texts:

@@ -8,22 +8,17 @@ import threading
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
-from weft.compile.llvm.gemm import tiling
-from weft.compile.llvm.gemm.arrays import Gemm, compiled, matmul_arrays
-from weft.compile.llvm.gemm.generate import emit_gemm, is_few, workspace_bytes
-from weft.compile.llvm.gemm.tasks import Split, split
-from weft.compile.llvm.target import (
-    Target,
-    assembly,
-    compile_module,
-    host_target,
-    new_module,
-)
-from weft.compile.native import Native
+from weft.compile.emit.isa import Isa, new_module
+from weft.compile.targets.cpu.matmul import tiling
+from weft.compile.targets.cpu.matmul.arrays import Gemm, compiled, matmul_arrays
+from weft.compile.targets.cpu.matmul.generate import emit_gemm, is_few, workspace_bytes
+from weft.compile.targets.cpu.matmul.tasks import Split, split
+from weft.compile.targets.cpu.object_code import assembly, compile_module, host_isa
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 LIMITS = [None, "avx2", "baseline"]
 DTYPES = ["float32", "float64"]
@@ -65,7 +60,7 @@ def check(got, a, b, before=0.0):
 @pytest.mark.parametrize("left", ["rows", "columns", "gaps"])
 @pytest.mark.parametrize("right", ["rows", "columns", "gaps"])
 def test_products_of_all_layouts(rng, limit, dtype, left, right):
-    target = host_target(limit)
+    target = host_isa(limit)
     for m, n, k in SHAPES:
         a = random_matrix(rng, m, k, dtype, left)
         b = random_matrix(rng, k, n, dtype, right)
@@ -85,7 +80,7 @@ def test_products_of_all_layouts(rng, limit, dtype, left, right):
 @pytest.mark.parametrize("left", ["rows", "columns", "gaps"])
 @pytest.mark.parametrize("shape", range(1, len(tiling.SHAPES[True])))
 def test_register_tiles_compute_the_same_bits(rng, limit, left, shape):
-    target = host_target(limit)
+    target = host_isa(limit)
     gemm = compiled("float32", target, shape)
     sizes = [(m, n, k) for m, n, k in SHAPES if m and n and k]
     for m, n, k in [*sizes, (26, 200, 520), (150, 64, 300), (19, 530, 270)]:
@@ -114,7 +109,7 @@ def test_products_of_small_integers_are_exact(rng, limit):
     for m, n, k in [*SHAPES, (70, 550, 530), (3, 20, 9000), (9, 1, 5000)]:
         a = rng.integers(-8, 8, (m, k)).astype(np.float32)
         b = rng.integers(-8, 8, (k, n)).astype(np.float32)
-        got = matmul_arrays(a, b, target=host_target(limit))
+        got = matmul_arrays(a, b, target=host_isa(limit))
         np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
 
 
@@ -153,7 +148,7 @@ def at_page_end(array):
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_nothing_beyond_an_array_is_touched(rng, limit, dtype):
-    target = host_target(limit)
+    target = host_isa(limit)
     for m, n, k in SHAPES:
         if 0 in (m, n, k):
             continue
@@ -181,7 +176,7 @@ def run_split(gemm, a, b, out, rows, columns):
 @pytest.mark.parametrize("right", ["rows", "columns"])
 def test_results_do_not_depend_on_the_split(rng, limit, shape, left, right):
     m, n, k = shape
-    target = host_target(limit)
+    target = host_isa(limit)
     gemm = compiled("float32", target)
     a = random_matrix(rng, m, k, "float32", left)
     b = random_matrix(rng, k, n, "float32", right)
@@ -199,7 +194,7 @@ def test_results_do_not_depend_on_the_split(rng, limit, shape, left, right):
 def test_turning_a_product_round_changes_no_bit(rng, limit, right):
     a = random_matrix(rng, 300, 280, "float32", "rows")
     b = random_matrix(rng, 280, 260, "float32", right)
-    target = host_target(limit)
+    target = host_isa(limit)
     many = matmul_arrays(a, b, target=target)
     for m in (130, 64, 46, 32, 16):  # all but one are far fewer than columns
         few = matmul_arrays(a[:m], b, target=target)
@@ -207,7 +202,7 @@ def test_turning_a_product_round_changes_no_bit(rng, limit, right):
 
 
 def test_two_threads_share_a_batch(rng):
-    gemm = compiled("float64", host_target())
+    gemm = compiled("float64", host_isa())
     a = rng.normal(size=(3, 90, 70))
     b = rng.normal(size=(3, 70, 200))
     out = np.empty((3, 90, 200))
@@ -235,7 +230,7 @@ def test_the_pool_runs_it(rng):
 
 
 def test_splits_cover_every_element():
-    tile = compiled("float32", host_target()).tile
+    tile = compiled("float32", host_isa()).tile
     for m, n, k, batch, threads in [
         (1000, 1000, 1000, 1, 2), (5, 4000, 4000, 1, 16), (4000, 5, 4000, 1, 16),
         (64, 64, 64, 100, 4), (300, 300, 300, 3, 8), (1, 1, 10**7, 1, 4),
@@ -251,7 +246,7 @@ def test_splits_cover_every_element():
     ("m", "n"), [(128, 128), (64, 64), (256, 784), (784, 512), (128, 3072), (3072, 128)]
 )
 def test_splits_keep_two_threads_equally_busy(limit, m, n):
-    tile = compiled("float32", host_target(limit)).tile
+    tile = compiled("float32", host_isa(limit)).tile
     cut = split(tile, m, n, 512, threads=2)
     ends = [0, 0]
     for left in range(0, n, cut.columns):
@@ -262,7 +257,7 @@ def test_splits_keep_two_threads_equally_busy(limit, m, n):
 
 
 def test_few_rows_are_cut_by_columns():
-    tile = compiled("float32", host_target()).tile
+    tile = compiled("float32", host_isa()).tile
     assert split(tile, 128, 3072, 768, threads=2).rows >= 128  # B is packed once
     assert split(tile, 3072, 128, 768, threads=2).columns >= 128
     assert split(tile, 128, 3072, 768, threads=2, whole=True).columns >= 3072
@@ -285,7 +280,7 @@ def laid(x, how):
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("limit", LIMITS)
 def test_followers_see_each_finished_part_once(rng, limit, whole):
-    gemm = compiled("float32", host_target(limit))
+    gemm = compiled("float32", host_isa(limit))
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
     for m, n, k in [s for s in SHAPES if s[0] and s[1]]:
         for left, right in [("rows", "rows"), ("columns", "columns"), ("gaps", "rows")]:
@@ -295,7 +290,7 @@ def test_followers_see_each_finished_part_once(rng, limit, whole):
             want, seen = a @ b, np.zeros((2 * m, n), int)
 
             @kind
-            def follower(context, top, bottom, first, last):
+            def epilogue(context, top, bottom, first, last):
                 assert context == 7
                 part = slice(top, bottom), slice(first, last)
                 seen[part] += 1  # noqa: B023  it runs in this iteration
@@ -306,16 +301,16 @@ def test_followers_see_each_finished_part_once(rng, limit, whole):
 
             columns = n if whole else 40
             cut = Split(20, columns, 2 * -(-m // 20) * -(-n // columns))
-            address = ctypes.cast(follower, ctypes.c_void_p).value
+            address = ctypes.cast(epilogue, ctypes.c_void_p).value
             x, y = laid(a, left), laid(b, right)
-            job = gemm.job(x, y, out, cut, follower=(address, 7), whole=whole)
+            job = gemm.job(x, y, out, cut, epilogue=(address, 7), whole=whole)
             gemm.run(job.ctypes.data, 0, cut.tasks, 0)
             np.testing.assert_array_equal(out, -want)
             assert (seen == 1).all()
 
 
 def test_known_values_leave_code_out(rng):
-    target = host_target()
+    target = host_isa()
     general = compiled("float32", target)
     known = {"a_col": 1, "b_col": 1, "keep": 0, "m": 64, "n": 48, "k": 80}
     special = Gemm("float32", target, known=known)
@@ -330,7 +325,7 @@ def test_known_values_leave_code_out(rng):
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_code_without_few_rows_gives_the_same_bits(limit, rng):
-    target = host_target(limit)
+    target = host_isa(limit)
     general = compiled("float32", target)
     plain = compiled("float32", target, few=False)
     assert len(plain.library.code) < 0.8 * len(general.library.code)
@@ -353,7 +348,7 @@ def test_code_without_few_rows_gives_the_same_bits(limit, rng):
 
 def symbols_of(f, *args):
     """What the products' code of a compiled function is called."""
-    script = Native(weft.graph.capture(f, *args).graph).instance({}).script
+    script = kernels_of(weft.graph.capture(f, *args).graph).executor({}).script
     return {one.of for one in script.functions if one.kind == "gemm"}
 
 
@@ -369,7 +364,7 @@ def test_programs_have_code_for_few_rows_where_they_need_it():
 
 
 def test_vectors_are_as_wide_as_the_target():
-    target = host_target("avx512")
+    target = host_isa("avx512")
     module = new_module("wide", target)
     emit_gemm(module, "gemm", "float32", target)
     assert "zmm31" in assembly(module, target)
@@ -378,7 +373,7 @@ def test_vectors_are_as_wide_as_the_target():
 def test_other_machines_code_compiles():
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    target = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "", 128)
+    target = Isa("aarch64-unknown-linux-gnu", "neoverse-n1", "", 128)
     module = new_module("other", target)
     known = {"a_col": 1, "b_col": 1, "m": 64, "n": 64, "k": 64}
     emit_gemm(module, "gemm", "float64", target, known=known)
@@ -386,7 +381,7 @@ def test_other_machines_code_compiles():
 
 
 def test_the_optimiser_may_run_over_it(rng):
-    target = host_target()
+    target = host_isa()
     module = new_module("optimised", target)
     emit_gemm(module, "gemm", "float32", target)
     library = compile_module(module, target, level=3)
@@ -428,11 +423,11 @@ def test_wrong_arguments_are_named(rng):
     with pytest.raises(ArgumentError, match="whole elements"):
         matmul_arrays(odd, b)
     with pytest.raises(ArgumentError, match="got rows"):
-        emit_gemm(None, "gemm", "float32", host_target(), known={"rows": 3})
+        emit_gemm(None, "gemm", "float32", host_isa(), known={"rows": 3})
 
 
 def test_workspace_is_what_threads_must_give():
-    target = host_target()
+    target = host_isa()
     assert (
         workspace_bytes("float32", target)
         == 4 * compiled("float32", target).tile.workspace

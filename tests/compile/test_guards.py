@@ -22,7 +22,7 @@ from fast_path import slowly_then_again
 
 import weft
 from weft import nn, optim
-from weft.compile.api import CompiledFunction
+from weft.compile.frontend.function import CompiledFunction
 from weft.graph import CaptureError
 
 F = nn.functional

@@ -13,7 +13,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.runtime import arena
+from weft.runtime.cpu import arena
 
 STARTING = (
     "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.system",
@@ -119,13 +119,13 @@ def array_bytes(run):
 
 def native_of(step):
     (entries,) = step._entries.values()
-    return entries[0].native
+    return entries[0].program
 
 
 def feeds_of(step, *args):
     (entries,) = step._entries.values()
     entry = entries[0]
-    store = {v: entry.cells[v.name].get() for v in entry.native.reads}
+    store = {v: entry.cells[v.name].get() for v in entry.program.reads}
     return [a.numpy() for a in args], store
 
 
@@ -135,7 +135,7 @@ def test_a_second_run_allocates_its_outputs_only(monkeypatch):
     native = native_of(step)
     instance = native.latest
     feeds, store = feeds_of(step, x, y)
-    outputs = native.graph.outputs
+    outputs = native.lowered.graph.outputs
     due = sum(int(np.prod(n.shape)) * n.dtype.itemsize for n in outputs)
     table = instance.arena.nbytes
     assert table > 20 * due  # else nothing would be shown
@@ -148,8 +148,8 @@ def test_a_second_run_allocates_its_outputs_only(monkeypatch):
         lambda self, *args: made.append(args) or right(self, *args),
     )
     room = {v: np.empty(v.type.shape, v.type.dtype.np) for v in native.unread}
-    native.run(feeds, store, room)
-    kept, peak = array_bytes(lambda: native.run(feeds, store, room))
+    native.run_named(feeds, store, room)
+    kept, peak = array_bytes(lambda: native.run_named(feeds, store, room))
     assert made == []  # and the instance is the same one
     assert native.latest is instance
     assert kept <= due + 256, (kept, due)
@@ -184,7 +184,7 @@ def test_other_sizes_have_memory_of_their_own(rows):
     step(x, y)
     step(x[:5], y[:5])
     native = native_of(step)
-    native.run(*feeds_of(step, x[:rows], y[:rows]))
+    native.run_named(*feeds_of(step, x[:rows], y[:rows]))
     instance = native.latest
-    native.run(*feeds_of(step, x[:rows], y[:rows]))
+    native.run_named(*feeds_of(step, x[:rows], y[:rows]))
     assert native.latest is instance

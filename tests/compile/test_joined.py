@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import graph as G
-from weft.compile.joined import Piece
-from weft.compile.native import Native
-from weft.compile.outputs import owned
+from weft.compile.passes.copy_view_outputs import copy_view_outputs
+from weft.compile.program.concat import Piece
 
 RNG = np.random.default_rng(0)
 
@@ -108,27 +108,28 @@ def test_open_sizes():
 
 
 def instance_of(fn, xs):
-    native = Native(G.capture(fn, *xs).graph)
-    native.run([x.numpy() for x in xs], {})
-    return native.tables
+    native = kernels_of(G.capture(fn, *xs).graph)
+    native.run_named([x.numpy() for x in xs], {})
+    return native.plan
 
 
 def test_pieces_that_launches_make_are_not_copied():
     xs = tensors(*[(3, 4)] * 6)
     found = instance_of(lambda *xs: weft.cat([*doubled(xs), xs[0]]).sum(0), xs)
     copied = [
-        step.piece for row, step in zip(found.rows, found.launches, strict=True)
+        step.piece
+        for row, step in zip(found.executable.rows, found.layout.launches, strict=True)
         if isinstance(step, Piece) and row[4] > 0
     ]  # fmt: skip
-    assert copied == [found.native.graph.inputs[0]]
-    pieces = [s for s in found.launches if isinstance(s, Piece)]
+    assert copied == [found.layout.lowered.graph.inputs[0]]
+    pieces = [s for s in found.layout.launches if isinstance(s, Piece)]
     assert len(pieces) == 7
 
 
 def test_few_pieces_are_one_kernel():
     xs = tensors(*[(3, 4)] * 4)
     found = instance_of(lambda *xs: weft.cat(list(xs)).cos(), xs)
-    assert len(found.launches) == 1
+    assert len(found.layout.launches) == 1
 
 
 VIEWS = {
@@ -163,4 +164,4 @@ def test_a_view_of_what_is_computed_is_stored_once():
 
 def test_small_views_need_no_kernel():
     graph = G.capture(lambda x: x.T, weft.ones(3, 4)).graph
-    assert owned(graph) is graph
+    assert copy_view_outputs(graph) is graph

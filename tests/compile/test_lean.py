@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.fuse import is_copy
+from weft.compile.fusion.groups import is_copy
 from weft.compile.recompute.lean import LARGE
 
 
@@ -73,7 +73,7 @@ def trained(name, memory, rows=None):
     losses = [step(x[:n]).item() for n in rows or [len(x)] * 3]
     ends = [p.detach().numpy().tobytes() for p in model.parameters()]
     ends += [b.numpy().tobytes() for b in model.buffers()]
-    return losses, ends, step.latest.native
+    return losses, ends, step.latest.program
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -82,9 +82,9 @@ def test_the_same_bits_in_less_memory(name):
     want, state, whole = trained(name, "keep")
     assert losses == want
     assert ends == state
-    assert any(map(is_copy, native.graph.nodes))
-    assert native.tables.layout.nbytes < 0.9 * whole.tables.layout.nbytes
-    assert len(native.tables.launches) <= len(whole.tables.launches)
+    assert any(map(is_copy, native.lowered.graph.nodes))
+    assert native.plan.layout.layout.nbytes < 0.9 * whole.plan.layout.layout.nbytes
+    assert len(native.plan.layout.launches) <= len(whole.plan.layout.launches)
 
 
 @pytest.mark.parametrize("name", ["convolutions", "gelus"])
@@ -96,17 +96,17 @@ def test_open_sizes(name):
 
 def test_a_function_of_one_array_takes_the_place_of_several():
     _, _, native = trained("gelus", None)
-    copied = [n for n in native.graph.nodes if is_copy(n)]
+    copied = [n for n in native.lowered.graph.nodes if is_copy(n)]
     assert {"erf", "exp"} <= {n.op.name for n in copied}
     # Of the hidden layer, its value before GELU and after it are kept: no third one.
-    buffers = [b for b in native.tables.layout.buffers if b.id.shape == (512, 128)]
+    buffers = [b for b in native.plan.layout.layout.buffers if b.id.shape == (512, 128)]
     lives = [b for b in buffers if b.last - b.first > 8]
     assert len(lives) <= 2 * 2
 
 
 def test_a_chain_is_not_computed_again_from_its_beginning():
     _, _, native = trained("cells", None)
-    copied = [n for n in native.graph.nodes if is_copy(n)]
+    copied = [n for n in native.lowered.graph.nodes if is_copy(n)]
     assert copied
     assert len(copied) < 16 * 8  # of each of 8 steps, its own functions
 
@@ -120,7 +120,7 @@ def test_small_steps_are_left_alone():
         model(x).sum().backward()
 
     step(weft.ones(8, 8))
-    assert not any(map(is_copy, step.latest.native.graph.nodes))
+    assert not any(map(is_copy, step.latest.program.lowered.graph.nodes))
 
 
 def test_what_is_given_back_is_kept():

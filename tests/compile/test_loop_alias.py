@@ -4,19 +4,20 @@ import ctypes
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
 from weft import graph as G
-from weft.compile.launches import Use
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import assembly, compile_module, host_target, new_module
+from weft.compile.emit.isa import new_module
 from weft.compile.loop.alias import may_share
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import Buffer, For, Kernel, Let, Load, Store
 from weft.compile.loop.verify import verify_kernel
-from weft.compile.native import Native
+from weft.compile.program.steps import KernelLaunch
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.object_code import assembly, compile_module, host_isa
 from weft.core.size import Scope
 from weft.core.tensor import Tensor
 from weft.graph.ir import GraphError
@@ -28,8 +29,8 @@ RNG = np.random.default_rng(3)
 def kernel_of(fn, *args, dynamic=None):
     """The only kernel of a function, with the arrays of its buffers."""
     captured = G.capture(fn, *args, dynamic=dynamic)
-    native = Native(captured.graph)
-    (use,) = [s for s in native.steps if isinstance(s, Use)]
+    native = kernels_of(captured.graph)
+    (use,) = [s for s in native.lowered.steps if isinstance(s, KernelLaunch)]
     given = dict(zip(captured.graph.inputs, (a.numpy() for a in args), strict=True))
     return use, given
 
@@ -174,10 +175,10 @@ PROGRAMS = [
 def test_shared_memory_gives_the_same(program, rows, columns, data):
     x, y = floats(rows, columns), floats(rows, columns)
     captured = G.capture(program, x, y)
-    native = Native(captured.graph)
+    native = kernels_of(captured.graph)
     feeds = dict(zip(captured.graph.inputs, (x.numpy(), y.numpy()), strict=True))
-    for use in native.steps:
-        assert isinstance(use, Use)
+    for use in native.lowered.steps:
+        assert isinstance(use, KernelLaunch)
         for n in use.made:
             feeds[n] = np.zeros(n.shape, n.dtype.np)
         names = [b.name for b in use.kernel.buffers]
@@ -212,8 +213,8 @@ def check_sharing(kernel, arrays, data):
 
 
 def run_native(kernel, arrays):
-    module = new_module("one", host_target())
-    emit_kernel(module, kernel, host_target())
+    module = new_module("one", host_isa())
+    emit_kernel(module, kernel, host_isa())
     library = compile_module(module)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)
     table = np.array([a.ctypes.data for a in arrays.values()], np.int64)
@@ -232,14 +233,14 @@ def test_shared_code_is_vectors_without_checks():
     """One pointer, and no comparison of addresses before the vector loop."""
     use, _ = kernel_of(lambda x: x * 2 + 1, floats(64, 64))
     (given,), (made,) = names(use)
-    module = new_module("one", host_target("avx2"))
+    module = new_module("one", host_isa("avx2"))
     shared = use.kernel._replace(shared=((given, made),))
-    emit_kernel(module, shared, host_target("avx2"))
-    text = assembly(module, host_target("avx2"))
+    emit_kernel(module, shared, host_isa("avx2"))
+    text = assembly(module, host_isa("avx2"))
     assert "ymm" in text
-    apart = new_module("one", host_target("avx2"))
-    emit_kernel(apart, use.kernel, host_target("avx2"))
-    branches = [t.count("\tj") for t in (text, assembly(apart, host_target("avx2")))]
+    apart = new_module("one", host_isa("avx2"))
+    emit_kernel(apart, use.kernel, host_isa("avx2"))
+    branches = [t.count("\tj") for t in (text, assembly(apart, host_isa("avx2")))]
     assert branches[0] <= branches[1]
 
 

@@ -14,16 +14,11 @@ import pytest
 from llvmlite import ir
 
 import weft
-from weft.compile.llvm import math as vector_math
-from weft.compile.llvm.math import (
-    BRANCHING,
-    FUNCTIONS,
-    conversions,
-    emit,
-)
-from weft.compile.llvm.math.arrays import apply, module_of
-from weft.compile.llvm.scalar import has_function
-from weft.compile.llvm.target import assembly, host_target
+from weft.compile.emit import math as vector_math
+from weft.compile.emit.math import BRANCHING, FUNCTIONS, conversions, emit
+from weft.compile.emit.scalar import has_function
+from weft.compile.targets.cpu.math_arrays import apply, module_of
+from weft.compile.targets.cpu.object_code import assembly, host_isa
 from weft.core.elementwise import elementwise_batch
 from weft.core.lowering import Pointwise
 from weft.core.op import all_ops, find_op
@@ -77,7 +72,7 @@ UNARY = {
 
 
 def compiled(name, dtype, inputs=1, output=None, limit=None, lanes=None):
-    target = host_target(limit)
+    target = host_isa(limit)
     return apply(
         lambda b, *xs: emit(name, b, *xs, fused=target.fused),
         [dtype] * inputs,
@@ -435,7 +430,7 @@ def assert_same_patterns(got, want):
 @pytest.mark.parametrize("case", NARROW)
 def test_all_16_bit_patterns_go_there_and_back(case):
     narrow, widen, shorten, limit = NARROW[case]
-    target = host_target(limit)
+    target = host_isa(limit)
     wide = apply(widen, [np.int16], np.float32, target=target)(ALL_16)
     assert_same(wide, ALL_16.view(narrow).astype(np.float32))
     back = apply(shorten, [np.float32], np.int16, target=target)(wide)
@@ -454,7 +449,7 @@ def test_rounding_to_16_bits(case):
     middles = middles.astype(np.float32)
     around = [middles, np.nextafter(middles, -np.inf), np.nextafter(middles, np.inf)]
     x = np.concatenate([patterns(40009), *around]).astype(np.float32)
-    got = apply(shorten, [np.float32], np.int16, target=host_target(limit))(x)
+    got = apply(shorten, [np.float32], np.int16, target=host_isa(limit))(x)
     assert_same_patterns(got, x.astype(narrow))
 
 
@@ -488,7 +483,7 @@ def test_records_cost_what_their_code_does(name):
 
 def text_of(name, dtype, limit=None, lanes=None):
     """The machine code of a function over arrays."""
-    target = host_target(limit)
+    target = host_isa(limit)
     lanes = lanes or target.lanes(np.dtype(dtype).itemsize)
     body = lambda b, x: emit(name, b, x, fused=target.fused)
     return assembly(module_of(body, target, [dtype], dtype, lanes), target)

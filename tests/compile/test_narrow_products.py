@@ -10,11 +10,12 @@ import pytest
 
 import weft
 from weft.compile import eager
-from weft.compile.llvm.gemm.arrays import compiled, kind_name, matmul_arrays
-from weft.compile.llvm.gemm.generate import emit_gemm
-from weft.compile.llvm.gemm.kinds import RESULTS, Kind, kind_of
-from weft.compile.llvm.gemm.tasks import JOB, Split
-from weft.compile.llvm.target import Target, assembly, host_target, new_module
+from weft.compile.emit.isa import Isa, new_module
+from weft.compile.targets.cpu.matmul.arrays import compiled, kind_name, matmul_arrays
+from weft.compile.targets.cpu.matmul.generate import emit_gemm
+from weft.compile.targets.cpu.matmul.kinds import RESULTS, Kind, kind_of
+from weft.compile.targets.cpu.matmul.tasks import JOB, Split
+from weft.compile.targets.cpu.object_code import assembly, host_isa
 from weft.errors import DTypeError, ShapeError
 from weft.ops.products import matmul_op, wide_matmul_op
 
@@ -41,9 +42,9 @@ def threads():
 
 
 def here(limit):
-    if limit == "avx512" and host_target().bits < 512:
+    if limit == "avx512" and host_isa().bits < 512:
         pytest.skip("this machine has no AVX-512")
-    return host_target(limit)
+    return host_isa(limit)
 
 
 def numbers(rng, shape, dtype):
@@ -159,8 +160,8 @@ def test_panels_made_before_give_the_same_bits(rng, limit, pair, layout):
 
 def test_machines_that_have_instructions_for_it_use_them():
     full = "+avx512bf16,+avx512vnni"
-    x86 = Target("x86_64-unknown-linux-gnu", "znver4", full, 512)
-    arm = Target("aarch64-unknown-linux-gnu", "generic", "", 128)
+    x86 = Isa("x86_64-unknown-linux-gnu", "znver4", full, 512)
+    arm = Isa("aarch64-unknown-linux-gnu", "generic", "", 128)
     groups = {name: kind_of(name, x86).group for name in RESULTS}
     assert groups["bfloat16"] == 2
     assert groups["bfloat16 widened"] == groups["float16"] == groups["float32"] == 1
@@ -180,7 +181,7 @@ def code_of(name, target):
 
 def test_the_instructions_are_in_the_code():
     """Code can be made for them on any machine of the kind; on others it is not run."""
-    target = host_target()
+    target = host_isa()
     if not target.triple.startswith("x86"):
         pytest.skip("other machines have other instructions")
     full = target._replace(
@@ -189,13 +190,13 @@ def test_the_instructions_are_in_the_code():
     assert "vdpbf16ps" in code_of("bfloat16", full)
     assert "vdpbf16ps" not in code_of("bfloat16 widened", full)
     assert "vpdpbusd" in code_of("int8", full)
-    assert "pmaddwd" in code_of("int8", host_target("baseline"))
+    assert "pmaddwd" in code_of("int8", host_isa("baseline"))
 
 
 def test_code_for_other_machines():
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    target = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "", 128)
+    target = Isa("aarch64-unknown-linux-gnu", "neoverse-n1", "", 128)
     assert "fmla" in code_of("bfloat16", target)
     assert "mla" in code_of("uint8 int8", target)
 

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile import packed
+from weft.compile.targets.cpu import packed_weights
 
 ROWS = 70  # more than are computed as dot products, and no multiple of anything
 
@@ -27,7 +27,7 @@ def x():
 
 
 def instances(function):
-    return list(function.latest.program._instances.values())
+    return list(function.latest.program.executors.values())
 
 
 def is_packed(function):
@@ -225,7 +225,7 @@ def test_other_dtypes(dtype):
 
 def test_programs_share_panels_and_forget_them(layer, x):
     gc.collect()
-    first = len(packed._shared)
+    first = len(packed_weights._shared)
     with weft.no_grad():
         one, _ = pair(layer)
         other = weft.compile(lambda x: layer(x) + 1, pack_weights=True)
@@ -233,10 +233,10 @@ def test_programs_share_panels_and_forget_them(layer, x):
             for rows in (ROWS, ROWS + 3, ROWS):
                 for _ in range(2):
                     f(weft.ones(rows, 150))
-    assert len(packed._shared) == first + 1
+    assert len(packed_weights._shared) == first + 1
     del one, other, f
     gc.collect()
-    assert len(packed._shared) == first
+    assert len(packed_weights._shared) == first
 
 
 def test_open_sizes(layer):
@@ -301,4 +301,4 @@ def test_a_stored_program_packs_too(layer, x, tmp_path, monkeypatch):
             want = bits(plain(x))
             assert [bits(ready(x)) for _ in range(3)] == [want] * 3
             assert is_packed(ready)
-        assert ready.latest.program._native is None
+        assert ready.latest.program._lowered is None

@@ -192,7 +192,7 @@ def test_branches_are_folded_too():
     g = capture(fn, weft.tensor(1.0), weft.tensor(True)).graph
     for one, branch, ops in (
         (p.fold, "then", ["input", "full", "mul"]),
-        (p.views, "other", ["input", "exp"]),
+        (p.simplify_views, "other", ["input", "exp"]),
     ):
         found = one(g)
         verify(found)
@@ -314,7 +314,7 @@ VIEWS = {
 def test_views(name):
     before, after = VIEWS[name]
     found = check(
-        p.views,
+        p.simplify_views,
         program(before, "%x: float32[2, 3]"),
         program(after, "%x: float32[2, 3]"),
     )
@@ -329,9 +329,9 @@ def test_a_sum_over_one_element_loses_the_sign_of_zero(strict):
         "%a: float32[3] = sum(%x, dim=(1,), keepdim=False)\nreturn %a",
         "%x: float32[3, 1]",
     )
-    assert p.views(parse_graph(text))["a"].op.name == "sum"
+    assert p.simplify_views(parse_graph(text))["a"].op.name == "sum"
     weft.config.strict_ieee = False
-    assert p.views(parse_graph(text))["a"].op.name == "reshape"
+    assert p.simplify_views(parse_graph(text))["a"].op.name == "reshape"
     weft.config.strict_ieee = True  # as the fixture left it
 
 
@@ -656,7 +656,7 @@ def test_joins(name):
     before, after = JOINS[name]
     inputs = "%a: float32[2, 3], %b: float32[2, 3], %c: float32[2, 3]"
     text = program(before, inputs)
-    found = check(p.joins, text, program(after or before, inputs))
+    found = check(p.concat_padded_sums, text, program(after or before, inputs))
     given = [np.random.default_rng(k).normal(size=(2, 3)) for k in range(3)]
     given = [one.astype(np.float32) for one in given]
     want = run_graph(parse_graph(text), given)
@@ -667,7 +667,7 @@ def test_strict_mode_keeps_sums_of_zeros(strict):
     before, _ = JOINS["pieces that fill the whole"]
     inputs = "%a: float32[2, 3], %b: float32[2, 3], %c: float32[2, 3]"
     g = parse_graph(program(before, inputs))
-    assert p.joins(g) is g
+    assert p.concat_padded_sums(g) is g
 
 
 # -- sums
@@ -764,7 +764,7 @@ def test_sums(name):
     before, after = SUMS[name]
     inputs = "%a: float32[2, 9], %c: float32[9, 8], %d: float32[2, 8]"
     text = program(before, inputs)
-    found = check(p.sums, text, program(after or before, inputs))
+    found = check(p.merge_product_sums, text, program(after or before, inputs))
     shapes = [(2, 9), (9, 8), (2, 8)]
     given = [np.random.default_rng(k).normal(size=s) for k, s in enumerate(shapes)]
     given = [one.astype(np.float32) for one in given]
@@ -823,7 +823,7 @@ def test_products(name):
     before, after = PRODUCTS[name]
     inputs = "%a: float32[2, 3], %b: float32[2, 3]"
     text = program(before, inputs)
-    found = check(p.products, text, program(after or before, inputs))
+    found = check(p.transpose_products, text, program(after or before, inputs))
     given = [np.random.default_rng(k).normal(size=(2, 3)) for k in range(2)]
     given = [one.astype(np.float32) for one in given]
     want = run_graph(parse_graph(text), given)
@@ -834,7 +834,7 @@ def test_products(name):
 def test_strict_mode_keeps_the_order_of_sums(strict):
     before, _ = PRODUCTS["a weight's gradient"]
     g = parse_graph(program(before, "%a: float32[2, 3], %b: float32[2, 3]"))
-    assert p.products(g) is g
+    assert p.transpose_products(g) is g
 
 
 # -- layout
@@ -938,7 +938,7 @@ IMAGES = "%x: float32[2, 5, 3, 4], %y: float32[2, 5, 3, 4], %z: float32[2, 3, 4,
 def test_layout(name):
     before, after = LAYOUTS[name]
     text = program(before, IMAGES)
-    found = check(p.layout, text, program(after or before, IMAGES))
+    found = check(p.sink_permutes, text, program(after or before, IMAGES))
     shapes = [(2, 5, 3, 4), (2, 5, 3, 4), (2, 3, 4, 5)]
     rng = np.random.default_rng(0)
     given = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
@@ -949,7 +949,7 @@ def test_layout(name):
 
 def test_strict_mode_keeps_sums_over_permuted_axes(strict):
     g = parse_graph(program(LAYOUTS["sums over the rest"][0], IMAGES))
-    found = [n.op.name for n in p.layout(g)]
+    found = [n.op.name for n in p.sink_permutes(g)]
     assert found.count("permute") == 1
 
 
@@ -1070,7 +1070,7 @@ CANONICAL = {
 
 @pytest.mark.parametrize("name", CANONICAL)
 def test_canonical(name):
-    check(p.canonical, *[program(text) for text in CANONICAL[name]])
+    check(p.canonicalize, *[program(text) for text in CANONICAL[name]])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "bfloat16"])
@@ -1079,7 +1079,7 @@ def test_where_numbers_would_change_the_dtype_they_stay_tensors(dtype):
         f"""%a: {dtype}[3] = full(shape=(3,), value=1, dtype={dtype})
             %b: {dtype}[3] = add(%x, %a)
             return %b""", f"%x: {dtype}[3]"))  # fmt: skip
-    assert p.canonical(g) is g
+    assert p.canonicalize(g) is g
 
 
 @pytest.mark.parametrize(
@@ -1241,19 +1241,20 @@ def test_a_convolution_that_others_use_stays():
 
     examples = weft.ones(1, 1, 9, 9), weft.ones(2, 1, 3, 3), weft.ones(2, 1, 1)
     g = capture(fn, *examples).graph
-    assert p.convolution(g) is g
+    assert p.fold_into_convolution(g) is g
 
 
 def test_strict_mode_keeps_batch_norm(strict):
     g = capture(conv_net(), weft.randn(2, 3, 9, 9)).graph
-    assert p.convolution(g) is g
+    assert p.fold_into_convolution(g) is g
 
 
 def test_frozen_siblings_are_one_product():
     weft.manual_seed(0)
     q, k, v = (nn.Linear(8, n) for n in (8, 4, 6))
     captured = capture(lambda x: (q(x), k(x), v(x)), weft.randn(5, 8))
-    assert p.siblings(captured.graph) is captured.graph  # variables are not joined
+    graph = captured.graph
+    assert p.merge_sibling_products(graph) is graph  # variables are not joined
     found = pipeline.run(frozen(captured))
     verify(found)
     assert [n.op.name for n in found].count("matmul") == 1
@@ -1357,7 +1358,7 @@ def thin(x, w, g):
 def test_strides_of_single_pixels_become_slices(rng):
     shapes = (2, 4, 9, 8), (6, 4, 1, 1), (2, 6, 5, 3)
     given = [weft.tensor(rng.normal(size=s).astype(np.float32)) for s in shapes]
-    g = p.cse(p.strides(capture(thin, *given).graph))
+    g = p.cse(p.slice_strided_convolutions(capture(thin, *given).graph))
     names = [node.op.name for node in g]
     assert names.count("slice") == names.count("place") == 1
     assert all(n.params.get("stride", (1, 1)) == (1, 1) for n in g)
@@ -1373,7 +1374,7 @@ def test_other_convolutions_keep_their_strides(size, stride, padding):
         return F.conv2d(x, w, stride=stride, padding=padding)
 
     g = capture(conv, weft.ones(1, 2, 6, 6), weft.ones(2, 2, size, size)).graph
-    assert p.strides(g) is g
+    assert p.slice_strided_convolutions(g) is g
 
 
 # -- programs mean the same afterwards
@@ -1381,13 +1382,13 @@ def test_other_convolutions_keep_their_strides(size, stride, padding):
 
 EXACT_PASSES = [p.dead_code, p.fold, p.cse]
 CLOSE_PASSES = [
-    p.views,
-    p.canonical,
+    p.simplify_views,
+    p.canonicalize,
     p.simplify,
-    p.joins,
-    p.products,
-    p.sums,
-    p.strides,
+    p.concat_padded_sums,
+    p.transpose_products,
+    p.merge_product_sums,
+    p.slice_strided_convolutions,
     pipeline.run,
 ]
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import graph as G
 from weft import nn, optim
-from weft.compile.jobs import Routine
-from weft.compile.launches import Order
-from weft.compile.native import Native
 from weft.compile.pipeline import run as run_passes
+from weft.compile.program.steps import Order
+from weft.compile.targets.cpu.jobs import LibraryCall
 from weft.graph.interpret import Program
 from weft.nn import functional as F
 from weft.ops.conv import conv_input_grad_op, conv_op, conv_weight_grad_op
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 RNG = np.random.default_rng(5)
 
@@ -27,7 +27,7 @@ def prepared(fn, *args, in_place=False):
     captured = G.capture(fn, *args)
     graph = run_passes(captured.graph)
     own = {c.variable for c in captured.cells.values() if c.has_memory}
-    native = Native(graph, in_place=own if in_place else ())
+    native = kernels_of(graph, in_place=own if in_place else ())
     store = {v: captured.cells[v.name].get() for v in native.reads}
     return native, [a.numpy() for a in args if isinstance(a, weft.Tensor)], store
 
@@ -35,23 +35,25 @@ def prepared(fn, *args, in_place=False):
 def kinds(native):
     """What the steps are: products, those that are followed, kernels, calls."""
     found = []
-    for step in native.steps:
-        if isinstance(step, Routine):
-            found.append("followed" if step.follower else "product")
+    for step in native.lowered.steps:
+        if isinstance(step, LibraryCall):
+            found.append("followed" if step.epilogue else "product")
         else:
             found.append("kernel" if hasattr(step, "kernel") else step.op.name)
     return found
 
 
 def agrees(native, feeds, store, atol=2e-5):
-    want, _ = Program(native.graph, native.graph.outputs).run(feeds, store)
-    got, _ = native.run(feeds, store)
+    want, _ = Program(native.lowered.graph, native.lowered.graph.outputs).run(
+        feeds, store
+    )
+    got, _ = native.run_named(feeds, store)
     for a, b in zip(want, got, strict=True):
         np.testing.assert_allclose(b, a, rtol=2e-5, atol=atol)
     return got
 
 
-# -- followers
+# -- epilogues
 
 
 def same_for_all_threads(native, feeds, store):
@@ -61,8 +63,8 @@ def same_for_all_threads(native, feeds, store):
     try:
         for threads in (1, 2, 3):
             pool.set_num_threads(threads)
-            native.instances.clear()
-            for a, b in zip(first, native.run(feeds, store)[0], strict=True):
+            native.executors.clear()
+            for a, b in zip(first, native.run_named(feeds, store)[0], strict=True):
                 np.testing.assert_array_equal(a, b)
     finally:
         pool.set_num_threads(before)
@@ -209,8 +211,8 @@ def test_what_follows_a_convolution_needs_no_whole_rows_and_no_phases():
     ):
         native, feeds, store = prepared(fn, *args)
         agrees(native, feeds, store, atol=1e-4)
-        steps = native.tables.steps
-        assert not any(s.follower for s in steps if isinstance(s, Routine))
+        steps = native.plan.layout.steps
+        assert not any(s.epilogue for s in steps if isinstance(s, LibraryCall))
 
 
 def test_a_convolution_of_any_batch_is_followed():
@@ -231,9 +233,9 @@ def test_a_product_lies_where_its_follower_writes():
         lambda x, w: ((x @ w).exp() @ w).sum(), floats(64, 64), floats(64, 64)
     )
     agrees(native, feeds, store, atol=1.0)
-    (product, *_) = [s for s in native.steps if isinstance(s, Routine)]
-    assert native.places.joint[product.node] in product.follower.made
-    assert product.node not in native.tables.layout.offsets
+    (product, *_) = [s for s in native.lowered.steps if isinstance(s, LibraryCall)]
+    assert native.lowered.aliasing.joint[product.node] in product.epilogue.made
+    assert product.node not in native.plan.layout.layout.offsets
 
 
 # -- side by side
@@ -243,8 +245,8 @@ def test_independent_launches_are_one_wave():
     w = [floats(16, 16) for _ in range(3)]
     native, feeds, store = prepared(lambda x: tuple(x @ a for a in w), floats(8, 16))
     agrees(native, feeds, store)
-    assert native.tables.order.waves == [0, 0, 0]
-    assert len(native.tables.gangs) == 2  # addresses are filled in first
+    assert native.plan.layout.order.waves == [0, 0, 0]
+    assert len(native.plan.executable.gangs) == 2  # addresses are filled in first
 
 
 @pytest.mark.parametrize(("size", "grain"), [(128, 1), (16, None)])
@@ -253,8 +255,8 @@ def test_a_small_launch_beside_a_product_leaves_it_its_threads(size, grain):
         lambda x, y: (x @ x, y.exp()), floats(size, size), floats(8)
     )
     agrees(native, feeds, store, atol=1e-2)
-    assert native.tables.order.waves == [0, 0]
-    gang = native.tables.gangs[-1]
+    assert native.plan.layout.order.waves == [0, 0]
+    gang = native.plan.executable.gangs[-1]
     count, found = gang[4:6]
     assert found == (grain or count)  # a small one stays on this thread
 
@@ -271,9 +273,9 @@ def test_few_rows_are_followed_by_whole_ones_on_one_thread(threads):
     x, w = floats(128, 1024), floats(1024, 768)
     program = prepared(lambda x, w: F.layer_norm(x @ w, (768,)), x, w)
     agrees(*program, atol=1e-3)
-    first, *rest = program[0].tables.launches
+    first, *rest = program[0].plan.layout.launches
     assert bool(rest) == (threads > 1)  # B would be packed by each
-    assert (first.follower is None) == (threads > 1)
+    assert (first.epilogue is None) == (threads > 1)
 
 
 LARGE = {
@@ -289,8 +291,8 @@ def test_what_is_large_is_shared_out_beside_what_is_small(kind):
     args = [floats(*shape) for shape in (*shapes, (3,))]
     native, feeds, store = prepared(lambda x, w, v: (large(x, w), v * 2), *args)
     agrees(native, feeds, store, atol=1e-3)
-    assert native.tables.order.waves == [0, 0]
-    count, grain = native.tables.gangs[-1, 4:6].tolist()
+    assert native.plan.layout.order.waves == [0, 0]
+    count, grain = native.plan.executable.gangs[-1, 4:6].tolist()
     assert count > grain
 
 
@@ -309,7 +311,7 @@ def test_many_updates_are_one_launch():
     step(weft.ones(4, 9))  # moments exist
     native, feeds, store = prepared(step, weft.ones(4, 9), in_place=True)
     agrees(native, feeds, {v: a.copy() for v, a in store.items()})
-    waves = native.tables.order.waves
+    waves = native.plan.layout.order.waves
     assert max(waves.count(w) for w in waves) >= 10
 
 
@@ -325,8 +327,8 @@ def test_results_take_the_place_of_what_is_read_last():
 
     native, feeds, store = prepared(chain, floats(32, 128))
     agrees(native, feeds, store)
-    assert native.places.over
-    layout = native.tables.layout
+    assert native.lowered.aliasing.over
+    layout = native.plan.layout.layout
     assert layout.nbytes < 2.1 * 32 * 128 * 4
     layout.verify()
 
@@ -359,17 +361,17 @@ def test_new_state_is_written_over_the_old():
     held = {v: a.copy() for v, a in held.items()}
     variables = {v: store[v.name] for v in plain.reads}
     for _ in range(3):
-        want, changed = plain.run(feeds, variables)
+        want, changed = plain.run_named(feeds, variables)
         for variable, array in changed.items():
             variables[variable] = array.copy()
-        got, left = native.run(feeds, held)
+        got, left = native.run_named(feeds, held)
         np.testing.assert_array_equal(want[0], got[0])
         for variable, array in left.items():
             held[variable] = array.copy()
         now = {variable.name: array for variable, array in held.items()}
         for variable, array in variables.items():
             np.testing.assert_array_equal(now[variable.name], array)
-    big = [v for v in native.places.state if v.type.shape]
+    big = [v for v in native.lowered.aliasing.state if v.type.shape]
     assert len(big) >= 15  # five parameters, their gradients and two moments each
 
 
@@ -383,8 +385,8 @@ def test_positions_that_are_in_range_cannot_fail(rows):
         layer(x + table(weft.arange(x.shape[0]))).square().sum().backward()
 
     native, *_ = prepared(step, weft.ones(rows, 4), in_place=True)
-    assert len(native.places.state) == 3
-    assert Order(native.steps, native.graph).safe == 0
+    assert len(native.lowered.aliasing.state) == 3
+    assert Order(native.lowered.steps, native.lowered.graph).safe == 0
 
 
 def test_a_failed_run_leaves_state_as_it_was():
@@ -394,10 +396,10 @@ def test_a_failed_run_leaves_state_as_it_was():
     bad = x.copy()
     bad[3] = 7
     with pytest.raises(IndexError, match="7"):
-        native.run([bad, y], held)
+        native.run_named([bad, y], held)
     for variable, array in before.items():
         np.testing.assert_array_equal(held[variable], array)
-    native.run([x, y], held)  # and can go on
+    native.run_named([x, y], held)  # and can go on
 
 
 def test_state_that_cannot_be_written_in_place_is_given_back():
@@ -415,20 +417,22 @@ def test_state_that_cannot_be_written_in_place_is_given_back():
     step(floats(2, 6))
     native, (x,), held = prepared(step, floats(2, 6), in_place=True)
     (name,) = [
-        v for v in native.reads if v.type.shape == (6, 6) and v in native.places.state
+        v
+        for v in native.reads
+        if v.type.shape == (6, 6) and v in native.lowered.aliasing.state
     ][:1]
     array = held[name].copy()
     held = {v: a.copy() for v, a in held.items()}
-    native.run([x], held)
+    native.run_named([x], held)
     want = held[name].copy()
     assert not np.array_equal(want, array)
     turned = np.ascontiguousarray(array.T).T
-    _, left = native.run([x], {**held, name: turned})
+    _, left = native.run_named([x], {**held, name: turned})
     np.testing.assert_array_equal(turned, array)
     np.testing.assert_array_equal(left[name], want)
     fixed = array.copy()
     fixed.flags.writeable = False
-    _, left = native.run([x], {**held, name: fixed})
+    _, left = native.run_named([x], {**held, name: fixed})
     np.testing.assert_array_equal(left[name], want)
 
 
@@ -441,12 +445,12 @@ def test_an_argument_may_be_the_state_itself():
         return total, (x * 2).sum(0)
 
     native, _, held = prepared(step, floats(2, 6), in_place=True)
-    assert native.places.state
+    assert native.lowered.aliasing.state
     ((variable, array),) = held.items()
     array = array.copy()
     other = array.copy()
-    got, _ = native.run([array], {variable: array})
-    want, _ = native.run([other.copy()], {variable: other})
+    got, _ = native.run_named([array], {variable: array})
+    want, _ = native.run_named([other.copy()], {variable: other})
     np.testing.assert_array_equal(array, other)
     for a, b in zip(want, got, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -496,10 +500,10 @@ def test_an_operand_of_many_products_is_packed_once(turned, dtype):
 
         xs = [floats(rows, k, dtype=dtype) for _ in range(5)]
         native, feeds, store = prepared(products, *xs)
-        assert sum(step.node.op.name == "pack" for step in native.steps) == 1
-        got, _ = native.run(feeds, store)
+        assert sum(step.node.op.name == "pack" for step in native.lowered.steps) == 1
+        got, _ = native.run_named(feeds, store)
         alone, feeds, store = prepared(lambda x: products(x)[0], xs[0])
-        (one,), _ = alone.run(feeds[:1], store)
+        (one,), _ = alone.run_named(feeds[:1], store)
         if turned:  # alone, a few rows are dot products
             want = xs[0].numpy().astype(np.float64) @ w.numpy().T
             scale = np.abs(xs[0].numpy()) @ np.abs(w.numpy().T)
@@ -529,5 +533,5 @@ def test_state_is_written_in_place_behind_a_pooling():
         return loss
 
     step(weft.randn(2, 1, 8, 8))
-    state = {variable.name for variable in step.latest.native.tables.state}
+    state = {variable.name for variable in step.latest.program.plan.layout.state}
     assert {"0.weight", "0.weight.grad", "0.bias", "0.bias.grad"} <= state

@@ -4,7 +4,7 @@ import pytest
 from fast_path import slowly_then_again
 from python_state import TRIALS, tried
 
-from weft.compile.api import CompiledFunction
+from weft.compile.frontend.function import CompiledFunction
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import graph as G
-from weft.compile.launches import PIECES, grain_of
-from weft.compile.lower.choose import ROWS
-from weft.compile.native import Native
-from weft.compile.parts import parted
+from weft.compile.passes.split_reductions import split_reductions
+from weft.compile.program.steps import PIECES, grain_of
+from weft.compile.targets.cpu.schedules import ROWS
 from weft.nn import functional as F
 
 RNG = np.random.default_rng(0)
@@ -121,9 +121,9 @@ def test_threads_have_pieces_of_what_is_reduced(name, dim):
     x = floats(2048, 256)
     kwargs = {} if dim is None else {"dim": dim}
     graph = G.capture(lambda x: getattr(x, name)(**kwargs), weft.tensor(x)).graph
-    native = Native(parted(graph))
-    native.run([x], {})
-    count, grain = native.tables.rows[0, 4:6].tolist()
+    native = kernels_of(split_reductions(graph))
+    native.run_named([x], {})
+    count, grain = native.plan.executable.rows[0, 4:6].tolist()
     assert count >= 2 * grain
 
 
@@ -151,7 +151,7 @@ def test_rows_that_are_combined_at_a_time_are_so_in_order(rows):
 def test_what_is_small_or_has_many_results_stays_in_one_piece():
     for shape, dim in (((100, 100), None), ((64, 4096), 1), ((64, 100, 50), 1)):
         graph = G.capture(lambda x, dim=dim: x.sum(dim), weft.ones(shape)).graph
-        assert parted(graph) is graph
+        assert split_reductions(graph) is graph
 
 
 def test_the_parts_are_what_numpy_makes_of_them():
@@ -162,7 +162,7 @@ def test_the_parts_are_what_numpy_makes_of_them():
         lambda x: x.sum((0, 2)), lambda x: x.amax((0, 2)), lambda x: x.amin(),
         lambda x: (x > 4).any(), lambda x: x.sum((0, 2), keepdim=True),
     ):  # fmt: skip
-        graph = parted(G.capture(fn, given).graph)
+        graph = split_reductions(G.capture(fn, given).graph)
         assert any(n.op.name.endswith("_parts") for n in graph)
         (found,), _ = G.Program(graph, graph.outputs).run([x], {})
         np.testing.assert_allclose(found, fn(given).numpy(), rtol=1e-6)
@@ -179,7 +179,7 @@ def test_a_group_is_read_once():
 
 def test_native_programs_hold_the_cut_graph():
     graph = G.capture(lambda x: x.sum(), weft.ones(300, 300)).graph
-    names = [n.op.name for n in Native(graph).graph if n.inputs]
+    names = [n.op.name for n in kernels_of(graph).lowered.graph if n.inputs]
     assert names == ["sum_parts", "sum"]
 
 

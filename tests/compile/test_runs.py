@@ -37,7 +37,7 @@ def test_results_are_the_same(fn, shape):
 
 
 def texts(fn, *args, **options):
-    return "\n".join(map(str, compiled(fn, *args, **options).kernels.values()))
+    return "\n".join(map(str, compiled(fn, *args, **options).lowered.kernels.values()))
 
 
 def test_runs_have_loops_of_their_own():

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.instance import Instance
+from weft.compile.program.executor import Executor
 from weft.errors import ArgumentError, FileFormatError
 from weft.serialization.loaded import Loaded
 
@@ -98,8 +98,8 @@ def test_it_runs_as_machine_code(monkeypatch):
     want = compiled(x).tolist()
     loaded = again(compiled)
     runs = []
-    run = Instance.run
-    monkeypatch.setattr(Instance, "run", lambda *a: runs.append(1) or run(*a))
+    run = Executor.run
+    monkeypatch.setattr(Executor, "run", lambda *a: runs.append(1) or run(*a))
     assert loaded(x).tolist() == want
     assert runs == [1]
 

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import nn, optim
 from weft.errors import AllocationError
-from weft.runtime import arena
+from weft.runtime.cpu import arena
 
 
 @pytest.fixture(autouse=True)

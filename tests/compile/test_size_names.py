@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
-from weft.compile.native import Native
 from weft.errors import ShapeError
 from weft.graph import capture
 
@@ -27,10 +27,10 @@ NAMES = "i0", "i1", "part", "block", "j", "t", "w0", "count", "width", "chunk", 
 def test_any_name(name):
     x = RNG.normal(size=(6, 5)).astype(np.float32)
     graph = capture(program, weft.tensor(x), dynamic={"x": {0: name}}).graph
-    native = Native(graph)
+    native = kernels_of(graph)
     for rows in (6, 70):
         x = RNG.normal(size=(rows, 5)).astype(np.float32)
-        found, _ = native.run([x], {})
+        found, _ = native.run_named([x], {})
         for got, want in zip(found, program(weft.tensor(x)), strict=True):
             np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
 
@@ -41,7 +41,7 @@ def test_names_that_differ_by_a_line():
     both = capture(
         lambda x, y: x.sum(0) * y, *map(weft.tensor, (x, y)), dynamic=dynamic
     )
-    (found,), _ = Native(both.graph).run([x, y], {})
+    (found,), _ = kernels_of(both.graph).run_named([x, y], {})
     np.testing.assert_allclose(found, x.sum(0) * y, rtol=1e-5)
 
 
@@ -51,8 +51,11 @@ def test_what_was_assumed_is_checked():
 
     x = weft.ones(4, 3)
     graph = capture(taken, x, x, dynamic={"x": {0: "i0"}, "y": {0: "block"}}).graph
-    native, (four, five, two) = Native(graph), (np.ones((n, 3), "f") for n in (4, 5, 2))
-    assert native.run([five, five], {})[0][0].tolist() == (five + five).tolist()
+    native, (four, five, two) = (
+        kernels_of(graph),
+        (np.ones((n, 3), "f") for n in (4, 5, 2)),
+    )
+    assert native.run_named([five, five], {})[0][0].tolist() == (five + five).tolist()
     for wrong in ([four, five], [two, two]):
         with pytest.raises(ShapeError, match="captured for sizes with"):
-            native.run(wrong, {})
+            native.run_named(wrong, {})

@@ -6,12 +6,12 @@ import sys
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import nn, optim
-from weft.compile import script as scripts
-from weft.compile.digest import digest
-from weft.compile.native import Native
+from weft.compile.program import executable as scripts
+from weft.compile.program.graph_digest import digest
 from weft.core import op as ops
 from weft.graph import capture
 from weft.nn import functional as F
@@ -165,7 +165,7 @@ def test_explanations_are_made_when_asked_for():
     explained = compiled.explain(measure=True)
     assert explained.kernels[0].operators == ["exp", "sum"]
     assert compiled(weft.tensor(X)).item() == want.item()
-    assert compiled.latest.native.latest is not None
+    assert compiled.latest.program.latest is not None
 
 
 def test_other_sizes_than_those_found():
@@ -272,7 +272,7 @@ def test_digests_tell_programs_apart():
 
 def test_scripts_survive_their_way_through_bytes():
     graph = capture(lambda x: (x @ x.T).softmax(1).to(weft.float16), weft.tensor(X))
-    script = Native(graph.graph).instance({}).script
+    script = kernels_of(graph.graph).executor({}).script
     again = scripts.from_bytes(scripts.to_bytes(script))
     for name, a, b in zip(script._fields, script, again, strict=True):
         if isinstance(a, np.ndarray):

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
 from weft import graph as G
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.stream import COPIED, LARGE
-from weft.compile.llvm.target import assembly, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.object_code import assembly, host_isa
+from weft.compile.targets.cpu.streaming_stores import COPIED, LARGE
 
 SHAPE = 2900, 2897  # rows begin anywhere in a line
 LEVELS = [None, "avx2", "baseline"]
@@ -40,10 +41,10 @@ def x86(target):
 
 def text_of(function, *examples, level=None):
     """The assembly of a program's kernels."""
-    target = host_target(level)
+    target = host_isa(level)
     module = new_module("streams", target)
-    native = Native(G.capture(function, *examples).graph, target)
-    for kernel in native.kernels.values():
+    native = kernels_of(G.capture(function, *examples).graph, target)
+    for kernel in native.lowered.kernels.values():
         emit_kernel(module, kernel, target)
     return assembly(module, target)
 
@@ -59,17 +60,17 @@ def large():
 @pytest.mark.parametrize("level", LEVELS)
 def test_results_are_as_before(large, name, level):
     program = PROGRAMS[name]
-    native = Native(G.capture(program, large).graph, host_target(level))
+    native = kernels_of(G.capture(program, large).graph, host_isa(level))
     wanted = program(large)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    found, _ = native.run([large.numpy()], {})
+    found, _ = native.run_named([large.numpy()], {})
     for got, want in zip(found, wanted, strict=True):
         assert np.array_equal(got, want.numpy())
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_they_pass_caches_by(large, level):
-    if not x86(host_target(level)):
+    if not x86(host_isa(level)):
         pytest.skip("other machines have no such stores here")
     for name in ("flat", "rows", "turned", "squares, doubled", *COPIES):
         text = text_of(PROGRAMS[name], large, level=level)
@@ -78,7 +79,7 @@ def test_they_pass_caches_by(large, level):
 
 
 def test_copies_pass_by_from_half_that_size_on():
-    if not x86(host_target(None)):
+    if not x86(host_isa(None)):
         pytest.skip("other machines have no such stores here")
     x = weft.ones(COPIED // 4096, 1025)
     assert "movnt" in text_of(lambda x: x[:, 1:].clone(), x)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 import representative
+from by_loops import kernels_of
 
 from weft import graph as G
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import LEVELS, assembly, host_target, new_module
-from weft.compile.native import Native
+from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.object_code import LEVELS, assembly, host_isa
 from weft.errors import ArgumentError
 
 HERE = Path(__file__).parent
@@ -46,12 +47,12 @@ def test_programs_on_a_lesser_machine(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_code_uses_no_wider_registers(level):
-    target = host_target(level)
+    target = host_isa(level)
     module = new_module("level", target)
     for name in KERNELS:
         program, args = representative.programs()[name]
-        native = Native(G.capture(program, *args).graph, target)
-        for kernel in native.kernels.values():
+        native = kernels_of(G.capture(program, *args).graph, target)
+        for kernel in native.lowered.kernels.values():
             kernel = kernel._replace(name=f"{name} {kernel.name}".replace(" ", "_"))
             emit_kernel(module, kernel, target)
     text = assembly(module, target)
@@ -62,11 +63,11 @@ def test_code_uses_no_wider_registers(level):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_a_level_has(level):
-    target = host_target(level)
+    target = host_isa(level)
     modern = level in ("avx2", "avx512")
     assert target.fused is target.converts_half is modern
 
 
 def test_unknown_levels_are_refused():
     with pytest.raises(ArgumentError, match=r"WEFT_CPU: expected one of .* got 'mmx'"):
-        host_target("mmx")
+        host_isa("mmx")

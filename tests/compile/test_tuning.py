@@ -6,12 +6,12 @@ import sys
 
 import numpy as np
 import pytest
+from by_loops import kernels_of
 
 import weft
-from weft.compile.llvm.gemm.arrays import compiled
-from weft.compile.llvm.gemm.tasks import split
-from weft.compile.llvm.target import host_target
-from weft.compile.native import Native
+from weft.compile.targets.cpu.matmul.arrays import compiled
+from weft.compile.targets.cpu.matmul.tasks import split
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.compile.tuning import choices, search, seconds_of
 from weft.compile.tuning.choices import Columns, Cut, Found, Loops, Table
 from weft.compile.tuning.search import Search, Tried, Tuned, text
@@ -19,7 +19,7 @@ from weft.compile.tuning.subjects import subjects
 from weft.compile.tuning.trials import Memory
 from weft.errors import ArgumentError
 from weft.graph import capture
-from weft.runtime import cache
+from weft.runtime.cpu import kernel_cache
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def native_of(fn, *args):
     graph = capture(fn, *args).graph
-    return Native(graph), {}
+    return kernels_of(graph), {}
 
 
 def program(x, w):
@@ -102,7 +102,7 @@ def test_every_candidate_gives_the_same_bits():
                     kinds.add((type(choice).__name__, text(choice).split("=")[0]))
     assert {kind for kind, _ in kinds} == {"Cut", "Loops", "Columns"}
     wanted = {"chunk", "square", "wide", "grain", "across", "shape", "columns"}
-    if weft.compile.llvm.target.host_target().bits == 512:
+    if weft.compile.targets.cpu.object_code.host_isa().bits == 512:
         wanted.add("tiles")
     assert wanted <= {name for _, name in kinds}
 
@@ -138,10 +138,10 @@ def test_what_is_faster_is_chosen_stored_and_used(monkeypatch):
     assert (one.before, one.after) == (1.0, 0.5)
     assert str(one).endswith("chunk=1024, 2.00 times as fast")
     after = native_of(program, x, w)[0]
-    cut = {after.alike.cut(k)[1] for k in after.kernels.values()}
+    cut = {after.lowered.table.cut(k)[1] for k in after.lowered.kernels.values()}
     assert Loops(chunk=1024) in cut
-    assert str(before.kernels) != str(after.kernels)
-    for got, want in zip(*(n.run([x.numpy(), w.numpy()], {})[0]
+    assert str(before.lowered.kernels) != str(after.lowered.kernels)
+    for got, want in zip(*(n.run_named([x.numpy(), w.numpy()], {})[0]
                            for n in (before, after)), strict=True):  # fmt: skip
         assert got.tobytes() == want.tobytes()
 
@@ -153,9 +153,9 @@ def test_products_are_cut_as_was_found(monkeypatch):
     (one,) = found.changed
     assert one.choice == Cut(1, 8, 0)
     native, _ = native_of(lambda x, w: x @ w, x, w)
-    (got,), _ = native.run([x.numpy(), w.numpy()], {})
-    (work,) = native.tables.jobs.works.values()
-    tile = compiled("float32", host_target()).tile
+    (got,), _ = native.run_named([x.numpy(), w.numpy()], {})
+    (work,) = native.plan.layout.jobs.works.values()
+    tile = compiled("float32", host_isa()).tile
     assert work.tasks == split(tile, 96, 70, 130, parts=(1, 8)).tasks > 1
     np.testing.assert_allclose(got, x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-4)
 
@@ -231,16 +231,21 @@ def test_another_process_takes_what_was_found(monkeypatch):
     Search(measure=fast).run(*native_of(program, x, w))
     code = (
         "import numpy as np, weft\n"
-        "from weft.compile.native import Native\n"
+        "from weft.compile.pipeline import KERNEL_PASSES\n"
+        "from weft.compile.program.program import compiled\n"
         "from weft.graph import capture\n"
         "weft.set_num_threads(2)\n"
         "x = weft.zeros(96, 130)\n"
-        "native = Native(capture(lambda x: (x * 2 + 1).tanh(), x).graph)\n"
-        "cut = {native.alike.cut(k)[1].chunk for k in native.kernels.values()}\n"
+        "graph = capture(lambda x: (x * 2 + 1).tanh(), x).graph\n"
+        "native = compiled(graph, passes=KERNEL_PASSES)\n"
+        "found = native.lowered\n"
+        "cut = {found.table.cut(k)[1].chunk for k in found.kernels.values()}\n"
         "print(sorted(cut))\n"
     )
     alone = native_of(lambda x: (x * 2 + 1).tanh(), x)[0]
-    assert {alone.alike.cut(k)[1].chunk for k in alone.kernels.values()} == {1024}
+    assert {
+        alone.lowered.table.cut(k)[1].chunk for k in alone.lowered.kernels.values()
+    } == {1024}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
@@ -266,7 +271,7 @@ def test_a_second_search_measures_nothing_again(monkeypatch):
     ],
 )  # fmt: skip
 def test_damaged_records_are_none(stored):
-    cache.default().put(choices._place(), stored)
+    kernel_cache.default().put(choices._place(), stored)
     table = Table()
     table.load()
     assert table.stamp() == ""
@@ -275,7 +280,7 @@ def test_damaged_records_are_none(stored):
 def test_a_sound_record_beside_a_damaged_one_counts():
     key = choices._digest("k")
     text_ = json.dumps({"bad": 1, key: [[1, 2], {"default": 0.5}]})
-    cache.default().put(choices._place(), text_.encode())
+    kernel_cache.default().put(choices._place(), text_.encode())
     table = Table()
     table.load()
     assert table.find("k") == Found((1, 2), {"default": 0.5})
@@ -381,5 +386,5 @@ def test_a_summary_names_what_there_was_no_time_for():
 def test_memory_of_trials_is_safe_to_index():
     native, sizes = native_of(lambda x, i: x[i], weft.randn(9, 3), weft.tensor([8, 1]))
     memory = Memory(sizes)
-    assert (memory[native.graph.inputs[1]] == 0).all()
-    assert memory[native.graph.inputs[0]].any()
+    assert (memory[native.lowered.graph.inputs[1]] == 0).all()
+    assert memory[native.lowered.graph.inputs[0]].any()

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import assembly, host_target, new_module
+from weft.compile.emit.isa import new_module
 from weft.compile.loop.schedule import example, vectorise
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.object_code import assembly, host_isa
 
 RNG = np.random.default_rng(2)
 SHAPES = [(1, 1), (16, 16), (17, 33), (5, 70), (64, 48), (100, 31)]
@@ -38,7 +39,7 @@ def test_permuted_copies():
 
 @pytest.mark.parametrize("level", ["avx2", "baseline"])
 def test_a_width_is_honoured(level):
-    target = host_target(level)
+    target = host_isa(level)
     texts = []
     for kernel in (example(), vectorise(example(), "i", 1)):
         module = new_module("one", target)

@@ -757,3 +757,79 @@ def test_an_operator_of_a_static_graph():
     run = Program(graph, graph.outputs)
     for v, want in ((3.0, [6, 3]), (-1.0, [-10, 0])):
         assert run.run([np.asarray(v, np.float32)], {})[0] == want
+
+
+# -- an output that nobody uses is no part of the derivative
+
+INFINITY = weft.tensor([float("inf")] * 2)
+
+
+def _branch(x, i):
+    yes = lambda x: (x * 2, x * i)
+    return weft.cond(x.sum() > 0, yes, lambda x: (x, x), x)[0]
+
+
+def _scan(x, i):
+    return weft.scan(lambda k, x: (x * i[0] * k, x * 2), x[0], x)[1]
+
+
+def _scan_two_steps_late(x, i):
+    """The first carry gets its cotangent two steps before the end."""
+    step = lambda k, x: ((k[0] * i[0], k[0] * x), x * 2 + k[1])
+    return weft.scan(step, (x[0], x[1]), x)[1]
+
+
+def _scan_backwards(x, i):
+    step = lambda k, x: (x * i[0] * k, x * 2)
+    return weft.scan(step, x[0], x, reverse=True)[1]
+
+
+def _wandering(x, i):
+    step = lambda k, x: ((k[1], k[0], k[2] * i[0]), None)
+    return weft.scan(step, (x[0], x[1], x[0]), x)[0][0]
+
+
+def _while(x, i):
+    step = lambda k, a, b: (k + 1, a * 2, b * i)
+    start = (weft.tensor(0), x, x)
+    return weft.while_loop(lambda k, a, b: k < 3, step, start)[1]
+
+
+def _for(x, i):
+    return weft.fori_loop(0, 3, lambda k, s: (s[0] * 2, s[1] * i), (x, x))[0]
+
+
+def _map(x, i):
+    return weft.map(lambda x: (x * 2, x * i), x)[0]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    "f",
+    [
+        _branch, _scan, _scan_two_steps_late, _scan_backwards, _wandering, _while,
+        _for, _map,
+    ],
+)  # fmt: skip
+def test_unused_results_give_no_gradient(f, strict):
+    """Zero times infinity is NaN, so a cotangent of zeros is not the same as none."""
+    gradient = weft.func.grad(lambda x, i: f(x, i).sum())
+    x = weft.tensor([1.0, 2.0])
+    with weft.config.using(strict_ieee=strict):
+        expected = gradient(x, INFINITY)
+        assert expected.isfinite().all()
+        found = weft.compile(gradient)(x, INFINITY)
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_unused_results_of_a_compiled_function_give_no_gradient(strict):
+    x = weft.tensor([1.0, 2.0], requires_grad=True)
+    with weft.config.using(strict_ieee=strict):
+        f = weft.compile(lambda x, i: (x * 2, x * i, x.sum()))
+        f(x, INFINITY)[0].sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), [2, 2])
+        _, _, total = f(x, INFINITY)
+        x.grad = None
+        total.backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [1, 1])

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import nn
 from weft.compile import eager
-from weft.runtime import buffers
+from weft.runtime.cpu import buffers
 from weft.utils.checkpoint import checkpoint
 
 

@@ -30,15 +30,15 @@ OPERATORS = {
         "adaptive_bounds", "adaptive_max_index_op", "max_pool_index_op",
     },
     "weft.ops.resample": {"Taps", "resample_op"},
-    "weft.ops.taking": {"take_op"},  # after a check that names the layer
+    "weft.ops.index": {"take_op"},  # after a check that names the layer
 }  # fmt: skip
 # What public functions do besides operators: checks of arguments, kernels of several
 # operators, draws inside a transform, and telling a capture of changes.
 INSIDE = {
     "weft.core.elementwise": {"check_accepts"},
     "weft.ops.operands": {"as_index"},
-    "weft.ops.requiring": {"known", "require", "require_index"},
-    "weft.core.bulk": {"fused", "lstm"},
+    "weft.ops.require": {"known", "require", "require_index"},
+    "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
     "weft.core.mode": {"mode"},
 }

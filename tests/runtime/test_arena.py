@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import weft
-from weft.runtime.arena import ALIGNMENT, Arena, Buffer, Plan, lifetimes, plan
+from weft.runtime.cpu.arena import ALIGNMENT, Arena, Buffer, Plan, lifetimes, plan
 
 
 @st.composite

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.runtime import buffers
-from weft.runtime.buffers import SMALLEST, Pool, block_size
+from weft.runtime.cpu import buffers
+from weft.runtime.cpu.buffers import SMALLEST, Pool, block_size
 
 LARGE = (SMALLEST // 4,)
 

@@ -11,8 +11,8 @@ import tempfile
 import pytest
 
 import weft
-from weft.runtime import cache
-from weft.runtime.cache import Cache
+from weft.runtime.cpu import kernel_cache
+from weft.runtime.cpu.kernel_cache import Cache
 
 
 def never():
@@ -86,18 +86,18 @@ def test_an_entry_of_another_key_is_not_used(folder):
     """Even a whole one under this key's name: for another CPU, or version."""
     Cache(folder).get("key for avx512", lambda: b"zmm")
     Cache(folder).get("key", lambda: b"code")
-    theirs = folder / cache._name("key for avx512")
-    theirs.replace(folder / cache._name("key"))
+    theirs = folder / kernel_cache._name("key for avx512")
+    theirs.replace(folder / kernel_cache._name("key"))
     assert Cache(folder).get("key", lambda: b"made again") == b"made again"
 
 
 def test_keys_tell_what_code_depends_on():
-    base = cache.key_of("text", "target")
-    assert base == cache.key_of("text", "target")
+    base = kernel_cache.key_of("text", "target")
+    assert base == kernel_cache.key_of("text", "target")
     others = {
-        cache.key_of("text.", "target"),
-        cache.key_of("text", "target2"),
-        cache.key_of("text", "target", level=2),
+        kernel_cache.key_of("text.", "target"),
+        kernel_cache.key_of("text", "target2"),
+        kernel_cache.key_of("text", "target", level=2),
     }
     assert len(others | {base}) == 4
     assert f"weft {weft.__version__}, llvmlite " in base
@@ -216,7 +216,7 @@ def test_no_home(monkeypatch, tmp_path):
     for name in ("WEFT_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "missing"))
-    assert cache.user_folder() is None
+    assert kernel_cache.user_folder() is None
     one = Cache(None)
     assert one.get("key", lambda: b"code") == one.get("key", never) == b"code"
     assert one.report()[:2] == ("nowhere", "in memory only: there is no home folder")
@@ -254,11 +254,11 @@ def test_the_least_recently_used_go(folder):
     one = Cache(folder, limit=10_000)
     for k in range(8):
         one.get(f"{k}", lambda: bytes(1000))
-        os.utime(folder / cache._name(f"{k}"), (k, k))
+        os.utime(folder / kernel_cache._name(f"{k}"), (k, k))
     one.get("0", never)  # used now
     one.get("8", lambda: bytes(1000))
     one.get("9", lambda: bytes(1000))
-    kept = {k for k in range(10) if (folder / cache._name(f"{k}")).exists()}
+    kept = {k for k in range(10) if (folder / kernel_cache._name(f"{k}")).exists()}
     assert {0, 8, 9} <= kept
     assert kept == {0, *range(min(kept - {0}), 10)}
     assert one.report().nbytes <= 9_000
@@ -308,7 +308,7 @@ def test_other_files_are_left_alone(folder):
 
 WRITER = """
 import sys
-from weft.runtime.cache import Cache
+from weft.runtime.cpu.kernel_cache import Cache
 folder, seed = sys.argv[1], int(sys.argv[2])
 one = Cache(folder, limit=60_000)
 for k in range(300):
@@ -346,10 +346,10 @@ def test_processes_that_write_evict_and_clear_at_once(folder):
 def test_the_environment_names_the_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("WEFT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.user_folder() == tmp_path / "weft"
+    assert kernel_cache.user_folder() == tmp_path / "weft"
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "mine"))
-    assert cache.default().folder == tmp_path / "mine"
-    cache.get("key", lambda: b"code")
+    assert kernel_cache.default().folder == tmp_path / "mine"
+    kernel_cache.get("key", lambda: b"code")
     assert len(files(tmp_path / "mine")) == 1
 
 
@@ -358,11 +358,11 @@ def test_the_usual_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("WEFT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/ones/are/ignored")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.user_folder() == tmp_path / ".cache" / "weft"
+    assert kernel_cache.user_folder() == tmp_path / ".cache" / "weft"
 
 
 def test_the_environment_names_the_limit(monkeypatch):
     monkeypatch.delenv("WEFT_CACHE_SIZE", raising=False)
-    assert cache.default().limit == 512 << 20
+    assert kernel_cache.default().limit == 512 << 20
     monkeypatch.setenv("WEFT_CACHE_SIZE", "3")
-    assert cache.default().limit == 3 << 20
+    assert kernel_cache.default().limit == 3 << 20

@@ -6,10 +6,10 @@ import os
 import numpy as np
 
 import weft
-from weft.core import bulk
+from weft.core import eager_kernels
 from weft.ops.creation import physical_memory
-from weft.runtime import arena, buffers
-from weft.runtime.threads import thread_limit
+from weft.runtime.cpu import arena, buffers
+from weft.runtime.cpu.threads import thread_limit
 
 
 def test_without_affinity_all_cores_count(monkeypatch):
@@ -39,7 +39,7 @@ def test_pages_without_flags(monkeypatch):
 
 
 def test_without_a_thread_pool_all_is_numpys(monkeypatch):
-    monkeypatch.setattr(bulk, "_kernels", None)
+    monkeypatch.setattr(eager_kernels, "_kernels", None)
     monkeypatch.setattr(weft.config, "eager_kernels", True)
     monkeypatch.setattr(os, "name", "nt")
     x = np.linspace(-1, 1, 1 << 18, dtype=np.float32)

@@ -15,23 +15,19 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compile.llvm.emit import I64, POINTER, VOID, function, i64, loop, when
-from weft.compile.llvm.target import (
-    compile_module,
-    host_target,
-    new_module,
-    object_code,
-)
-from weft.runtime import pool as pool_module
-from weft.runtime.pool import Pool
-from weft.runtime.pool_code import (
+from weft.compile.emit.control_flow import I64, POINTER, VOID, function, i64, loop, when
+from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu.object_code import compile_module, host_isa, object_code
+from weft.runtime.cpu import pool as pool_module
+from weft.runtime.cpu.pool import Pool
+from weft.runtime.cpu.pool_code import (
     BODY,
     CHUNKS,
     FUTEX_NUMBERS,
     emit_parallel,
     report_error,
 )
-from weft.runtime.pool_code import (
+from weft.runtime.cpu.pool_code import (
     pool_module as pool_ir,
 )
 
@@ -118,7 +114,7 @@ def emit_nest(module, mark):
 @pytest.fixture(scope="module")
 def bodies():
     pool_module.link()
-    module = new_module("bodies", host_target())
+    module = new_module("bodies", host_isa())
     mark = emit_mark(module)
     emit_fail(module)
     emit_meet(module)
@@ -250,9 +246,11 @@ def test_a_second_caller_runs_alone_and_does_not_wait(pool, bodies):
 
 
 def test_nested_loops_run_within_their_chunk(bodies):
-    weft.runtime.pool.default().resize(2)
+    weft.runtime.cpu.pool.default().resize(2)
     for _ in range(50):
-        run = Run(400).go(weft.runtime.pool.default(), bodies.address("nest"), 40, 1)
+        run = Run(400).go(
+            weft.runtime.cpu.pool.default(), bodies.address("nest"), 40, 1
+        )
         assert (run.counts == 1).all()
         assert (run.workers == 0).all()
         expected = np.arange(400) // 10 * 10 + np.arange(400) % 10 // 3 * 3
@@ -394,7 +392,7 @@ def test_fewer_threads_than_wanted(pool, bodies):
 
 EXITS = """
 import ctypes, sys
-from weft.runtime.pool import default
+from weft.runtime.cpu.pool import default
 kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
 body = kind(lambda *arguments: None)
 pool = default()
@@ -418,7 +416,7 @@ def test_the_number_of_threads():
         for n in (1, 3):
             weft.set_num_threads(n)
             assert weft.get_num_threads() == n
-            assert weft.runtime.pool.default().threads == n
+            assert weft.runtime.cpu.pool.default().threads == n
     finally:
         weft.set_num_threads(before)
 
@@ -430,7 +428,8 @@ def test_wrong_numbers_of_threads(wrong):
 
 
 NUMBER = (
-    "import weft; print(weft.get_num_threads(), weft.runtime.pool.default().threads)"
+    "import weft; from weft.runtime.cpu import pool; "
+    "print(weft.get_num_threads(), pool.default().threads)"
 )
 
 
@@ -451,7 +450,7 @@ def test_code_for_other_machines(machine, waiting):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     cpu = {"x86_64": "x86-64", "aarch64": "generic", "riscv64": "generic-rv64"}[machine]
-    target = host_target()._replace(
+    target = host_isa()._replace(
         triple=f"{machine}-unknown-linux-gnu", cpu=cpu, features="", bits=128
     )
     if machine == "riscv64":
@@ -463,7 +462,7 @@ def test_code_for_other_machines(machine, waiting):
 
 def test_the_counts_of_a_job_do_not_move_the_stack(bodies):
     """A worker that waits for hours must not take more and more stack."""
-    text = str(pool_ir(host_target(), "futex"))
+    text = str(pool_ir(host_isa(), "futex"))
     for body in text.split("define ")[1:]:
         _, *blocks = body.split("\n\n")[0].split(":\n")
         assert not any("alloca" in block for block in blocks[1:])

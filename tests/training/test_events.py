@@ -1,12 +1,10 @@
 """Event files are what TensorBoard's format says, and read back."""
 
-import struct
-
 import numpy as np
 import pytest
 
 import weft
-from weft.training import SummaryWriter, plot_curves, read_events, write_png
+from weft.training import SummaryWriter, read_events
 from weft.training.events import crc32c
 
 
@@ -49,20 +47,3 @@ def test_non_finite_values_are_left_out_of_histograms(tmp_path):
         writer.add_histogram("w", np.array([np.nan, np.inf]), 1)
         writer.add_histogram("w", np.array([np.nan, 1.0]), 2)
     assert len(list(read_events(writer.path))) == 2
-
-
-def test_png_header_and_pixels(tmp_path):
-    path = tmp_path / "x.png"
-    write_png(path, np.zeros((3, 5, 3), np.uint8))
-    data = path.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", data[16:24]) == (5, 3)
-
-
-def test_curves(tmp_path):
-    path = tmp_path / "curve.png"
-    points = [(k, np.exp(-k / 30)) for k in range(100)] + [(100, float("nan"))]
-    plot_curves({"loss": points, "flat": [(0, 0.5), (99, 0.5)]}, path)
-    assert path.stat().st_size > 500
-    with pytest.raises(ValueError, match="no finite point"):
-        plot_curves({"loss": [(0, float("inf"))]}, path)

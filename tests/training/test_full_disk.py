@@ -124,7 +124,7 @@ def test_a_trainer_stops_and_its_checkpoint_resumes(tmp_path, monkeypatch, momen
     assert third.steps == 3
     left = {p.name for p in tmp_path.rglob("*") if p.is_file()}
     events = {name for name in left if name.startswith("events.out")}
-    assert left - events == {"checkpoint.safetensors", "curve.png"}
+    assert left - events == {"checkpoint.safetensors", "curve.svg"}
 
 
 PROGRAM = """

@@ -35,7 +35,7 @@ def test_it_learns_and_logs(tmp_path):
     (events,) = (tmp_path / "events").iterdir()
     logged = [e["loss"] for e in read_events(events) if "loss" in e]
     assert logged == pytest.approx([v for _, v in history["loss"]])
-    assert (tmp_path / "curve.png").exists()
+    assert (tmp_path / "curve.svg").exists()
 
 
 def test_resume_equals_a_run_that_never_stopped(tmp_path):

@@ -46,7 +46,7 @@ class Weft(TorchLike):
         return weft.func.vjp(lambda t: self.embedding(ids, t), table)[1](rows)[0]
 
     def machine(self) -> Any:
-        from weft.compile.explain.machine import machine
+        from weft.compile.cost.machine import machine
 
         return machine()
 

@@ -11,11 +11,11 @@ from weft.core.elementwise import broadcast_shapes
 from weft.ops import (
     arithmetic,
     broadcasting,
-    choosing,
     complex_numbers,
     copies,
-    questions,
+    predicates,
     rounding,
+    select,
 )
 from weft.ops.operands import as_tensorlike
 
@@ -100,7 +100,7 @@ def sign(x: Array, /) -> Array:
     tensor([-1.,  0.,  1.], shape=(3,), dtype=float32)
     """
     signs = arithmetic.sgn(x)
-    return choosing.where(questions.isnan(x), x, signs) if x.dtype.is_inexact else signs
+    return select.where(predicates.isnan(x), x, signs) if x.dtype.is_inexact else signs
 
 
 # -- two arrays
@@ -112,8 +112,8 @@ def _floored(x1: Array, x2: Array) -> Array:
     out = arithmetic.floor_divide(x1, x2)
     if not out.dtype.is_floating_point:
         return out
-    lost = questions.isinf(x1) & questions.isnan(out)
-    return choosing.where(lost, arithmetic.div(x1, x2), out)
+    lost = predicates.isinf(x1) & predicates.isnan(out)
+    return select.where(lost, arithmetic.div(x1, x2), out)
 
 
 floor_divide = _binary("floor_divide", _floored)
@@ -131,4 +131,4 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     shape = broadcast_shapes("clip", x.shape, *(b.shape for b in bounds))
     wide = broadcasting.expand(x, shape)
     limits = (as_tensorlike(b) if b is not None else None for b in (min, max))
-    return copies.cast(choosing.clamp(wide, *limits), x.dtype)
+    return copies.cast(select.clamp(wide, *limits), x.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 from weft.array_api._common import Array, as_shape, check_array, operands
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.errors import ArgumentError, ShapeError
-from weft.ops import broadcasting, copies, joining, padding, shaping, slicing, taking
+from weft.ops import broadcasting, copies, index, joining, padding, shaping, slicing
 
 
 def broadcast_arrays(*arrays: Array) -> list[Array]:
@@ -107,7 +107,7 @@ def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
     >>> weft.array_api.repeat(weft.tensor([1, 2]), 2)
     tensor([1, 1, 2, 2], shape=(4,), dtype=int64)
     """
-    return taking.repeat_interleave(check_array("repeat", x), repeats, axis)
+    return index.repeat_interleave(check_array("repeat", x), repeats, axis)
 
 
 def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:

@@ -11,14 +11,14 @@ from weft.core.tensor import Tensor
 from weft.dtype import int64
 from weft.errors import ShapeError
 from weft.ops import (
-    choosing,
     copies,
     extremes,
     gathering,
+    index,
     searching,
+    select,
     shaping,
     sorting,
-    taking,
 )
 from weft.ops.operands import as_index, concrete
 from weft.ops.operands import nonzero as _nonzero
@@ -63,7 +63,7 @@ def searchsorted(
     """
     ordered, wanted = operands("searchsorted", x1, x2)
     if sorter is not None:
-        ordered = taking.index_select(ordered, 0, sorter)
+        ordered = index.index_select(ordered, 0, sorter)
     return searching.searchsorted(ordered, wanted, side=side)
 
 
@@ -75,8 +75,8 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     tensor([0., 4.], shape=(2,), dtype=float32)
     """
     if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
-        return choosing.where(condition, x1, x2)
-    return choosing.where(condition, *operands("where", x1, x2))
+        return select.where(condition, x1, x2)
+    return select.where(condition, *operands("where", x1, x2))
 
 
 # -- sorting
@@ -120,14 +120,14 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
         axis = 0
     places = _from_start("take", indices, x.shape[axis])
     if indices.ndim == 0:
-        return shaping.squeeze(taking.index_select(x, axis, places), axis)
-    return taking.index_select(x, axis, places)
+        return shaping.squeeze(index.index_select(x, axis, places), axis)
+    return index.index_select(x, axis, places)
 
 
 def _from_start(name: str, indices: Array, size: Any) -> Array:
     """Indices of which the negative ones count from the end."""
     ids = copies.cast(as_index(name, indices), int64)
-    return choosing.where(ids < 0, ids + size, ids)
+    return select.where(ids < 0, ids + size, ids)
 
 
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
@@ -179,7 +179,7 @@ def unique_all(x: Array, /) -> UniqueAll:
     found = np.unique_all(array)
     places = Tensor(np.asarray(found.indices))
     # The values are picked by index, so that gradients flow to them.
-    values = taking.index_select(shaping.reshape(x, (x.numel(),)), 0, places)
+    values = index.index_select(shaping.reshape(x, (x.numel(),)), 0, places)
     inverse = Tensor(found.inverse_indices.reshape(array.shape))
     return UniqueAll(values, places, inverse, Tensor(np.asarray(found.counts)))
 

@@ -12,10 +12,10 @@ from weft.dtype import DType, as_dtype
 from weft.errors import ArgumentError, ShapeError
 from weft.ops import (
     creation,
+    cumulative,
     extremes,
     joining,
     reduce,
-    running,
     shaping,
     slicing,
     statistics,
@@ -93,7 +93,7 @@ def prod(
     tensor(24, dtype=int64)
     """
     axes = normalize_dims("prod", axis, x.ndim)
-    out = running.prod(_flat_last(x, axes), -1, dtype=total_dtype(x, dtype))
+    out = cumulative.prod(_flat_last(x, axes), -1, dtype=total_dtype(x, dtype))
     if not keepdims:
         return out
     return shaping.reshape(out, reduce.reduced_shape(x.shape, axes, True))
@@ -157,7 +157,7 @@ def cumulative_sum(
     tensor([0, 1, 3, 6], shape=(4,), dtype=int64)
     """
     return _cumulative(
-        "cumulative_sum", running.cumsum, 0, x, axis, dtype, include_initial
+        "cumulative_sum", cumulative.cumsum, 0, x, axis, dtype, include_initial
     )
 
 
@@ -175,7 +175,7 @@ def cumulative_prod(
     tensor([1, 2, 6], shape=(3,), dtype=int64)
     """
     return _cumulative(
-        "cumulative_prod", running.cumprod, 1, x, axis, dtype, include_initial
+        "cumulative_prod", cumulative.cumprod, 1, x, axis, dtype, include_initial
     )
 
 
@@ -231,7 +231,7 @@ def diff(
     joined = _joined(list(operands("diff", *parts)), along) if len(parts) > 1 else x
     if joined.dtype is dtypes.bool_:
         return _flips(joined, n, along)
-    return running.diff(joined, n, along)
+    return cumulative.diff(joined, n, along)
 
 
 def _flips(x: Array, n: int, axis: int) -> Array:

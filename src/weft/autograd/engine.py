@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import measure
+from weft.core import allocation
 from weft.core.mode import mode
 from weft.core.tape import Backward, Leaf, Wanted
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError, DTypeError, ShapeError
-from weft.runtime.buffers import owned
+from weft.runtime.cpu.buffers import owned
 
 Tensors = Tensor | Sequence[Tensor]
 
@@ -129,7 +129,7 @@ def _own(g: Tensor) -> Tensor:
     array = g._data
     if alone and owned(array) and array.flags.c_contiguous:
         return Tensor(array)
-    return Tensor(measure.noted(array.copy(order="C"), "gradient"))
+    return Tensor(allocation.noted(array.copy(order="C"), "gradient"))
 
 
 def grad(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.runtime.cache import default
+from weft.runtime.cpu.kernel_cache import default
 
 
 def run(action: str) -> str:

@@ -8,18 +8,17 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tqdm import tqdm
-
 import weft
 from weft import nn, optim
-from weft.compile.api import compile as compiled
+from weft.compile.frontend.function import compile as compiled
 from weft.core.tensor import Tensor
 from weft.datasets import TextCorpus
 from weft.models import GPT
-from weft.training import load_checkpoint, plot_curves, save_checkpoint
+from weft.training import Progress, load_checkpoint, plot_curves, save_checkpoint
 
 CONTEXT, BATCH = 64, 16
 PROMPT = "def "
+SEEN, UNSEEN = "batch", "unseen text"  # the curves
 
 
 def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -60,10 +59,11 @@ class Run:
         self.corpus = corpus
         self.folder = pathlib.Path(folder)
         self.path = self.folder / "checkpoint.safetensors"
+        self.curve = self.folder / "curve.svg"
         vocab = len(corpus.vocabulary)
         self.model = GPT(vocab, CONTEXT, width=128, heads=4, layers=4)
         self.optimizer = optim.AdamW(self.model, lr=2e-3, betas=(0.9, 0.95))
-        self.curves: dict[str, list[tuple[float, float]]] = {"loss": [], "val": []}
+        self.curves: dict[str, list[tuple[float, float]]] = {SEEN: [], UNSEEN: []}
         self.step = 0
         self.advance = training_step(self.model, self.optimizer)
 
@@ -81,27 +81,24 @@ class Run:
             self.path, model=self.model, optimizer=self.optimizer, step=self.step,
             extra=extra,
         )  # fmt: skip
-        plot_curves(self.curves, self.folder / "curve.png")
+        plot_curves(self.curves, self.curve, title="Loss of a character, in nats")
 
     def train(self, seconds: float) -> None:
-        """Train for some time, with a bar that shows the loss."""
+        """Train for some time, and show the loss on the way."""
         batches = self.corpus.batches("train", BATCH, CONTEXT)
-        bar = tqdm(
-            total=round(seconds), unit="s", mininterval=0.3,
-            bar_format="{desc}{bar} {n_fmt}/{total_fmt}s{postfix}",
-        )  # fmt: skip
-        for share in clock(seconds):
-            loss = self.update(next(batches), share)
-            bar.n = round(share * seconds)
-            bar.set_description(f"step {self.step}", refresh=False)
-            bar.set_postfix_str(f"loss {loss:.3f}")
-            if self.step % 100 == 0:
-                self.curves["val"].append(
-                    (self.step, validation(self.model, self.corpus))
+        with Progress(round(seconds), "training", unit=" s") as progress:
+            for share in clock(seconds):
+                loss = self.update(next(batches), share)
+                progress.update(
+                    round(share * seconds), step=str(self.step), loss=f"{loss:.3f}"
                 )
-                self.save()
-        bar.close()
-        self.curves["val"].append((self.step, validation(self.model, self.corpus)))
+                if self.step % 100 == 0:
+                    self.validate()
+        self.validate()
+
+    def validate(self) -> None:
+        """Note the loss on unseen text, and save."""
+        self.curves[UNSEEN].append((self.step, validation(self.model, self.corpus)))
         self.save()
 
     def update(self, batch: Any, share: float) -> float:
@@ -110,7 +107,7 @@ class Run:
             group["lr"] = 2e-3 * min(1.0, (self.step + 1) / 50) * (1 - 0.9 * share)
         loss = self.advance(*batch).item()
         self.step += 1
-        self.curves["loss"].append((self.step, loss))
+        self.curves[SEEN].append((self.step, loss))
         return loss
 
     def sample(self, count: int) -> str:
@@ -139,10 +136,10 @@ def run(options: argparse.Namespace) -> None:
     if options.resume:
         demo.resume()
     demo.train(60 * options.minutes)
-    first, last = demo.curves["loss"][0][1], demo.curves["val"][-1][1]
+    first, last = demo.curves[SEEN][0][1], demo.curves[UNSEEN][-1][1]
     print(
         f"loss {first:.3f} at the first step, {last:.3f} on unseen text after "
         f"{demo.step} steps\ncheckpoint {demo.path}\ncurve      "
-        f"{demo.folder / 'curve.png'}\n\nwhat it writes:\n\n"
+        f"{demo.curve}\n\nwhat it writes:\n\n"
         f"{demo.sample(options.characters)}"
     )

@@ -7,10 +7,10 @@ import platform
 
 import weft
 from weft.ops.creation import physical_memory
-from weft.runtime.cache import default
-from weft.runtime.threads import thread_limit
+from weft.runtime.cpu.kernel_cache import default
+from weft.runtime.cpu.threads import thread_limit
 
-DEPENDENCIES = ("numpy", "ml_dtypes", "llvmlite", "safetensors", "tqdm")
+DEPENDENCIES = ("numpy", "ml_dtypes", "llvmlite", "tqdm")
 
 
 def _version(name: str) -> str:

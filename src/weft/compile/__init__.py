@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from weft.compile.api import CompiledFunction, compile
-    from weft.compile.passes.rules import add_rule, remove_rule
+    from weft.compile.frontend.function import CompiledFunction, compile
+    from weft.compile.passes.user_rules import add_rule, remove_rule
 
 __all__ = ["CompiledFunction", "add_rule", "compile", "remove_rule"]
 
 _PLACES = {
-    "CompiledFunction": "weft.compile.api",
-    "add_rule": "weft.compile.passes.rules",
-    "compile": "weft.compile.api",
-    "remove_rule": "weft.compile.passes.rules",
+    "CompiledFunction": "weft.compile.frontend.function",
+    "add_rule": "weft.compile.passes.user_rules",
+    "compile": "weft.compile.frontend.function",
+    "remove_rule": "weft.compile.passes.user_rules",
 }
 
 

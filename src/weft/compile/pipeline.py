@@ -1,7 +1,11 @@
-"""The pipeline: one flat list of named passes, each of which can be looked at.
+"""The pipeline: the compiler's table of contents.
 
-``WEFT_PRINT=fold`` prints what ``fold`` got and gave to stderr, ``WEFT_PRINT=all``
-every pass that changed something. ``WEFT_VERIFY=1`` checks the graph after each.
+    Graph ──passes──▶ Graph ──fuse──▶ groups ──select──▶ steps with Loop IR
+          ──order, alias, name──▶ Lowered ──emit──▶ machine code ──plan──▶ Executable
+
+Every stage is a function from one form of the program to the next, and can be looked
+at: ``WEFT_PRINT=fold`` prints to stderr what ``fold`` got and gave, ``WEFT_PRINT=all``
+every stage that changed something. ``WEFT_VERIFY=1`` checks the program after each.
 """
 
 from __future__ import annotations
@@ -9,49 +13,92 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from weft.compile import passes as p
-from weft.compile.phases import phase
+from weft.compile.emit.isa import Isa
+from weft.compile.fusion.groups import Fusion
+from weft.compile.lower.deduplicate import KernelTable
+from weft.compile.passes.copy_view_outputs import copy_view_outputs
+from weft.compile.passes.expand_composites import expand_composites
+from weft.compile.passes.hoist_small_values import hoist_small_values
+from weft.compile.passes.inplace_concat import inplace_concat
+from weft.compile.passes.rename_sizes import rename_sizes
+from weft.compile.passes.split_k import split_k
+from weft.compile.passes.split_reductions import split_reductions
+from weft.compile.passes.widen_half_products import widen_half_products
+from weft.compile.program import plan as plans
+from weft.compile.program import text as texts
+from weft.compile.program.aliasing import alias
+from weft.compile.program.check import verify_lowered, verify_plan
+from weft.compile.program.code import Code
+from weft.compile.program.lowered import Lowered, name_kernels
+from weft.compile.program.phases import phase
+from weft.compile.program.plan import Plan
+from weft.compile.program.select import proofs, select, supported
+from weft.compile.program.steps import ordered
+from weft.compile.recompute.lean import lean
+from weft.compile.targets.cpu.matmul.call import with_few, with_weights
 from weft.errors import ArgumentError
 from weft.graph.custom import without_backward
-from weft.graph.ir import Graph
+from weft.graph.ir import Graph, Variable
 from weft.graph.verify import verify
 
-Pass = Callable[[Graph], Graph]
+Pass = Callable[..., Graph]
+Passes = Sequence[tuple[str, Pass]]
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("without_backward", without_backward),  # nothing is differentiated any more
     ("dead_code", p.dead_code),
-    ("checks", p.checks),
-    ("rules", p.rules),  # on the program as it was captured
-    ("views", p.views),
+    ("sink_checks", p.sink_checks),
+    ("user_rules", p.user_rules),  # on the program as it was captured
+    ("simplify_views", p.simplify_views),
     ("fold", p.fold),
     ("simplify", p.simplify),
-    ("joins", p.joins),
-    ("products", p.products),
-    ("sums", p.sums),
-    ("strides", p.strides),
+    ("concat_padded_sums", p.concat_padded_sums),
+    ("transpose_products", p.transpose_products),
+    ("merge_product_sums", p.merge_product_sums),
+    ("slice_strided_convolutions", p.slice_strided_convolutions),
     ("cse", p.cse),
-    ("attention", p.attention),
-    ("layout", p.layout),
-    ("convolution", p.convolution),
+    ("fuse_attention", p.fuse_attention),
+    ("sink_permutes", p.sink_permutes),
+    ("fold_into_convolution", p.fold_into_convolution),
     ("fold_again", p.fold),  # the weights of frozen convolutions, and new zeros
-    ("siblings", p.siblings),
+    ("merge_sibling_products", p.merge_sibling_products),
     ("simplify_again", p.simplify),
-    ("canonical", p.canonical),
-    ("views_again", p.views),
+    ("canonicalize", p.canonicalize),
+    ("simplify_views_again", p.simplify_views),
     ("cse_again", p.cse),  # what became equal in its canonical form
+    ("recompute", lean),  # or what ``weft.compile(f, memory=...)`` asks for
+    ("rename_sizes", rename_sizes),  # from here on, the graph is shaped for kernels
+    ("widen_half_products", widen_half_products),
+    ("expand_composites", expand_composites),
+    ("hoist_small_values", hoist_small_values),
+    ("split_k", split_k),
+    ("split_reductions", split_reductions),
+    ("copy_view_outputs", copy_view_outputs),
+    ("inplace_concat", inplace_concat),
 )
+_RECOMPUTE = [name for name, _ in PASSES].index("recompute")
+TENSOR_PASSES = PASSES[:_RECOMPUTE]  # simpler programs over tensors, for any target
+KERNEL_PASSES = PASSES[_RECOMPUTE + 1 :]  # the same programs, as kernels compute them
+STAGES = ("fuse", "select", "order", "alias", "name_kernels", "emit", "plan")
+
+
+def with_recompute(passes: Passes, recompute: Pass | None) -> Passes:
+    """The passes with another one for recomputation, if it is given."""
+    if recompute is None:
+        return passes
+    return [(n, recompute if n == "recompute" else one) for n, one in passes]
 
 
 class Step(NamedTuple):
-    """One pass of a run: the graphs before and after, and how long it took."""
+    """One stage of a run: the program before and after, and how long it took."""
 
     name: str
-    before: Graph
-    after: Graph
+    before: Any
+    after: Any
     seconds: float
 
     def __str__(self) -> str:
@@ -62,10 +109,11 @@ class Step(NamedTuple):
 @phase("passes")
 def run(
     graph: Graph,
-    passes: Sequence[tuple[str, Pass]] = PASSES,
+    passes: Passes = TENSOR_PASSES,
     trace: Callable[[Step], object] | None = None,
+    in_place: Collection[Variable] = (),
 ) -> Graph:
-    """The graph after all passes; ``trace`` is called with each ``Step``.
+    """The graph after passes; ``trace`` is called with each ``Step``.
 
     >>> from weft.compile import pipeline
     >>> g = weft.graph.capture(lambda x: (x * 1).exp() + x.exp(), weft.ones(3)).graph
@@ -80,26 +128,81 @@ def run(
     check = bool(os.environ.get("WEFT_VERIFY"))
     for name, one in passes:
         start = time.perf_counter()
-        after = one(graph)
+        after = one(graph, in_place) if name == "recompute" else one(graph)
         step = Step(name, graph, after, time.perf_counter() - start)
         if check:
             verify(after)
         if name in shown:
-            _print(step)
+            _print_pass(step)
         if trace is not None:
             trace(step)
         graph = after
     return graph
 
 
-def _shown(passes: Sequence[tuple[str, Pass]]) -> set[str]:
-    """The passes that WEFT_PRINT asks for."""
+@phase("lowering")
+def lower(
+    graph: Graph,
+    target: Isa,
+    *,
+    in_place: Collection[Variable] = (),
+    pack_weights: bool = False,
+) -> Lowered:
+    """Kernels and calls for a graph after all passes, in the order they run.
+
+    >>> from weft.compile import pipeline
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> g = weft.graph.capture(lambda x: x.exp().sum(), weft.ones(3)).graph
+    >>> [step.name for step in pipeline.lower(g, host_isa()).steps]
+    ['kernel0']
+    """
+    fusion = Fusion(graph, supported)
+    _show("fuse", lambda: texts.groups_text(fusion))
+    table = KernelTable()
+    steps, refused = select(graph, fusion, table, target)
+    _show("select", lambda: texts.steps_text(steps, loops=True))
+    steps = ordered(steps, graph)
+    steps = with_weights(steps, graph) if pack_weights else with_few(steps, target)
+    _show("order", lambda: texts.steps_text(steps))
+    aliasing, steps = alias(graph, steps, in_place)
+    _show("alias", lambda: texts.aliasing_text(aliasing))
+    steps, kernels = name_kernels(steps, table)
+    _show("name_kernels", lambda: texts.steps_text(steps))
+    lowered = Lowered(graph, target, fusion, steps, refused, aliasing, kernels, table)
+    if os.environ.get("WEFT_VERIFY"):
+        verify_lowered(lowered)
+    return lowered
+
+
+def emit(lowered: Lowered) -> Code:
+    """Machine code of all kernels."""
+    proofs().save()
+    code = Code(lowered.table, lowered.target)
+    code.add(lowered.kernels.values())
+    _show("emit", lambda: code.text(lowered.kernels.values()))
+    return code
+
+
+def plan(lowered: Lowered, code: Code, sizes: Mapping[str, int]) -> Plan:
+    """The executable for some sizes: memory is laid out, steps are data."""
+    found = plans.plan(lowered, code, sizes)
+    _show("plan", lambda: texts.layout_text(found.layout))
+    if os.environ.get("WEFT_VERIFY"):
+        verify_plan(found)
+    return found
+
+
+# -- looking at it
+
+
+def _asked() -> set[str]:
+    """The stages that WEFT_PRINT asks for."""
     asked = os.environ.get("WEFT_PRINT", "")
-    names = {name for name, _ in passes}
+    names = {*dict(PASSES), *STAGES}
     if asked == "all":
         return names
     wanted = {name.strip() for name in asked.split(",") if name.strip()}
-    if passes is PASSES and wanted - names:
+    if wanted - names:
         raise ArgumentError(
             f"WEFT_PRINT: expected 'all' or some of {', '.join(sorted(names))}, got "
             f"{asked!r}"
@@ -107,7 +210,24 @@ def _shown(passes: Sequence[tuple[str, Pass]]) -> set[str]:
     return wanted
 
 
-def _print(step: Step) -> None:
+def _shown(passes: Passes) -> set[str]:
+    """The passes that WEFT_PRINT asks for; of other lists than ours, all may be."""
+    if os.environ.get("WEFT_PRINT") == "all":
+        return {name for name, _ in passes}
+    own = {*dict(PASSES)}
+    if not own.issuperset(name for name, _ in passes):
+        asked = os.environ.get("WEFT_PRINT", "")
+        return {name.strip() for name in asked.split(",") if name.strip()}
+    return _asked()
+
+
+def _show(stage: str, text: Callable[[], str]) -> None:
+    """Print what a stage after the passes gave, if WEFT_PRINT asks for it."""
+    if os.environ.get("WEFT_PRINT") and stage in _asked():
+        print(f"# after {stage}\n{text()}", file=sys.stderr)
+
+
+def _print_pass(step: Step) -> None:
     if step.after is step.before:
         print(f"# {step.name}: nothing to do", file=sys.stderr)
         return

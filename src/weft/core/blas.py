@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from weft.config import config
-from weft.core import bulk
+from weft.core import eager_kernels
 from weft.core.record import Record
 
 # Multiplications up to which OpenBLAS surely uses one thread: its own limits are 2^18
@@ -52,7 +52,7 @@ def _large(x: Any, y: Any) -> Any:
     kind = x.dtype.char
     wanted = config.eager_kernels or config.batch_invariant
     if kind in "fd" and y.dtype == x.dtype and wanted:
-        kernels = bulk.kernels()
+        kernels = eager_kernels.kernels()
         found = None if kernels is None else kernels.product(x, y)
         if found is not None:
             return found

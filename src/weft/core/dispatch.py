@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import bulk, measure, quick
+from weft.core import allocation, eager_kernels, fast_path
 from weft.core.mode import RECORDING, VIEWS, mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
@@ -146,14 +146,14 @@ def _leave(op: Op, args: tuple[Any, ...], params: dict[str, Any], out: Any) -> A
 
 def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
     """Run an operator's CPU kernel now."""
-    ledger = measure.ledger
+    ledger = allocation.ledger
     if ledger is not None:
         ledger.expect(op, args, params)
     try:
         if op.bulk is None:
             result = op.kernel(*arrays, **params)
         else:
-            result = bulk.run(op, arrays, params)
+            result = eager_kernels.run(op, arrays, params)
     except RuntimeWarning:  # the user made warnings errors: infinities are none
         with np.errstate(all="ignore"):
             result = op.kernel(*arrays, **params)
@@ -163,7 +163,7 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
         raise explain(op, args, params, error) from None
     if ledger is not None:
         for array in result if type(result) is tuple else (result,):
-            measure.noted(np.asarray(array), op.name)
+            allocation.noted(np.asarray(array), op.name)
     if type(result) is tuple:
         return tuple([Tensor(np.asarray(r)) for r in result])
     out = new(Tensor)
@@ -278,10 +278,10 @@ def _shares(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> bool:
         return view.device.shares(view._data, base._data)
     if type(view) is not Tensor:
         return view.shows(base, op, params)
-    return quick.shares(view._data, base._data)
+    return fast_path.shares(view._data, base._data)
 
 
 def link_view(op: Op, base: Tensor, params: dict[str, Any], view: Any) -> None:
     """Tie a view to its base, if it is one."""
     if _shares(op, base, params, view):
-        quick.link(op, base, params, view)
+        fast_path.link(op, base, params, view)

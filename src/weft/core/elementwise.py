@@ -20,9 +20,9 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.config import config
-from weft.core.bulk import CHEAP, LARGE
-from weft.core.bulk import run as run_bulk
 from weft.core.dispatch import bind
+from weft.core.eager_kernels import CHEAP, LARGE
+from weft.core.eager_kernels import run as run_bulk
 from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.number import Number

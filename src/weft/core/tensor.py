@@ -16,7 +16,7 @@ from weft.core.size import Size
 from weft.core.tape import Leaf, Storage, keep_in_row
 from weft.device import Device, cpu
 from weft.errors import AutogradError, DTypeError, ShapeError
-from weft.runtime.buffers import owned
+from weft.runtime.cpu.buffers import owned
 
 ndarray = np.ndarray
 new = object.__new__

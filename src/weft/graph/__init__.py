@@ -1,12 +1,12 @@
 """Programs as data: capture, print, check, transform, run and save them."""
 
 from weft.graph import custom, passes, rewrite, values
-from weft.graph.borrowing import Capture
 from weft.graph.capture import Spec, capture, capturing
-from weft.graph.captured import Captured
+from weft.graph.captured_program import Captured
 from weft.graph.gradients import add_gradients, gradients
 from weft.graph.interpret import Program
 from weft.graph.ir import Builder, Graph, GraphError, Node, Variable
+from weft.graph.outside_tensors import Capture
 from weft.graph.parse import parse_graph
 from weft.graph.symbol import Building, CaptureError, Symbol
 from weft.graph.text import print_graph

@@ -22,12 +22,12 @@ from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype, float64
 from weft.errors import ArgumentError, DeviceError, shorten
-from weft.graph.borrowing import LOCK, Capture
-from weft.graph.captured import TENSOR, Captured, Rewritten
+from weft.graph.captured_program import TENSOR, Captured, Rewritten
 from weft.graph.console import Console
 from weft.graph.effects import Copies, nodes_of
 from weft.graph.ir import Builder, Node
 from weft.graph.labels import known_names, labels_of, name_of
+from weft.graph.outside_tensors import LOCK, Capture
 from weft.graph.sharing import Sharing, wants_grad
 from weft.graph.symbol import Symbol, refusing
 

@@ -11,7 +11,6 @@ from numpy import ndarray
 from weft.core.number import Number
 from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
-from weft.graph.borrowing import Capture, is_outside
 from weft.graph.console import text_recipe
 from weft.graph.effects import (
     MUTABLE,
@@ -26,6 +25,7 @@ from weft.graph.effects import (
     origin,
 )
 from weft.graph.ir import Node
+from weft.graph.outside_tensors import Capture, is_outside
 from weft.graph.symbol import MARK, Symbol, refusal
 
 

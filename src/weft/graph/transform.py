@@ -45,15 +45,18 @@ def apply(
         )
     env: dict[Node, Any] = dict(zip(graph.inputs, args, strict=True))
     for node in graph.nodes:
-        if node in env:
-            continue
-        if build is None:
-            env[node] = _apply(node, env, None)
-        else:
-            lead, _, name = node.name.rpartition("/")
-            with build.builder.deriving(node), build.builder.within(lead, name):
-                env[node] = _apply(node, env, build)
+        if node not in env:
+            env[node] = apply_node(node, env, build)
     return [env[o] for o in graph.outputs]
+
+
+def apply_node(node: Node, env: dict[Node, Any], build: Building | None) -> Any:
+    """The value of one node, given its inputs' values."""
+    if build is None:
+        return _apply(node, env, None)
+    lead, _, name = node.name.rpartition("/")
+    with build.builder.deriving(node), build.builder.within(lead, name):
+        return _apply(node, env, build)
 
 
 def _apply(node: Node, env: dict[Node, Any], build: Building | None) -> Any:
@@ -161,10 +164,16 @@ def vmap(graph: Graph, size: Any, in_dims: Sequence[int | None] | None = None) -
     return traced(f"{graph.name}_vmap", graph, inputs, fn)
 
 
-def vjp(graph: Graph, wanted: Sequence[bool] | None = None) -> Graph:
+def vjp(
+    graph: Graph,
+    wanted: Sequence[bool] | None = None,
+    given: Sequence[bool] | None = None,
+) -> Graph:
     """The graph of cotangents: inputs x…, gy…; outputs the floating inputs' gx….
 
-    ``wanted`` says which inputs' cotangents are asked for (all, unless given).
+    ``wanted`` says which inputs' cotangents are asked for (all, unless given), and
+    ``given`` which outputs have one. An output without a cotangent is no part of the
+    derivative, whereas a cotangent of zeros gives NaN where it meets an infinity.
 
     >>> g = weft.graph.capture(lambda x: x * x, weft.ones(3)).graph
     >>> weft.graph.vjp(g)
@@ -173,7 +182,9 @@ def vjp(graph: Graph, wanted: Sequence[bool] | None = None) -> Graph:
     from weft.graph.gradients import add_gradients, or_zeros
     from weft.graph.passes import dead_code
 
-    floating = [o for o in graph.outputs if o.dtype.is_inexact]
+    there = [True] * len(graph.outputs) if given is None else given
+    ends = zip(graph.outputs, there, strict=True)
+    floating = [o for o, has in ends if has and o.dtype.is_inexact]
     build = Building(graph.builder())
     builder = build.builder
     gs = [builder.input(o.type, f"g{o.name}") for o in floating]

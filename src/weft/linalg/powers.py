@@ -18,12 +18,12 @@ from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import eye
 from weft.ops.diagonals import diagonal as _diagonal
+from weft.ops.index import index_select
 from weft.ops.linalg.algebra import check_matrix
 from weft.ops.linalg.matrix_functions import matrix_exp_op
 from weft.ops.products import matmul
 from weft.ops.reduce import sum
 from weft.ops.shaping import squeeze, unsqueeze
-from weft.ops.taking import index_select
 
 
 @public(method=True)

@@ -19,14 +19,14 @@ from weft.linalg.operands import (
     rank_of,
     wide,
 )
-from weft.ops.choosing import where
 from weft.ops.creation import empty
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
 from weft.ops.linalg.matrix_functions import det_op, slogdet_op
 from weft.ops.linalg.solving import inv_op, pinv_op, solve_op, solve_triangular_op
 from weft.ops.products import matmul
 from weft.ops.reduce import sum
-from weft.ops.requiring import known, require
+from weft.ops.require import known, require
+from weft.ops.select import where
 from weft.ops.shaping import squeeze, unsqueeze
 from weft.ops.transcendental import log
 

@@ -17,7 +17,7 @@ from weft.memory.ledger import ledger as _ledger
 from weft.memory.recording import Recording
 from weft.memory.scan import Held, Scan, Usage
 from weft.memory.sizes import parse_bytes
-from weft.runtime.buffers import pool_bytes, release
+from weft.runtime.cpu.buffers import pool_bytes, release
 
 __all__ = [
     "Held", "Recording", "Usage", "get_memory_limit", "live", "parse_bytes", "peak",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import measure
+from weft.core import allocation
 from weft.core.dispatch import type_of
 from weft.core.mode import mode, set_measured
 from weft.core.op import Op, TensorType
@@ -74,13 +74,13 @@ class Ledger:
     def settle(self) -> None:
         """Count while somebody wants to know, and only then."""
         wanted = self.limit is not None or bool(self.recordings)
-        if wanted and measure.ledger is None:
+        if wanted and allocation.ledger is None:
             self.entries.clear()
             self.live = 0
-            measure.ledger = self
+            allocation.ledger = self
             set_measured(True)
-        elif not wanted and measure.ledger is not None:
-            measure.ledger = None
+        elif not wanted and allocation.ledger is not None:
+            allocation.ledger = None
             set_measured(False)
             self.entries.clear()
             self._paths.clear()
@@ -99,8 +99,8 @@ class Ledger:
     def expect(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> None:
         """An operator is about to run."""
         for a in args:
-            if type(a) is Tensor and id(measure.owner(a._data)) not in self.entries:
-                self._enter(measure.owner(a._data), "", "other")
+            if type(a) is Tensor and id(allocation.owner(a._data)) not in self.entries:
+                self._enter(allocation.owner(a._data), "", "other")
         if self.limit is not None and not op.view:
             self.allow(op.name, predicted(op, args, params))
 
@@ -116,7 +116,7 @@ class Ledger:
 
     def note(self, array: np.ndarray, name: str) -> None:
         """An array was made."""
-        owner = measure.owner(array)
+        owner = allocation.owner(array)
         if id(owner) in self.entries or not owner.nbytes:
             return
         entry = self._enter(owner, name, "forward")

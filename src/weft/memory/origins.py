@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from weft.core import measure
+from weft.core import allocation
 from weft.core.pytree import tree_flatten
 from weft.core.tape import Leaf, Node, Pick
 from weft.core.tensor import Tensor
@@ -49,7 +49,7 @@ def origins(nodes: Iterable[Node]) -> dict[int, Origin]:
             if array is not None:
                 maker = _node(value._node)
                 origin = Origin(maker or node, maker is not None)
-                key = id(measure.owner(array))
+                key = id(allocation.owner(array))
                 if origin.made or key not in found:
                     found[key] = origin
     return found
@@ -78,4 +78,4 @@ def nearest(node: Node, names: Mapping[int, str]) -> str:
 
 def _name(tensor: Any, names: Mapping[int, str]) -> str:
     array = None if tensor is None else tensor.__dict__.get("_data")
-    return "" if array is None else names.get(id(measure.owner(array)), "")
+    return "" if array is None else names.get(id(allocation.owner(array)), "")

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.api import function_of
-from weft.compile.entry import adapting
 from weft.compile.explain.memory import Memory
-from weft.compile.function import closed
+from weft.compile.frontend.function import function_of
+from weft.compile.frontend.graph_function import closed
+from weft.compile.frontend.specialization import adapting
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.footprint import Footprint, footprint

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.autograd.segment import Segment
-from weft.core import measure
+from weft.core import allocation
 from weft.core.pytree import tree_flatten
 from weft.core.rows import Column, Rows, nbytes
 from weft.core.tape import Node
@@ -74,7 +74,7 @@ class Scan:
         self.found: dict[int, tuple[np.ndarray, str, np.ndarray]] = {}
         for kind in KINDS:
             for array in getattr(self, f"_{kind}")():
-                owner = measure.owner(array)
+                owner = allocation.owner(array)
                 self.found.setdefault(id(owner), (owner, kind, array))
 
     def _sort(self) -> None:
@@ -154,7 +154,7 @@ class Scan:
     def _held(
         self, owner: Any, kind: str, array: Any, names: dict[int, str], kept: Any
     ) -> Held:
-        entry = None if measure.ledger is None else measure.ledger.origin(owner)
+        entry = None if allocation.ledger is None else allocation.ledger.origin(owner)
         name = names.get(id(owner), "")
         line = ""
         if entry is not None:
@@ -174,9 +174,9 @@ class Scan:
             root = type(module).__name__
             for path, tensor in (*module.named_parameters(), *module.named_buffers()):
                 for array in _arrays([tensor]):
-                    names.setdefault(id(measure.owner(array)), f"{root}.{path}")
+                    names.setdefault(id(allocation.owner(array)), f"{root}.{path}")
                 for array in _arrays([tensor.grad]):
-                    names.setdefault(id(measure.owner(array)), f"{root}.{path}.grad")
+                    names.setdefault(id(allocation.owner(array)), f"{root}.{path}.grad")
         return names
 
 

@@ -10,33 +10,33 @@ from weft.ops import arithmetic
 from weft.ops import bessel_functions
 from weft.ops import bits
 from weft.ops import broadcasting
-from weft.ops import choosing
 from weft.ops import comparison
 from weft.ops import complex_numbers
 from weft.ops import copies
+from weft.ops import cumulative
 from weft.ops import diagonals
 from weft.ops import error_functions
 from weft.ops import extremes
 from weft.ops import gamma_functions
 from weft.ops import gathering
+from weft.ops import index
 from weft.ops import indexing
 from weft.ops import masks
 from weft.ops import operands
 from weft.ops import padding
+from weft.ops import predicates
 from weft.ops import probabilities
 from weft.ops import products
-from weft.ops import questions
 from weft.ops import random
 from weft.ops import reduce
 from weft.ops import rounding
-from weft.ops import running
 from weft.ops import scattering
+from weft.ops import select
 from weft.ops import shaping
 from weft.ops import slicing
 from weft.ops import sorting
 from weft.ops import statistics
 from weft.ops import strided
-from weft.ops import taking
 from weft.ops import transcendental
 
 class Declared:
@@ -92,10 +92,10 @@ class Declared:
     ceil = rounding.ceil
     cholesky = factoring.cholesky
     chunk = slicing.chunk
-    clamp = choosing.clamp
-    clamp_max = choosing.clamp_max
-    clamp_min = choosing.clamp_min
-    clip = choosing.clamp
+    clamp = select.clamp
+    clamp_max = select.clamp_max
+    clamp_min = select.clamp_min
+    clip = select.clamp
     clone = copies.clone
     conj = complex_numbers.conj
     contiguous = copies.contiguous
@@ -108,8 +108,8 @@ class Declared:
     cross = powers.cross_along
     cummax = sorting.cummax
     cummin = sorting.cummin
-    cumprod = running.cumprod
-    cumsum = running.cumsum
+    cumprod = cumulative.cumprod
+    cumsum = cumulative.cumsum
     deg2rad = transcendental.deg2rad
     det = solving.det
     diag = diagonals.diag
@@ -117,7 +117,7 @@ class Declared:
     diagflat = diagonals.diagflat
     diagonal = diagonals.diagonal
     diagonal_scatter = diagonals.diagonal_scatter
-    diff = running.diff
+    diff = cumulative.diff
     digamma = gamma_functions.digamma
     dist = statistics.dist
     div = arithmetic.div
@@ -142,8 +142,8 @@ class Declared:
     float_power = arithmetic.float_power
     floor = rounding.floor
     floor_divide = arithmetic.floor_divide
-    fmax = choosing.fmax
-    fmin = choosing.fmin
+    fmax = select.fmax
+    fmin = select.fmin
     fmod = arithmetic.fmod
     frac = rounding.frac
     gather = gathering.gather
@@ -152,26 +152,26 @@ class Declared:
     greater = comparison.gt
     greater_equal = comparison.ge
     gt = comparison.gt
-    heaviside = choosing.heaviside
+    heaviside = select.heaviside
     histc = sorting.histc
     hsplit = slicing.hsplit
     hypot = transcendental.hypot
     i0 = bessel_functions.i0
-    index_add = taking.index_add
-    index_copy = taking.index_copy
-    index_fill = taking.index_fill
+    index_add = index.index_add
+    index_copy = index.index_copy
+    index_fill = index.index_fill
     index_put = indexing.index_put
-    index_select = taking.index_select
+    index_select = index.index_select
     inner = products.inner
     inverse = solving.inverse
-    is_nonzero = questions.is_nonzero
-    is_same_size = questions.is_same_size
+    is_nonzero = predicates.is_nonzero
+    is_same_size = predicates.is_same_size
     isclose = comparison.isclose
-    isfinite = questions.isfinite
-    isinf = questions.isinf
-    isnan = questions.isnan
-    isneginf = questions.isneginf
-    isposinf = questions.isposinf
+    isfinite = predicates.isfinite
+    isinf = predicates.isinf
+    isnan = predicates.isnan
+    isneginf = predicates.isneginf
+    isposinf = predicates.isposinf
     isreal = complex_numbers.isreal
     kron = products.kron
     kthvalue = sorting.kthvalue
@@ -189,7 +189,7 @@ class Declared:
     log_softmax = probabilities.log_softmax
     logaddexp = transcendental.logaddexp
     logaddexp2 = transcendental.logaddexp2
-    logcumsumexp = running.logcumsumexp
+    logcumsumexp = cumulative.logcumsumexp
     logdet = solving.logdet
     logical_and = bits.logical_and
     logical_not = bits.logical_not
@@ -205,11 +205,11 @@ class Declared:
     matrix_exp = powers.matrix_exp
     matrix_power = powers.matrix_power
     max = extremes.max
-    maximum = choosing.maximum
+    maximum = select.maximum
     mean = statistics.mean
     median = sorting.median
     min = extremes.min
-    minimum = choosing.minimum
+    minimum = select.minimum
     mm = products.mm
     mode = sorting.mode
     moveaxis = shaping.movedim
@@ -219,7 +219,7 @@ class Declared:
     multinomial = random.multinomial
     multiply = arithmetic.mul
     mv = products.mv
-    nan_to_num = choosing.nan_to_num
+    nan_to_num = select.nan_to_num
     nanmean = statistics.nanmean
     nanmedian = sorting.nanmedian
     nanquantile = sorting.nanquantile
@@ -237,16 +237,16 @@ class Declared:
     pinverse = solving.pinverse
     positive = arithmetic.positive
     pow = arithmetic.pow
-    prod = running.prod
+    prod = cumulative.prod
     put = indexing.put
     quantile = sorting.quantile
     rad2deg = transcendental.rad2deg
     ravel = shaping.ravel
     reciprocal = arithmetic.reciprocal
-    relu = choosing.relu
+    relu = select.relu
     remainder = arithmetic.remainder
     repeat = padding.repeat
-    repeat_interleave = taking.repeat_interleave
+    repeat_interleave = index.repeat_interleave
     reshape = shaping.reshape
     reshape_as = shaping.reshape_as
     roll = padding.roll
@@ -261,7 +261,7 @@ class Declared:
     sgn = arithmetic.sgn
     sigmoid = transcendental.sigmoid
     sign = arithmetic.sign
-    signbit = questions.signbit
+    signbit = predicates.signbit
     sin = transcendental.sin
     sinc = transcendental.sinc
     sinh = transcendental.sinh
@@ -281,7 +281,7 @@ class Declared:
     swapaxes = shaping.transpose
     swapdims = shaping.transpose
     t = shaping.t
-    take = taking.take
+    take = index.take
     take_along_dim = gathering.take_along_dim
     tan = transcendental.tan
     tanh = transcendental.tanh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.ops import choosing, gamma_functions
+from weft.ops import gamma_functions, select
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
@@ -20,7 +20,7 @@ class Functions:
         >>> x.where(x > 0, 0.0)
         tensor([0., 4.], shape=(2,), dtype=float32)
         """
-        return choosing.where(condition, self, other)
+        return select.where(condition, self, other)
 
     def polygamma(self: Any, n: int) -> Tensor:
         """The n-th derivative of ``digamma`` of each element.

@@ -11,7 +11,7 @@ from weft.nn import functional as F
 from weft.nn.lazy import LazyMixin
 from weft.nn.module import Module
 from weft.nn.parameter import Parameter
-from weft.ops.requiring import known
+from weft.ops.require import known
 
 
 class _Statistics(Module):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import weft
 from weft import Tensor
-from weft.core.bulk import lstm
+from weft.core.eager_kernels import lstm
 from weft.errors import ArgumentError, ShapeError
 from weft.nn import functional as F
 from weft.nn import init

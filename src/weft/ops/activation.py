@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.bulk import COSTLY
+from weft.core.eager_kernels import COSTLY
 from weft.core.elementwise import unary
 from weft.core.tensor import Tensor
-from weft.ops.choosing import where_op
 from weft.ops.creation import zeros_like
+from weft.ops.select import where_op
 
 
 def _where_positive(g: Any, out: Tensor) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.bulk import COSTLY, NEVER, SLOW
+from weft.core.eager_kernels import COSTLY, NEVER, SLOW
 from weft.core.elementwise import (
     Public,
     as_operand,
@@ -28,10 +28,10 @@ from weft.core.number import Number
 from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
-from weft.ops.choosing import where
 from weft.ops.complex_numbers import real
 from weft.ops.creation import ones_like
 from weft.ops.rounding import trunc
+from weft.ops.select import where
 from weft.ops.transcendental import log
 
 _add: Public = binary(

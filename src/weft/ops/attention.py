@@ -38,12 +38,12 @@ from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import ones
 from weft.ops.diagonals import tril
 from weft.ops.products import matmul
 from weft.ops.reduce import HALF
+from weft.ops.select import where
 from weft.ops.shaping import transpose
 
 _BULK = 1 << 14  # elements of an argument from which generated kernels pay

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.bulk import SLOW
+from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import Public, unary
 from weft.core.public import Names
 from weft.core.tensor import Tensor
 from weft.ops.approximation import Array, horner, in_double, pieces
 from weft.ops.arithmetic import sign
-from weft.ops.choosing import where
+from weft.ops.select import where
 
 
 def _bessel_series(x: Array, order: int) -> Array:

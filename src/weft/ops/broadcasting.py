@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import quick
+from weft.core import fast_path
 from weft.core.dispatch import bind
 from weft.core.elementwise import broadcast_shapes
 from weft.core.lowering import View, expanded
@@ -129,7 +129,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
             if wanted == old:
                 return input
             params = {"shape": wanted}
-            return quick.view(_EXPAND, input, params, array, state, (old,))
+            return fast_path.view(_EXPAND, input, params, array, state, (old,))
     shape = flat_sizes("expand", sizes, size)
     lead = len(shape) - input.ndim
     if any(n == -1 for n in shape):

@@ -11,7 +11,7 @@ from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.ops.arithmetic import abs
 from weft.ops.operands import as_tensorlike
-from weft.ops.questions import isfinite, isnan
+from weft.ops.predicates import isfinite, isnan
 
 
 def _compare(

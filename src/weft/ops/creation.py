@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core import measure
+from weft.core import allocation
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
 from weft.core.mode import mode
@@ -37,7 +37,7 @@ from weft.memory_format import (
     order_of,
     preserve_format,
 )
-from weft.runtime.buffers import zeros as zeros_array
+from weft.runtime.cpu.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
 new = object.__new__
@@ -471,8 +471,8 @@ def empty(
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     check_memory("empty", shape, dtype)
     try:
-        measure.allow("empty", math.prod(shape) * dtype.itemsize)
-        out = Tensor(measure.noted(_unset(shape, dtype, memory_format), "empty"))
+        allocation.allow("empty", math.prod(shape) * dtype.itemsize)
+        out = Tensor(allocation.noted(_unset(shape, dtype, memory_format), "empty"))
     except (MemoryError, ValueError) as error:
         raise _no_memory("empty", shape, dtype, error) from None
     return placed(out, device, requires_grad)
@@ -679,7 +679,7 @@ def linspace(
 
 def _linspace_open(first: Any, last: Any, steps: Size) -> Tensor:
     """As NumPy does it, where the number of steps is not known yet."""
-    from weft.ops.choosing import where
+    from weft.ops.select import where
 
     places = arange(steps, dtype=dtypes.float64)
     found = places * ((last - first) / larger(steps - 1, 1)) + first

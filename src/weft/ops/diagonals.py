@@ -17,15 +17,15 @@ from weft.core.public import public
 from weft.core.size import larger, smaller
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
-from weft.ops.choosing import where
 from weft.ops.comparison import ge, le
 from weft.ops.creation import arange
+from weft.ops.index import add_at
 from weft.ops.indexing import getitem, setitem
 from weft.ops.joining import cat
 from weft.ops.operands import tensor_list
 from weft.ops.padding import pad
+from weft.ops.select import where
 from weft.ops.shaping import atleast_2d, movedim, reshape
-from weft.ops.taking import add_at
 
 # -- triangles
 

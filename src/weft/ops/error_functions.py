@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.bulk import SLOW
+from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import unary
 from weft.core.tensor import Tensor
 from weft.ops.approximation import (

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core import quick
-from weft.core.bulk import COSTLY
+from weft.core import fast_path
 from weft.core.dims import normalize_dim, reduced_dims
 from weft.core.dispatch import bind
+from weft.core.eager_kernels import COSTLY
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Composed, Reduction
 from weft.core.mode import mode
@@ -23,7 +23,6 @@ from weft.core.op import Op, Plan, Sample, TensorType, define
 from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
-from weft.ops.choosing import maximum, minimum
 from weft.ops.copies import cast
 from weft.ops.gathering import gather
 from weft.ops.reduce import (
@@ -35,6 +34,7 @@ from weft.ops.reduce import (
     restore,
     sum,
 )
+from weft.ops.select import maximum, minimum
 from weft.ops.shaping import reshape
 
 
@@ -113,7 +113,7 @@ def _reduce_extreme(
 ) -> Tensor:
     state = mode.quick
     if state and type(input) is Tensor:
-        found = quick.reduction(way, input, dim, keepdim, state)
+        found = fast_path.reduction(way, input, dim, keepdim, state)
         if found is not None:
             return found
     op = way[0].op

@@ -82,8 +82,8 @@ def _irfft(x: Any, *, dim: int, n: int, inverse: bool) -> Any:
 
 def _twice(x: Tensor, dim: int, n: Any, factor: float) -> Tensor:
     """The elements that stand for two, themselves and their conjugates, scaled."""
-    from weft.ops.choosing import where
     from weft.ops.creation import arange
+    from weft.ops.select import where
     from weft.ops.shaping import reshape
 
     place = arange(x.shape[dim], device=x.device)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.bulk import SLOW
 from weft.core.dispatch import bind
+from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import (
     check_accepts,
     elementwise_batch,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core import quick
-from weft.core.bulk import SLOW
+from weft.core import fast_path
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
+from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import broadcast_shapes
 from weft.core.inplace import assign
 from weft.core.mode import RECORDING, mode
@@ -24,14 +24,14 @@ from weft.core.tape import make_node
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import arange, as_tensor, tensor
+from weft.ops.index import add_at, put_op, take_op
 from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.padding import flip
+from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
-from weft.ops.taking import add_at, put_op, take_op
 
 # -- what an index is
 
@@ -223,12 +223,16 @@ def getitem(input: Tensor, index: Any) -> Tensor:
         if type(index) is int:
             if len(shape) > 1 and 0 <= index < shape[0]:
                 params: Any = {"index": (index,)}
-                return quick.view(_SLICE, input, params, have[index], state, (shape,))
+                return fast_path.view(
+                    _SLICE, input, params, have[index], state, (shape,)
+                )
         elif type(index) is slice and shape:
             bounds = _plain_slice(index, shape[0])
             if bounds is not None and bounds is not _REST:
                 params = {"index": (bounds,)}
-                return quick.view(_SLICE, input, params, have[bounds], state, (shape,))
+                return fast_path.view(
+                    _SLICE, input, params, have[bounds], state, (shape,)
+                )
         elif type(index) is Tensor:
             found = _picked(input, index, state)
             if found is not None:
@@ -238,7 +242,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
             part = len(plain) < len(shape)  # else it might be a number of NumPy's
             array = have[plain] if part else have[(*plain, ...)]
             params = {"index": plain}
-            return quick.view(_SLICE, input, params, array, state, (shape,))
+            return fast_path.view(_SLICE, input, params, array, state, (shape,))
     axes, index = _backwards(input, index, "getitem")
     if axes:
         return getitem(flip(input, axes), index)
@@ -300,7 +304,7 @@ def _picked_view(x: Tensor, at: list[tuple[int, Tensor]]) -> Tensor:
     at = [(axis, i.alias(i._node)) for axis, i in at]  # which do not change any more
     out = _PICKED(x, at=at)
     if mode.views:
-        quick.link(_PICKED, x, {"at": at}, out)
+        fast_path.link(_PICKED, x, {"at": at}, out)
     return out
 
 

@@ -11,14 +11,14 @@ from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import arange, check_memory
+from weft.ops.index import take_op
 from weft.ops.indexing import getitem
 from weft.ops.operands import as_index, concrete
-from weft.ops.requiring import require, require_index
+from weft.ops.require import require, require_index
+from weft.ops.select import where
 from weft.ops.shaping import reshape
-from weft.ops.taking import take_op
 
 
 @public(method=True, inplace="x > 0, 5")

@@ -16,7 +16,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 from weft.ops.copies import cast
 from weft.ops.creation import as_tensor, parse_size, tensor
-from weft.ops.requiring import require_index
+from weft.ops.require import require_index
 
 # -- tensors and sizes
 

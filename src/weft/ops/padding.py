@@ -17,14 +17,14 @@ from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.choosing import clamp, where
 from weft.ops.copies import contiguous
 from weft.ops.creation import arange, ones
+from weft.ops.index import index_select
 from weft.ops.joining import cat
 from weft.ops.operands import flat_sizes
+from weft.ops.select import clamp, where
 from weft.ops.shaping import ravel, reshape, transpose
 from weft.ops.slicing import along, place_op, slice_op
-from weft.ops.taking import index_select
 
 # -- flip
 

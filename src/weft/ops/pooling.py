@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.bulk import SLOW
+from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.core.blas import product
-from weft.core.bulk import COMPOSED, SLOW
 from weft.core.dims import normalize_dims
+from weft.core.eager_kernels import COMPOSED, SLOW
 from weft.core.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
 from weft.core.lowering import Library
 from weft.core.mode import QUIET, RECORDING, mode

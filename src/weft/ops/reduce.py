@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core import quick
-from weft.core.bulk import COSTLY
+from weft.core import fast_path
 from weft.core.dims import reduced_dims
 from weft.core.dispatch import bind
+from weft.core.eager_kernels import COSTLY
 from weft.core.lowering import Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
@@ -23,8 +23,8 @@ from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.ops.broadcasting import expand
-from weft.ops.choosing import where
 from weft.ops.copies import cast
+from weft.ops.select import where
 from weft.ops.shaping import reshape
 
 HALF = ("e", "E")  # summed in float32
@@ -134,7 +134,7 @@ def sum(
     """
     state = mode.quick
     if state and dtype is None and type(input) is Tensor:
-        found = quick.reduction(_SUM, input, dim, keepdim, state)
+        found = fast_path.reduction(_SUM, input, dim, keepdim, state)
         if found is not None:
             return found
     x = widen(input, dtype)

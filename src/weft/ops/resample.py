@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.bulk import SLOW
+from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define

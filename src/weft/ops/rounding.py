@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.bulk import SLOW
+from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import Public, binary, unary
 from weft.core.public import Names, public
 from weft.core.tensor import Tensor

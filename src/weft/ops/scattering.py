@@ -20,7 +20,6 @@ from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
-from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import ones, zeros
 from weft.ops.gathering import (
@@ -33,10 +32,11 @@ from weft.ops.gathering import (
     scatter_op,
     scattered,
 )
+from weft.ops.index import as_row, zeros_of
 from weft.ops.operands import as_index, check_range, scalar
+from weft.ops.select import where
 from weft.ops.shaping import reshape
 from weft.ops.slicing import slice_op
-from weft.ops.taking import as_row, zeros_of
 
 
 def _scatter_operands(

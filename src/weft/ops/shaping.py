@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core import quick
+from weft.core import fast_path
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.inplace import view_form
@@ -89,9 +89,9 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
             old = have.shape
             if wanted == old:
                 return input
-            if array.base is have or quick.shares(array, have):
+            if array.base is have or fast_path.shares(array, have):
                 params = {"shape": wanted}
-                return quick.view(_RESHAPE, input, params, array, state, (old,))
+                return fast_path.view(_RESHAPE, input, params, array, state, (old,))
     wanted = _infer("reshape", input.shape, flat_sizes("reshape", sizes, shape))
     if same_shape(wanted, input.shape):
         return input
@@ -346,7 +346,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
         wanted = order[0] if len(order) == 1 and type(order[0]) is tuple else order
         array = _permuted_plainly(input._data, wanted)
         if array is not None:
-            return quick.view(_PERMUTE, input, {"dims": wanted}, array, state)
+            return fast_path.view(_PERMUTE, input, {"dims": wanted}, array, state)
     given = flat_sizes("permute", order, dims)
     if len(given) != input.ndim:
         raise ShapeError(
@@ -379,7 +379,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     state = mode.quick
     if state and type(input) is Tensor:
         array = input._data.transpose(dims)
-        return quick.view(_PERMUTE, input, {"dims": dims}, array, state)
+        return fast_path.view(_PERMUTE, input, {"dims": dims}, array, state)
     return bind(permute_op, (input,), {"dims": dims})
 
 

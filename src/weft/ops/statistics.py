@@ -12,11 +12,11 @@ from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs
-from weft.ops.choosing import where
 from weft.ops.complex_numbers import real
 from weft.ops.copies import cast
 from weft.ops.extremes import amax, amin
 from weft.ops.reduce import nansum, sum
+from weft.ops.select import where
 from weft.ops.shaping import reshape
 from weft.ops.transcendental import exp, log, sqrt
 

@@ -21,8 +21,8 @@ from weft.core.tensor import Tensor
 from weft.dtype import int64
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.creation import arange
+from weft.ops.index import add_at
 from weft.ops.shaping import flatten, movedim, permute, reshape
-from weft.ops.taking import add_at
 
 # -- windows along one dimension
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.bulk import COSTLY, NEVER, SLOW
+from weft.core.eager_kernels import COSTLY, NEVER, SLOW
 from weft.core.elementwise import Public, binary, unary
 from weft.core.public import Names, public
 from weft.core.tensor import Tensor
-from weft.ops.choosing import where
+from weft.ops.select import where
 
 
 def _sigmoid_eval(x: Any) -> Any:

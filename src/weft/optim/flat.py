@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import measure
+from weft.core import allocation
 from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -88,7 +88,7 @@ class Run:
             self.value = _reals(self.buffer)
             self.windows = self._windows(self.buffer)
         for array in self.working():
-            measure.noted(array, "optimizer")
+            allocation.noted(array, "optimizer")
 
     def _check_writeable(self) -> None:
         for array in self.memory:

@@ -36,7 +36,7 @@ from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module, ParameterIterator
 from weft.optim.flat import State, make_room, plan
-from weft.runtime.buffers import shelf
+from weft.runtime.cpu.buffers import shelf
 
 _POSITIVE = (
     "lr", "eps", "weight_decay", "momentum", "lr_decay", "momentum_decay",

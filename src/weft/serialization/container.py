@@ -6,7 +6,8 @@
 
 Reading trusts nothing: every length, offset, shape and name is checked against
 the file's size before anything is allocated for it, and whatever is wrong is a
-``FileFormatError``. Complex tensors are stored as pairs of reals.
+``FileFormatError``. Complex tensors are stored as pairs of reals. The format's own
+library is not used: ``docs/format.md`` says what it leaves unchecked.
 """
 
 from __future__ import annotations

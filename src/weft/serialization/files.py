@@ -53,14 +53,14 @@ def save(obj: Any, path: Any) -> None:
 def _encode(obj: Any) -> Contents:
     if isinstance(obj, (Tensor, *_PLAIN)):
         return tree.encode_tree(obj)
-    from weft.graph.captured import Captured
+    from weft.graph.captured_program import Captured
     from weft.graph.ir import Graph
     from weft.nn.module import Module
     from weft.serialization import program
 
     if isinstance(obj, (Graph, Captured)):
         return program.encode_program(obj)
-    api = sys.modules.get("weft.compile.api")
+    api = sys.modules.get("weft.compile.frontend.function")
     compiled = None if api is None else api.function_of(obj)
     if compiled is not None:
         latest = compiled.latest

@@ -10,10 +10,10 @@ import numpy as np
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
-from weft.graph.captured import Captured
-from weft.graph.cells import Cell
+from weft.graph.captured_program import Captured
 from weft.graph.ir import Variable
-from weft.runtime.buffers import owned
+from weft.graph.state_cells import Cell
+from weft.runtime.cpu.buffers import owned
 from weft.serialization.structure import plain
 
 
@@ -71,9 +71,9 @@ class Loaded(Captured):
 
     def _compiled(self) -> Any:
         if self._entry is None:
-            from weft.compile.entry import Entry
+            from weft.compile.frontend.specialization import Specialization
 
-            self._entry = Entry(self)
+            self._entry = Specialization(self)
         return self._entry
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -35,9 +35,9 @@ from weft.core.pytree import LEAF, Structure
 from weft.core.size import Assumption, Scope, Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, FileFormatError, WeftError
-from weft.graph.captured import TENSOR, Captured, Rewritten
-from weft.graph.cells import Cell
+from weft.graph.captured_program import TENSOR, Captured, Rewritten
 from weft.graph.ir import STRUCTURAL, Graph, Node, Variable, subgraphs
+from weft.graph.state_cells import Cell
 from weft.graph.tokens import Tokens
 from weft.graph.values import WORDS, Reader, Writer
 from weft.graph.verify import verify

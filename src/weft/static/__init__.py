@@ -1,12 +1,14 @@
 """Define-then-run: graphs, placeholders, variables and sessions, as TensorFlow 1 had.
 
-x = static.placeholder(weft.float32, [None, 2])
-w = static.Variable(static.random_normal([2, 1]))
-loss = static.reduce_mean(static.square(static.matmul(x, w) - 1))
-step = static.train.GradientDescentOptimizer(0.1).minimize(loss)
-with static.Session() as session:
-    session.run(static.global_variables_initializer())
-    session.run(step, {x: data})
+A program builds a graph, and a session runs it::
+
+    x = static.placeholder(weft.float32, [None, 2])
+    w = static.Variable(static.random_normal([2, 1]))
+    loss = static.reduce_mean(static.square(static.matmul(x, w) - 1))
+    step = static.train.GradientDescentOptimizer(0.1).minimize(loss)
+    with static.Session() as session:
+        session.run(static.global_variables_initializer())
+        session.run(step, {x: data})
 """
 
 from weft.dtype import bool_ as bool

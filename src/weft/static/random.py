@@ -96,4 +96,4 @@ def truncated_normal(
     unit = random_uniform(shape, -edge, edge, dtype, seed)
     with get_default_graph().taking():
         z = erfinv(unit) * 2.0**0.5
-        return ops.choosing.clamp(z, -2.0, 2.0) * stddev + mean
+        return ops.select.clamp(z, -2.0, 2.0) * stddev + mean

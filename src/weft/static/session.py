@@ -16,7 +16,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
 from weft.graph.interpret import Program
 from weft.graph.ir import CONSTANT, READ, Node
-from weft.runtime.buffers import owned
+from weft.runtime.cpu.buffers import owned
 from weft.static.graph import (
     Graph,
     Operation,

@@ -1,83 +1,27 @@
-"""Curves as a PNG picture, with nothing but zlib."""
+"""Curves as an SVG picture: axes, ticks, a title and a legend."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import os
-import struct
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.errors import ArgumentError
+from weft.graph.views.escape import markup
 from weft.serialization import replacing
 
-# A 3x5 font for the digits and signs that axis labels need.
-_ROWS = {
-    "0": (7, 5, 5, 5, 7), "1": (2, 6, 2, 2, 7), "2": (7, 1, 7, 4, 7),
-    "3": (7, 1, 7, 1, 7), "4": (5, 5, 7, 1, 1), "5": (7, 4, 7, 1, 7),
-    "6": (7, 4, 7, 5, 7), "7": (7, 1, 1, 1, 1), "8": (7, 5, 7, 5, 7),
-    "9": (7, 5, 7, 1, 7), ".": (0, 0, 0, 0, 2), "-": (0, 0, 7, 0, 0),
-    "e": (0, 7, 7, 4, 7), "+": (0, 2, 7, 2, 0), "k": (5, 6, 4, 6, 5),
-}  # fmt: skip
-_COLOURS = (
-    (31, 119, 180),
-    (255, 127, 14),
-    (44, 160, 44),
-    (214, 39, 40),
-    (148, 103, 189),
+_MOST = 1e300  # beyond, and for NaN, there is no scale
+_COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd")
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 58, 48  # margins: title and legend on top
+_STYLE = (
+    "text{font:13px sans-serif;fill:#333}.title{font-size:16px;font-weight:bold}"
+    ".grid{stroke:#e4e4e4}.axis{stroke:#333;fill:none}"
+    ".curve{fill:none;stroke-width:1.6;stroke-linejoin:round}"
 )
-
-
-def write_png(path: str | os.PathLike[str], pixels: np.ndarray) -> None:
-    """Write (H, W, 3) bytes as a PNG file.
-
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "black.png"
-    ...     weft.training.write_png(path, np.zeros((2, 2, 3), np.uint8))
-    ...     path.read_bytes()[1:4]
-    b'PNG'
-    """
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
-        raise ArgumentError("write_png: expected (H, W, 3) bytes")
-    height, width, _ = pixels.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in np.ascontiguousarray(pixels))
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 9))
-    with replacing(os.fspath(path)) as file:
-        file.write(b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b""))
-
-
-class _Canvas:
-    def __init__(self, width: int, height: int) -> None:
-        self.pixels = np.full((height, width, 3), 255, np.uint8)
-
-    def line(self, x0: float, y0: float, x1: float, y1: float, colour: Any) -> None:
-        count = int(max(abs(x1 - x0), abs(y1 - y0))) + 1
-        xs = np.linspace(x0, x1, count).round().astype(int)
-        ys = np.linspace(y0, y1, count).round().astype(int)
-        height, width, _ = self.pixels.shape
-        inside = (xs >= 0) & (xs < width - 1) & (ys >= 0) & (ys < height - 1)
-        for dx, dy in ((0, 0), (1, 0), (0, 1)):
-            self.pixels[ys[inside] + dy, xs[inside] + dx] = colour
-
-    def text(self, x: int, y: int, text: str, scale: int = 2) -> None:
-        for letter in text:
-            for row, bits in enumerate(_ROWS.get(letter, (0,) * 5)):
-                for column in range(3):
-                    if bits >> (2 - column) & 1:
-                        top, left = y + row * scale, x + column * scale
-                        self.pixels[top : top + scale, left : left + scale] = 60
-            x += 4 * scale
 
 
 def plot_curves(
@@ -85,44 +29,105 @@ def plot_curves(
     path: str | os.PathLike[str],
     width: int = 800,
     height: int = 480,
+    *,
+    title: str = "Training",
 ) -> None:
-    """Draw curves of (step, value) points into a PNG picture, one colour each.
+    """Draw curves of (step, value) points into an SVG picture, one colour each.
 
-    Values that are not finite are left out.
+    Values that are not finite are left out. Where a curve has many points in a column
+    of pixels, their least and their greatest are drawn.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "curve.png"
+    ...     path = pathlib.Path(folder) / "curve.svg"
     ...     weft.training.plot_curves({"loss": [(0, 1.0), (1, 0.5)]}, path)
-    ...     path.exists()
-    True
+    ...     path.read_text()[:4]
+    '<svg'
     """
     points = {
-        name: np.array([p for p in rows if all(map(math.isfinite, p))], float)
+        name: np.array([p for p in rows if all(abs(v) < _MOST for v in p)], float)
         for name, rows in curves.items()
     }
     points = {name: p for name, p in points.items() if len(p)}
     if not points:
         raise ArgumentError("plot_curves: there is no finite point to draw")
-    canvas = _Canvas(width, height)
     every = np.concatenate(list(points.values()))
-    (x0, y0), (x1, y1) = every.min(0), every.max(0)
-    x1, y1 = (x1 if x1 > x0 else x0 + 1), (y1 if y1 > y0 else y0 + 1)
-    left, right, top, bottom = 80, width - 20, 20, height - 40
+    across = _Axis(every[:, 0], _LEFT, width - _RIGHT)
+    up = _Axis(every[:, 1], height - _BOTTOM, _TOP)
+    picture = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}"><style>{_STYLE}</style>',
+        '<rect width="100%" height="100%" fill="white"/>',
+        _text(_LEFT, 24, title, "title"),
+        *_frame(across, up),
+        *_curves(points, across, up),
+        "</svg>\n",
+    ]
+    with replacing(os.fspath(path)) as file:
+        file.write("\n".join(picture).encode())
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = left + (x - x0) / (x1 - x0) * (right - left)
-        return across, bottom - (y - y0) / (y1 - y0) * (bottom - top)
 
-    for k in range(5):
-        x, y = x0 + (x1 - x0) * k / 4, y0 + (y1 - y0) * k / 4
-        px, _ = place(x, y0)
-        _, py = place(x0, y)
-        canvas.line(px, top, px, bottom, 225)
-        canvas.line(left, py, right, py, 225)
-        canvas.text(int(px) - 16, bottom + 12, f"{x:.4g}")
-        canvas.text(6, int(py) - 5, f"{y:.3g}")
-    for colour, rows in zip(_COLOURS * len(points), points.values(), strict=False):
-        for a, b in itertools.pairwise(rows):
-            canvas.line(*place(*a), *place(*b), colour)
-    write_png(path, canvas.pixels)
+class _Axis:
+    """A linear axis over all values, from one pixel to another."""
+
+    def __init__(self, values: np.ndarray, start: float, end: float) -> None:
+        low, high = float(values.min()), float(values.max())
+        size = max(abs(low), abs(high))
+        size = size if size > 1 / _MOST else 1.0
+        if high - low < 1e-9 * size:  # flat: labels could not tell them apart
+            low, high = low - size / 2, high + size / 2
+        self.low, self.high, self.start, self.end = low, high, start, end
+
+    def __call__(self, value: Any) -> Any:
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """A few round values: the multiples of 1, 2 or 5 times a power of ten."""
+        least = (self.high - self.low) / 7
+        power = 10.0 ** math.floor(math.log10(least))
+        step = next(m * power for m in (1, 2, 5, 10) if m * power >= least)
+        first, last = math.ceil(self.low / step), math.floor(self.high / step)
+        return [k * step for k in range(first, last + 1)]
+
+
+def _frame(across: _Axis, up: _Axis) -> Iterator[str]:
+    for tick in across.ticks():
+        x = across(tick)
+        yield f'<path class="grid" d="M{x:.1f},{up.start}V{up.end}"/>'
+        yield _text(x, up.start + 20, f"{tick:g}", anchor="middle")
+    for tick in up.ticks():
+        y = up(tick)
+        yield f'<path class="grid" d="M{across.start},{y:.1f}H{across.end}"/>'
+        yield _text(across.start - 8, y + 4, f"{tick:g}", anchor="end")
+    corner = f"M{across.start},{up.end}V{up.start}H{across.end}"
+    yield f'<path class="axis" d="{corner}"/>'
+    yield _text((across.start + across.end) / 2, up.start + 40, "step", anchor="middle")
+
+
+def _curves(points: dict[str, np.ndarray], across: _Axis, up: _Axis) -> Iterator[str]:
+    """Each curve, and its line in the legend."""
+    x = across.start
+    for name, colour in zip(points, itertools.cycle(_COLOURS), strict=False):
+        rows = _thinned(points[name], across)
+        drawn = " ".join(f"{across(a):.1f},{up(b):.1f}" for a, b in rows)
+        yield (
+            f'<polyline class="curve" stroke="{colour}" points="{drawn}"/>'
+            f'<path class="curve" stroke="{colour}" d="M{x:.1f},42h18"/>'
+            + _text(x + 24, 46, name)
+        )
+        x += 48 + 7.5 * len(name)
+
+
+def _thinned(rows: np.ndarray, across: _Axis) -> np.ndarray:
+    """The least and the greatest point in each column of pixels, in their order."""
+    columns = across(rows[:, 0]).astype(int)
+    order = np.lexsort((rows[:, 1], columns))
+    ends = np.flatnonzero(np.diff(columns[order], append=columns.max() + 1))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    return rows[np.unique(order[np.concatenate([starts, ends])])]
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "") -> str:
+    css = f' class="{kind}"' * bool(kind) + f' text-anchor="{anchor}"' * bool(anchor)
+    return f'<text x="{x:.1f}" y="{y:.1f}"{css}>{markup(text)}</text>'

@@ -21,8 +21,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tqdm import tqdm
-
 import weft
 from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
@@ -33,6 +31,7 @@ from weft.serialization import sweep
 from weft.training.checkpoint import load_checkpoint, save_checkpoint
 from weft.training.events import SummaryWriter
 from weft.training.picture import plot_curves
+from weft.training.progress import Progress
 from weft.utils.data import DataLoader
 
 Step = Callable[[Any, Any], Tensor]
@@ -42,7 +41,7 @@ class Trainer:
     """Trains a model; every part of the run can be looked at or replaced.
 
     ``step(model, batch)`` gives a batch's loss; without it, ``loss_fn(model(x), y)``
-    of batches ``(x, y)``. ``folder`` receives event files, ``curve.png`` and
+    of batches ``(x, y)``. ``folder`` receives event files, ``curve.svg`` and
     ``checkpoint.safetensors``. A parameter that ``optimizer`` does not have, or that
     no step of the first epoch gave a gradient, is named in a warning.
 
@@ -117,16 +116,14 @@ class Trainer:
 
     def _epoch(self, loader: Any, epochs: int) -> None:
         self.model.train()
-        bar = tqdm(
-            loader, desc=f"epoch {self.epoch + 1}/{epochs}", disable=not self.progress,
-            mininterval=0.3,
-        )  # fmt: skip
-        for batch in bar:
-            loss = self.train_step(batch)
-            self._note({"loss": loss})
-            bar.set_postfix(loss=f"{loss:.4f}", lr=f"{self._lr():.2g}")
-            if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
-                self._save(loader)
+        label = f"epoch {self.epoch + 1}/{epochs}"
+        with Progress(_length(loader), label, show=self.progress) as progress:
+            for done, batch in enumerate(loader, 1):
+                loss = self.train_step(batch)
+                self._note({"loss": loss})
+                progress.update(done, loss=f"{loss:.4f}", lr=f"{self._lr():.2g}")
+                if self.checkpoint_every and self.steps % self.checkpoint_every == 0:
+                    self._save(loader)
 
     def train_step(self, batch: Any) -> float:
         """One update from one batch; returns its loss."""
@@ -217,7 +214,7 @@ class Trainer:
             self._writer.close()
             self._writer = None
         if self.folder is not None and self.history:
-            plot_curves(self.history, self.folder / "curve.png")
+            plot_curves(self.history, self.folder / "curve.svg")
 
     @property
     def checkpoint_path(self) -> pathlib.Path | None:
@@ -257,3 +254,11 @@ class Trainer:
             k: [(a, b) for a, b in v] for k, v in found.extra["history"].items()
         }
         return True
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches a loader has, if it knows."""
+    try:
+        return len(loader)
+    except TypeError:
+        return None

@@ -87,7 +87,7 @@ def checkpoint(
 
 def _captured(function: Callable[..., Any], args: Any, kwargs: Any, keep: Any) -> Any:
     """Run a function as part of a graph; what is compiled of it obeys the policy."""
-    from weft.graph.borrowing import Capture
+    from weft.graph.outside_tensors import Capture
 
     run = mode.capture
     with run.segment(keep) if isinstance(run, Capture) else nullcontext():

@@ -21,8 +21,7 @@ from weft.core.rows import Column, Rows, seconds
 from weft.errors import ArgumentError, WeftError
 
 if TYPE_CHECKING:
-    from weft.compile.api import CompiledFunction, Entry
-    from weft.compile.function import GraphFunction
+    from weft.compile.frontend.function import CompiledFunction, Specialization
 
 __all__ = ["Explanation", "Memory", "Program", "Rows"]
 
@@ -147,27 +146,28 @@ class Explanation:
     __repr__ = __str__
 
 
-def programs_of(entry: Entry) -> list[Program]:
+def programs_of(entry: Specialization) -> list[Program]:
     """A compiled form's program, and those of its gradients that were asked for."""
     number = f"compilation {entry.number + 1}"
     if not entry.differentiable:
         store = lambda: _held(entry)  # noqa: E731
         graph = entry.captured.graph
-        return [Program(number, graph, entry.native, dict, store)]
+        return [Program(number, graph, entry.program, dict, store)]
     first = len(entry.graph.inputs) - len(entry.variables)
     known = lambda: _variables(entry, first)  # noqa: E731
-    found, title = [], number
-    function: GraphFunction | None = entry.function
-    while function is not None:
-        found.append(Program(title, function.graph, function.native, known, dict))
-        function, title = function._pullback, f"{title}, gradient"
+    found = []
+    waiting = [(number, entry.function)]
+    for title, function in waiting:
+        found.append(Program(title, function.graph, function.program, known, dict))
+        backs = function.pullbacks.values()
+        waiting.extend((f"{title}, gradient", back) for back in backs)
     return found
 
 
-def _held(entry: Entry) -> Mapping[Any, Any]:
+def _held(entry: Specialization) -> Mapping[Any, Any]:
     """The variables' values, for those that have one."""
     found = {}
-    for variable in entry.native.reads:
+    for variable in entry.program.reads:
         try:
             found[variable] = entry.cells[variable.name].get()
         except WeftError:  # a gradient that is not there now
@@ -175,5 +175,5 @@ def _held(entry: Entry) -> Mapping[Any, Any]:
     return found
 
 
-def _variables(entry: Entry, first: int) -> dict[int, Any]:
+def _variables(entry: Specialization, first: int) -> dict[int, Any]:
     return {first + k: cell.get() for k, cell in enumerate(entry.variables)}

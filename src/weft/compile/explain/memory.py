@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from weft.compile.explain.cost import size_of
-from weft.compile.placed import Placed
+from weft.compile.cost.work import size_of
+from weft.compile.program.memory_layout import MemoryLayout
 from weft.core.rows import Column, Rows, nbytes
 from weft.graph.ir import Node, type_text
 
@@ -33,12 +33,12 @@ class Value(NamedTuple):
 class Memory:
     """The arena of a program for one set of sizes."""
 
-    def __init__(self, tables: Placed) -> None:
-        self.layout = tables.layout
-        self.steps = len(tables.steps)
+    def __init__(self, layout: MemoryLayout) -> None:
+        self.layout = layout.layout
+        self.steps = len(layout.steps)
         last = self.steps - 1  # outputs are needed after it, too
-        buffers: Any = tables.layout.buffers  # their ids are nodes
-        waves = tables.order.waves  # steps of a wave run side by side
+        buffers: Any = layout.layout.buffers  # their ids are nodes
+        waves = layout.order.waves  # steps of a wave run side by side
         first = {wave: at for at, wave in reversed(list(enumerate(waves)))}
         final = {wave: at for at, wave in enumerate(waves)}
         # One that another takes the place of is gone when that is there.
@@ -49,11 +49,11 @@ class Memory:
             for b in buffers
             if b.nbytes
         ]
-        apart = {*tables.offsets, *tables.joint, *tables.state.values()}
+        apart = {*layout.offsets, *layout.joint, *layout.state.values()}
         self.results = [  # of calls, and outputs
-            Value(node, size_of(node, tables.sizes), at, last)
-            for at, step in enumerate(tables.steps)
-            for node in ([step] if isinstance(step, Node) else step.made)
+            Value(node, size_of(node, layout.sizes), at, last)
+            for at, step in enumerate(layout.steps)
+            for node in step.made
             if node not in apart
         ]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from weft.compile.cost.machine import machine
 from weft.compile.explain.html import (
     Html,
     code,
@@ -19,7 +20,6 @@ from weft.compile.explain.html import (
     tag,
     unfolding,
 )
-from weft.compile.explain.machine import machine
 from weft.compile.explain.memory import Value, short_line
 from weft.compile.explain.passes import Pass
 from weft.compile.explain.program import Break, Kernel, Program, Whole

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from weft.compile.pipeline import Step, run
+from weft.compile.program.program import Program
 from weft.core.rows import Column, Rows, seconds
 from weft.graph.ir import Graph, Node
 from weft.graph.text import node_text
@@ -89,7 +90,7 @@ def _gone(before: Graph, kept: set[str]) -> dict[str | None, list[Node]]:
     return found
 
 
-def passes_of(graph: Graph) -> Rows:
+def passes_of(program: Program) -> Rows:
     """All passes, run once more over the graph that the pipeline started with."""
     texts: dict[Node, str] = {}
 
@@ -100,7 +101,7 @@ def passes_of(graph: Graph) -> Rows:
         return found
 
     steps: list[Step] = []
-    run(graph, trace=steps.append)
+    run(program.graph, program.passes, steps.append, program.in_place)
     return Rows(
         [Pass(step, text) for step in steps],
         Column("pass", lambda p: p.name, number=False),

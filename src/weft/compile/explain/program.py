@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.explain import cost
-from weft.compile.explain.machine import Machine, machine
+from weft.compile.cost import work
+from weft.compile.cost.machine import Machine, machine
+from weft.compile.emit.isa import Isa, new_module
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
-from weft.compile.fuse import is_copy
-from weft.compile.jobs import Routine
-from weft.compile.launches import Use, made_by
-from weft.compile.llvm.kernel import emit_kernel
-from weft.compile.llvm.target import Target, assembly, new_module
-from weft.compile.native import Native
-from weft.compile.products import is_product
-from weft.compile.tables import Tables
+from weft.compile.fusion.groups import is_copy
+from weft.compile.program import program as programs
+from weft.compile.program.memory_layout import lay_out
+from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
+from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets.cpu.matmul.call import is_product
+from weft.compile.targets.cpu.object_code import assembly
 from weft.core.lowering import Library
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
@@ -119,7 +119,11 @@ class Kernel(Work):
     """A kernel: loops that LLVM made machine code of."""
 
     def __init__(
-        self, launches: list[Launch], use: Use, why: Mapping[Node, str], target: Target
+        self,
+        launches: list[Launch],
+        use: KernelLaunch,
+        why: Mapping[Node, str],
+        target: Isa,
     ) -> None:
         super().__init__(launches)
         self.kernel = use.kernel
@@ -201,11 +205,11 @@ class Again(NamedTuple):
 
     @property
     def flops(self) -> int:
-        return sum(cost.flops(node, self.sizes) or 0 for node in self.nodes)
+        return sum(work.flops(node, self.sizes) or 0 for node in self.nodes)
 
     @property
     def nbytes(self) -> int:
-        return sum(cost.size_of(node, self.sizes) for node in self.nodes)
+        return sum(work.size_of(node, self.sizes) for node in self.nodes)
 
 
 class Traffic(NamedTuple):
@@ -232,37 +236,39 @@ class Program:
         self,
         title: str,
         source: Graph,
-        native: Native,
+        program: programs.Program,
         known: Callable[[], Mapping[int, Any]],
         store: Callable[[], Mapping[Any, Any]],
     ) -> None:
         self.title = title
         self.source = source  # before the passes
-        self.native = native
+        self.program = program
+        self.lowered = program.lowered
         self.known, self.store = known, store
-        self.tables = native.tables or Tables(native, _hints(native.graph))
-        self.sizes = self.tables.sizes
-        self.steps = self.tables.steps
+        planned = program.plan
+        hints = _hints(self.lowered.graph)
+        self.layout = planned.layout if planned else lay_out(self.lowered, hints)
+        self.sizes, self.steps = self.layout.sizes, self.layout.steps
         self.launches = [self._launch(k, s) for k, s in enumerate(self.steps)]
         self.problem = ""  # why it could not be measured
 
     @property
     def graph(self) -> Graph:
-        return self.native.graph
+        return self.lowered.graph
 
     # -- steps
 
     def _launch(self, number: int, step: Any) -> Launch:
         nodes = _nodes(step)
-        made = made_by(step)
-        known = [cost.flops(node, self.sizes) for node in nodes]
+        made = step.made
+        known = [work.flops(node, self.sizes) for node in nodes]
         return Launch(
             number,
-            step.name if isinstance(step, Use) else nodes[0].op.name,
+            step.name if isinstance(step, KernelLaunch) else nodes[0].op.name,
             nodes,
             None if None in known else sum(n for n in known if n is not None),
-            cost.bytes_read(nodes, self.sizes) if _moves(nodes) else 0,
-            cost.bytes_written(made, self.sizes) if _moves(nodes) else 0,
+            work.bytes_read(nodes, self.sizes) if _moves(nodes) else 0,
+            work.bytes_written(made, self.sizes) if _moves(nodes) else 0,
             _itemsize(nodes),
         )
 
@@ -274,14 +280,14 @@ class Program:
     @property
     def kernels(self) -> Rows:
         """The distinct kernels; with times, those that take longest come first."""
-        uses: dict[str, Use] = {}
+        uses: dict[str, KernelLaunch] = {}
         found: dict[str, list[Launch]] = defaultdict(list)
         for launch, step in zip(self.launches, self.steps, strict=True):
-            if isinstance(step, Use):
+            if isinstance(step, KernelLaunch):
                 uses.setdefault(step.name, step)
                 found[step.name].append(launch)
-        why = self.native.fusion.why
-        target = self.native.target
+        why = self.lowered.fusion.why
+        target = self.lowered.target
         kernels = [Kernel(found[k], use, why, target) for k, use in uses.items()]
         return _works(
             kernels, Column("operators", lambda k: _repeated(k.operators), number=False)
@@ -291,19 +297,19 @@ class Program:
     def products(self) -> Rows:
         """Products of matrices, convolutions and attention, by types."""
         then = Column("then", lambda w: _repeated(w.operators[1:]), number=False)
-        return _works(self._wholes(Routine), _TYPES, then)
+        return _works(self._wholes(LibraryCall), _TYPES, then)
 
     @property
     def calls(self) -> Rows:
         """What NumPy runs as a whole, by operator and types."""
         why = Column("why no kernel", lambda c: c.why, number=False)
-        return _works(self._wholes(Node), _TYPES, why)
+        return _works(self._wholes(HostCall), _TYPES, why)
 
     def _wholes(self, kind: type) -> list[Whole]:
         found: dict[Any, list[Launch]] = defaultdict(list)
         for launch, step in zip(self.launches, self.steps, strict=True):
             (node, *_) = launch.nodes
-            if isinstance(step, kind) and cost.works(node):
+            if isinstance(step, kind) and work.works(node):
                 types = [type_text(i.type) for i in node.inputs if type(i) is Node]
                 then = [one.op.name for one in launch.nodes[1:]]
                 found[node.op.name, *types, type_text(node.type), *then].append(launch)
@@ -311,12 +317,12 @@ class Program:
 
     def _why_whole(self, node: Node) -> str:
         if is_product(node):
-            called = any(step is node for step in self.steps)
+            called = any(s.node is node for s in self.steps if isinstance(s, HostCall))
             return "its operands do not lie regularly in memory" if called else ""
-        for group, why in self.native.refused.items():
+        for group, why in self.lowered.refused.items():
             if node in group.nodes:
                 return why
-        uses = [step for step in self.native.steps if isinstance(step, Use)]
+        uses = [step for step in self.lowered.steps if isinstance(step, KernelLaunch)]
         if any(node in use.group.nodes for use in uses):
             return "a size is 0, for which its kernel is not made"
         if node.op.lower is None or isinstance(node.op.lower, Library):
@@ -329,7 +335,7 @@ class Program:
     def breaks(self) -> Rows:
         """Nodes that began another kernel than the one that made their inputs."""
         return Rows(
-            [Break(node, why) for node, why in self.native.fusion.why.items()],
+            [Break(node, why) for node, why in self.lowered.fusion.why.items()],
             Column("node", lambda b: b.node.name, number=False),
             Column("operator", lambda b: b.node.op.name, number=False),
             Column("why it joined no kernel before it", lambda b: b.why, number=False),
@@ -342,7 +348,7 @@ class Program:
         """What is computed a second time for backward, by operator."""
         found: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
-            if is_copy(node) and cost.works(node):
+            if is_copy(node) and work.works(node):
                 found[node.op.name].append(node)
         copies = [Again(name, nodes, self.sizes) for name, nodes in found.items()]
         return Rows(
@@ -357,11 +363,11 @@ class Program:
 
     @cached_property
     def passes(self) -> Rows:
-        return passes_of(self.source)
+        return passes_of(self.program)
 
     @cached_property
     def memory(self) -> Memory:
-        return Memory(self.tables)
+        return Memory(self.layout)
 
     @property
     def traffic(self) -> Rows:
@@ -381,7 +387,7 @@ class Program:
         )
 
     def _unfused(self, graph: Graph) -> tuple[int, int, int]:
-        return cost.unfused(graph, self.sizes)
+        return work.unfused(graph, self.sizes)
 
     @property
     def flops(self) -> int:
@@ -398,7 +404,7 @@ class Program:
 
     def measure(self) -> None:
         """Time every step, in memory of its own: nothing of the user's changes."""
-        instance, steps = self.native.timed(self.sizes)
+        instance, steps = self.program.timed(self.sizes)
         try:
             feeds, held = self._feeds(), self._held()
             rounds = list(_rounds(lambda: instance.timed(steps, feeds, held)))
@@ -420,7 +426,7 @@ class Program:
         reads = {n.params["variable"]: n for n in self.graph.nodes if n.op is READ}
         return [
             known[v].copy() if v in known else self._sample(reads[v])
-            for v in self.native.reads
+            for v in self.lowered.reads
         ]
 
     def _sample(self, node: Node) -> Any:
@@ -447,15 +453,15 @@ def _hints(graph: Graph) -> dict[str, int]:
 
 def _nodes(step: Any) -> list[Node]:
     """The nodes that a step computes."""
-    if isinstance(step, Use):
+    if isinstance(step, KernelLaunch):
         return list(step.group.nodes)
-    if isinstance(step, Routine):
-        return [step.node, *(step.follower.group.nodes if step.follower else ())]
-    return [step]
+    if isinstance(step, LibraryCall):
+        return [step.node, *(step.epilogue.group.nodes if step.epilogue else ())]
+    return [step.node]
 
 
 def _moves(nodes: list[Node]) -> bool:
-    return any(map(cost.works, nodes))
+    return any(map(work.works, nodes))
 
 
 def _itemsize(nodes: list[Node]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from weft.compile.explain.machine import machine
+from weft.compile.cost.machine import machine
 from weft.compile.explain.program import Program
 from weft.core.rows import Rows, counted, flop, nbytes, seconds
 
@@ -83,7 +83,7 @@ def _table(title: str, rows: Rows) -> list[str]:
 
 def _reasons(program: Program) -> list[str]:
     """Why kernels end where they do, the most frequent reasons first."""
-    counts = Counter(program.native.fusion.why.values())
+    counts = Counter(program.lowered.fusion.why.values())
     if not counts:
         return []
     lines = [f"{n:>6,} × {why}" for why, n in counts.most_common(FEW)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.llvm.keys import NUMBERS
+from weft.compile.emit.sort_keys import NUMBERS
 from weft.compile.loop.ir import (
     Choice,
     Const,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.compile.loop.alias import may_share
+from weft.compile.loop.index_choices import is_clamped
 from weft.compile.loop.ir import (
     Choice,
     For,
@@ -23,7 +24,6 @@ from weft.compile.loop.ir import (
     When,
     parts,
 )
-from weft.compile.loop.pieces import is_clamped
 from weft.compile.loop.ranges import inside
 from weft.core.size import Size, same
 from weft.graph.ir import GraphError

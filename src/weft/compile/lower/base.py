@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.compile.elements import Builder, lowering_of
-from weft.compile.fuse import Group, Operand, inlined, operands_of
+from weft.compile.fusion.elements import Builder, lowering_of
+from weft.compile.fusion.groups import Group, Operand, inlined, operands_of
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.hoist import hoisted
+from weft.compile.loop.index_choices import Settling
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Let, Load, Store
-from weft.compile.loop.pieces import Settling
 from weft.compile.loop.rewrite import replaced_value
 from weft.compile.lower.values import as_dtype, number, rescoped, total_dtype
 from weft.compile.tuning.choices import Loops

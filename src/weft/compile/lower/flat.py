@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.compile.loop.ir import For, Kernel, Store
 from weft.compile.lower.base import Lowering
-from weft.compile.lower.choose import flat_schedule
+from weft.compile.targets.cpu.schedules import flat_schedule
 
 
 class FlatLoops(Lowering):

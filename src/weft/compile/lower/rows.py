@@ -13,8 +13,8 @@ from typing import Any
 from weft.compile.loop.ir import Buffer, Call, For, Kernel, Load, Local, Set, Store
 from weft.compile.lower import values
 from weft.compile.lower.base import Lowering
-from weft.compile.lower.choose import row_schedule
 from weft.compile.lower.values import as_dtype, total_dtype
+from weft.compile.targets.cpu.schedules import row_schedule
 from weft.graph.ir import Node
 
 

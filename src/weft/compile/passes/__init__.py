@@ -5,44 +5,44 @@ import importlib as _importlib
 _importlib.import_module("weft.nn")  # its operators register themselves
 
 # ruff: noqa: E402
-from weft.compile.passes.attention import attention
-from weft.compile.passes.canonical import canonical
-from weft.compile.passes.checks import checks
-from weft.compile.passes.convolution import convolution
+from weft.compile.passes.canonicalize import canonicalize
+from weft.compile.passes.concat_padded_sums import concat_padded_sums
 from weft.compile.passes.cse import cse
 from weft.compile.passes.fold import fold
+from weft.compile.passes.fold_into_convolution import fold_into_convolution
 from weft.compile.passes.freeze import freeze
-from weft.compile.passes.joins import joins
-from weft.compile.passes.layout import layout
-from weft.compile.passes.products import products
+from weft.compile.passes.fuse_attention import fuse_attention
+from weft.compile.passes.merge_product_sums import merge_product_sums
+from weft.compile.passes.merge_sibling_products import merge_sibling_products
 from weft.compile.passes.recompute import recompute
-from weft.compile.passes.rules import add_rule, remove_rule, rules
-from weft.compile.passes.siblings import siblings
 from weft.compile.passes.simplify import simplify
-from weft.compile.passes.strides import strides
-from weft.compile.passes.sums import sums
-from weft.compile.passes.views import views
+from weft.compile.passes.simplify_views import simplify_views
+from weft.compile.passes.sink_checks import sink_checks
+from weft.compile.passes.sink_permutes import sink_permutes
+from weft.compile.passes.slice_strided_convolutions import slice_strided_convolutions
+from weft.compile.passes.transpose_products import transpose_products
+from weft.compile.passes.user_rules import add_rule, remove_rule, user_rules
 from weft.graph.passes import dead_code
 
 __all__ = [
     "add_rule",
-    "attention",
-    "canonical",
-    "checks",
-    "convolution",
+    "canonicalize",
+    "concat_padded_sums",
     "cse",
     "dead_code",
     "fold",
+    "fold_into_convolution",
     "freeze",
-    "joins",
-    "layout",
-    "products",
+    "fuse_attention",
+    "merge_product_sums",
+    "merge_sibling_products",
     "recompute",
     "remove_rule",
-    "rules",
-    "siblings",
     "simplify",
-    "strides",
-    "sums",
-    "views",
+    "simplify_views",
+    "sink_checks",
+    "sink_permutes",
+    "slice_strided_convolutions",
+    "transpose_products",
+    "user_rules",
 ]

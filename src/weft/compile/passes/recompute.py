@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import dtype as dtypes
-from weft.compile.elements import lowering_of
-from weft.compile.fuse import AGAIN, Operand, inlined
-from weft.compile.llvm import scalar
-from weft.compile.routines import routine_of
+from weft.compile.emit import scalar
+from weft.compile.fusion.elements import lowering_of
+from weft.compile.fusion.groups import AGAIN, Operand, inlined
+from weft.compile.targets.cpu.library import library_call_of
 from weft.core.lowering import Element, Filled, Pointwise, View
 from weft.core.op import TensorType
 from weft.graph.ir import CONSTANT, INPUT, PICK, READ, Graph, Node
@@ -65,7 +65,7 @@ def copyable(node: Node) -> bool:
     nothing can fail."""
     if node.after:
         return False
-    if node.op is PICK or routine_of(node) is not None:
+    if node.op is PICK or library_call_of(node) is not None:
         return True
     rule = lowering_of(node)
     if isinstance(rule, View):

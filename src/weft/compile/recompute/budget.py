@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from weft.compile.explain.machine import Machine, machine
+from weft.compile.cost.machine import Machine, machine
 from weft.compile.passes.recompute import recompute
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.planner import Choice, Planner

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
+from weft.compile import pipeline
 from weft.compile.explain.memory import Memory
-from weft.compile.native import Native
-from weft.compile.placed import Placed
+from weft.compile.program.memory_layout import lay_out
+from weft.compile.program.steps import Step
+from weft.compile.targets.cpu.object_code import host_isa
 from weft.graph.ir import Graph, Variable
-from weft.runtime.arena import ALIGNMENT
-from weft.runtime.pool import get_num_threads
-
-
-class _Steps(Native):
-    """A native graph without machine code."""
-
-    def _start(self, pack_weights: bool) -> None:
-        """Nobody will run it."""
-
-    def _compile(self) -> None:
-        """There is none."""
+from weft.runtime.cpu.arena import ALIGNMENT
+from weft.runtime.cpu.pool import get_num_threads
 
 
 class Draft:
@@ -38,13 +29,13 @@ class Draft:
         in_place: Collection[Variable] = (),
         sizes: Mapping[str, int] | None = None,
     ) -> None:
-        self.native = _Steps(graph, in_place=in_place)
-        self.graph = self.native.graph
+        self.graph = pipeline.run(graph, pipeline.KERNEL_PASSES)
+        self.lowered = pipeline.lower(self.graph, host_isa(), in_place=in_place)
         self.sizes = hints(graph) if sizes is None else dict(sizes)
-        self.layout = Placed(self.native, self.sizes)
+        self.layout = lay_out(self.lowered, self.sizes)
 
     @property
-    def steps(self) -> list[Any]:
+    def steps(self) -> list[Step]:
         return self.layout.steps
 
     @property

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from weft.compile.explain.cost import size_of
+from weft.compile.cost.work import size_of
 from weft.compile.recompute.draft import Draft, hints
 from weft.core.rows import nbytes
-from weft.graph.captured import Captured
-from weft.graph.cells import Cell, GradCell, NumberCell, SlotCell, SumCell
+from weft.graph.captured_program import Captured
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Graph, Node
+from weft.graph.state_cells import Cell, GradCell, NumberCell, SlotCell, SumCell
 
 STATE = ("parameters", "gradients", "optimizer", "buffers")
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from weft.compile.elements import lowering_of
-from weft.compile.fuse import Operand
+from weft.compile.fusion.elements import lowering_of
+from weft.compile.fusion.groups import Operand
 from weft.compile.passes.recompute import Turns, copyable, recompute
-from weft.compile.routines import routine_of
+from weft.compile.targets.cpu.library import library_call_of
 from weft.core.lowering import Pointwise
 from weft.core.size import hinted
 from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
@@ -73,7 +73,7 @@ class _Choice:
                 self.saved |= here
                 if not isinstance(lowering_of(node), Pointwise):
                     fixed |= here
-            if routine_of(node) is not None or node.op.name == "assign":
+            if library_call_of(node) is not None or node.op.name == "assign":
                 fixed.update(bases)
             if not isinstance(lowering_of(node), Pointwise):
                 self.needed.update(bases)

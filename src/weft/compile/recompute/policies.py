@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from weft.autograd.segment import Named, Result
-from weft.compile.explain.cost import size_of
-from weft.compile.explain.machine import machine
+from weft.compile.cost.machine import machine
+from weft.compile.cost.work import size_of
 from weft.compile.passes.recompute import Keep, recompute
 from weft.compile.recompute.budget import Budget
 from weft.compile.recompute.draft import Draft
@@ -28,7 +28,7 @@ from weft.compile.recompute.planner import Planner, square_root
 from weft.compile.recompute.segments import runs_of
 from weft.core.rows import nbytes
 from weft.errors import AllocationError, ArgumentError
-from weft.graph.captured import Captured
+from weft.graph.captured_program import Captured
 from weft.graph.interpret import resolve
 from weft.graph.ir import Graph, Node, Variable
 from weft.memory.sizes import parse_bytes

@@ -12,11 +12,11 @@ import hashlib
 from collections.abc import Collection
 
 from weft.autograd.segment import Named
-from weft.compile.fuse import Operand
+from weft.compile.fusion.groups import Operand
 from weft.compile.passes.recompute import Turns, recompute
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.policies import result_of
-from weft.graph.captured import Captured
+from weft.graph.captured_program import Captured
 from weft.graph.ir import Graph, Node, Variable
 
 

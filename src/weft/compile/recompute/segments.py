@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compile.elements import lowering_of
-from weft.compile.explain.cost import size_of
-from weft.compile.explain.machine import Machine
-from weft.compile.fuse import Operand, inlined
-from weft.compile.launches import bases_of, made_by
+from weft.compile.cost.machine import Machine
+from weft.compile.cost.roofline import seconds
+from weft.compile.cost.work import size_of
+from weft.compile.fusion.elements import lowering_of
+from weft.compile.fusion.groups import Operand, inlined
 from weft.compile.passes.recompute import Turns, copyable
-from weft.compile.recompute.costs import seconds
+from weft.compile.program.steps import bases_of
 from weft.compile.recompute.draft import Draft
 from weft.core.lowering import Reduction
 from weft.graph.ir import CONSTANT, INPUT, READ, Node
@@ -65,7 +65,7 @@ class Run:
         self.draft, self.roof = draft, roof
         self.turn, self.turns = turn, turns.of
         self.order = {node: k for k, node in enumerate(draft.graph.nodes)}
-        made = {n: k for k, s in enumerate(draft.steps) for n in made_by(s)}
+        made = {n: k for k, s in enumerate(draft.steps) for n in s.made}
         self.made = {n: k for n, k in made.items() if n in self.order}
         self.values = self._closure(self._reads())
         self.chosen = set(self.values)  # and those of other runs, which choose too
@@ -93,7 +93,7 @@ class Run:
         """The values of forward that steps of backward read, from when to when."""
         found: dict[Node, tuple[int, int]] = {}
         for k, step in enumerate(self.draft.steps):
-            if not any(self.turns.get(n) == self.turn for n in made_by(step)):
+            if not any(self.turns.get(n) == self.turn for n in step.made):
                 continue
             for base in bases_of(step):
                 if base not in self.turns and self.made.get(base, k) < k:

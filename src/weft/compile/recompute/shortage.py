@@ -24,13 +24,13 @@ WAYS = ("selective", "sqrt")  # policies that are looked at
 
 
 def explained(
-    graph: Graph, in_place: Collection[Variable], adapt: Any, error: AllocationError
+    graph: Graph, in_place: Collection[Variable], way: Any, error: AllocationError
 ) -> AllocationError:
     """The error of an arena that could not be had, with more to say."""
     made = run_passes(graph)
-    draft = Draft((adapt or lean)(made, in_place), in_place)
+    draft = Draft(way(made, in_place), in_place)
     ways = [(draft.arena // 2, "half the batch")]
-    if adapt is None:
+    if way is lean:
         ways += _policies(graph.name, made, in_place, draft)
     else:
         ways.append((draft.arena // 4, "a smaller memory= of weft.compile"))

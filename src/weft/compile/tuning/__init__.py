@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from weft.compile.entry import Entry
+    from weft.compile.frontend.specialization import Specialization
     from weft.compile.tuning.search import Tuned
 
 
@@ -33,11 +33,13 @@ def seconds_of(tune: Any) -> float:
     raise ArgumentError(f"compile: expected tune=True or seconds, got tune={tune!r}")
 
 
-def tuned(entry: Entry, arrays: list[Any], seconds: float) -> tuple[Entry, Tuned]:
+def tuned(
+    entry: Specialization, arrays: list[Any], seconds: float
+) -> tuple[Specialization, Tuned]:
     """A compiled form with the best choices for its kernels, and what was found."""
     from tqdm import tqdm
 
-    from weft.compile.entry import Entry
+    from weft.compile.frontend.specialization import Specialization
     from weft.compile.tuning.search import Search
     from weft.graph.interpret import bind_sizes
 
@@ -45,8 +47,8 @@ def tuned(entry: Entry, arrays: list[Any], seconds: float) -> tuple[Entry, Tuned
         return tqdm(what, "tuning", leave=False, delay=2.0, disable=None)
 
     sizes = bind_sizes(entry.captured.graph.inputs, arrays)
-    found = Search(seconds, progress=progress).run(entry.native, sizes)
+    found = Search(seconds, progress=progress).run(entry.program, sizes)
     if found.changed:
         pack = entry.pack_weights
-        entry = Entry(entry.captured, entry.reads, pack_weights=pack)
+        entry = Specialization(entry.captured, entry.reads, pack_weights=pack)
     return entry, found

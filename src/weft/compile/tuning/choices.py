@@ -21,9 +21,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from weft.compile.llvm.target import host_target
-from weft.compile.sources import sources
-from weft.runtime import cache, pool
+from weft.compile.program.compiler_version import sources
+from weft.compile.targets.cpu.object_code import host_isa
+from weft.runtime.cpu import kernel_cache, pool
 
 C = TypeVar("C", bound=tuple)
 MOST = 4096  # choices that are stored
@@ -91,7 +91,7 @@ class Table:
 
     def load(self) -> None:
         """Take those that another process has measured; damaged ones are none."""
-        data = cache.default().find(_place()) or b""
+        data = kernel_cache.default().find(_place()) or b""
         with self._lock:
             self._known = {**_parsed(data), **self._known}
 
@@ -101,7 +101,7 @@ class Table:
         with self._lock:
             last = dict(list(self._known.items())[-MOST:])
         text = json.dumps({key: [one.choice, one.times] for key, one in last.items()})
-        cache.default().put(_place(), text.encode())
+        kernel_cache.default().put(_place(), text.encode())
 
     def stamp(self) -> str:
         """A text that is another one when choices are."""
@@ -135,7 +135,7 @@ def _digest(key: str) -> str:
 
 
 def _place() -> str:
-    return cache.key_of(f"choices {sources()}", host_target().key)
+    return kernel_cache.key_of(f"choices {sources()}", host_isa().key)
 
 
 class _State(threading.local):

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.compile.native import Native
+from weft.compile.program.program import Program
 from weft.compile.tuning.choices import Found, table
 from weft.compile.tuning.subjects import Subject, subjects
 from weft.compile.tuning.trials import Sizes, Trial
 from weft.errors import WeftError
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 SECONDS = 30.0  # that a search takes at most
 MARGIN = 0.05  # by which a choice must be faster than the default: noise is less
@@ -118,10 +118,10 @@ class Search:
         self.limit = seconds
         self.measure, self.clock, self.progress = measure, clock, progress
 
-    def run(self, native: Native, sizes: Sizes) -> Tuned:
+    def run(self, program: Program, sizes: Sizes) -> Tuned:
         """Measure, and store what is found."""
         self.start = self.clock()
-        everything = subjects(native, sizes)
+        everything = subjects(program, sizes)
         known = [one for one in everything if table().find(one.key) is not None]
         done = [_known(one) for one in known]
         spent = sum((one.after or 0.0) * one.runs for one in done)

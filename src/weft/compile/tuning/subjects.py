@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from weft.compile.convolutions import Convolution
-from weft.compile.launches import Use
-from weft.compile.llvm.gemm.tiling import SHAPES
-from weft.compile.native import Native
-from weft.compile.products import Product
+from weft.compile.program.program import Program
+from weft.compile.program.steps import KernelLaunch
+from weft.compile.targets.cpu.convolution.call import Convolution
+from weft.compile.targets.cpu.matmul.call import Product
+from weft.compile.targets.cpu.matmul.tiling import SHAPES
 from weft.compile.tuning.choices import Columns, Cut, Loops, trying
 from weft.compile.tuning.trials import (
     Memory,
@@ -25,7 +25,7 @@ from weft.compile.tuning.trials import (
     routine_trial,
 )  # fmt: skip
 from weft.graph.interpret import resolve
-from weft.runtime import pool
+from weft.runtime.cpu import pool
 
 Choice = tuple[int, ...]
 Axis = Callable[[Any], list[Any]]
@@ -52,36 +52,36 @@ class Subject(NamedTuple):
         return Memory(self.sizes)
 
 
-def subjects(native: Native, sizes: Sizes) -> list[Subject]:
+def subjects(program: Program, sizes: Sizes) -> list[Subject]:
     """The kernels of a program that have choices, those that are alike as one."""
     found: dict[str, Subject] = {}
     runs: Counter[str] = Counter()
-    for step in native.steps:
-        one = _subject(native, step, sizes)
+    for step in program.lowered.steps:
+        one = _subject(program, step, sizes)
         if one is not None:
             runs[one.key] += 1
             found.setdefault(one.key, one)
     return [one._replace(runs=runs[key]) for key, one in found.items()]
 
 
-def _subject(native: Native, step: Any, sizes: Sizes) -> Subject | None:
+def _subject(program: Program, step: Any, sizes: Sizes) -> Subject | None:
     if isinstance(step, (Product, Convolution)):
         if 0 in resolve(step.node.shape, sizes):
             return None
         product = isinstance(step, Product)
-        axes = (_product_axes if product else _convolution_axes)(step, sizes, native)
+        axes = (_product_axes if product else _convolution_axes)(step, sizes, program)
         default = Cut() if product else Columns()
         if not axes:
             return None
-        make = partial(_routine, native, step, sizes)
+        make = partial(_routine, program, step, sizes)
         name = _title(step, sizes)
         return Subject(name, step.key(sizes), default, axes, 1, make, sizes)
-    if type(step) is not Use:
+    if type(step) is not KernelLaunch:
         return None
-    key, _ = native.alike.cut(step.kernel)
+    key, _ = program.lowered.table.cut(step.kernel)
     if not key:
         return None
-    make = partial(_loops, native, step, key, sizes)
+    make = partial(_loops, program, step, key, sizes)
     axes = [*_loop_axes(step), _grains]
     names = [node.op.name for node in step.group.nodes]
     name = f"{step.name}: {', '.join(names[:4])}{', …' * (len(names) > 4)}"
@@ -95,25 +95,30 @@ def _title(step: Any, sizes: Sizes) -> str:
 
 
 def _routine(
-    native: Native, step: Any, sizes: Sizes, choice: Choice, memory: Memory
+    program: Program, step: Any, sizes: Sizes, choice: Choice, memory: Memory
 ) -> Trial | None:
     with trying({step.alone.key(sizes): choice}):
-        return routine_trial(native, step, sizes, memory)
+        return routine_trial(program, step, sizes, memory)
 
 
 def _loops(
-    native: Native, use: Use, key: str, sizes: Sizes, choice: Choice, memory: Memory
+    program: Program,
+    use: KernelLaunch,
+    key: str,
+    sizes: Sizes,
+    choice: Choice,
+    memory: Memory,
 ) -> Trial | None:
     with trying({key: choice}):
-        return loop_trial(native, use, sizes, memory)
+        return loop_trial(program, use, sizes, memory)
 
 
 # -- axes
 
 
-def _product_axes(step: Any, sizes: Sizes, native: Native) -> list[Axis]:
+def _product_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
     *_, m, n = resolve(step.node.shape, sizes)
-    whole = step.follower is not None and step.follower.whole
+    whole = step.epilogue is not None and step.epilogue.whole
     threads = max(pool.get_num_threads(), 2)
     counts = 1, 2, threads, 2 * threads, 4 * threads
     parts = [
@@ -130,9 +135,9 @@ def _product_axes(step: Any, sizes: Sizes, native: Native) -> list[Axis]:
     return axes
 
 
-def _convolution_axes(step: Any, sizes: Sizes, native: Native) -> list[Axis]:
+def _convolution_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
     """What the function that computes it takes at a time."""
-    work = step.work(sizes, native.target)
+    work = step.work(sizes, program.target)
     if work is None:
         return []
     if work.function.name == "winograd_tasks":
@@ -142,7 +147,7 @@ def _convolution_axes(step: Any, sizes: Sizes, native: Native) -> list[Axis]:
     return []
 
 
-def _loop_axes(use: Use) -> list[Axis]:
+def _loop_axes(use: KernelLaunch) -> list[Axis]:
     """What the loops that threads share out say about how they were cut."""
     names = {name for name, _ in use.kernel.parallel}
     axes: list[Axis] = []

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.alike import Alike
-from weft.compile.driver import driver
-from weft.compile.instance import Workspaces
-from weft.compile.jobs import Jobs, Routine
-from weft.compile.launches import Use
-from weft.compile.native import Native
+from weft.compile.lower.deduplicate import KernelTable
+from weft.compile.program.executor import Workspaces
+from weft.compile.program.program import Program
+from weft.compile.program.steps import KernelLaunch
+from weft.compile.targets.cpu.driver import driver
+from weft.compile.targets.cpu.jobs import Jobs, LibraryCall
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Node
-from weft.runtime.address import address
+from weft.runtime.cpu.address import address
 
 Sizes = Mapping[str, int]
 
@@ -70,42 +70,44 @@ class Trial:
 
 
 def routine_trial(
-    native: Native, routine: Routine, sizes: Sizes, memory: Memory
+    program: Program, routine: LibraryCall, sizes: Sizes, memory: Memory
 ) -> Trial | None:
     """A routine without what follows it; None if it is called for these sizes."""
     alone = routine.alone
-    jobs = Jobs([alone], sizes, native.target)
+    jobs = Jobs([alone], sizes, program.target)
     if alone not in jobs.works:
         return None
     slots = {node: k for k, node in enumerate(alone.owners)}
     nothing = np.zeros((0, 7), np.int64)  # follows
-    data = jobs.data(slots, native.reads, lambda symbol: 0)  # nothing is kept packed
+    data = jobs.data(slots, program.reads, lambda symbol: 0)  # nothing is kept packed
     ready = Workspaces(data, nothing, jobs.tables.data)
     addresses = np.array([address(memory[node]) for node in slots], np.int64)
     for place, slot, gap in data.pointers.tolist():
         ready.words[place] = addresses[slot] + gap
     first, tasks, count, length = jobs.row(alone)
-    function = native.address(jobs.works[alone].function)
+    function = program.code.address(jobs.works[alone].function)
     start = address(ready.words) + 8 * first
     row = [0, function, start, tasks, count, 1, driver().jobs, length, 0]
     return Trial(row, [memory[n] for n in alone.made], ready, memory)
 
 
-def loop_trial(native: Native, use: Use, sizes: Sizes, memory: Memory) -> Trial | None:
+def loop_trial(
+    program: Program, use: KernelLaunch, sizes: Sizes, memory: Memory
+) -> Trial | None:
     """A kernel, lowered as is being tried; None if it needs other sizes."""
-    alike = Alike()
-    lowered = alike.lowered(use.group)
+    kernels = KernelTable()
+    lowered = kernels.lowered(use.group)
     kernel = lowered.kernel._replace(name="tried")
     known = {**sizes, **{k: evaluate(n, sizes) for k, n in kernel.given}}
     if any(evaluate(n, known) <= 0 for n in kernel.positive):
         return None
-    library = native._library([kernel])
-    fresh = Use(lowered._replace(kernel=kernel), use.group)
+    library = program.code.library([kernel])
+    fresh = KernelLaunch(*lowered._replace(kernel=kernel), use.group)
     arrays = fresh.arrays(memory)
     table = np.array([address(a) for a in arrays], np.int64)
     numbers = np.array([*[known[n] for n in kernel.sizes], 0], np.int64)
     count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
-    _, cuts = alike.cut(lowered.kernel)
+    _, cuts = kernels.cut(lowered.kernel)
     grain = fresh.grain(count, cuts.grain, sizes)
     fields = library.address("tried"), address(table), address(numbers), count, grain
     row = [0, *fields, driver().iterations, 0, 0]

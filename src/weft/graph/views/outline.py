@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import DTypeError
 from weft.graph.capture import capture
-from weft.graph.captured import Captured
+from weft.graph.captured_program import Captured
 from weft.graph.ir import (
     ASSIGN,
     CONSTANT,

@@ -9,7 +9,7 @@ from typing import Any
 
 import weft
 from weft import Tensor
-from weft.core.bulk import fused
+from weft.core.eager_kernels import fused
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.activation import relu as relu_function
 

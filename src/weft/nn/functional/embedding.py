@@ -5,9 +5,9 @@ from __future__ import annotations
 import weft
 from weft import Tensor
 from weft.errors import ArgumentError, ShapeError
+from weft.ops.index import take_op
 from weft.ops.operands import as_index
-from weft.ops.requiring import known, require_index
-from weft.ops.taking import take_op
+from weft.ops.require import known, require_index
 
 
 def embedding(

@@ -14,7 +14,7 @@ from weft import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.nn.functional.activation import logsigmoid
 from weft.nn.functional.linear import cosine_similarity, pairwise_distance
-from weft.ops.requiring import require
+from weft.ops.require import require
 
 
 def _reduce(name: str, loss: Tensor, reduction: str) -> Tensor:

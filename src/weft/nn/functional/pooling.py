@@ -14,11 +14,11 @@ from weft.core.elementwise import check_accepts
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
+from weft.ops.index import take_op
 from weft.ops.operands import as_index
 from weft.ops.pooling import adaptive_bounds, adaptive_max_index_op, max_pool_index_op
-from weft.ops.requiring import require_index
+from weft.ops.require import require_index
 from weft.ops.resample import Taps, resample_op
-from weft.ops.taking import take_op
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -17,8 +17,8 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
 from weft.ops.conv import Sizes, col2im_op, im2col_op, window_counts
+from weft.ops.index import take_op
 from weft.ops.resample import Taps
-from weft.ops.taking import take_op
 
 __all__ = [
     "affine_grid",
@@ -304,7 +304,7 @@ def interpolate(
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The input (N, C, *S) resampled to another size, or scaled.
+    """The input ``(N, C, *S)`` resampled to another size, or scaled.
 
     ``mode`` is nearest, nearest-exact, linear (3-d input), bilinear or bicubic
     (4-d), trilinear (5-d) or area.

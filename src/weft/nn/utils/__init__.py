@@ -10,8 +10,8 @@ from weft import Tensor, cat, no_grad, stack, tensor, where
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg import vector_norm
 from weft.nn.utils import rnn as rnn
-from weft.ops.requiring import known as _known
-from weft.ops.requiring import require as _require
+from weft.ops.require import known as _known
+from weft.ops.require import require as _require
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:

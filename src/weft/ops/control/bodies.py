@@ -26,8 +26,7 @@ from weft.graph import transform
 from weft.graph.interpret import Program, resolve
 from weft.graph.ir import CONSTANT, Graph, Node
 from weft.graph.passes import dead_code
-from weft.ops.creation import zeros
-from weft.runtime.buffers import owned
+from weft.runtime.cpu.buffers import owned
 
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
@@ -52,12 +51,12 @@ def natively() -> Iterator[None]:
 def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
     """A graph as a function of arrays."""
     if getattr(_run, "native", False):
-        from weft.compile.body import native_of
+        from weft.compile.program.bodies import native_of
 
         native = native_of(graph)
         if native is not None:
             known = dict(sizes)
-            return lambda feeds: native.run(feeds, {}, known=known)[0]
+            return lambda feeds: native.run_named(feeds, {}, known=known)[0]
     program = graph.derived.get("program")
     if program is None:
         program = graph.derived["program"] = Program(graph, graph.outputs)
@@ -200,9 +199,11 @@ def types_of(nodes: Iterable[Node], which: Iterable[bool] | None = None) -> list
 
 
 @derived
-def pullback(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
-    """Inputs x…, g of the floating outputs; outputs the wanted inputs' cotangents."""
-    return transform.vjp(graph, wanted)
+def pullback(
+    graph: Graph, wanted: tuple[bool, ...], given: tuple[bool, ...] | None = None
+) -> Graph:
+    """Inputs x…, g of the given outputs; outputs the wanted inputs' cotangents."""
+    return transform.vjp(graph, wanted, given)
 
 
 @derived
@@ -264,11 +265,10 @@ def present(values: Iterable[Any]) -> tuple[bool, ...]:
     return tuple(value is not None for value in values)
 
 
-def cotangents(g: Iterable[Any], outs: Iterable[Node]) -> list[Any]:
-    """Those of the floating outputs, zeros where there is none."""
-    pairs = [(one, node) for one, node in zip(g, outs, strict=True)]
-    return [
-        zeros(node.shape, dtype=node.dtype) if one is None else one
-        for one, node in pairs
-        if node.dtype.is_inexact
-    ]
+def cotangents(
+    g: Iterable[Any], outs: Iterable[Node]
+) -> tuple[list[Any], tuple[bool, ...]]:
+    """The cotangents of the floating outputs, and which outputs have one."""
+    pairs = zip(g, outs, strict=True)
+    given = tuple(one is not None and node.dtype.is_inexact for one, node in pairs)
+    return some(g, given), given

@@ -21,7 +21,6 @@ from weft.errors import DTypeError, ShapeError
 from weft.func.vmap import Batched, vmap
 from weft.graph import transform
 from weft.graph.ir import Graph
-from weft.ops.choosing import where
 from weft.ops.control.bodies import (
     apply_op,
     batched,
@@ -46,6 +45,7 @@ from weft.ops.control.staging import (
     outer_graph,
     unshared,
 )
+from weft.ops.select import where
 
 # -- the operator: cond(pred, *xs), with the graphs of both branches over xs
 
@@ -69,10 +69,11 @@ def _vjp(g: Any, xs: Any, need: Any, then: Graph, other: Graph) -> Any:
     wanted = tuple(
         a and b for a, b in zip(need[1:], floating(then.inputs), strict=True)
     )
-    gs = cotangents(g, then.outputs)
+    gs, given = cotangents(g, then.outputs)
     found = apply_op(
-        cond_op, (*xs, *gs), then=pullback(then, wanted), other=pullback(other, wanted)
-    )
+        cond_op, (*xs, *gs),
+        then=pullback(then, wanted, given), other=pullback(other, wanted, given),
+    )  # fmt: skip
     return [None, *spread(found, wanted)]
 
 

@@ -91,8 +91,8 @@ def _type(*args: Any, condition: Graph, body: Graph, fixed: int, sizes: Any) -> 
 def _vjp(g: Any, xs: Any, outs: Any, need: Any, body: Graph, fixed: int) -> Any:
     wanted = tuple(a and b for a, b in zip(need, floating(body.inputs), strict=True))
     graph, size = counted(body, fixed, len(body.outputs)), size_name(body)
-    gs = cotangents(g[1:], body.outputs)
-    back = pullback(graph, (False, *wanted))
+    gs, given = cotangents(g[1:], body.outputs)
+    back = pullback(graph, (False, *wanted), given)
     found = apply_op(sized_op, (outs[0], *xs, *gs), graph=back, size=size)
     return spread(found, wanted)
 

@@ -27,7 +27,6 @@ from weft.ops.control.bodies import (
     batched,
     check_arrays,
     check_types,
-    cotangents,
     floating,
     own,
     parts,
@@ -47,7 +46,7 @@ from weft.ops.control.staging import (
     outer_graph,
     unshared,
 )
-from weft.ops.creation import zeros, zeros_like
+from weft.ops.creation import arange, zeros, zeros_like
 from weft.ops.joining import stack
 from weft.ops.shaping import movedim
 
@@ -104,8 +103,9 @@ def _vjp(
     if not any(present(g[shown:])):  # as in a first derivative: nobody else has them
         body, saves = _plain(body, shown)
     g_carry, g_ys = parts(g[: len(body.outputs)], carried)
+    g_carry = some(g_carry, floating(body.outputs[:carried]))
     g_ys = some(g_ys, floating(body.outputs[carried:]))
-    step = step_back(body, fixed, carried, wanted, present(g_ys))
+    step = step_back(body, fixed, carried, wanted, present(g_carry), present(g_ys))
     how = {"fixed": fixed, "length": length, "saved": 0}
     kept = outs[shown:]
     if saves != step.kept:
@@ -115,16 +115,24 @@ def _vjp(
         )[carried:]
     first, _, rows = parts(xs, fixed, carried)
     want_first, want_carry, want_rows = parts(wanted, fixed, carried)
-    starts = cotangents(g_carry, body.outputs[:carried])
+    ends = some(body.outputs[:carried], floating(body.outputs[:carried]))
+    starts = [
+        zeros(node.shape, dtype=node.dtype) if one is None else one
+        for one, node, has in zip(g_carry, ends, step.carries, strict=True)
+        if has
+    ]
     sums = [zeros_like(x) for x in some(first, want_first)]
+    steps = arange(length)
+    counts = [steps if reverse else length - 1 - steps] if step.counts else []
     found = apply_op(
         scan_op,
         (*first, *starts, *sums, *kept, *some(rows, step.rows),
-         *some(g_ys, present(g_ys))),
+         *some(g_ys, present(g_ys)), *counts),
         body=step.back, carried=len(starts) + len(sums), reverse=not reverse, **how,
     )  # fmt: skip
     at_start, at_first, at_rows = parts(found, len(starts), len(sums))
-    every = spread(at_start, floating(body.outputs[:carried]))
+    at_carry = spread(at_start, step.carries)
+    every = spread(at_carry, floating(body.outputs[:carried]))
     return [
         *spread(at_first, want_first),
         *[g if want else None for g, want in zip(every, want_carry, strict=True)],
@@ -154,8 +162,10 @@ def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
     if not any(need):
         return body, 0
     wanted = tuple(a and b for a, b in zip(need, floating(body.inputs), strict=True))
-    has_gy = (True,) * sum(floating(body.outputs[carried:]))
-    step = step_back(body, fixed, carried, wanted, has_gy)
+    has_g, has_gy = (
+        (True,) * sum(floating(outs)) for outs in parts(body.outputs, carried)
+    )
+    step = step_back(body, fixed, carried, wanted, has_g, has_gy)
     full = keeping(body, step, body.outputs)
     full.derived["plain"] = body, step.kept
     return full, len(step.kept)

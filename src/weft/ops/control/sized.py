@@ -61,8 +61,9 @@ def _sized_type(*xs: Any, graph: Graph, size: str, sizes: Any) -> Any:
 
 def _sized_vjp(g: Any, xs: Any, need: Any, graph: Graph, size: str) -> Any:
     wanted = tuple(a and b for a, b in zip(need, floating(graph.inputs), strict=True))
-    gs = cotangents(g, graph.outputs)
-    found = apply_op(sized_op, (*xs, *gs), graph=pullback(graph, wanted), size=size)
+    gs, given = cotangents(g, graph.outputs)
+    back = pullback(graph, wanted, given)
+    found = apply_op(sized_op, (*xs, *gs), graph=back, size=size)
     return spread(found, wanted)
 
 

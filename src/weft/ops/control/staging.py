@@ -24,7 +24,7 @@ from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph.ir import Builder, Graph, Node
 from weft.graph.symbol import Building, Symbol, refusal, refusing
 from weft.ops.copies import clone
-from weft.runtime.buffers import owned
+from weft.runtime.cpu.buffers import owned
 
 
 def outer_graph(*trees: Any) -> Building | None:

@@ -22,10 +22,10 @@ from weft.core.tensor import Tensor
 from weft.dtype import DType
 from weft.errors import AutogradError, DTypeError, ShapeError, WeftError
 from weft.ops.arithmetic import reciprocal
-from weft.ops.choosing import where
 from weft.ops.copies import cast
 from weft.ops.creation import eye
 from weft.ops.diagonals import diagonal, tril
+from weft.ops.select import where
 from weft.ops.shaping import transpose
 
 Array = np.ndarray

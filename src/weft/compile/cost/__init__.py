@@ -1,0 +1,1 @@
+"""The cost model: operations, bytes and seconds of a program's nodes."""

@@ -1,0 +1,57 @@
+"""Instruction sets: the CPUs that code is generated for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+RECIPE = 2  # of optimize(): another number means other code from the same IR
+
+
+class Isa(NamedTuple):
+    """A CPU to generate code for."""
+
+    triple: str
+    cpu: str
+    features: str
+    bits: int  # of the widest vector that pays
+
+    def lanes(self, itemsize: int) -> int:
+        """How many elements of a size fill a vector."""
+        return self.bits // (8 * itemsize)
+
+    @property
+    def fused(self) -> bool:
+        """Whether it surely has a fused multiply-add."""
+        named = self.cpu in ("x86-64-v3", "x86-64-v4")
+        listed = "+fma" in self.features.split(",")
+        return named or listed or self.triple.startswith("aarch64")
+
+    @property
+    def converts_half(self) -> bool:
+        """Whether it surely has instructions to and from float16."""
+        named = self.cpu in ("x86-64-v3", "x86-64-v4")
+        listed = "+f16c" in self.features.split(",")
+        return named or listed or self.triple.startswith("aarch64")
+
+    @property
+    def key(self) -> str:
+        """What object code for this target depends on."""
+        return f"{self.triple}|{self.cpu}|{self.features}|{RECIPE}"
+
+
+def new_module(name: str, target: Isa) -> ir.Module:
+    """An empty module for a target."""
+    module = ir.Module(name=name, context=ir.Context())
+    module.triple = target.triple
+    return module
+
+
+def prepare_function(function: ir.Function, target: Isa) -> None:
+    """Let LLVM use the target's vectors in full."""
+    attributes: Any = function.attributes
+    attributes.add("nounwind")
+    width = str(target.bits)
+    for name in ("prefer-vector-width", "min-legal-vector-width"):
+        set.add(attributes, f'"{name}"="{width}"')  # llvmlite knows plain ones only

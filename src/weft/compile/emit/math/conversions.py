@@ -1,0 +1,98 @@
+"""float16 and bfloat16, which are stored and computed with in float32.
+
+The patterns are 16-bit integers; rounding is to nearest, ties to even, and a NaN
+stays one. It is integer arithmetic that any target has; ``native`` takes the target's
+own float16 conversions instead, which aarch64 and x86 from F16C (AVX2's time) on have.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from llvmlite import ir
+
+from weft.compile.emit.control_flow import F16, F32, I32
+from weft.compile.emit.math.values import (
+    SINGLE,
+    Value,
+    absolute,
+    select,
+    shaped,
+    sign_bits,
+)
+
+I16 = ir.IntType(16)
+
+
+def bfloat16_to_float(b: Any, pattern: Any) -> Any:
+    """The float32 of a bfloat16's pattern (i16)."""
+    return (Value(b, pattern).convert("zext", I32) << 16).as_float().ir
+
+
+def float_to_bfloat16(b: Any, x: Any) -> Any:
+    """The pattern (i16) of the bfloat16 nearest to a float32."""
+    value = Value(b, x)
+    bits = value.bits()
+    rounded = bits + 0x7FFF + (bits.shift_right(16) & 1)
+    chosen = select(value.is_nan(), bits | 0x400000, rounded)
+    return chosen.shift_right(16).convert("trunc", I16).ir
+
+
+def float16_to_float(b: Any, pattern: Any, *, native: bool = False) -> Any:
+    """The float32 of a float16's pattern (i16)."""
+    if native:
+        half = b.bitcast(pattern, shaped(pattern.type, F16))
+        return b.fpext(half, shaped(pattern.type, F32))
+    wide = Value(b, pattern).convert("zext", I32)
+    moved = (wide & 0x7FFF) << 13
+    # the product moves the exponent and makes subnormal numbers normal
+    number = (moved.as_float() * math.ldexp(1.0, 112)).bits()
+    endless = select(moved >= 31 << 23, moved | 0x7F800000, number)
+    return (endless | ((wide & 0x8000) << 16)).as_float().ir
+
+
+def float_to_float16(b: Any, x: Any, *, native: bool = False) -> Any:
+    """The pattern (i16) of the float16 nearest to a float32."""
+    if native:
+        half = b.fptrunc(x, shaped(x.type, F16))
+        return b.bitcast(half, shaped(x.type, I16))
+    value = Value(b, x)
+    size = absolute(value)
+    bits = size.bits()
+    odd = bits.shift_right(13) & 1
+    normal = (bits - (112 << 23) + 0xFFF + odd).shift_right(13)
+    # adding 1/2 puts a subnormal result's bits, rounded, at the end
+    small = (size + 0.5).bits() - SINGLE.bits_of(0.5)
+    found = select(size < math.ldexp(1.0, -14), small, normal)
+    found = select(size >= 65520.0, found.like(0x7C00), found)
+    kept = (bits.shift_right(13) & 0x3FF) | 0x7E00
+    found = select(value.is_nan(), kept, found)
+    sign = sign_bits(value).shift_right(16)
+    return (found | sign).convert("trunc", I16).ir
+
+
+def double_to_odd_float(b: Any, x: Any) -> Any:
+    """A float32 that rounds to the same float16 as a float64.
+
+    What the float32 cannot hold is kept as an odd last bit, so that rounding a second
+    time does not take a number for the middle between two.
+    """
+    value = Value(b, x)
+    near = value.to_single()
+    again = near.to_double()
+    inexact = (again < value) | (again > value)
+    bits = near.bits()
+    cut = select(absolute(again) > absolute(value), bits - 1, bits)
+    return select(inexact, cut | 1, bits).as_float().ir
+
+
+def next_pattern(b: Any, numbers: list[Any], patterns: list[Any]) -> Any:
+    """The pattern (i16) after that of x towards y; both as float32 and as patterns."""
+    x, y = (Value(b, n) for n in numbers)
+    pattern, goal = (Value(b, p) for p in patterns)
+    outward = (x < y) ^ (x < 0)
+    step = select(outward, pattern + 1, pattern - 1)
+    out = select(x.equals(0.0), (goal & -0x8000) | 1, step)
+    out = select(x.equals(y) | y.is_nan(), goal, out)
+    return select(x.is_nan(), pattern, out).ir

@@ -1,0 +1,1 @@
+"""The front end: the public function, its specializations and their guards."""

@@ -1,0 +1,476 @@
+"""``weft.compile``: a Python function as a native program.
+
+The first call captures the function for its arguments' shapes and compiles it. A
+call with other sizes makes the sizes that differ symbolic, so a third size costs
+nothing. What the program read from Python is checked before every run.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import time
+import warnings
+from collections.abc import Callable
+from types import MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
+from weft.compile.frontend.recompile_reasons import advice, reason
+from weft.compile.frontend.specialization import Specialization, entry_of
+from weft.compile.program.phases import recording, uncollected
+from weft.compile.tuning import seconds_of, tuned
+from weft.config import config
+from weft.core.mode import mode
+from weft.core.pytree import tree_flatten
+from weft.core.tensor import Tensor
+from weft.dtype import default_dtype
+from weft.errors import ArgumentError, shorten
+from weft.graph.capture import have_undone
+from weft.graph.console import DebuggerWanted
+from weft.graph.effects import repeated
+from weft.graph.labels import labels_of
+from weft.graph.symbol import CaptureError
+
+if TYPE_CHECKING:
+    from weft.compile.explain import Explanation
+
+
+LONGEST_PAUSE = 1024  # calls after which a shorter way is tried again
+OPEN, FIXED = object(), object()  # floats: inputs of programs; constants for good
+MOST_EXACT = 64  # sizes for which the form that ran last is remembered
+
+
+class Compilation(NamedTuple):
+    """One compilation: why it was needed, and what it took."""
+
+    why: str
+    seconds: float
+    nodes: int
+    kernels: int
+    when: float  # in seconds, as ``time.time``
+    phases: dict[str, float]  # seconds by phase
+    cached: str  # where the machine code came from
+    tuned: Any = None  # what measuring has found: a ``tuning.search.Tuned``
+
+    def __str__(self) -> str:
+        tuned = f"; tuned: {self.tuned}" if self.tuned is not None else ""
+        return (
+            f"{self.why}: {self.nodes} nodes, {self.kernels} kernels, "
+            f"{self.seconds * 1e3:.0f} ms{tuned}"
+        )
+
+
+class CompiledFunction:
+    """A function that runs as native code; see ``weft.compile``."""
+
+    def __init__(
+        self, fn: Callable[..., Any], dynamic: bool | None, verify: bool,
+        max_compiles: int, tune: bool | float = False, pack_weights: bool = False,
+        memory: Any = None, batch_invariant: bool = False,
+    ) -> None:  # fmt: skip
+        self.fn = fn
+        self.options = {
+            "dynamic": dynamic, "verify": verify, "max_compiles": max_compiles,
+            "tune": tune, "pack_weights": pack_weights, "memory": memory,
+            "batch_invariant": batch_invariant,
+        }  # fmt: skip
+        self.name = ""  # of the method that it is, of a class
+        self.dynamic = dynamic
+        self.verify = verify
+        self.max_compiles = max_compiles
+        self.tune = seconds_of(tune)
+        self.pack_weights = pack_weights
+        self.batch_invariant = batch_invariant
+        self.memory = memory  # what is kept for backward, if not everything
+        self.compiles: list[Compilation] = []
+        self.latest: Specialization | None = None  # the form that ran last
+        self._entries: dict[Any, list[Specialization]] = {}
+        self._exact: dict[
+            Any, Specialization
+        ] = {}  # by exact sizes, of arguments as usual
+        self._floats: dict[Any, dict[int, Any]] = {}  # by structure and place
+        self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
+        self._lane: FastPath | None = None
+        self._pause = self._waiting = 0  # calls until there is another lane
+        if not isinstance(fn, type) and callable(fn):
+            functools.update_wrapper(self, fn, updated=())
+
+    # -- methods and copies
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """The method of an object: a compiled function of its own, which it keeps."""
+        if instance is None:
+            return self
+        kept = getattr(instance, "__dict__", None)
+        if type(kept) is not dict:  # a class, or an object of slots
+            return MethodType(self, instance)
+        key = f"_compiled_{self.name}"
+        found = kept.get(key)
+        if found is None or found.fn.__func__ is not self.fn:
+            found = CompiledFunction(MethodType(self.fn, instance), **self.options)
+            found.name, kept[key] = self.name, found
+        return found
+
+    def __copy__(self) -> CompiledFunction:
+        return CompiledFunction(self.fn, **self.options)
+
+    def __deepcopy__(self, memo: Any) -> CompiledFunction:
+        return CompiledFunction(copy.deepcopy(self.fn, memo), **self.options)
+
+    def __reduce__(self) -> Any:
+        return getattr(self, "__qualname__", "")  # as functions are, by name
+
+    # -- calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._call(args, kwargs)
+        except BaseException as error:
+            if mode.undone:
+                have_undone()
+            shorten(error)
+            raise
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.batch_invariant and not config.batch_invariant:
+            with config.using(batch_invariant=True):
+                return self._call(args, kwargs)
+        lane = self._lane
+        if lane is not None and not kwargs and lane.settings == _settings():
+            found = lane.run(args)
+            if found is not MISS:
+                self.latest = lane.entry
+                return found
+        exact, arrays = self._usual(args) if not kwargs else (None, [])
+        entry = self._exact.get(exact)
+        if entry is not None and entry.holds():
+            found = self._run(entry, args, arrays, args, kwargs)
+            self._clear_the_way(entry, args)
+            return found
+        return self._slowly(exact, args, kwargs)
+
+    def _clear_the_way(self, entry: Specialization, args: Any) -> None:
+        """Let the next call take a shorter way, if this one was of the usual kind.
+
+        Where that does not help for long, it is tried less and less often.
+        """
+        if self._lane is not None:
+            self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
+            self._lane, self._waiting = None, self._pause
+        if self._waiting:
+            self._waiting -= 1
+        elif not self.verify:
+            self._lane = fast_path_of(entry, args, _settings())
+            self._waiting = LONGEST_PAUSE * (self._lane is None)
+
+    def _usual(self, args: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+        """All that decides which form runs, if arguments are tensors; and their arrays.
+
+        Forms are then found by one look, and checked for what was read elsewhere.
+        """
+        kinds, arrays = [], []
+        for x in args:
+            if type(x) is not Tensor or x._interpreter is not None:
+                return None, []
+            array = x.to_host()
+            arrays.append(array)
+            kinds.append((array.shape, array.dtype, array.strides, x._node is None))
+        return (tuple(kinds), _settings()), arrays
+
+    def _slowly(self, exact: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        structure: Any = len(args)
+        if not kwargs and {*map(type, args)} == {Tensor}:  # the usual case
+            leaves = list(args)
+        else:
+            leaves, structure = tree_flatten((args, kwargs))
+        if mode.capture is not None or any(
+            isinstance(x, Tensor) and x._interpreter is not None for x in leaves
+        ):
+            return self.fn(*args, **kwargs)  # inside another program: be part of it
+        numbers: tuple[int, ...] = ()
+        if structure != len(args):
+            structure = structure, repeated((args, kwargs))
+            numbers = self._numbers(structure, leaves)
+            for k in numbers:
+                leaves[k] = Tensor(np.asarray(leaves[k]))
+        arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
+        kinds = [(float,) if k in numbers else _kind(x) for k, x in enumerate(leaves)]
+        key = (structure, tuple(kinds), _settings())
+        entries = self._entries.get(key, [])
+        why = ""
+        for k, entry in enumerate(entries):
+            if entry.fits(arrays):
+                if entry.holds():
+                    if k:  # the next call is likely to be like this one
+                        entries.insert(0, entries.pop(k))
+                    break
+                why = why or entry.stale() or ""
+            else:
+                why = why or entry.moved(arrays)
+        else:
+            try:
+                entry = self._compile(key, args, kwargs, arrays, why, numbers)
+            except DebuggerWanted:
+                mode.undone = ()
+                self._warn_of_debugger()
+                return self.fn(*args, **kwargs)
+            except CaptureError:
+                if not numbers:
+                    raise
+                mode.undone = ()
+                self._floats[structure] = dict.fromkeys(self._floats[structure], FIXED)
+                return self._slowly(exact, args, kwargs)
+        if exact is not None:
+            if len(self._exact) >= MOST_EXACT:
+                self._exact.clear()
+            self._exact[exact] = entry
+        return self._run(entry, leaves, arrays, args, kwargs)
+
+    def _numbers(self, structure: Any, leaves: list[Any]) -> tuple[int, ...]:
+        """The places of floats that have differed between calls: they are inputs."""
+        seen = self._floats.setdefault(structure, {})
+        for k, leaf in enumerate(leaves):
+            if type(leaf) is float and seen.setdefault(k, leaf) is not FIXED:
+                first = seen[k]
+                if first is not OPEN and repr(first) != repr(leaf):
+                    seen[k] = OPEN
+        return tuple(
+            k for k, x in enumerate(leaves) if type(x) is float and seen[k] is OPEN
+        )
+
+    def _warn_of_debugger(self) -> None:
+        warnings.warn(
+            f"compile: {self!r} calls the debugger, so this call runs eagerly: in a "
+            "program there are no values to look at",
+            stacklevel=4,
+        )
+
+    def _run(
+        self, entry: Specialization, leaves: Any, arrays: Any, args: Any, kwargs: Any
+    ) -> Any:
+        self.latest = entry
+        if self.verify:
+            from weft.compile.frontend.verification import verified
+
+            return verified(self.fn, entry, leaves, arrays, args, kwargs)
+        return entry.run(leaves, arrays, (args, kwargs))
+
+    def _compile(
+        self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str,
+        numbers: tuple[int, ...],
+    ) -> Specialization:  # fmt: skip
+        shapes = [a.shape for a in arrays]
+        labels = labels_of(self.fn, args, kwargs)
+        tensors = self._tensor_labels(args, kwargs, numbers)
+        why = why or reason(self._seen, key, shapes, labels, tensors)
+        if len(self.compiles) >= self.max_compiles:
+            past = "\n".join(f"  {c}" for c in self.compiles[-5:])
+            hint = advice([*[c.why for c in self.compiles], why])
+            raise ArgumentError(
+                f"compile: {self!r} would be compiled for the "
+                f"{len(self.compiles) + 1}th time ({why}); the last ones were\n{past}\n"
+                f"{hint}, or raise max_compiles"
+            )
+        start = time.perf_counter()
+        with uncollected(), recording() as record:
+            names = self._open(key, shapes, tensors)
+            entry = self._entry(args, kwargs, names, numbers)
+            found = None
+            if self.tune:
+                entry, found = tuned(entry, arrays, self.tune)
+        self._entries.setdefault(key, []).insert(0, entry)
+        self._seen.setdefault(key, []).append(shapes)
+        took = time.perf_counter() - start
+        counts, when = entry.program.counts, time.time() - took
+        self.compiles.append(
+            Compilation(why, took, *counts, when, record.seconds, record.cached, found)
+        )
+        entry.number = len(self.compiles) - 1
+        return entry
+
+    def _entry(
+        self, args: Any, kwargs: Any, names: Any, numbers: Any
+    ) -> Specialization:
+        """Compile with symbolic sizes; for these sizes alone if that cannot be."""
+        try:
+            return self._entry_of(args, kwargs, names, numbers)
+        except Exception:
+            if names is None or self.dynamic:
+                raise
+            mode.undone = ()
+        return self._entry_of(args, kwargs, None, numbers)
+
+    def _entry_of(
+        self, args: Any, kwargs: Any, names: Any, numbers: Any
+    ) -> Specialization:
+        return entry_of(
+            self.fn, args, kwargs, names, pack_weights=self.pack_weights,
+            memory=self.memory, numbers=numbers,
+        )  # fmt: skip
+
+    def _open(self, key: Any, shapes: list[Any], labels: list[str]) -> Any:
+        """Names for the sizes that have differed between calls."""
+        if self.dynamic is False:
+            return None
+        before = self._seen.get(key, [])
+        columns: dict[tuple[int, ...], str] = {}
+        found: dict[str, dict[int, str]] = {}
+        for k, (shape, label) in enumerate(zip(shapes, labels, strict=True)):
+            for d, n in enumerate(shape):
+                history = (*[past[k][d] for past in before], n)
+                if len(set(history)) > 1 or (self.dynamic and n > 1):
+                    name = columns.setdefault(history, f"s{len(columns)}")
+                    found.setdefault(label, {})[d] = name
+        return found or None
+
+    def _tensor_labels(self, args: Any, kwargs: Any, numbers: Any) -> list[str]:
+        leaves, _ = tree_flatten((args, kwargs))
+        labels = labels_of(self.fn, args, kwargs)
+        return [
+            label
+            for k, (x, label) in enumerate(zip(leaves, labels, strict=True))
+            if k in numbers or isinstance(x, (Tensor, np.ndarray))
+        ]
+
+    def explain(self, *, measure: bool = False) -> Explanation:
+        """What was compiled, why and how; ``measure`` also times every kernel.
+
+        Printed, it is a short report; its parts say more, and ``html`` is a page.
+
+        >>> f = weft.compile(lambda x: (x.exp() + 1).sum())
+        >>> f(weft.ones(100)).shape
+        ()
+        >>> f.explain().kernels[0].operators
+        ['exp', 'add', 'sum']
+        """
+        from weft.compile.explain import Explanation
+
+        return Explanation(self, measure=measure)
+
+    def __repr__(self) -> str:
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        return f"<compiled {name}, {len(self.compiles)} compilations>"
+
+
+def function_of(value: Any) -> CompiledFunction | None:
+    """The compiled function that a value is, or that a module's calls are."""
+    if isinstance(value, CompiledFunction):
+        return value
+    return value._function if hasattr(type(value), "_function") else None
+
+
+def _settings() -> tuple[Any, ...]:
+    """The modes that decide what a program computes."""
+    own = mode.__dict__
+    inside = own["capture"] is not None
+    return (
+        own["recording"], own["inference"], default_dtype(), config.strict_ieee,
+        config.batch_invariant, inside, mode.anomaly,
+    )  # fmt: skip
+
+
+def _array(value: Any) -> Any:
+    return value.to_host() if isinstance(value, Tensor) else value
+
+
+def _kind(leaf: Any) -> Any:
+    """What of an argument decides which compiled form is used."""
+    if isinstance(leaf, Tensor):
+        return (leaf.dtype, leaf.ndim, leaf._node is not None)
+    if isinstance(leaf, np.ndarray):
+        return (leaf.dtype, leaf.ndim)
+    try:
+        hash(leaf)
+    except TypeError:
+        return id(leaf)
+    signed = isinstance(leaf, (float, complex, np.inexact)) and leaf == 0
+    return (type(leaf), leaf, repr(leaf) if signed else None)
+
+
+def _check(fn: Any, dynamic: Any, max_compiles: Any) -> None:
+    """Refuse what cannot be compiled at all."""
+    if not callable(fn):
+        raise ArgumentError(
+            f"compile: expected a function or a module, got {type(fn).__name__}"
+        )
+    later = ("GENERATOR", "COROUTINE", "ASYNC_GENERATOR")
+    flags = getattr(getattr(fn, "__code__", None), "co_flags", 0)
+    if any(flags & getattr(inspect, f"CO_{kind}") for kind in later):
+        raise ArgumentError(
+            f"compile: {fn.__name__} is a generator or a coroutine, whose code runs "
+            "later; compile a function that returns its results"
+        )
+    if dynamic not in (None, True, False):
+        raise ArgumentError(f"compile: expected dynamic to be a bool, got {dynamic!r}")
+    if not isinstance(max_compiles, int) or max_compiles < 1:
+        raise ArgumentError(
+            f"compile: expected max_compiles of at least 1, got {max_compiles!r}"
+        )
+
+
+def compile(
+    fn: Callable[..., Any] | None = None,
+    *,
+    dynamic: bool | None = None,
+    verify: bool = False,
+    max_compiles: int = 16,
+    tune: bool | float = False,
+    pack_weights: bool = False,
+    memory: Any = None,
+    batch_invariant: bool = False,
+) -> Any:
+    """A function or a method that runs as native code; of a module, a module that does.
+
+    It may hold a whole training step: forward, ``backward()``, clipping and
+    ``optimizer.step()`` become one program. ``dynamic`` makes sizes symbolic from the
+    first call on (True) or never (False); otherwise those that differ are.
+    ``verify`` runs the function eagerly too and compares results, gradients and
+    state. ``tune`` measures other ways to cut the kernels of each compilation, for 30
+    seconds at most or as many as it says, and takes the fastest; results keep their
+    bits. ``pack_weights`` keeps the weights of products packed between runs, at the
+    cost of as much memory again. ``batch_invariant`` is the setting of ``weft.config``
+    during calls: a row of a batch gets the same bits in batches of any size.
+
+    ``memory`` is the most bytes that a training step may take, such as "512MB":
+    what backward needs is then kept as far as it fits, and the rest computed again, at
+    the least cost in time; results are the same bits. Or it says what is kept: "keep"
+    (everything), "recompute" (nothing), "selective" (matrix products, convolutions),
+    "sqrt", a set of operators' names, or a function of a
+    ``weft.utils.checkpoint.Result``. With a budget, each set of sizes is compiled for
+    itself.
+
+    >>> @weft.compile
+    ... def f(x):
+    ...     return (x * 2 + 1).sum()
+    >>> f(weft.ones(3))
+    tensor(9., dtype=float32)
+    >>> len(f.compiles)
+    1
+    """
+    if fn is None:
+        return functools.partial(
+            compile, dynamic=dynamic, verify=verify, max_compiles=max_compiles,
+            tune=tune, pack_weights=pack_weights, memory=memory,
+            batch_invariant=batch_invariant,
+        )  # fmt: skip
+    _check(fn, dynamic, max_compiles)
+    plan = None
+    if memory is not None:
+        from weft.compile.recompute.policies import memory_of
+
+        plan = memory_of(memory)
+        dynamic = dynamic if plan.limit is None else False
+    made = CompiledFunction(
+        fn, dynamic, verify, max_compiles, tune, pack_weights, plan, batch_invariant
+    )
+    from weft.compile.frontend.modules import compiled_module
+    from weft.nn.module import Module
+
+    return compiled_module(made) if isinstance(fn, Module) else made

@@ -1,0 +1,98 @@
+"""Compiled graphs as functions of tensors that can be differentiated.
+
+A ``GraphFunction`` runs a graph natively. On the tape it is one operator, whose vjp
+is the GraphFunction of the graph's vjp, and so on for every order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.compile.program.program import compiled
+from weft.core.dispatch import bind
+from weft.core.op import Op
+from weft.core.tensor import Tensor
+from weft.graph.custom import moved
+from weft.graph.ir import ASSIGN, INPUT, READ, Graph, Node
+from weft.graph.transform import vjp
+
+
+class GraphFunction:
+    """A graph without variables as a differentiable function of tensors."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        write: Callable[[dict[str, Any]], None] | None = None,
+        recompute: Any = None,
+    ) -> None:
+        self.graph = graph
+        self.program = compiled(graph, recompute=recompute, kept=True)
+        self.write = write  # gets the variables' new values
+        self.pullbacks: dict[tuple[bool, ...], GraphFunction] = {}
+
+    def arrays(self, tensors: Sequence[Any]) -> list[Any]:
+        found, _ = self.program.run([t.to_host() for t in tensors], write=self.write)
+        return found
+
+    def __call__(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+        names = " ".join(f"x{k}" for k in range(len(tensors)))
+        op = Op(
+            self.graph.name,
+            inputs=names,
+            outputs="*outs",
+            eval=lambda *xs: tuple(map(Tensor, self.arrays(xs))),
+            type=None,
+            vjp=self._rule(len(tensors)),
+            composite=True,
+        )
+        found = bind(op, tuple(tensors), {})
+        return found if isinstance(found, tuple) else (found,)
+
+    def _rule(self, count: int) -> Any:
+        floating = [n.dtype.is_inexact for n in self.graph.inputs]
+
+        def pull(g: Any, need: Any, *xs: Any) -> Any:
+            given = tuple([one is not None for one in g])
+            sent = [one for one in g if one is not None]
+            found = iter(self.pullback(given)((*xs, *sent)))
+            return [next(found) if there else None for there in floating]
+
+        pull.names = ("need", *[f"x{k}" for k in range(count)])  # type: ignore[attr-defined]
+        return pull
+
+    def pullback(self, given: tuple[bool, ...]) -> GraphFunction:
+        """The function of the arguments and the cotangents that there are."""
+        if given not in self.pullbacks:
+            pure = [node for node in self.graph.nodes if node.op is not ASSIGN]
+            forward = Graph(
+                self.graph.name, pure, self.graph.outputs, self.graph.sizes,
+                self.graph.inputs,
+            )  # fmt: skip
+            self.pullbacks[given] = GraphFunction(vjp(forward, None, given))
+        return self.pullbacks[given]
+
+
+def closed(graph: Graph) -> tuple[Graph, list[Any]]:
+    """The graph with its variables' first reads as further inputs, and those."""
+    made: dict[Node, Node] = {}
+    variables: dict[Any, Node] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.op is READ:
+            variable = node.params["variable"]
+            if variable not in variables:
+                variables[variable] = Node(
+                    INPUT, (), {"type": node.type}, node.type, node.name,
+                    (), node.module, node.code, node.lasti,
+                )  # fmt: skip
+                nodes.append(variables[variable])
+            made[node] = variables[variable]
+            continue
+        made[node] = moved(node, made)
+        nodes.append(made[node])
+    inputs = [made[i] for i in graph.inputs]
+    outs = [made[o] for o in graph.outputs]
+    whole = Graph(graph.name, nodes, outs, graph.sizes, (*inputs, *variables.values()))
+    return whole, list(variables)

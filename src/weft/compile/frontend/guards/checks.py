@@ -1,0 +1,285 @@
+"""Whether what was read at a capture is still so.
+
+Most calls find every value to be the very object it was: that is one pass of C
+loops over all dictionaries, without a Python step for each value. Only when an
+identity differs are values compared one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter, call, eq, is_, itemgetter
+from types import FunctionType
+from typing import Any
+
+from weft.compile.frontend.guards.kinds import MAPPINGS, same, shown
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
+
+
+FIELDS: dict[type, tuple[str, ...]] = {
+    FunctionType: ("__code__", "__defaults__", "__kwdefaults__", "__name__", "__doc__"),
+    type: ("__mro__",),
+}
+
+
+class Watch:
+    """Some values of one object at the time of a capture, and how to read them."""
+
+    def __init__(
+        self,
+        source: Any,
+        get: Callable[[Any], Iterable[Any]],
+        names: list[str],
+        values: list[Any],
+    ) -> None:
+        self.source = source
+        self.get = get
+        self.names = names
+        self.values = values
+
+    def now(self) -> list[Any]:
+        try:
+            return list(self.get(self.source))
+        except (LookupError, AttributeError, ValueError):
+            return [self._one(k) for k in range(len(self.names))]
+
+    def _one(self, k: int) -> Any:
+        try:
+            return list(self.get(self.source))[k]
+        except (LookupError, AttributeError, ValueError):
+            return MISSING
+
+    def changed(self) -> str | None:
+        """What differs now; values that are equal are taken over."""
+        now = self.now()
+        if len(now) != len(self.values):
+            return f"{self.names[0] if self.names else '?'} has another length"
+        for name, a, b in zip(self.names, self.values, now, strict=True):
+            if not same(a, b):
+                return difference(name, a, b)
+        self.values = now
+        return None
+
+
+class ItemsWatch(Watch):
+    """Attributes in an object's dictionary, or items of a container."""
+
+    def __init__(self, source: Any, path: dict[Any, str], values: dict[Any, Any]):
+        keys = list(values)
+        self.keys = keys
+        get = itemgetter(*(keys * 2 if len(keys) == 1 else keys))
+        many = [*values.values()] * (2 if len(keys) == 1 else 1)
+        names = [path[k] for k in (keys * 2 if len(keys) == 1 else keys)]
+        super().__init__(source, get, names, many)
+
+    def _one(self, k: int) -> Any:
+        try:
+            return self.source[self.keys[k % len(self.keys)]]
+        except LookupError:
+            return MISSING
+
+
+class WholeWatch(Watch):
+    """All items of a container; its length is checked beside."""
+
+    def __init__(self, source: Any, path: str) -> None:
+        self.path = path
+        self.pairs = isinstance(source, MAPPINGS)
+        get: Any = _pairs if self.pairs else iter
+        super().__init__(source, get, [], list(get(source)))
+
+    def changed(self) -> str | None:
+        now = list(self.get(self.source))
+        if len(now) != len(self.values):
+            return f"{self.path} has {self._count(now)} items, had " + self._count(
+                self.values
+            )
+        if isinstance(self.source, set):
+            return None if set(now) == set(self.values) else f"{self.path} changed"
+        for k, (a, b) in enumerate(zip(self.values, now, strict=True)):
+            if not same(a, b):
+                return difference(self._name(k), a, b)
+        self.values = now
+        return None
+
+    def _count(self, values: list[Any]) -> str:
+        return str(len(values) // (2 if self.pairs else 1))
+
+    def _name(self, k: int) -> str:
+        if not self.pairs:
+            return f"{self.path}[{k}]"
+        n = len(self.values) // 2
+        return f"{self.path}[{self.values[k % n]!r}]"
+
+
+class AttributesWatch(WholeWatch):
+    """All attributes of a function."""
+
+    def _name(self, k: int) -> str:
+        return f"{self.path}.{self.values[k % (len(self.values) // 2)]}"
+
+
+def _pairs(source: dict[Any, Any]) -> Iterable[Any]:
+    return chain(source, source.values())
+
+
+class CellWatch(Watch):
+    """A closure's variable."""
+
+    def __init__(self, cell: Any, name: str, value: Any) -> None:
+        super().__init__(cell, _contents, [name], [value])
+
+
+def _contents(cell: Any) -> tuple[Any]:
+    return (cell.cell_contents,)
+
+
+class SlotWatch(Watch):
+    """An attribute that lies in a slot."""
+
+    def __init__(self, source: Any, key: str, name: str, value: Any) -> None:
+        get = attrgetter(key)
+        super().__init__(source, lambda held: (get(held),), [name], [value])
+
+
+class CallWatch(Watch):
+    """What a context variable is."""
+
+    def __init__(self, source: Any, name: str) -> None:
+        value = source.get(MISSING)
+        super().__init__(source, lambda held: (held.get(MISSING),), [name], [value])
+
+
+class KindWatch(Watch):
+    """The class of an object, which can be set."""
+
+    def __init__(self, source: Any, path: str) -> None:
+        super().__init__(source, _kind, [f"{path}.__class__"], [type(source)])
+
+
+def _kind(held: Any) -> tuple[type]:
+    return (type(held),)
+
+
+class FieldsWatch(Watch):
+    """Fields of a function or class that are not in its dictionary."""
+
+    def __init__(self, source: Any, path: str) -> None:
+        self.fields = FIELDS[type if isinstance(source, type) else FunctionType]
+        names = [f"{path}.{field}" for field in self.fields]
+        values = [getattr(source, field) for field in self.fields]
+        super().__init__(source, self._all, names, values)
+
+    def _all(self, held: Any) -> list[Any]:
+        return [getattr(held, field) for field in self.fields]
+
+
+class ArrayWatch(Watch):
+    """The values of an array of which elements were read."""
+
+    def __init__(self, source: Any, name: str) -> None:
+        self.name = name
+        super().__init__(source, lambda a: (_bytes(a),), [name], [_bytes(source)])
+
+    def changed(self) -> str | None:
+        now = _bytes(self.source)
+        return None if now == self.values[0] else f"{self.name} has other elements"
+
+
+def _bytes(array: Any) -> bytes:
+    return bytes(array) if type(array) is bytearray else array.tobytes()
+
+
+def difference(name: str, was: Any, now: Any) -> str:
+    """The text of a change."""
+    if now is MISSING:
+        return f"{name} is gone, was {shown(was)}"
+    if was is MISSING:
+        return f"{name} is now {shown(now)}, was not there"
+    before, after = shown(was), shown(now)
+    if before == after and before.startswith("a "):
+        return f"{name} is another {before[2:]}"
+    return f"{name} changed from {before} to {after}"
+
+
+class Sized:
+    """The lengths of dictionaries, in which a new name could hide an old one."""
+
+    def __init__(self, source: Any, names: Callable[[], Any]) -> None:
+        self.source, self.names = source, names
+        self.had = names()
+
+    def changed(self) -> str | None:
+        return None if self.names() == self.had else _new(self.had, self.names())
+
+
+def _new(had: dict[str, str], now: dict[str, str]) -> str:
+    added = [now[k] for k in now if k not in had]
+    gone = [had[k] for k in had if k not in now]
+    return f"{added[0]} is new" if added else f"{gone[0]} is gone"
+
+
+class Guards:
+    """All that a program read, ready to be checked before each run."""
+
+    def __init__(
+        self, watches: list[Watch], sized: list[Sized], hooks: list[WholeWatch],
+        seen: dict[str, Any],
+    ) -> None:  # fmt: skip
+        from weft.nn.module import RemovableHandle
+
+        self.handles = RemovableHandle  # it counts the changes of all hooks
+        self.hooks = hooks
+        self.seen = seen  # tensors, by the paths that led to them
+        self.watches = [w for w in watches if w.values]
+        self.arrays = [w for w in self.watches if isinstance(w, ArrayWatch)]
+        self.watches = [w for w in self.watches if not isinstance(w, ArrayWatch)]
+        wholes = [w for w in watches if isinstance(w, WholeWatch)]
+        self.sized: list[Any] = [*sized, *wholes]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._changes = self.handles._next
+        self._gets = [w.get for w in self.watches]
+        self._sources = [w.source for w in self.watches]
+        self._values = list(chain.from_iterable(w.values for w in self.watches))
+        self._dicts = [s.source for s in self.sized]
+        self._lengths = list(map(len, self._dicts))
+
+    def holds(self) -> bool:
+        """Whether the program may run."""
+        return self._identical() or self.changed() is None
+
+    def _identical(self) -> bool:
+        try:
+            now = chain.from_iterable(map(call, self._gets, self._sources))
+            return (
+                self._changes == self.handles._next
+                and all(map(eq, map(len, self._dicts), self._lengths))
+                and all(map(is_, now, self._values))
+                and not any(w.changed() for w in self.arrays)
+            )
+        except (LookupError, AttributeError, ValueError):
+            return False
+
+    def changed(self) -> str | None:
+        """What is not as it was, in words; None if nothing."""
+        for one in (*self.sized, *self.watches, *self.arrays, *self.hooks):
+            found = one.changed()
+            if found is not None:
+                return found
+        self._prepare()
+        return None
+
+    def plain(self) -> dict[str, str]:
+        """The values that can be written down, by name."""
+        from weft.compile.frontend.guards.kinds import plain
+
+        return {
+            name: shown(value)
+            for watch in self.watches
+            for name, value in zip(watch.names, watch.values, strict=False)
+            if plain(value)
+        }

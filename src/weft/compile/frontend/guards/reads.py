@@ -1,0 +1,819 @@
+"""Noting what a captured function reads of Python, and refusing what it writes.
+
+The globals and closure variables of each function of the user's that is entered
+are noted then. Objects that are reached from these are watched: for the time of the
+capture, their classes tell which attributes are read. Lists and dictionaries are
+noted item by item, or where the code indexes them by a constant, that item alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import io
+import os
+import sys
+import threading
+import warnings
+import weakref
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+from weft.compile.frontend.guards.checks import (
+    MISSING,
+    ArrayWatch,
+    AttributesWatch,
+    CallWatch,
+    CellWatch,
+    FieldsWatch,
+    Guards,
+    ItemsWatch,
+    KindWatch,
+    Sized,
+    SlotWatch,
+    Watch,
+    WholeWatch,
+)
+from weft.compile.frontend.guards.code import (
+    chains,
+    imported,
+    inner,
+    keys_after,
+    line_of_change,
+    line_of_use,
+    loads,
+)
+from weft.compile.frontend.guards.frames import entering
+from weft.compile.frontend.guards.hidden import Hidden, hidden, shared_generators
+from weft.compile.frontend.guards.kinds import (
+    ARRAYS,
+    CONTAINERS,
+    FIXED,
+    MAPPINGS,
+    USERS,
+    changeable,
+    fields,
+    is_namespace,
+    is_standard,
+    nbytes_of,
+    of_user,
+    plain,
+    same,
+    shown,
+)
+from weft.core.mode import mode
+from weft.core.tensor import Tensor
+from weft.errors import describe_line
+from weft.graph.symbol import refusal
+from weft.nn.members import KINDS, Members
+
+LARGEST = 1 << 20  # bytes of an array that are compared before each call
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
+_BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *_HOOKS)
+_COPYING = ("__getstate__", "__reduce_ex__", "__copy__", "__deepcopy__")
+_PASSING = {"__getattribute__", "__setattr__", "__delattr__"}
+_CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
+
+
+class _Group:
+    """What was read of one dictionary or container."""
+
+    def __init__(self, source: Any, sized: bool, owner: type | None = None) -> None:
+        self.source = source
+        self.owner = owner  # the class whose dictionary it is
+        self.sized = sized  # whether a name that is new would matter
+        self.paths: dict[Any, str] = {}
+        self.values: dict[Any, Any] = {}
+        self.absent: dict[Any, str] = {}
+
+
+class Reads:
+    """What a function reads while this runs (``with reads: …``)."""
+
+    def __init__(
+        self,
+        fn: Any,
+        arguments: dict[str, Any],
+        containers: Iterable[Any] = (),
+        numbers: bool = False,
+    ) -> None:
+        from weft.nn.module import Module
+        from weft.optim.optimizer import Optimizer
+
+        self.module, self.optimizer = Module, Optimizer
+        self.fn, self.arguments = fn, arguments
+        self.containers = containers  # in the arguments, with attributes
+        self.numbers = numbers  # whether floats are inputs
+        self.thread = threading.get_ident()
+        self.outside: dict[int, tuple[Any, str]] = {}
+        self.groups: dict[int, _Group] = {}
+        self.of_classes: dict[type, _Group] = {}
+        self.wholes: dict[int, WholeWatch] = {}
+        self.cells: dict[int, CellWatch] = {}
+        self.slots: dict[tuple[int, str], SlotWatch] = {}
+        self.others: dict[int, Watch] = {}
+        self.tensors: dict[str, Tensor] = {}
+        self.arrays: dict[int, tuple[Any, str]] = {}  # and where they were read
+        self.bytes: dict[int, ArrayWatch] = {}  # of arrays, before the function ran
+        self.uses: Counter[int] = Counter()  # of each, as often as it was reached
+        self.classes: dict[type, dict[str, Any]] = {}
+        self.functions: dict[CodeType, list[FunctionType]] = {}
+        self.entered: dict[CodeType, dict[str, Any]] = {}
+        self.hooks: list[WholeWatch] = []
+        self.local: set[CodeType] = set()
+        self.seen: set[tuple[int, str]] = set()
+        self.patched = ExitStack()
+        self.known: set[type] = set()
+        self.telling: dict[type, bool] = {}
+        self.busy = False
+        self.passing = False  # whether code passes the classes' own methods by
+        self.hidden = {id(one.value): one for one in shared_generators()}
+
+    # -- the time of a capture
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note reads and refuse writes until the block ends."""
+        with self.patched, entering(self.enter):
+            self.watch_class(self.module)
+            self.discover(self.fn, _label(self.fn, self.module))
+            for name, value in self.arguments.items():
+                if not isinstance(value, np.ndarray):  # it is an input
+                    self.discover(value, name)
+            for value in self.containers:
+                self.attributes(value, vars(value), f"a {type(value).__name__}")
+            yield
+        self.refuse_changes()
+        self.warn()
+
+    def active(self) -> bool:
+        """Whether it is the captured function that reads, and not this object."""
+        return (
+            not self.busy
+            and mode.capture is not None
+            and threading.get_ident() == self.thread
+        )
+
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        before, self.busy = self.busy, True
+        try:
+            yield
+        finally:
+            self.busy = before
+
+    def enter(self, code: CodeType, names: dict[str, Any]) -> None:
+        """A function of the user's begins."""
+        if threading.get_ident() != self.thread or code in self.entered:
+            return
+        with self.pausing():
+            self.enter_code(code, names)
+
+    def enter_code(self, code: CodeType, names: dict[str, Any]) -> None:
+        self.entered[code] = names
+        if self.numbers and "type" in code.co_names:
+            raise refusal("compile: the function may ask what type a float argument is")
+        for load in loads(code):
+            if load.name not in names:
+                self.group(names).absent[load.name] = load.name
+            else:
+                value = names[load.name]
+                if value is os.getenv:
+                    self.discover(os.environ, "os.environ")
+                elif not _library(value):
+                    self.note(names, load.name, load.name)
+                    self.discover(value, load.name, load.keys, load.times)
+        for name, path, _ in chains(code):
+            self.of_library(names.get(name), name, path)
+        for name in imported(code):
+            module = sys.modules.get(name)
+            if module is not None and of_user(module):
+                self.discover(module, name)
+        if "globals" in code.co_names and "globals" not in names:
+            self.wholes.setdefault(id(names), WholeWatch(names, "globals()"))
+        if code.co_freevars and code.co_freevars != ("__class__",):
+            for function in self.functions_of(code):
+                self.note_cells(function)
+        self.local.update(inner(code))
+        if not self.passing and _PASSING.intersection(code.co_names):
+            self.passing = True
+            for held, where in list(self.outside.values()):
+                self.everything(held, fields(held), where, True)
+
+    def of_library(self, module: Any, name: str, path: tuple[str, ...]) -> None:
+        """What is read of a module of Python's own: ``os.environ``, ``sys.argv``."""
+        if type(module) is not ModuleType or not path or not is_standard(module):
+            return
+        if module is sys and path[0] in ("stdout", "stderr"):
+            return  # what is written there is an effect of each run
+        value = getattr(module, path[0], None)
+        if value is os.getenv:
+            self.discover(os.environ, "os.environ")
+        elif not callable(value) and not isinstance(value, ModuleType):
+            text = f"{name}.{path[0]}"
+            if path[0] in vars(module):
+                self.note(vars(module), path[0], text)
+            self.discover(value, text)
+
+    def functions_of(self, code: CodeType) -> list[FunctionType]:
+        """The functions from outside with this code."""
+        if code not in self.functions and code not in self.local:
+            found = gc.get_referrers(code)
+            self.functions[code] = [f for f in found if type(f) is FunctionType]
+        return self.functions.get(code, [])
+
+    def note_cells(self, function: FunctionType) -> None:
+        code = function.__code__
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        for load in loads(code, "LOAD_DEREF"):
+            cell = cells.get(load.name)
+            if cell is None:
+                continue
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue  # empty: reading it fails
+            if not _library(value):
+                self.cells.setdefault(id(cell), CellWatch(cell, load.name, value))
+                self.discover(value, load.name, load.keys, load.times)
+
+    # -- what is reached
+
+    def discover(
+        self, value: Any, path: str, keys: tuple[Any, ...] = (), times: int = 1
+    ) -> None:
+        """Watch what can be read of a value that comes from outside."""
+        if id(value) in self.outside:
+            return
+        if issubclass(type(value), Tensor):
+            self.tensors.setdefault(path, value)
+            return
+        if plain(value):
+            return
+        kind, state = type(value), hidden(value, path)
+        if state is not None:
+            self.hidden.setdefault(id(state.value), state)
+        elif kind is Members or (issubclass(kind, FIXED) and not changeable(kind)):
+            self.contents(value, path, keys)
+        elif isinstance(value, ARRAYS):
+            self.arrays.setdefault(id(value), (value, path))
+            if nbytes_of(value) <= LARGEST:
+                self.bytes.setdefault(id(value), ArrayWatch(value, path))
+            self.uses[id(value)] += times
+        elif isinstance(value, type):
+            self.namespace(value)
+        elif type(value) is ContextVar:
+            self.others.setdefault(id(value), CallWatch(value, path))
+        elif type(value) is FunctionType:
+            self.function(value, path)
+        elif type(value) is weakref.ref:
+            self.discover(value(), path)
+        elif type(value) is functools._lru_cache_wrapper:
+            within = value.__wrapped__
+            if type(within) is FunctionType and of_user(within):  # it may be passed by
+                self.enter_code(within.__code__, within.__globals__)
+        elif times and _advances(value):
+            raise refusal(
+                f"compile: {path} is a {type(value).__name__} from outside the "
+                "function: each call would take its next value, which a captured "
+                "program cannot. Take it outside, and pass it as an argument"
+            )
+        elif value is os.environ:
+            self.contents(os.environ._data, path)
+        elif type(value) is MethodType:
+            self.discover(value.__func__, path)
+            self.discover(value.__self__, path.rpartition(".")[0] or "self")
+        elif isinstance(value, functools.partial):
+            self.discover(value.func, path)
+            self.discover((value.args, value.keywords), path)
+        else:
+            self.instance(value, path)
+
+    def instance(self, value: Any, path: str) -> None:
+        kind = type(value)
+        if is_namespace(value):
+            self.outside[id(value)] = value, path
+            self.contents(vars(value), path)
+        elif isinstance(value, ModuleType):
+            if of_user(value) and kind is ModuleType:
+                self.outside[id(value)] = value, path
+                self.watch_module(value)
+        elif changeable(kind):
+            self.outside[id(value)] = value, path
+            self.others.setdefault(-id(value), KindWatch(value, path))
+            self.namespace(kind)
+            self.watch_class(kind)
+            if self.passing:
+                self.everything(value, fields(value), path, True)
+            if isinstance(value, (*CONTAINERS, tuple)):
+                self.contents(value, path)
+
+    def function(self, value: FunctionType, path: str) -> None:
+        held = self.functions.setdefault(value.__code__, [])
+        if any(known is value for known in held):
+            return
+        held.append(value)
+        if value.__code__ in self.entered:
+            self.note_cells(value)
+        for cell in value.__closure__ or ():  # a decorator's function
+            try:
+                below = cell.cell_contents
+            except ValueError:
+                continue
+            if type(below) is FunctionType:
+                self.function(below, path)
+        defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        for default in defaults:
+            self.discover(default, path)
+        if of_user(value):
+            self.attributes(value, vars(value), path)
+            self.others.setdefault(id(value), FieldsWatch(value, path))
+
+    def attributes(self, held: Any, own: dict[str, Any], path: str) -> None:
+        """All attributes of an object whose class tells no reads."""
+        self.wholes.setdefault(id(own), AttributesWatch(own, path))
+        for name, attribute in own.items():
+            self.discover(attribute, f"{path}.{name}", times=0)
+
+    def contents(self, value: Any, path: str, keys: tuple[Any, ...] = ()) -> None:
+        """Items of a container: the one at the keys, or all of them."""
+        if keys and _has(value, keys[0]):
+            name = f"{path}[{keys[0]!r}]"
+            if type(value) is not tuple:
+                self.note(value, keys[0], name, sized=False)
+            self.discover(value[keys[0]], name, keys[1:])
+            return
+        if id(value) in self.wholes:
+            return
+        members = type(value) is Members
+        path = path.rpartition(".")[0] if members else path  # ``model._modules``
+        if not isinstance(value, tuple):
+            self.wholes[id(value)] = WholeWatch(value, path)
+        items = value.items() if isinstance(value, MAPPINGS) else enumerate(value)
+        for key, item in list(items):
+            as_attribute = members or (isinstance(key, str) and key.isdigit())
+            name = _attribute(path, key) if as_attribute else f"{path}[{key!r}]"
+            self.discover(item, name)
+
+    def namespace(self, kind: type) -> None:
+        """A class whose attributes may be read; which ones is known at the end."""
+        above: Any = type(kind)
+        for one in (*kind.__mro__, *above.__mro__):
+            if one not in self.classes and of_user(one) and one is not object:
+                self.classes[one] = dict(vars(one))
+                self.others.setdefault(id(one), FieldsWatch(one, one.__name__))
+
+    # -- attributes
+
+    def watch_class(self, kind: type) -> None:
+        """Let a class tell what is read and written of its objects."""
+        if kind in self.known:
+            return
+        below = any(base in self.known for base in kind.__mro__[1:])
+        self.known.add(kind)
+        whole: Any = kind
+        get, put, drop = whole.__getattribute__, whole.__setattr__, whole.__delattr__
+
+        def __getattribute__(held: Any, name: str) -> Any:
+            if name[:2] == "__" and name != "__dict__":
+                if name in _COPYING and self.active():
+                    self.read(held, "__dict__", None, sys._getframe(1))
+                return get(held, name)  # ``isinstance`` asks for the class
+            try:
+                value = get(held, name)
+            except AttributeError:
+                if self.active():
+                    self.read(held, name, MISSING, sys._getframe(1))
+                raise
+            if (
+                mode.capture is not None
+                and not self.busy
+                and (id(held), name) not in self.seen
+                and threading.get_ident() == self.thread
+            ):
+                self.read(held, name, value, sys._getframe(1))
+            return value
+
+        def __setattr__(held: Any, name: str, value: Any) -> None:
+            if self.active():
+                self.write(held, name, value, sys._getframe(1))
+            put(held, name, value)
+
+        def __delattr__(held: Any, name: str) -> None:
+            if self.active():
+                self.write(held, name, MISSING, sys._getframe(1))
+            drop(held, name)
+
+        for method in (__getattribute__, __setattr__, __delattr__):
+            if not below or method.__name__ in vars(kind):
+                self.replace(kind, method.__name__, method)
+
+    def replace(self, kind: type, name: str, method: Any) -> None:
+        before = vars(kind).get(name, MISSING)
+        type.__setattr__(kind, name, method)
+
+        def back() -> None:
+            if before is MISSING:
+                type.__delattr__(kind, name)
+            else:
+                type.__setattr__(kind, name, before)
+
+        self.patched.callback(back)
+
+    def watch_module(self, module: ModuleType) -> None:
+        """Let a module of the user's tell what is read and written."""
+        kind = type("WatchedModule", (ModuleType,), {})
+        self.watch_class(kind)
+        module.__class__ = kind
+        self.patched.callback(setattr, module, "__class__", ModuleType)
+
+    def read(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        """An attribute of some object was read."""
+        self.busy = True  # not from here: see ``active``
+        try:
+            self.read_plain(held, name, value, frame)
+        finally:
+            self.busy = False
+
+    def read_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(held))
+        if known is None or known[0] is not held or (id(held), name) in self.seen:
+            return
+        users = USERS[frame.f_code.co_filename]
+        if not users and not self.tells(type(held)):
+            return
+        if name in _HOOKS and issubclass(type(held), self.module):
+            self.seen.add((id(held), name))
+            self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
+            return
+        keys = keys_after(frame.f_code, frame.f_lasti, name)
+        if not keys and not isinstance(value, ARRAYS):  # whose uses are counted
+            self.seen.add((id(held), name))
+        path = f"{known[1]}.{name}"
+        self.locate(held, name, value, path, users)
+        if value is not MISSING and name != "__dict__" and not _library(value):
+            self.discover(value, path, keys)
+
+    def knows(self, value: Any) -> bool:
+        """Whether a value was there before the function ran, as far as one can tell."""
+        tables = (self.outside, self.wholes, self.arrays, self.groups)
+        return any(id(value) in table for table in tables) or any(
+            value is given for given in self.arguments.values()
+        )
+
+    def tells(self, kind: type) -> bool:
+        """Whether reads of such objects count where Weft's own code reads."""
+        found = self.telling.get(kind)
+        if found is None:
+            home = kind.__module__.partition(".")[0]
+            others = home in ("weft", "numpy", "logging")
+            own = issubclass(kind, self.module)
+            found = self.telling[kind] = own or not others
+        return found
+
+    def locate(self, held: Any, name: str, value: Any, path: str, users: bool) -> None:
+        """Note an attribute where it lies: in the object, a slot or a class."""
+        own = fields(held)
+        if name == "__dict__":
+            self.everything(held, own, path, users)
+        elif own is not None and name in own:
+            self.note(own, name, path)
+        elif own is not None and (found := _member_of(own, name)) is not None:
+            self.note(found, name, path)
+        else:
+            if own is not None:
+                self.group(own).absent[name] = path
+            if not self.in_class(held, name, value, path) and value is not MISSING:
+                self.everything(held, own, path.rpartition(".")[0], True)  # computed
+
+    def in_class(self, held: Any, name: str, value: Any, path: str) -> bool:
+        for kind in type(held).__mro__:
+            if name not in vars(kind):
+                if of_user(kind):  # where it may come to be
+                    self.of_class(kind).absent[name] = f"{kind.__name__}.{name}"
+            else:
+                raw = vars(kind)[name]
+                if type(raw) is MemberDescriptorType:
+                    watch = SlotWatch(held, name, path, value)
+                    self.slots.setdefault((id(held), name), watch)
+                elif of_user(kind):
+                    self.note_class(kind, name)
+                    if of_user(type(raw)):  # a descriptor, which has been asked
+                        self.discover(raw, f"{kind.__name__}.{name}")
+                        self.everything(
+                            raw, fields(raw), f"{kind.__name__}.{name}", True
+                        )
+                return True
+        return False
+
+    def of_class(self, kind: type) -> _Group:
+        found = self.of_classes.get(kind)
+        if found is None:
+            found = self.of_classes[kind] = _Group(vars(kind), True, kind)
+        return found
+
+    def note_class(self, kind: type, name: str) -> None:
+        group = self.of_class(kind)
+        group.values.setdefault(name, vars(kind)[name])
+        group.paths[name] = f"{kind.__name__}.{name}"
+
+    def everything(self, held: Any, own: Any, path: str, users: bool) -> None:
+        """A whole dictionary of attributes; a model's parts if Weft asks."""
+        whole = users or not isinstance(held, self.module)
+        lead = path.removesuffix(".__dict__")
+        for key, value in list((own or {}).items()):
+            if whole or (key not in _BOOKKEEPING and self.is_part(value)):
+                self.note(own, key, _attribute(lead, key))
+                self.discover(value, _attribute(lead, key), times=0)
+        if own is not None:
+            self.group(own).absent["*" if whole else "parts"] = lead
+
+    def is_part(self, value: Any) -> bool:
+        if issubclass(type(value), tuple):
+            return any(map(self.is_part, value))
+        return issubclass(type(value), (self.module, Tensor, list, dict))
+
+    # -- notes
+
+    def group(self, source: Any, sized: bool = True) -> _Group:
+        found = self.groups.get(id(source))
+        if found is None:
+            found = self.groups[id(source)] = _Group(source, sized)
+        return found
+
+    def note(self, source: Any, key: Any, path: str, sized: bool = True) -> None:
+        group = self.group(source, sized and type(source) in (dict, Members))
+        if key not in group.values:
+            group.values[key] = source[key]
+            group.paths[key] = path
+
+    def write(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        """An attribute is about to be set."""
+        with self.pausing():
+            self.write_plain(held, name, value, frame)
+
+    def write_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(held))
+        if known is None or known[0] is not held or isinstance(value, Tensor):
+            return
+        if not USERS[frame.f_code.co_filename] and not self.weft_state(held):
+            return
+        if isinstance(getattr(type(held), name, None), property):
+            return  # what its function sets is seen by itself
+        try:
+            before = object.__getattribute__(held, name)
+        except AttributeError:
+            before = MISSING
+        if not same(before, value):
+            raise _refused(f"{known[1]}.{name}", before, value)
+
+    def weft_state(self, held: Any) -> bool:
+        """Whether an object of Weft's own counts in Python, as a scheduler does."""
+        graph_state = isinstance(held, (self.module, self.optimizer))
+        return not graph_state and type(held).__module__.startswith("weft.")
+
+    # -- the end
+
+    def refuse_changes(self) -> None:
+        """Refuse a function that changed what it read; it would not do so again."""
+        moved = [one for one in self.hidden.values() if one.moved()]
+        for one in moved:
+            one.put_back()
+        if moved:
+            raise self._moved(moved[0])
+        for watch in (*self.watches(), *self.wholes.values(), *self.bytes.values()):
+            text = watch.changed()
+            if text is not None:
+                name = text.split(" ")[0].partition("[")[0].rpartition(".")[2]
+                self.restore()
+                raise self.changed(text, name)
+
+    def _moved(self, one: Hidden) -> BaseException:
+        where = line_of_use(self.entered, one.path.rpartition(".")[2])
+        line = f"\n  at {describe_line(*where)}" if where else ""
+        own = ", or use weft's own (weft.rand)" if one.what[:2] == "ra" else ""
+        return refusal(
+            f"compile: the function takes {one.what} from {one.path}, which is outside "
+            "it; later calls would not do that again. Do it outside, and pass the "
+            f"result as an argument{own}{line}"
+        )
+
+    def restore(self) -> None:
+        """Undo what the function did."""
+        _restore(self.wholes, self.groups, self.cells)
+        held = {kind: g.values for kind, g in self.of_classes.items()}
+        for kind, values in (*self.classes.items(), *held.items()):
+            for name, value in values.items():
+                if vars(kind).get(name) is not value and name[:2] != "__":
+                    type.__setattr__(kind, name, value)
+
+    def changed(self, text: str, name: str) -> BaseException:
+        where = line_of_change(self.entered, name)
+        line = f"\n  at {describe_line(*where)}" if where else ""
+        return refusal(
+            f"compile: the function changes what is outside it: {text}. Later calls "
+            "would not do that again; return the value, or keep it in a tensor that "
+            f"is changed in place{line}"
+        )
+
+    def watches(self) -> list[Watch]:
+        groups: list[Watch] = [
+            ItemsWatch(g.source, g.paths, g.values)
+            for g in (*self.groups.values(), *self.of_classes.values())
+            if g.values
+        ]
+        return [
+            *groups,
+            *self.cells.values(),
+            *self.slots.values(),
+            *self.others.values(),
+            *self._named(),
+        ]
+
+    def _named(self) -> list[Watch]:
+        """Attributes of classes that some function entered names."""
+        names = {name for code in self.entered for name in code.co_names}
+        found: list[Watch] = []
+        for kind, held in self.classes.items():
+            keys = [k for k in held if k in names and k[:2] != "__"]
+            if keys:
+                paths = {k: f"{kind.__name__}.{k}" for k in keys}
+                values = {k: held[k] for k in keys}
+                found.append(ItemsWatch(vars(kind), paths, values))
+        return found
+
+    def array_watches(self, again: list[np.ndarray]) -> list[ArrayWatch]:
+        """Arrays of which Python has used elements: not each use was one of those that
+        read it again in every run."""
+        found = []
+        for key, (array, path) in self.arrays.items():
+            own = array.base if isinstance(array, np.ndarray) else None
+            whole = array if own is None else own
+            times = sum(a is array or a.base is whole for a in again)
+            if times >= self.uses[key]:
+                continue
+            if nbytes_of(array) <= LARGEST:
+                found.append(ArrayWatch(array, path))
+            else:
+                instead = "Pass it as an argument, or make it a tensor there"
+                _warn_of(f"the function reads elements of {path}, which is large,",
+                         instead)  # fmt: skip
+        return found
+
+    def guards(self, again: list[np.ndarray]) -> Guards:
+        """What to check before each run; ``again`` are arrays that each run reads."""
+        sized = [
+            Sized(g.source, functools.partial(self.present, g))
+            for g in (*self.groups.values(), *self.of_classes.values())
+            if g.sized and g.absent
+        ]
+        if any("__annotations__" in code.co_names for code in self.entered):
+            for function in (f for some in self.functions.values() for f in some):
+                self.contents(function.__annotations__, function.__name__)
+        arrays = self.array_watches(again)
+        watches = [*self.watches(), *self.wholes.values(), *arrays]
+        seen = {path: t for path, t in self.tensors.items() if type(t) is Tensor}
+        return Guards(watches, sized, self.hooks, seen)
+
+    def present(self, group: _Group) -> dict[str, str]:
+        """Of the names that were not there, those that are."""
+        found = {k: p for k, p in group.absent.items() if k in group.source}
+        if "*" in group.absent:
+            found.update((k, f"{group.absent['*']}.{k}") for k in group.source)
+        if "parts" in group.absent:
+            lead = group.absent["parts"]
+            parts = [k for k, v in group.source.items() if self.is_part(v)]
+            found.update((k, f"{lead}.{k}") for k in parts if k not in _BOOKKEEPING)
+        return found
+
+    def warn(self) -> None:
+        """Say which lines read something that every call would find changed."""
+        for code, names in self.entered.items():
+            for name, path, offset in chains(code):
+                kind = _moving(names.get(name, MISSING), path)
+                if kind is not None:
+                    line = describe_line(code, offset)
+                    text = ".".join((name, *path))
+                    own = "" if kind == "the time" else ", or use weft's own"
+                    instead = f"Pass it as an argument{own}\n  at {line}"
+                    _warn_of(f"{text} reads {kind}", instead)
+                    return
+
+
+def _warn_of(what: str, instead: str) -> None:
+    warnings.warn(
+        f"compile: {what} once, when the function is captured; every call uses that "
+        f"value. {instead}",
+        stacklevel=3,
+    )
+
+
+def _moving(value: Any, path: tuple[str, ...]) -> str | None:
+    """What kind of thing a chain of attributes calls that is never the same."""
+    for name in path:
+        if not isinstance(value, ModuleType):
+            return _CHANGING.get(type(value).__module__)
+        value = getattr(value, name, None)
+    if type(value) not in (FunctionType, MethodType, BuiltinFunctionType):
+        return None
+    home = value.__module__
+    if home is None or home == "builtins":
+        home = type(getattr(value, "__self__", None)).__module__
+    if home == "time" and getattr(value, "__name__", "") == "sleep":
+        return None
+    return _CHANGING.get(str(home))
+
+
+def _refused(path: str, before: Any, value: Any) -> BaseException:
+    now = "deletes it" if value is MISSING else f"sets it to {shown(value)}"
+    was = "not there" if before is MISSING else shown(before)
+    return refusal(
+        f"compile: {path} is outside the function ({was}), which {now}. Later calls "
+        "would not do that again; return the value and set it outside, or keep it in "
+        "a tensor that is changed in place (register_buffer)"
+    )
+
+
+def _restore(wholes: Any, groups: Any, cells: Any) -> None:
+    """Undo what the function did to containers, globals and closures."""
+    for watch in wholes.values():
+        _refill(watch.source, watch.values)
+    for group in groups.values():
+        if isinstance(group.source, (dict, list)):
+            for key, value in group.values.items():
+                group.source[key] = value
+    for watch in cells.values():
+        watch.source.cell_contents = watch.values[0]
+
+
+def _refill(source: Any, values: list[Any]) -> None:
+    """Put items back; a view of a dictionary changes with that."""
+    if isinstance(source, dict):
+        half = len(values) // 2
+        source.clear()
+        source.update(zip(values[:half], values[half:], strict=True))
+    elif isinstance(source, list):
+        source[:] = values
+    elif isinstance(source, set):
+        source.clear()
+        source.update(values)
+    elif isinstance(source, deque):
+        source.clear()
+        source.extend(values)
+
+
+def _attribute(path: str, name: str) -> str:
+    """``model.fc``, or ``model[0]`` of a module that a container holds."""
+    return f"{path}[{name}]" if name.isdigit() else f"{path}.{name}"
+
+
+def _member_of(own: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """The dictionary of a module's that holds a name which is no attribute."""
+    return next((own[k] for k in KINDS if name in own.get(k, ())), None)
+
+
+def _library(value: Any) -> bool:
+    """Functions, classes and modules that are not the user's stay as they are."""
+    if issubclass(type(value), (ModuleType, type, FunctionType)):
+        return not of_user(value)
+    return type(value) is BuiltinFunctionType
+
+
+def _advances(value: Any) -> bool:
+    """Whether a value is an iterator, of a kind that no attribute tells about."""
+    kind = type(value)
+    return (
+        hasattr(kind, "__next__")
+        and not changeable(kind)
+        and not issubclass(kind, io.IOBase)
+    )
+
+
+def _has(value: Any, key: Any) -> bool:
+    if isinstance(value, MAPPINGS):
+        return key in value
+    return (
+        isinstance(value, (list, tuple))
+        and type(key) is int
+        and -len(value) <= key < len(value)
+    )
+
+
+def _label(fn: Any, module: type) -> str:
+    if isinstance(fn, module):
+        return "model"
+    return getattr(fn, "__name__", type(fn).__name__)

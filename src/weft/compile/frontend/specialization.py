@@ -1,0 +1,263 @@
+"""One compiled form of a function: a captured program, its machine code, its guards."""
+
+from __future__ import annotations
+
+from operator import call
+from typing import Any
+
+import numpy as np
+
+from weft.compile.frontend.graph_function import GraphFunction, closed
+from weft.compile.frontend.guards import Guards, Reads
+from weft.compile.frontend.guards.state import Tensors
+from weft.compile.program.lowered import Lowered
+from weft.compile.program.phases import phase
+from weft.compile.program.program import compiled
+from weft.compile.targets.cpu.driver import start_if_missing
+from weft.core.mode import mode
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.size import Size
+from weft.core.tape import caller
+from weft.core.tensor import Tensor
+from weft.errors import ShapeError, WeftError
+from weft.graph.capture import capture_call, layout_of
+from weft.graph.captured_program import Captured, check_apart, rewrite
+from weft.graph.effects import containers, make, nodes_of
+from weft.graph.interpret import bind_sizes
+from weft.graph.ir import ASSIGN, Graph, Node
+from weft.graph.labels import labels_of
+from weft.graph.state_cells import commit
+
+
+class Specialization:
+    """One compiled form of a function."""
+
+    number = 0  # of its compilation
+
+    def __init__(
+        self,
+        captured: Captured,
+        reads: Guards | None = None,
+        *,
+        pack_weights: bool = False,
+        memory: Any = None,
+    ) -> None:
+        self.captured = captured
+        self.pack_weights = pack_weights
+        self.reads = reads
+        self.guarded = [guard.read for guard in captured.guards]
+        self.values = [guard.value for guard in captured.guards]
+        self.tensors = Tensors(captured.cells, {} if reads is None else reads.seen)
+        into = [one.recorded for one in self.captured.rewritten]
+        self.wanting, graph = _results(captured)
+        self.outputs = graph.outputs
+        self.differentiable = any((*self.wanting, *into))
+        self.plain = captured.returned is None and not captured.effects
+        self.cells = self.captured.cells
+        recompute = adapting(captured, memory)
+        if self.differentiable:
+            self.graph, variables = closed(graph)
+            self.variables = [self.cells[v.name] for v in variables]
+            written = {n.params.get("variable") for n in self.graph if n.op is ASSIGN}
+            self.written = [v in written for v in variables]
+            self.function = GraphFunction(self.graph, self._write, recompute)
+            self.program = self.function.program
+        else:
+            own = {c.variable for c in self.cells.values() if c.has_memory}
+            self.program = compiled(
+                graph, own, pack_weights=pack_weights, recompute=recompute, kept=True
+            )
+        self.held = [self.cells[v.name] for v in self.program.reads]
+        self.unread = [self.cells[v.name] for v in self.program.unread]
+        self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
+        sizes = self.captured.graph.sizes
+        inputs = self.captured.graph.inputs
+        self.shapes: Any = None  # of all arguments, if no size is open
+        if not any(isinstance(n, Size) for i in inputs for n in i.shape):
+            self.shapes = [i.shape for i in inputs] if not sizes.assumptions else None
+
+    @property
+    def lowered(self) -> Lowered:
+        """The program's steps and kernels."""
+        return self.program.lowered
+
+    def fits(self, arrays: list[Any]) -> bool:
+        """Whether this form is for arguments of these shapes.
+
+        Their dtypes and numbers of axes are those of its key.
+        """
+        if self.moved(arrays) or not all(arrays[k] for k in self.captured.nonzero):
+            return False
+        if self.shapes is not None:
+            return [a.shape for a in arrays] == self.shapes
+        try:
+            sizes = bind_sizes(self.captured.graph.inputs, arrays)
+        except ShapeError:
+            return False
+        found = self.captured.graph.sizes.assumptions.values()
+        return all(assumption.holds(sizes) for assumption in found)
+
+    def moved(self, arrays: list[Any]) -> str:
+        """Which argument lies in memory in another way than that which decided."""
+        for place, how in self.captured.layouts:
+            if layout_of(arrays[place]) != how:
+                name = self.captured.graph.inputs[place].name
+                return f"other arguments: {name} lies in memory in another way"
+        return ""
+
+    def holds(self) -> bool:
+        """Whether Python is still as the program found it."""
+        if self.reads is not None and not self.reads.holds():
+            return False
+        if not self.tensors.holds():
+            return False
+        return list(map(call, self.guarded)) == self.values
+
+    def stale(self) -> str | None:
+        """Which Python value has changed since the capture, if any."""
+        found = self.reads.changed() if self.reads is not None else None
+        found = found or self.tensors.changed()
+        if found is not None:
+            return found
+        for guard in self.captured.guards:
+            now = guard.read()
+            if now != guard.value:
+                return f"{guard.what} changed from {guard.value!r} to {now!r}"
+        return None
+
+    def fixed(self) -> dict[str, str]:
+        """The plain Python values that the program was captured with, as text."""
+        return {} if self.reads is None else self.reads.plain()
+
+    def run(self, leaves: list[Any], arrays: list[Any], arguments: Any) -> Any:
+        """Run the program for arguments: ``(args, kwargs)`` and what is in them."""
+        if self.captured.rewritten:
+            known = {k: cell.get() for k, cell in self.cells.items() if _has(cell)}
+            check_apart(self.captured, arrays, known)
+        if self.differentiable and mode.recording:
+            return self._recorded(leaves, arrays, arguments)
+        if self.differentiable:
+            held = [cell.get() for cell in self.variables]
+            results, _ = self.program.run([*arrays, *held], write=self._write)
+        else:
+            held = [cell.get() for cell in self.held]
+            rooms = [cell.room() for cell in self.unread]
+            stamps = self._stamp if self.pack_weights else None
+            results, _ = self.program.run(arrays, held, rooms, self._write, stamps)
+        found = [Tensor(array) for array in results]
+        return self.finish(found, leaves, arrays, arguments)
+
+    def _stamp(self, place: int) -> Any:
+        """How new a variable is."""
+        return self.held[place].stamp()
+
+    def _write(self, changed: dict[str, Any]) -> None:
+        """Take the new values; those of other state are in their places already."""
+        commit([(self.cells[name], array) for name, array in changed.items()])
+        where = caller()
+        for name, touch in self.in_place:
+            if name not in changed:
+                touch(where)
+        self.captured.empty()
+
+    def _recorded(self, leaves: list[Any], arrays: Any, arguments: Any) -> Any:
+        tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
+        given = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
+        for place, _ in self.captured.rewritten:
+            given[place] = given[place].clone()  # a derivative may need the old value
+        held = [_as_tensor(cell) for cell in self.variables]
+        for place, written in enumerate(self.written):
+            if written:
+                held[place] = held[place].clone()
+        found = self.function([*given, *held])
+        for out, wants in zip(found, self.wanting, strict=False):
+            if not wants:  # a detached one
+                out._node = None
+        return self.finish(found, leaves, arrays, arguments)
+
+    def finish(self, found: Any, leaves: Any, arrays: Any, arguments: Any) -> Any:
+        """Change what the function changes, and give its result."""
+        rewrite(self.captured, leaves, found)
+        if self.plain:
+            return self.tree(found)
+        captured = self.captured
+        run = captured.run_of(leaves, arguments, arrays, found, self.outputs)
+        captured.happen(run)
+        if captured.returned is None:
+            return self.tree(found)
+        return make(captured.returned, run)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the function returns one tensor, in nothing else."""
+        return self.captured.outs == tree_flatten(0)[1]
+
+    def tree(self, found: Any) -> Any:
+        """What the function returns, with these tensors in it."""
+        some = iter(found)
+        values = self.captured.values
+        out = [next(some) if type(v) is Node else v for v in values]
+        return tree_unflatten(out, self.captured.outs)
+
+
+def _results(captured: Captured) -> tuple[list[bool], Graph]:
+    """Which results require grad; and the graph that computes no more than those."""
+    graph, own = captured.graph, [v for v in captured.values if type(v) is Node]
+    pairs = zip(captured.values, captured.wanting, strict=True)
+    wanted = {v: w for v, w in pairs if type(v) is Node} | captured.wants
+    if captured.returned is not None:
+        own = list(dict.fromkeys(nodes_of(captured.returned)))
+    own += [node for effect in captured.effects for node in nodes_of(effect)]
+    changed = graph.outputs[len(graph.outputs) - len(captured.rewritten) :]
+    less = Graph(graph.name, graph.nodes, [*own, *changed], graph.sizes, graph.inputs)
+    return [wanted.get(node, False) for node in own], less
+
+
+def adapting(captured: Captured, memory: Any) -> Any:
+    """What is done to a graph so that less is kept for backward, if anything."""
+    if memory is not None:
+        return memory.adapting(captured)
+    if captured.segments:
+        from weft.compile.recompute.regions import Regions
+
+        return Regions(captured)
+    return None
+
+
+def entry_of(
+    fn: Any,
+    args: Any,
+    kwargs: Any,
+    dynamic: Any,
+    *,
+    pack_weights: bool = False,
+    memory: Any = None,
+    numbers: Any = (),
+) -> Specialization:
+    """Capture a function for some arguments, noting what it reads, and compile it.
+
+    ``numbers`` are the places of floats that are inputs. ``memory`` says what is kept
+    for backward (see ``recompute.policies``).
+    """
+    leaves, _ = tree_flatten((args, kwargs))
+    names = labels_of(fn, args, kwargs)
+    known = dict(zip(names, leaves, strict=True))
+    reads = Reads(fn, known, containers((args, kwargs)), numbers=bool(numbers))
+    start_if_missing()  # every program needs it, and Python leaves a processor idle
+    with phase("capture"), reads.watching():
+        captured = capture_call(fn, args, kwargs, dynamic, None, reads.knows, numbers)
+    guards = reads.guards(captured.arrays)
+    return Specialization(captured, guards, pack_weights=pack_weights, memory=memory)
+
+
+def _as_tensor(cell: Any) -> Tensor:
+    shown = cell.show()
+    return shown if isinstance(shown, Tensor) else Tensor(cell.get())
+
+
+def _has(cell: Any) -> bool:
+    try:
+        cell.get()
+    except WeftError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Fusion: which nodes are computed together, in one pass over memory."""

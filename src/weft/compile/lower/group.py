@@ -1,0 +1,40 @@
+"""The kernel of a group of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.compile.fusion.elements import lowering_of
+from weft.compile.fusion.groups import Group
+from weft.compile.loop.ir import Kernel
+from weft.compile.lower.base import Lowering
+from weft.compile.lower.contiguous_runs import in_runs
+from weft.compile.lower.flat import FlatLoops
+from weft.compile.lower.rows import RowLoops
+from weft.compile.tuning.choices import Loops
+from weft.graph.ir import Node
+
+
+def lower(
+    group: Group,
+    name: str,
+    windows: Mapping[Node, Any] | None = None,
+    cuts: Loops | None = None,
+) -> tuple[Kernel, list[Node]]:
+    """The kernel of a group, and the node that each of its buffers belongs to.
+
+    Of values that have a window (``compile.alike``) it sees that part alone. ``cuts``
+    are the numbers of its schedule.
+    """
+    lowering = _kind(group)(group, name, windows, cuts)
+    return in_runs(lowering.loops()), lowering.owners
+
+
+def _kind(group: Group) -> type[Lowering]:
+    if group.alone:
+        from weft.compile.lower.scans import serial_loops
+
+        return serial_loops(lowering_of(group.nodes[0]))
+    rows = group.reduced is not None or group.columns
+    return RowLoops if rows else FlatLoops

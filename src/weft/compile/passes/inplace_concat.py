@@ -1,0 +1,60 @@
+"""Make the pieces of long concatenations contiguous, so that each can be copied.
+
+    %c: float32[64, 1024] = cat(%a, %b, …, dim=0)
+
+As one kernel, each element would ask in which of the pieces it lies. Instead each
+piece is copied to its place by a launch of its own (``program.concat``), or computed
+there.
+"""
+
+from __future__ import annotations
+
+from weft.compile.emit import scalar
+from weft.compile.fusion.groups import COPY, Operand, inlined
+from weft.compile.passes.walk import Call, Found, Walk
+from weft.core.op import find_op
+from weft.core.size import same
+from weft.graph.ir import Graph, Node
+
+MANY = 5  # pieces: fewer are told apart by loops of their own
+
+_CAT, _RESHAPE = find_op("cat"), find_op("reshape")
+
+
+def is_joined(node: Node) -> bool:
+    """Whether a node is made of so many pieces that these are copied one by one."""
+    return (
+        node.op is _CAT
+        and len(node.inputs) >= MANY
+        and scalar.has_dtype(node.dtype)
+        and not any(same(n, 0) for n in node.shape)
+    )
+
+
+def inplace_concat(graph: Graph) -> Graph:
+    """The graph with pieces that are rows of memory, or copied to be such.
+
+    >>> from weft.compile.passes.inplace_concat import inplace_concat
+    >>> def fn(x):
+    ...     return weft.cat([x, x, x.T, x, x, x])
+    >>> g = weft.graph.capture(fn, weft.ones(2, 2)).graph
+    >>> [node.op.name for node in inplace_concat(g) if node.inputs]
+    ['permute', 'copy', 'cat']
+    """
+    return _InMemory(graph).run()
+
+
+class _InMemory(Walk):
+    ops = frozenset([_CAT])
+
+    def visit(self, node: Node) -> Found:
+        if not is_joined(node) or not any(map(_elsewhere, node.inputs)):
+            return None
+        inputs = [Call(COPY, (i,)) if _elsewhere(i) else i for i in node.inputs]
+        return Call(node.op, tuple(inputs), node.params)
+
+
+def _elsewhere(piece: Node) -> bool:
+    """Whether a piece does not lie in memory row by row."""
+    operand = Operand(piece)
+    return inlined(operand.base) or any(v.op is not _RESHAPE for v in operand.views)

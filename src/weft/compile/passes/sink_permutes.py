@@ -1,0 +1,221 @@
+"""Permutes move towards the outputs, until they meet their inverse.
+
+    %t: float32[2, 4, 4, 3] = permute(%x, dims=(0, 2, 3, 1))
+    %r: float32[2, 4, 4, 3] = relu(%t)                →  %y = relu(%x)
+    %y: float32[2, 3, 4, 4] = permute(%r, dims=(0, 3, 1, 2))
+
+A program whose images have their channels last, around convolutions that want them
+first, so ends with one conversion at its inputs and one at its outputs. Permutes move
+through operators element by element, reductions, slices, paddings, concatenations and
+resampling. Where nothing cancels, the graph stays as it is: a permute costs nothing
+where it is, because whoever reads it reads its base.
+
+Sums may be added up in another order, so the strict mode leaves those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, is_reduction, rounds
+from weft.compile.passes.policy import Policy
+from weft.compile.passes.simplify_views import CAT, FLIP, PERMUTE, SLICE, rules_of
+from weft.compile.passes.walk import Call, Found, Walk
+from weft.core.op import Op, find_op
+from weft.core.size import is_one
+from weft.graph.ir import Graph, Node
+
+PLACE = find_op("place")
+RESAMPLE = find_op("resample")
+Dims = tuple[int, ...]
+
+
+def sink_permutes(graph: Graph) -> Graph:
+    """The graph with fewer permutes, or as it was.
+
+    >>> def fn(x):
+    ...     return (x.permute(0, 2, 3, 1) * 2).exp().permute(0, 3, 1, 2)
+    >>> g = weft.graph.capture(fn, weft.ones(1, 2, 3, 3)).graph
+    >>> print(weft.compile.passes.sink_permutes(g))
+    graph fn(%x: float32[1, 2, 3, 3]) {
+      %mul/mul: float32[1, 2, 3, 3] = mul(%x, 2)
+      %exp/exp: float32[1, 2, 3, 3] = exp(%mul/mul)
+      return %exp/exp
+    }
+    """
+    found = _Layout(graph).run()
+    return found if conversions(found) < conversions(graph) else graph
+
+
+def conversions(graph: Graph) -> int:
+    """How many values of a graph are others' in another order of axes."""
+    nodes = [n for n in graph.nodes if n.op is PERMUTE]
+    return len({(n.inputs[0], n.params["dims"]) for n in nodes})
+
+
+class _Layout(Walk):
+    """Each node whose operands are permuted becomes a permuted one."""
+
+    needs = frozenset([PERMUTE])
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        permutes = [n for n in graph.nodes if n.op is PERMUTE]
+        self.there = {(n.inputs[0].name, n.params["dims"]) for n in permutes}
+        self.own = {n.name for n in graph.nodes}  # the others were moved here
+
+    def visit(self, node: Node) -> Found:
+        for rule in rules_of(node.op):
+            found = rule(node)
+            if found is not None:
+                return found
+        if node.op.facts.elementwise:
+            return self.all_at_once(node)
+        if node.op is CAT:
+            return self.side_by_side(node)
+        move = _reduced if is_reduction(node.op) else MOVES.get(node.op)
+        x, *_ = (*node.inputs, None)
+        if move is None or type(x) is not Node or x.op is not PERMUTE:
+            return None
+        return move(node, x.inputs[0], x.params["dims"])
+
+    # -- operators with several operands
+
+    def all_at_once(self, node: Node) -> Found:
+        """relu(permute(x)) = permute(relu(x))"""
+        dims = _dims(node)
+        inputs = None if dims is None else self.turned_back(node, dims)
+        if inputs is None:
+            return None
+        return Call(PERMUTE, (Call(node.op, inputs, node.params),), {"dims": dims})
+
+    def side_by_side(self, node: Node) -> Found:
+        """cat(permute(x), permute(y), dim) = permute(cat(x, y, dims[dim]))"""
+        dims = _dims(node)
+        inputs = None if dims is None else self.turned_back(node, dims)
+        if dims is None or inputs is None:
+            return None
+        params = dict(node.params, dim=dims[node.params["dim"]])
+        return Call(PERMUTE, (Call(CAT, inputs, params),), {"dims": dims})
+
+    def turned_back(self, node: Node, dims: Dims) -> tuple[Any, ...] | None:
+        """What the operands of a node are permutes of; None if one would cost."""
+        found = [self.source(i, dims, node) for i in node.inputs]
+        return None if None in found else tuple(found)
+
+    def source(self, value: Any, dims: Dims, node: Node) -> Any:
+        """What a value is the permute of, if that is there or costs nothing."""
+        if type(value) is not Node or value.shape == ():
+            return value
+        if len(value.shape) != len(node.shape):
+            return None
+        if value.op is PERMUTE and value.params["dims"] == dims:
+            return value.inputs[0]
+        back = inverse(dims)
+        shape = tuple([value.shape[d] for d in back])
+        if value.op is FULL:
+            return Call(FULL, (), dict(value.params, shape=shape))
+        if value.op is EXPAND and (few := _reordered(value.inputs[0], back)):
+            return Call(EXPAND, (few,), {"shape": shape})
+        if node.name in self.own and (value.name, back) in self.there:
+            return Call(PERMUTE, (value,), {"dims": back})
+        return None
+
+
+def inverse(dims: Dims) -> Dims:
+    """The order of axes that undoes another one.
+
+    >>> from weft.compile.passes.sink_permutes import inverse
+    >>> inverse((0, 2, 3, 1))
+    (0, 3, 1, 2)
+    """
+    return tuple([dims.index(d) for d in range(len(dims))])
+
+
+def _dims(node: Node) -> Dims | None:
+    """The order of axes that the first permuted operand has."""
+    nodes = [i for i in node.inputs if type(i) is Node and i.op is PERMUTE]
+    return nodes[0].params["dims"] if nodes else None
+
+
+def _reordered(x: Node, back: Dims) -> Call | None:
+    """A value that is repeated, in another order of axes, if only ones move."""
+    full = (*(1,) * (len(back) - len(x.shape)), *x.shape)
+    moved = [d for d in back if not is_one(full[d])]
+    if moved != sorted(moved):
+        return None
+    return Call(RESHAPE, (x,), {"shape": tuple([full[d] for d in back])})
+
+
+# -- operators with one operand: what permutes of x become
+
+
+def _reduced(node: Node, x: Node, dims: Dims) -> Found:
+    """sum(permute(x), d) = permute(sum(x, dims[d]))"""
+    policy = Policy.ROUNDING if rounds(node.op) else Policy.EXACT
+    if not policy.allows(node.dtype):
+        return None
+    axes = node.params["dim"]
+    moved = tuple(sorted([dims[d] for d in axes]))
+    inner = Call(node.op, (x,), dict(node.params, dim=moved))
+    if node.params["keepdim"]:
+        return Call(PERMUTE, (inner,), {"dims": dims})
+    kept = [d for i, d in enumerate(dims) if i not in axes]
+    order = tuple([sorted(kept).index(d) for d in kept])
+    return Call(PERMUTE, (inner,), {"dims": order}) if kept != sorted(kept) else inner
+
+
+def _repeated(node: Node, x: Node, dims: Dims) -> Found:
+    """expand(permute(x)) = permute(expand(x))"""
+    if len(node.shape) != len(dims):
+        return None
+    shape = tuple([node.shape[d] for d in inverse(dims)])
+    return Call(PERMUTE, (Call(EXPAND, (x,), {"shape": shape}),), {"dims": dims})
+
+
+def _cut(node: Node, x: Node, dims: Dims) -> Found:
+    """permute(x)[a, b] = permute(x[b, a])"""
+    index = _turned_index(node.params["index"], dims)
+    if index is None:
+        return None
+    return Call(PERMUTE, (Call(SLICE, (x,), {"index": index}),), {"dims": dims})
+
+
+def _put(node: Node, x: Node, dims: Dims) -> Found:
+    """Zeros around permute(x) = permute(zeros around x)"""
+    index = _turned_index(node.params["index"], dims)
+    if index is None or len(node.shape) != len(dims):
+        return None
+    shape = tuple([node.shape[d] for d in inverse(dims)])
+    params = dict(node.params, shape=shape, index=index)
+    return Call(PERMUTE, (Call(PLACE, (x,), params),), {"dims": dims})
+
+
+def _turned_index(index: Any, dims: Dims) -> Any:
+    """A range for each axis, in the order before a permute."""
+    if not all(type(i) is slice for i in index):
+        return None
+    whole = (*index, *(slice(None),) * (len(dims) - len(index)))
+    return tuple([whole[d] for d in inverse(dims)])
+
+
+def _turned(node: Node, x: Node, dims: Dims) -> Found:
+    """flip(permute(x), d) = permute(flip(x, dims[d]))"""
+    moved = tuple([dims[d] for d in node.params["dims"]])
+    return Call(PERMUTE, (Call(FLIP, (x,), {"dims": moved}),), {"dims": dims})
+
+
+def _resampled(node: Node, x: Node, dims: Dims) -> Found:
+    """resample(permute(x), d) = permute(resample(x, dims[d]))"""
+    params = dict(node.params, dim=dims[node.params["dim"]])
+    return Call(PERMUTE, (Call(RESAMPLE, (x,), params),), {"dims": dims})
+
+
+MOVES: dict[Op, Callable[[Node, Node, Dims], Found]] = {
+    EXPAND: _repeated,
+    SLICE: _cut,
+    PLACE: _put,
+    FLIP: _turned,
+    RESAMPLE: _resampled,
+}

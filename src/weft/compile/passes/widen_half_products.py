@@ -1,0 +1,53 @@
+"""Products of short elements, as products with wide results and a cast.
+
+    %y: bfloat16[2, 4] = matmul(%a, %b)     %y/wide_matmul: float32[2, 4] =
+                                                wide_matmul(%a, %b, dtype=float32)
+                                        →   %y: bfloat16[2, 4] =
+                                                cast(%y/wide_matmul, dtype=bfloat16)
+
+The cast follows the product part by part, with whatever comes after it. Wide products
+that no kernel computes are products of cast operands.
+"""
+
+from __future__ import annotations
+
+from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.targets.cpu.matmul.call import product_kind
+from weft.compile.targets.cpu.matmul.kinds import BYTES, RESULTS
+from weft.dtype import float32, int32
+from weft.graph.ir import Graph, Node
+from weft.ops.copies import cast_op
+from weft.ops.products import matmul_op, wide_matmul_op
+
+
+class _Narrow(Walk):
+    ops = frozenset([matmul_op, wide_matmul_op])
+
+    def visit(self, node: Node) -> Found:
+        if node.op is matmul_op and product_kind(node) is None:
+            return _with_wide_result(node)
+        if node.op is wide_matmul_op and product_kind(node) is None:
+            cast = [Call(cast_op, (i,), node.params) for i in node.inputs]
+            return Call(matmul_op, tuple(cast))
+        return None
+
+
+def _with_wide_result(node: Node) -> Found:
+    name = node.dtype.name
+    wide = int32 if name in BYTES else float32 if RESULTS.get(name) else None
+    if wide is None:
+        return None
+    product = Call(wide_matmul_op, node.inputs, {"dtype": wide})
+    return Call(cast_op, (product,), {"dtype": node.dtype})
+
+
+def widen_half_products(graph: Graph) -> Graph:
+    """The graph with products of short elements as kernels compute them.
+
+    >>> from weft.compile.passes.widen_half_products import widen_half_products
+    >>> x = weft.ones(2, 2, dtype=weft.int8)
+    >>> graph = weft.graph.capture(lambda a: a @ a, x).graph
+    >>> [node.op.name for node in widen_half_products(graph).nodes]
+    ['input', 'wide_matmul', 'cast']
+    """
+    return _Narrow(graph).run()

@@ -1,0 +1,1 @@
+"""Programs: steps, buffer aliasing, memory layout, and what runs them."""

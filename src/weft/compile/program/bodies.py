@@ -1,0 +1,51 @@
+"""Bodies of loops and branches as machine code of their own."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from weft.graph.ir import CONSTANT, INPUT, Graph
+
+# A run of native code costs as much as interpreting so many nodes, or elements.
+NODES, ELEMENTS = 16, 16384
+
+
+def native_of(graph: Graph) -> Any:
+    """The native form of a body, made once; None for one that is better interpreted.
+
+    >>> small = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
+    >>> weft.compile.program.bodies.native_of(small)
+    """
+    from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
+    from weft.compile.program.program import compiled, replay
+
+    if "native" not in graph.derived:
+        made = None
+        if _is_heavy(graph):
+            passes = (*TENSOR_PASSES, *KERNEL_PASSES)
+            made = compiled(graph, passes=passes, replay=partial(replay, graph, ()))
+        graph.derived["native"] = made
+    return graph.derived["native"]
+
+
+def bodies_of(node: Any) -> list[Graph]:
+    """The graphs among a node's parameters."""
+    return [p for p in node.params.values() if isinstance(p, Graph)]
+
+
+def _is_heavy(graph: Graph) -> bool:
+    nodes = [n for n in graph.nodes if n.op not in (INPUT, CONSTANT)]
+    if len(nodes) >= NODES:
+        return True
+    hints = {name: hint or 1 for name, hint in graph.sizes.hints.items()}
+    return sum(_elements(n, hints) for n in nodes) >= ELEMENTS
+
+
+def _elements(node: Any, hints: dict[str, int]) -> int:
+    from weft.graph.interpret import resolve
+
+    types = node.type if isinstance(node.type, tuple) else (node.type,)
+    kinds = [t for t in types if hasattr(t, "shape")]
+    return sum(math.prod(resolve(t.shape, hints)) for t in kinds)

@@ -1,0 +1,436 @@
+"""Runs of a script, in memory of its own.
+
+A run fills a table of addresses and lets one native loop go through the launches.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.compile.program.executable import (
+    FILL,
+    GANG,
+    ITERATIONS,
+    JOBS,
+    NOWHERE,
+    Called,
+    Executable,
+    Jobs,
+    value_of,
+)
+from weft.compile.targets.cpu.driver import FIELDS, driver
+from weft.compile.targets.cpu.packed_weights import Stamps, Weights
+from weft.graph.interpret import failed
+from weft.graph.ir import PICK, GraphError
+from weft.ops.control.bodies import natively
+from weft.runtime.cpu import arena, pool
+from weft.runtime.cpu.address import address
+from weft.runtime.cpu.buffers import empties, empty
+
+ndarray = np.ndarray
+_ALIGN = 64
+
+
+class Workspaces:
+    """Memory that each thread of the pool has for itself, and the jobs that use it."""
+
+    def __init__(self, jobs: Jobs, contexts: ndarray, data: ndarray) -> None:
+        self.words = jobs.words.copy()
+        self.places = jobs.pointers.copy()  # addresses, slots, bytes behind them
+        self.places[:, 0] = address(self.words) + 8 * self.places[:, 0]
+        self.at, self.each = jobs.workspaces, jobs.each
+        if len(jobs.contexts):
+            words, numbers = jobs.contexts.T
+            self.words[words] = address(contexts) + 8 * contexts.shape[1] * numbers
+            self.words[words - 1] = driver().follow
+        if len(jobs.tables):
+            words, offsets = jobs.tables.T
+            self.words[words] = address(data) + offsets
+        self.data = data
+        self._allocate()
+
+    def _allocate(self) -> None:
+        self.threads = pool.get_num_threads()
+        self.memory = np.empty(self.threads * self.each + _ALIGN, np.uint8)
+        start = address(self.memory)
+        self.words[self.at] = start + -start % _ALIGN
+        self.words[self.at + 1] = self.each
+
+    def check(self) -> None:
+        """Have room for as many threads as there are."""
+        if pool.get_num_threads() != self.threads:
+            self._allocate()
+
+
+class Executor:
+    """A script that runs.
+
+    ``functions`` are the addresses of the script's; ``replay`` runs the program again,
+    slowly, and raises the error that a kernel has found (or tells that it is none).
+    """
+
+    def __init__(
+        self,
+        script: Executable,
+        functions: Sequence[int],
+        replay: Callable[[Sequence[Any], Sequence[Any]], Any],
+    ) -> None:
+        self.script = script
+        self.replay = replay
+        self.libraries: Any = None  # code that must live as long
+        self.lock = threading.Lock()  # memory is for one run at a time
+        self.runs = 0  # of which each finds its addresses
+        self.arena = arena.Arena(script.nbytes)
+        self.addresses = np.zeros(script.slots, np.int64)
+        slots, offsets = script.offsets.T
+        self.addresses[slots] = self.arena.address + offsets
+        self._link(np.array(functions, np.int64))
+        self.weights = Weights(script.jobs, functions)
+        self.known: list[Any] = []  # what is there before the first step
+        self.bound: list[Any] = []  # the variables of the last run
+        inputs, held, rooms = len(script.inputs), len(script.held), len(script.rooms)
+        self.first = inputs, inputs + held, inputs + held + rooms
+        self.has_state = bool(rooms) or any(one.state for one in script.held)
+        self.rooms = [(r.slot, r.shape, r.dtype.np, r.name) for r in script.rooms]
+        self.fresh = [(r.slot, r.shape, r.dtype.np) for r in script.fresh]
+        # What was given last to be written. It is not held: who else does, is asked.
+        self.given: list[Any] = [_nothing] * rooms
+        self.elsewhere: list[tuple[str, int]] = []  # rooms that were not given
+
+    @property
+    def results_bytes(self) -> int:
+        """The bytes of the outputs that each run allocates."""
+        return sum(math.prod(shape) * kind.itemsize for _, shape, kind in self.fresh)
+
+    def _link(self, functions: ndarray) -> None:
+        """Put addresses where the script has numbers."""
+        script = self.script
+        self.table = np.zeros(len(script.where), np.int64)
+        self.numbers, self.flags = script.numbers.copy(), script.flags.tolist()
+        self.words = self.numbers.data  # read one by one
+        table, numbers = address(self.table), address(self.numbers)
+        self.contexts = script.contexts.copy()
+        if len(self.contexts):
+            self.contexts[:, 0] = functions[self.contexts[:, 0]]
+            self.contexts[:, 1] = table + 8 * self.contexts[:, 1]
+            self.contexts[:, 2] = numbers + 8 * self.contexts[:, 2]
+        self.jobs = Workspaces(script.jobs, self.contexts, script.data.copy())
+        places = table + 8 * np.arange(len(script.where))
+        mine = np.column_stack([places, script.where, script.gaps])
+        self.filled = np.concatenate([mine, self.jobs.places])
+        self.rows, self.gangs = script.rows.copy(), script.gangs.copy()
+        kinds = driver()
+        self.native = kinds.run
+        bodies = [kinds.iterations, kinds.jobs, kinds.gang, kinds.fill]
+        starts = {
+            ITERATIONS: (table, 8), JOBS: (address(self.jobs.words), 8),
+            GANG: (address(self.rows), 8 * FIELDS), FILL: (address(self.filled), 0),
+        }  # fmt: skip
+        for rows in (self.rows, self.gangs):
+            kind = rows[:, 6].copy()
+            launch = (kind == ITERATIONS) | (kind == JOBS)
+            if len(functions):
+                rows[launch, 1] = functions[rows[launch, 1]]
+            rows[kind == FILL, 1] = address(self.addresses)
+            for one, (start, width) in starts.items():
+                rows[kind == one, 2] = start + width * rows[kind == one, 2]
+            mine = kind == ITERATIONS
+            rows[mine, 3] = numbers + 8 * rows[mine, 3]
+            rows[:, 6] = np.array(bodies, np.int64)[kind]
+        self.gangs_at = address(self.gangs)
+
+    def run(
+        self,
+        feeds: Sequence[ndarray],
+        held: Sequence[ndarray],
+        rooms: Sequence[ndarray | None] = (),
+        write: Callable[[dict[str, ndarray]], None] | None = None,
+        stamps: Stamps | None = None,
+    ) -> Any:
+        """Outputs, and new values of variables that were not written in place.
+
+        These are given to ``write``, if that is there. Once state is being written,
+        an interrupt waits until all of it is. ``stamps`` tells for a variable's place
+        how new it is: see ``packed``.
+        """
+        with self.lock:
+            self.runs += 1
+            values = self._given(feeds, held, rooms)
+            if self.weights.all:
+                words, addresses = self.jobs.words, self.addresses
+                self.weights.renew(stamps or _no_stamp, words, addresses)
+            late = self._go(feeds, held, values)
+            outputs, changed = self._outputs(values), self._changed(values)
+            if write is not None:
+                write(changed)
+        if late is not None:
+            raise late
+        return outputs, changed
+
+    def _go(self, feeds: Any, held: Any, values: list[Any]) -> Any:
+        """Run all steps; an interrupt that came when state was being written."""
+        native, rows, late = self.native, self.gangs_at, None
+        plan, stop = self.script.plan, self.script.stop
+        self.jobs.check()
+        for at, step in enumerate(plan):
+            if at == stop:
+                self._check(feeds, held)
+            if type(step) is tuple:
+                try:
+                    native(rows, *step)
+                except KeyboardInterrupt as interrupt:  # it came before: all was run
+                    if at < stop or not self.has_state:
+                        raise
+                    late = interrupt
+            else:
+                try:
+                    self._call(step, values)
+                except Exception:
+                    self._check(feeds, held)  # the error that came first
+                    raise
+        if stop == len(plan):
+            self._check(feeds, held)
+        return late
+
+    def go(self, args: Sequence[Any]) -> Any:
+        """Run all steps with the addresses that are there, for these tensors."""
+        return self._go([x._data for x in args], self.bound, [])
+
+    def _outputs(self, values: list[Any]) -> list[ndarray]:
+        """The outputs, each in memory that no other value and no later run uses."""
+        found = []
+        for ref, copied in self.script.outputs:
+            array = value_of(ref, values)
+            found.append(array.copy() if copied else array)
+        return found
+
+    def _changed(self, values: list[Any]) -> dict[str, ndarray]:
+        """The new values of variables that have them elsewhere than in their place."""
+        found = {}
+        for name, ref, shared in self.given_back:
+            value = value_of(ref, values)  # an argument's, a constant: not to be kept
+            found[name] = value.copy() if shared else value[...]
+        for name, number in self.elsewhere:
+            found[name] = values[number]
+        return found
+
+    def _give_back(self, written: set[str]) -> list[tuple[str, Any, bool]]:
+        """The variables that get their new values later, and whether these are copied:
+        those that are another variable's, which changes too."""
+        done = written | {room.name for room in self.script.rooms}
+        later = [w for w in self.script.writes if w.name not in done]
+        changes = {w.name for w in later}
+        return [(w.name, w.ref, w.source in changes - {w.name}) for w in later]
+
+    def _check(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> None:
+        """Raise the error of an index that a kernel found to be out of range.
+
+        Nothing was written back by then. The graph is run again by the interpreter,
+        which knows the value, the axis and the line.
+        """
+        if not any(map(self.words.__getitem__, self.flags)):
+            return
+        self.numbers[self.flags] = 0
+        if self.replay(feeds, held):
+            return
+        raise GraphError("a kernel reports an index that the interpreter accepts")
+
+    def timed(
+        self, steps: Sequence[Any], feeds: Sequence[ndarray], held: Sequence[ndarray]
+    ) -> list[float]:
+        """A run one step at a time: the seconds that each of the steps took.
+
+        Of steps, those that are not ``Called`` are launches.
+        """
+        values = self._given(feeds, held, ())
+        run, rows = driver().run, address(self.rows)
+        found, k, fill = [], 0, self.gangs[self.gangs[:, 6] == driver().fill][:1].copy()
+        for step in steps:
+            run(address(fill), 0, len(fill))
+            start = time.perf_counter()
+            if isinstance(step, Called):
+                self._call(step, values)
+            else:
+                run(rows, k, k + 1)
+                k += 1
+            found.append(time.perf_counter() - start)
+        return found
+
+    # -- what is there before the first step
+
+    def _given(
+        self,
+        feeds: Sequence[ndarray],
+        held: Sequence[ndarray],
+        rooms: Sequence[ndarray | None],
+    ) -> list[Any]:
+        """All values that no step makes, and places for outputs."""
+        if len(held) != len(self.bound) or not self.known:
+            self._bind(held)
+        for k, (array, before) in enumerate(zip(held, self.bound, strict=True)):
+            if array is not before and not self._rebind(k, array):
+                self._bind(held)
+                break
+        values, addresses = self.known.copy(), self.addresses
+        _, first, number = self.first
+        for slot, shape, kind in self.fresh:
+            values[number] = made = empty(shape, kind)
+            addresses[slot] = address(made)
+            number += 1
+        if self.rooms:
+            self._give_rooms(values, rooms or [None] * len(self.rooms), first)
+        pairs = zip(self.script.inputs, feeds, strict=True)
+        for number, (slot, array) in enumerate(pairs):
+            if array is not None:
+                if self.starts:
+                    array = self._apart(array)
+                if slot != NOWHERE:
+                    array = in_order(array)
+                    addresses[slot] = address(array)
+                values[number] = array
+        return values
+
+    def _give_rooms(
+        self, values: list[Any], rooms: Sequence[ndarray | None], first: int
+    ) -> None:
+        """Memory for state that is only written: what is given, or fresh."""
+        self.elsewhere = []
+        lacking = [r[1:3] for a, r in zip(rooms, self.rooms, strict=True) if a is None]
+        made = iter(empties(lacking)) if lacking else iter(())
+        for k, (array, (slot, _, _, name)) in enumerate(
+            zip(rooms, self.rooms, strict=True)
+        ):
+            if array is None:
+                array = next(made)
+                self.elsewhere.append((name, first + k))
+            if self.given[k]() is not array:
+                self.addresses[slot] = address(array)
+                self.given[k] = weakref.ref(array)
+            values[first + k] = array
+
+    def _bind(self, held: Sequence[ndarray]) -> None:
+        """Take variables' arrays, for this run and for those that give the same."""
+        for k, array in enumerate(held):
+            self._fits(k, array)
+        arrays, script = list(held), self.script
+        spans = sorted(_span(a) for a in held)
+        apart = all(x[1] <= y[0] for x, y in itertools.pairwise(spans))
+        moved: set[str] = set()  # state that is computed elsewhere
+        for k, array in enumerate(held):
+            flags = array.flags
+            whole = flags.c_contiguous and (flags.writeable or not self.has_state)
+            if not whole or not (apart or not self.has_state):
+                arrays[k] = array.copy(order="C")
+                moved.add(script.held[k].name)
+        pairs = list(zip(script.held, arrays, strict=True))
+        self.spans = sorted(_span(array) for one, array in pairs if one.state)
+        self.starts = [start for start, _ in self.spans]
+        self.end = max((end for _, end in self.spans), default=0)
+        self.known = self._constants()
+        for k, array in enumerate(arrays):
+            self._take(k, array)
+        written = {one.name for one in script.held if one.state} - moved
+        self.given_back = self._give_back(written)
+        self.bound = [None] * len(held) if moved else list(held)
+
+    def _constants(self) -> list[Any]:
+        """All values, of which those are there that are the same in every run."""
+        known: list[Any] = [None] * self.script.values
+        for number, offset, shape, dtype in self.script.kept:
+            known[number] = self.arena.view(offset, shape, dtype.np)
+        for slot, number, value in self.script.constants:
+            known[number] = value
+            if slot != NOWHERE:
+                known[number] = in_order(value)
+                self.addresses[slot] = address(known[number])
+        return known
+
+    def _fits(self, k: int, array: ndarray) -> None:
+        """Check that a variable's array is what the code was made for."""
+        want = self.script.held[k]
+        if array.shape != want.shape or array.dtype != want.dtype.np:
+            shape = ", ".join(map(str, want.shape))
+            raise GraphError(
+                f"{want.name}: expected {want.dtype.name}[{shape}], got {array.dtype} "
+                f"of shape {array.shape}"
+            )
+
+    def _take(self, k: int, array: ndarray) -> None:
+        """An array for a variable."""
+        slot = self.script.held[k].slot
+        if slot != NOWHERE:
+            self.addresses[slot] = address(array)
+        self.known[self.first[0] + k] = array
+
+    def _rebind(self, k: int, array: ndarray) -> bool:
+        """Take another array for one variable, if that is all there is to do."""
+        self._fits(k, array)
+        if self.script.held[k].state or not array.flags.c_contiguous:
+            return False
+        self._take(k, array)
+        self.bound[k] = array
+        return self._apart(array) is array
+
+    def _apart(self, array: ndarray) -> ndarray:
+        """An array that no state is in, which would change in the run."""
+        first, last = _span(array)
+        if first >= self.end:  # the usual case: what is given was made later
+            return array
+        at = bisect.bisect_left(self.starts, last) - 1
+        return array.copy() if at >= 0 and self.spans[at][1] > first else array
+
+    def _call(self, call: Called, values: list[Any]) -> None:
+        node, params = call.node, call.params
+        args = [value_of(ref, values) for ref in call.args]
+        if node.op is PICK:
+            found = args[0][node.params["index"]]
+        else:
+            try:
+                with np.errstate(all="ignore"), natively():
+                    found = node.op.kernel(*args, **params)
+            except Exception as error:
+                raise failed(node, args, params, error) from None
+            if type(found) is tuple:
+                values[call.value] = tuple(_own(np.asarray(f), args) for f in found)
+                return
+            found = _own(np.asarray(found), args)
+        if call.slot != NOWHERE:
+            found = in_order(found)
+            self.addresses[call.slot] = address(found)
+        values[call.value] = found
+
+
+def in_order(array: ndarray) -> ndarray:
+    """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def _no_stamp(place: int) -> None:
+    """Nobody knows."""
+
+
+def _nothing() -> None:
+    """A reference to nothing."""
+
+
+def _own(found: ndarray, args: list[Any]) -> ndarray:
+    """A result apart from its arguments, whose memory may be used again before it."""
+    shared = (isinstance(a, ndarray) and np.may_share_memory(found, a) for a in args)
+    return found.copy() if any(shared) else found
+
+
+def _span(array: ndarray) -> tuple[int, int]:
+    """The addresses between which an array lies."""
+    if array.flags.c_contiguous:
+        start = address(array)
+        return start, start + array.nbytes
+    return np.lib.array_utils.byte_bounds(array)

@@ -1,0 +1,155 @@
+"""The memory layout of a lowered graph's steps, for one set of sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from weft.compile.program.aliasing import kept_in_place
+from weft.compile.program.steps import (
+    HostCall,
+    KernelLaunch,
+    Launch,
+    LibraryCall,
+    Order,
+    Step,
+)
+from weft.compile.targets.cpu.jobs import Jobs
+from weft.core.size import evaluate
+from weft.graph.interpret import resolve
+from weft.graph.ir import READ, Node
+from weft.runtime.cpu import arena
+
+if TYPE_CHECKING:
+    from weft.compile.program.lowered import Lowered
+
+
+def lay_out(lowered: Lowered, sizes: Mapping[str, int]) -> MemoryLayout:
+    """Choose a place for each value of a lowered graph."""
+    layout = MemoryLayout(lowered, sizes)
+    layout.name_slots()
+    layout.plan_arena()
+    return layout
+
+
+class MemoryLayout:
+    """Steps with a place for each value: in one arena, or where a run is given.
+
+    Nothing is allocated.
+    """
+
+    def __init__(self, lowered: Lowered, sizes: Mapping[str, int]) -> None:
+        self.lowered = lowered
+        self.sizes = dict(sizes)
+        self.steps = self._regular()
+        self.order = Order(self.steps, lowered.graph)
+        self.launches = [s for s in self.steps if isinstance(s, Launch)]
+        self.state = kept_in_place(lowered.aliasing, lowered.graph, self.order)
+
+    # -- steps
+
+    def _regular(self) -> list[Step]:
+        """The steps, with calls for what native code does not do for these sizes."""
+        steps: list[Step] = []
+        for step in self.lowered.steps:
+            steps += self._parts(step)
+        routines = [s for s in steps if isinstance(s, LibraryCall)]
+        self.jobs = Jobs(routines, self.sizes, self.lowered.target)
+        found: list[Step] = []
+        for step in steps:
+            if not isinstance(step, LibraryCall) or step in self.jobs.works:
+                found.append(step)
+            else:
+                found += map(HostCall, [step.node, *step.picks])
+                found += [step.epilogue] if step.epilogue else []
+        return found
+
+    def _parts(self, step: Step) -> list[Step]:
+        if isinstance(step, KernelLaunch):
+            return [step] if self._runs(step) else list(map(HostCall, step.group.nodes))
+        if not isinstance(step, LibraryCall) or step.epilogue is None:
+            return [step]
+        together = self._runs(step.epilogue) and step.fits(
+            self.sizes, self.lowered.target
+        )
+        return [step] if together else [step.alone, *self._parts(step.epilogue)]
+
+    def _runs(self, use: KernelLaunch) -> bool:
+        """Whether sizes that must not be 0 for a kernel's loads are not."""
+        return all(evaluate(n, self.sizes) > 0 for n in use.kernel.positive)
+
+    # -- memory
+
+    def name_slots(self) -> None:
+        """A number for each place that launches know the address of."""
+        places, ends = self.lowered.aliasing, set(self.lowered.graph.outputs)
+        together = [set(step.made) for step in self.launches]
+        joint = {
+            node: places.joint[node]
+            for made in together
+            for node in made
+            if places.joint.get(node) in made
+        }
+        new = {node: variable for variable, node in self.state.items()}
+        self.slot_of: dict[Any, int] = {}  # of nodes and variables
+        self.places: dict[Node, int] = {}
+        for node in (n for step in self.launches for n in step.owners):
+            at = node
+            while at in joint:
+                at = joint[at]
+            key: Any = at.params["variable"] if at.op is READ else new.get(at, at)
+            self.places[node] = self.slot_of.setdefault(key, len(self.slot_of))
+        self.own = {  # values that lie in the arena
+            n: at
+            for n, at in self.places.items()
+            if n not in ends and n not in joint and n not in new
+        }
+        self.joint = joint
+
+    def plan_arena(self) -> None:
+        """One arena for all that launches make, by when it is needed."""
+        order, over = self.order, self.lowered.aliasing.over
+        buffers: dict[Node, arena.Buffer] = {}
+        spans, state = self._spans(), set(self.state.values())
+        self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
+        for at, step in enumerate(self.steps):
+            wave = order.waves[at]
+            for node in step.made if isinstance(step, Launch) else ():
+                shape = resolve(node.shape, self.sizes)
+                if node in buffers or node in self.inside:
+                    continue  # it has its place
+                if node in self.own:
+                    given = over.get(node)
+                    old = buffers.get(given) if given is not None else None
+                    size = math.prod(shape) * node.dtype.itemsize
+                    takes = old and old.first < wave and old.nbytes == size
+                    if not takes or not order.ends_with(given, at):  # type: ignore[arg-type]
+                        given = None
+                    first, last = spans.get(node, (wave, order.last(node, wave)))
+                    buffers[node] = arena.Buffer(node, size, first, last, shares=given)
+                elif node not in self.joint and node not in state:
+                    self.fresh[node] = shape
+        self.layout = arena.plan(list(buffers.values()))
+        self.offsets: dict[Any, int] = dict(self.layout.offsets)
+        for node, piece in self.inside.items():
+            start = evaluate(piece.start, self.sizes) * node.dtype.itemsize
+            self.offsets[node] = self.layout.offsets[piece.whole] + start
+
+    def _spans(self) -> dict[Node, tuple[int, int]]:
+        """From when to when memory is needed that pieces are computed in."""
+        found: dict[Node, list[int]] = {}
+        made = {n for step in self.launches for n in step.made} & self.own.keys()
+        self.inside = {
+            node: piece
+            for node, piece in self.lowered.aliasing.inside.items()
+            if node in made and piece.whole in made
+        }
+        for at, step in enumerate(self.steps):
+            wave = self.order.waves[at]
+            for node in step.made if isinstance(step, Launch) else ():
+                if node in self.inside:
+                    whole = self.inside[node].whole
+                    ends = self.order.last(node, wave), self.order.last(whole, wave)
+                    found.setdefault(whole, []).extend((wave, *ends))
+        return {whole: (min(waves), max(waves)) for whole, waves in found.items()}

@@ -1,0 +1,337 @@
+"""Programs: graphs that run natively, for any sizes.
+
+A program whose sizes are all known, and which calls nothing but native code, is kept
+on disk as its ``Executable``, beside its machine code: where it is found, there are
+neither passes nor lowering. What only people look at is made when they ask.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.compile import pipeline
+from weft.compile.emit.isa import Isa
+from weft.compile.passes.anomaly import raise_anomaly, with_checks
+from weft.compile.passes.rename_sizes import both_spellings
+from weft.compile.passes.user_rules import has_rules
+from weft.compile.program import executable as executables
+from weft.compile.program.code import Code
+from weft.compile.program.compiler_version import sources
+from weft.compile.program.executable import Executable
+from weft.compile.program.executor import Executor
+from weft.compile.program.graph_digest import digest
+from weft.compile.program.lowered import Lowered
+from weft.compile.program.phases import count_module, phase
+from weft.compile.program.plan import Plan
+from weft.compile.recompute.lean import lean
+from weft.compile.targets.cpu.library import address_of, start_library
+from weft.compile.targets.cpu.object_code import host_isa, stored_library
+from weft.compile.targets.cpu.packed_weights import Stamps
+from weft.compile.tuning.choices import table
+from weft.config import config
+from weft.core import allocation
+from weft.core.mode import mode
+from weft.core.size import Size
+from weft.errors import AllocationError
+from weft.graph import interpret
+from weft.graph.ir import Graph, Variable
+from weft.runtime.cpu import kernel_cache, pool
+
+ndarray = np.ndarray
+Replay = Callable[[Sequence[Any], Sequence[Any]], Any]
+LARGEST = 64 << 20  # bytes of an executable that is kept
+EXECUTORS = 8  # sets of sizes whose memory is kept
+
+
+def compiled(
+    graph: Graph,
+    in_place: Collection[Variable] = (),
+    *,
+    pack_weights: bool = False,
+    recompute: Any = None,
+    passes: pipeline.Passes = pipeline.PASSES,
+    target: Isa | None = None,
+    replay: Replay | None = None,
+    kept: bool = False,
+) -> Program:
+    """The program of a graph; one that is ``kept`` is looked for on disk first.
+
+    ``in_place`` are the variables whose new values may be written over the old ones,
+    in the arrays that a run is given. With ``pack_weights``, right operands of
+    products that are variables without a new value are packed once
+    (``packed_weights``), if each run says how new they are. ``recompute`` stands for
+    that pass; where it has no ``stamp`` that says how it changes a graph, the program
+    is not kept on disk. ``replay`` runs the program as it was before the passes, when
+    a kernel has reported an error. Programs that are kept are those of the user's
+    functions: they check their results under ``detect_anomaly``.
+
+    >>> from weft.compile.program.program import compiled
+    >>> graph = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
+    >>> compiled(graph).run([np.ones(2, np.float32)])[0]
+    [array([2., 2.], dtype=float32)]
+    """
+    anomaly = mode.anomaly if kept else None
+    if anomaly is not None:
+        graph = with_checks(graph, anomaly)
+    program = Program(graph, in_place, pack_weights, target or host_isa(), replay)
+    program.anomaly = anomaly
+    program.passes = pipeline.with_recompute(passes, recompute)
+    if kept:
+        program.key = _key(program, "all" if recompute is None else recompute.stamp)
+    if not program.key or not program.find():
+        program.compile()
+    return program
+
+
+class Program:
+    """A graph that runs natively, for any sizes; ``compiled`` makes it.
+
+    Variables are given in the order of ``reads`` and ``unread``; those of ``state``
+    may be written in place.
+    """
+
+    passes: pipeline.Passes = ()
+    anomaly: Any = None  # what its results are checked for
+    key = ""  # on disk
+    reads: Sequence[Variable]
+    unread: Sequence[Variable]
+    state: Sequence[Variable]
+    counts: tuple[int, int]  # nodes, kernels
+
+    def __init__(
+        self,
+        graph: Graph,
+        in_place: Collection[Variable],
+        pack_weights: bool,
+        target: Isa,
+        replay: Replay | None,
+    ) -> None:
+        self.graph = graph
+        self.in_place, self.pack_weights = in_place, pack_weights
+        self.target = target
+        self.replay = replay or self._replay
+        self.executors: dict[Any, Executor] = {}
+        self.latest: Executor | None = None  # the one that ran last
+        self._plan: Plan | None = None
+        self._lowered: Lowered | None = None
+        self._code: Code | None = None
+
+    # -- compiling
+
+    def compile(self) -> None:
+        """Run the pipeline down to machine code."""
+        start = functools.partial(
+            start_library, target=self.target, pack_weights=self.pack_weights
+        )
+        start(self.graph)
+        graph = pipeline.run(self.graph, self.passes, in_place=self.in_place)
+        start(graph)  # passes have made other products of it
+        lowered = pipeline.lower(
+            graph, self.target, in_place=self.in_place, pack_weights=self.pack_weights
+        )
+        self._lowered, self._code = lowered, pipeline.emit(lowered)
+        self.counts = len(lowered.graph), len(lowered.kernels)
+        self.reads, self.unread = lowered.reads, lowered.unread
+        unread = set(lowered.unread)
+        self.state = [v for v in lowered.aliasing.state if v not in unread]
+
+    @property
+    def lowered(self) -> Lowered:
+        """The steps and kernels; the program runs from these from now on."""
+        if self._lowered is None:
+            self.compile()
+            self.executors = {key: self.executor({}) for key in self.executors}
+        assert self._lowered is not None
+        return self._lowered
+
+    @property
+    def code(self) -> Code:
+        """The machine code of the kernels."""
+        if self._code is None:
+            self._code = pipeline.emit(self.lowered)
+        return self._code
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the executor that was made last; None before there is one."""
+        assert self.lowered is not None
+        return self._plan
+
+    # -- running
+
+    def run(
+        self,
+        feeds: Sequence[ndarray],
+        held: Sequence[ndarray] = (),
+        rooms: Sequence[ndarray | None] = (),
+        write: Callable[[dict[str, ndarray]], None] | None = None,
+        stamps: Stamps | None = None,
+    ) -> tuple[list[ndarray], dict[str, ndarray]]:
+        """The outputs, and new values by name of variables not written in place."""
+        key = tuple([(a.shape, a.dtype) for a in feeds])
+        executor = self.executors.get(key)
+        if executor is None:
+            executor = self._new_executor(key, feeds, {})
+        self.latest = executor
+        if allocation.ledger is not None:  # there may be a limit
+            allocation.allow(self.graph.name, executor.results_bytes)
+        return executor.run(feeds, held, rooms, write, stamps)
+
+    def run_named(
+        self,
+        feeds: Sequence[ndarray],
+        store: Mapping[Variable, ndarray],
+        room: Mapping[Variable, ndarray | None] | None = None,
+        write: Callable[[dict[Variable, ndarray]], None] | None = None,
+        known: Mapping[str, int] | None = None,
+    ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
+        """As ``run``, with the variables' arrays by variable.
+
+        New values that lie in an array of their own may be kept; the others hold until
+        the next run only. ``room`` gives arrays for variables that are only written;
+        ``write`` gets the new values before anything can interrupt. ``known`` are
+        sizes that the feeds may not tell.
+        """
+        executor = self.executor_for(feeds, known)
+        held = [store[v] for v in self.reads]
+        rooms = [room.get(v) for v in self.unread] if room else ()
+        names = {v.name: v for v in self.lowered.graph.variables.values()}
+        found: list[Any] = []
+
+        def noted(changed: dict[str, ndarray]) -> None:
+            found.append({names[name]: array for name, array in changed.items()})
+            if write is not None:
+                write(found[0])
+
+        outputs, _ = executor.run(feeds, held, rooms, noted)
+        return outputs, found[0]
+
+    def executor_for(
+        self, feeds: Sequence[ndarray], known: Mapping[str, int] | None = None
+    ) -> Executor:
+        """The executor for arguments of these sizes."""
+        key: Any = [(a.shape, a.dtype) if a is not None else None for a in feeds]
+        key = (*key, *known.items()) if known else tuple(key)
+        found = self.executors.get(key)
+        return self._new_executor(key, feeds, known or {}) if found is None else found
+
+    def _new_executor(
+        self, key: Any, feeds: Sequence[ndarray], known: Mapping[str, int]
+    ) -> Executor:
+        graph = self.lowered.graph
+        sizes = both_spellings(known)
+        sizes |= interpret.bind_sizes(graph.inputs, feeds)
+        if graph.sizes.assumptions:
+            graph.sizes.check(sizes)
+        made = self._in_memory(lambda: self.executor(sizes))
+        if len(self.executors) >= EXECUTORS:
+            self.executors.clear()
+        self.executors[key] = made
+        if self.key and made.script.can_be_stored:
+            data = executables.to_bytes(made.script)
+            if len(data) <= LARGEST:
+                kernel_cache.default().put(self.key, data)
+        return made
+
+    def executor(self, sizes: Mapping[str, int]) -> Executor:
+        """A new executor, with memory of its own."""
+        self._plan = pipeline.plan(self.lowered, self.code, both_spellings(sizes))
+        script = self._plan.executable
+        functions = [self.code.address(one) for one in script.functions]
+        return Executor(script, functions, self.replay)
+
+    def timed(self, sizes: Mapping[str, int]) -> tuple[Executor, list[Any]]:
+        """A new executor, and the steps to measure there one by one."""
+        made = self.executor(sizes)
+        assert self._plan is not None
+        return made, self._plan.timeline
+
+    def _in_memory(self, make: Callable[[], Executor]) -> Executor:
+        """An executor; if there is no memory, the error says for what, and advises."""
+        try:
+            return make()
+        except AllocationError as error:
+            from weft.compile.recompute.shortage import explained
+
+            recompute = dict(self.passes).get("recompute", lean)
+            raise explained(self.graph, self.in_place, recompute, error) from None
+
+    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> bool:
+        if self.anomaly is not None:
+            return raise_anomaly(self.graph, self.anomaly, self.reads, feeds, held)
+        replay(self.graph, self.reads, feeds, held)
+        return False
+
+    # -- on disk
+
+    @phase("look up")
+    def find(self) -> bool:
+        """Whether an executable is kept on disk; there is an executor for it then."""
+        found = _find(self.key, self.target)
+        if found is None:
+            return False
+        script, libraries = found
+        functions = [
+            address_of(one, libraries, self.target) for one in script.functions
+        ]
+        made = self._in_memory(lambda: Executor(script, functions, self.replay))
+        made.libraries = libraries  # the code lives as long
+        types = [(i.type.shape, i.type.dtype.np) for i in self.graph.inputs]
+        self.executors[tuple(types)] = made
+        count_module(made=False)
+        self.counts = script.counts
+        known = self.graph.variables
+        self.reads = [known[one.name] for one in script.held]
+        self.unread = [known[one.name] for one in script.rooms]
+        self.state = [known[one.name] for one in script.held if one.state]
+        return True
+
+
+def replay(
+    graph: Graph, reads: Sequence[Variable], feeds: Sequence[Any], held: Sequence[Any]
+) -> None:
+    """Run a graph by the interpreter, for the error that a kernel has reported."""
+    names = [v.name for v in reads]
+    known = dict(zip(names, held, strict=True))
+    store = {v: known[name] for name, v in graph.variables.items() if name in known}
+    interpret.Program(graph, graph.outputs).run(feeds, store)
+
+
+def _key(program: Program, memory: str) -> str:
+    """What a program's executable depends on; nothing if it cannot be kept."""
+    graph = program.graph
+    if any(os.environ.get(name) for name in ("WEFT_PRINT", "WEFT_VERIFY")):
+        return ""  # the passes are to be seen
+    if not memory:
+        return ""
+    if has_rules() or any(isinstance(n, Size) for i in graph.inputs for n in i.shape):
+        return ""
+    found = digest(graph)
+    if found is None:
+        return ""
+    places = ",".join(sorted(v.name for v in program.in_place))
+    settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
+    settings += ", batch invariant" * config.batch_invariant
+    settings += f", memory {memory}" + ", packed weights" * program.pack_weights
+    text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
+    return kernel_cache.key_of(text, program.target.key)
+
+
+def _find(key: str, target: Isa) -> tuple[Executable, dict[str, Any]] | None:
+    """An executable and the code of its kernels, if both are there."""
+    data = kernel_cache.default().find(key)
+    if data is None:
+        return None
+    script = executables.from_bytes(data)
+    libraries = {}
+    for name in {one.of for one in script.functions if one.kind == "kernel"}:
+        library = stored_library(name, target)
+        if library is None:
+            return None  # it was removed
+        libraries[name] = library
+    return script, libraries

@@ -1,0 +1,189 @@
+"""The choice of steps: a launch, a library call or a host call for each unit.
+
+A group whose indices cannot be proven to stay in bounds gets no kernel: NumPy computes
+its nodes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from weft.compile.emit import scalar
+from weft.compile.emit.isa import Isa
+from weft.compile.fusion.elements import lowering_of
+from weft.compile.fusion.epilogue import epilogues
+from weft.compile.fusion.groups import Call, Fusion, Group, copied
+from weft.compile.loop.proof_cache import Proofs
+from weft.compile.loop.verify import verify_kernel
+from weft.compile.lower.deduplicate import KernelTable
+from weft.compile.lower.epilogue import lower_epilogue
+from weft.compile.passes.inplace_concat import is_joined
+from weft.compile.program.bodies import bodies_of, native_of
+from weft.compile.program.concat import pieces_of
+from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall, Step
+from weft.compile.targets.cpu.library import library_call_of
+from weft.compile.targets.cpu.matmul.call import Panels, is_product, packed, read_often
+from weft.core.lowering import (
+    Element,
+    Filled,
+    Pointwise,
+    Reduction,
+    Scan,
+    Scatter,
+    View,
+)
+from weft.core.size import same
+from weft.graph.ir import ASSIGN, GROUP, PICK, Graph, GraphError, Node
+
+
+def supported(node: Node) -> bool:
+    """Whether a node can be part of a kernel."""
+    rule = lowering_of(node)
+    if isinstance(rule, View):
+        return True
+    if is_joined(node):
+        return False
+    if isinstance(rule, (Element, Scatter, Scan)):
+        inputs = [i for i in node.inputs if type(i) is Node]
+        if any(
+            same(n, 0) for n in node.shape
+        ):  # a call checks its indices all the same
+            return False
+        return all(scalar.has_dtype(n.dtype) for n in (node, *inputs))
+    if not isinstance(rule, (Pointwise, Reduction, Filled)):
+        return False
+    if isinstance(rule, Filled):
+        return scalar.has_dtype(node.dtype)
+    if isinstance(rule, Reduction):
+        return scalar.has_function(rule.combine, [node.dtype] * 2, node.dtype)
+    tensors = [i.dtype for i in node.inputs if type(i) is Node]
+    if not tensors:
+        return False
+    like = tensors[-1]
+    kinds = [i.dtype if type(i) is Node else like for i in node.inputs]
+    return scalar.has_function(rule.scalar, kinds, node.dtype)
+
+
+@functools.cache
+def proofs() -> Proofs:
+    """The bounds that are proven, in this process and in others before it."""
+    found = Proofs()
+    found.load()
+    return found
+
+
+class Selection(NamedTuple):
+    """The steps of a graph, and why groups have no kernel."""
+
+    steps: list[Step]
+    refused: dict[Group, str]
+
+
+def select(graph: Graph, fusion: Fusion, table: KernelTable, target: Isa) -> Selection:
+    """A step for each unit of a fused graph, in the order of the graph."""
+    chosen = _Select(graph, fusion, table, target)
+    chosen.run()
+    return Selection(chosen.steps, chosen.refused)
+
+
+class _Select:
+    def __init__(
+        self, graph: Graph, fusion: Fusion, table: KernelTable, target: Isa
+    ) -> None:
+        self.graph, self.fusion, self.table = graph, fusion, table
+        self.target = target
+        self.steps: list[Step] = []
+        self.refused: dict[Group, str] = {}
+        self.done: set[Group] = set()
+        self.proven: dict[str, str] = {}  # by kernel: an index that is not, or nothing
+        self.often = read_often(graph.nodes)
+        self.panels: dict[Node, Node] = {}
+        self.picks: dict[Node, list[Node]] = {}  # of nodes with several outputs
+        for node in graph.nodes:
+            if node.op is PICK:
+                self.picks.setdefault(node.inputs[0], []).append(node)
+
+    def run(self) -> None:
+        follow = epilogues(self.fusion)
+        for unit in self.fusion.units:
+            if isinstance(unit, Group):
+                self._add_once(unit)
+            elif (kind := library_call_of(unit.node)) is not None:
+                group, before = follow.get(unit, (None, ()))
+                for one in before:
+                    self._add_once(one)
+                if self._add_library_call(kind, unit, group) and group is not None:
+                    self.done.add(group)
+            elif unit.node.op is PICK and library_call_of(unit.node.inputs[0]):
+                pass  # the library call makes it
+            elif is_joined(unit.node):
+                self.steps += pieces_of(unit.node, self.graph.sizes)
+            elif unit.node.op not in (ASSIGN, GROUP):
+                for body in bodies_of(unit.node):
+                    native_of(body)
+                self.steps.append(HostCall(unit.node))
+
+    def _add_once(self, group: Group) -> None:
+        if group not in self.done:
+            self.done.add(group)
+            self._add_group(group)
+
+    def _add_group(self, group: Group) -> None:
+        launch = KernelLaunch(*self.table.lowered(group), group)
+        if self._prove(launch):
+            self.steps.append(launch)
+        else:
+            self.steps += [HostCall(node) for node in group.nodes]
+
+    def _prove(self, launch: KernelLaunch) -> bool:
+        """Whether every index is in bounds; if not, no code is made."""
+        text = self.table.text(launch.kernel)
+        if text not in self.proven:
+            try:
+                proofs().check(text, functools.partial(verify_kernel, launch.kernel))
+                self.proven[text] = ""
+            except GraphError as error:
+                self.proven[text] = str(error)
+        if self.proven[text]:
+            self.refused[launch.group] = self.proven[text]
+        return not self.proven[text]
+
+    def _packed(self, right: Node, operand: Node) -> Node:
+        """A product's right operand as panels, which the first that needs it makes."""
+        if right not in self.panels:
+            self.panels[right] = packed(operand, self.target)
+            self.steps.append(Panels(self.panels[right], [operand]))
+        return self.panels[right]
+
+    def _add_library_call(
+        self, kind: type[LibraryCall], unit: Call, group: Group | None
+    ) -> bool:
+        """Add a library call; whether the group is its epilogue."""
+        inputs = self._operands(unit, kind.copies)
+        if is_product(unit.node) and unit.node.inputs[1] in self.often:
+            inputs.append(self._packed(unit.node.inputs[1], inputs[1]))
+        epilogue = None
+        if group is not None:
+            epilogue = lower_epilogue(group, unit.node, self.table)
+            if not epilogue.fits or not self._prove(epilogue):
+                self.refused.pop(group, None)
+                epilogue = None
+        picks = self.picks.get(unit.node, [])
+        self.steps.append(kind(unit.node, inputs, epilogue, picks))
+        return epilogue is not None
+
+    def _operands(self, unit: Call, copy: Callable[[Node], bool]) -> list[Node]:
+        """A call's operands, those that are to be copied as their copies."""
+        inputs = []
+        for node in unit.node.inputs:
+            if copy(node):
+                group = Group(unit.order, node.shape, self.graph.sizes)
+                made = copied(node)
+                group.add(made, group.vars, row=False)
+                group.outputs = [made]
+                self._add_group(group)
+                node = made
+            inputs.append(node)
+        return inputs

@@ -1,0 +1,343 @@
+"""Steps of a program: kernel launches, library calls and host calls.
+
+    KernelLaunch   a kernel of the program's own, on the values that its buffers are
+    LibraryCall    a node that code of the target's library computes as a whole, and
+                   the kernel that follows as its epilogue
+    HostCall       a node that NumPy computes
+
+Steps that do not depend on one another form a wave, and run side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from weft.compile.fusion.groups import Group, Operand
+from weft.compile.loop.depend import symbols_of
+from weft.compile.loop.ir import (
+    Call,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Position,
+    divides,
+    parts,
+    statements,
+    values_of,
+)
+from weft.compile.loop.ranges import inside
+from weft.core.lowering import reshaped
+from weft.core.size import Scope, elements, same, same_shape
+from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
+from weft.runtime.cpu import pool
+
+WIDEST = 64  # launches of a wave
+PIECES = 32  # of a long loop that a thread takes: memory is read fastest in order
+
+
+class GroupKernel(NamedTuple):
+    """A group's kernel, and what its buffers are."""
+
+    kernel: Kernel
+    owners: list[Node]
+    gaps: Sequence[int] = ()  # bytes of each value before the buffer; none: all are 0
+    checks: bool = False  # whether it may report an error
+
+
+@dataclass(frozen=True, eq=False)
+class KernelLaunch:
+    """One launch of a kernel: which values its buffers are, and from where on."""
+
+    kernel: Kernel
+    owners: list[Node]
+    gaps: Sequence[int]
+    checks: bool
+    group: Group
+
+    @property
+    def moved(self) -> list[Node]:
+        """The values of which the kernel sees a part."""
+        return [n for n, gap in zip(self.owners, self.gaps, strict=False) if gap]
+
+    @property
+    def name(self) -> str:
+        """The native function's name."""
+        return self.kernel.name
+
+    @property
+    def made(self) -> list[Node]:
+        """The values it computes."""
+        return [n for n in self.owners if n in self.group.home]
+
+    def work(self, sizes: Mapping[str, int]) -> int:
+        """The number of elements it goes through: made or reduced ones."""
+        made = sum(elements(n.shape, sizes) for n in self.made)
+        return max(elements(self.group.shape, sizes), made)
+
+    def grain(self, count: int, worth: int, sizes: Mapping[str, int]) -> int:
+        """How many of ``count`` iterations a thread takes at a time."""
+        operations = self.work(sizes) * max(len(self.group.nodes), 1)
+        return grain_of(count, operations, worth)
+
+    def arrays(self, memory: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
+        """The memory of its buffers, in order: values, or what the kernel sees."""
+        gaps = self.gaps or [0] * len(self.owners)
+        found = []
+        for node, gap in zip(self.owners, gaps, strict=True):
+            array = memory[node]
+            found.append(
+                array if not gap else array.reshape(-1)[gap // array.itemsize :]
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class LibraryCall:
+    """A node that the target's library computes as a whole, and its epilogue.
+
+    For the epilogue, a result is a matrix: its first axes number rows, the others
+    columns. Of a node with several outputs, those that are used are its ``picks``.
+    """
+
+    node: Node
+    inputs: Sequence[Node]
+    epilogue: Any = None
+    picks: Sequence[Node] = ()
+
+    @staticmethod
+    def computes(node: Node) -> bool:
+        """Whether the library computes a node."""
+        raise NotImplementedError
+
+    @staticmethod
+    def copies(node: Node) -> bool:
+        """Whether an operand must be copied, because of the view that it is."""
+        raise NotImplementedError
+
+    @staticmethod
+    def row_axes(node: Node) -> int | None:
+        """How many axes of a result number its rows; None if it has no epilogue."""
+        raise NotImplementedError
+
+    @cached_property
+    def operands(self) -> list[Operand]:
+        return [Operand(i) for i in self.inputs]
+
+    @cached_property
+    def made(self) -> list[Node]:
+        """The values it computes."""
+        own = list(self.picks) or [self.node]
+        return own if self.epilogue is None else [*own, *self.epilogue.made]
+
+    @cached_property
+    def owners(self) -> list[Node]:
+        """The values it reads and computes."""
+        own = [*[o.base for o in self.operands], *(self.picks or [self.node])]
+        return own if self.epilogue is None else [*own, *self.epilogue.owners]
+
+    @property
+    def alone(self) -> LibraryCall:
+        """The same without an epilogue."""
+        return type(self)(self.node, self.inputs)
+
+    def fits(self, sizes: Mapping[str, int], target: Any) -> bool:
+        """Whether the epilogue pays, for some sizes."""
+        return True
+
+    def work(self, sizes: Mapping[str, int], target: Any) -> Any:
+        """The target's description of the work for some sizes; None: a host call."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class HostCall:
+    """A node that NumPy computes."""
+
+    node: Node
+
+    @property
+    def made(self) -> list[Node]:
+        return [self.node]
+
+
+Step: TypeAlias = KernelLaunch | LibraryCall | HostCall
+Launch = (KernelLaunch, LibraryCall)  # the steps that native code runs
+
+
+def launch_of(step: Step) -> KernelLaunch | None:
+    """The kernel launch that a step is or ends with."""
+    if isinstance(step, LibraryCall):
+        return step.epilogue
+    return step if isinstance(step, KernelLaunch) else None
+
+
+def grain_of(count: int, operations: int, worth: int) -> int:
+    """How many of ``count`` iterations a thread takes at a time.
+
+    ``operations`` is what all of them do, ``worth`` what is worth handing to another
+    thread. A thread that is late costs one piece of those it takes.
+    """
+    each = max(operations // max(count, 1), 1)
+    return max(worth // each, count // (PIECES * pool.get_num_threads()), 1)
+
+
+def bases_of(step: Step) -> Iterable[Node]:
+    """The values that a step reads, as they lie in memory."""
+    if not isinstance(step, HostCall):
+        made = set(step.made)
+        return [n for n in step.owners if n not in made]
+    nodes = [i for i in step.node.inputs if type(i) is Node]
+    return [*nodes, *[Operand(i).base for i in nodes]]
+
+
+def ordered(steps: Sequence[Step], graph: Graph) -> list[Step]:
+    """The steps, with those that only make new state behind all that read the old.
+
+    So it can be written in the old one's place.
+    """
+    assigned = _overwritten(graph)
+    read: dict[Node, int] = {}
+    for at, step in enumerate(steps):
+        read.update(dict.fromkeys(bases_of(step), at))
+    after: dict[int, list[Step]] = {}
+    for at, step in enumerate(steps):
+        made = step.made
+        late = [read.get(r, -1) for n in made for r in assigned.get(n, ())]
+        place = at
+        if isinstance(step, Launch) and not any(n in read for n in made):
+            place = max([at, *late])
+        after.setdefault(place, []).append(step)
+    # Of those that come after one step, it is the first itself.
+    return [
+        step
+        for at, own in enumerate(steps)
+        for step in sorted(after.get(at, ()), key=lambda s: s is not own)
+    ]
+
+
+def _overwritten(graph: Graph) -> dict[Node, list[Node]]:
+    """The reads of the variable that each new value is for."""
+    reads: dict[Any, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op is READ:
+            reads.setdefault(node.params["variable"], []).append(node)
+    return {
+        n.inputs[0]: reads.get(n.params["variable"], [])
+        for n in graph.nodes
+        if n.op is ASSIGN
+    }
+
+
+def _failing(steps: Sequence[Step]) -> list[int]:
+    """The steps that can raise an error, or be the first to report one."""
+    found: list[int] = []
+    seen: set[Any] = set()
+    for at, step in enumerate(steps):
+        if isinstance(step, KernelLaunch):
+            checks = _checks(step)
+            if any(key not in seen for key, _ in checks):
+                found.append(at)
+            seen.update(key for key, all_ in checks if all_)
+        elif isinstance(step, HostCall) and step.node.op is not PICK:
+            found.append(at)
+    return found
+
+
+def _checks(use: KernelLaunch) -> list[tuple[Any, bool]]:
+    """What a kernel checks: whose indices, how, and whether all; and divisors."""
+    if not use.checks:
+        return []
+    owners = {b.name: n for b, n in zip(use.kernel.buffers, use.owners, strict=True)}
+    loops, moved = dict(use.kernel.parallel), use.moved
+    found: list[tuple[Any, bool]] = []
+    for stmt in statements(use.kernel.body):
+        if isinstance(stmt, For):
+            loops[stmt.var] = stmt.extent
+        if any(map(divides, parts(values_of(stmt)))):
+            found.append((object(), False))
+        if isinstance(stmt, Let) and not _counted(stmt, loops):
+            load = stmt.value
+            if isinstance(load, Call) and load.name == "cast":
+                (load,) = load.args
+            scratch = not isinstance(load, Load) or load.buffer.scratch
+            if scratch or owners[load.buffer.name] in moved:
+                found.append((object(), False))
+                continue
+            key = owners[load.buffer.name], str(stmt.limit), stmt.wrap
+            found.append((key, _reads_all(load, loops, use.kernel.scope)))
+    return found
+
+
+def _reads_all(load: Load, loops: dict[str, Any], scope: Scope) -> bool:
+    """Whether loops go through all elements of a buffer, in order."""
+    shape = load.buffer.shape
+    mentioned = {name for i in load.at for name in symbols_of(i)}
+    names = [name for name in loops if name in mentioned]
+    extents = tuple(loops[name] for name in names)
+    if not names or not same(math.prod(extents), math.prod(shape)):
+        return False
+    out = tuple(scope.symbol(name) for name in names)
+    return same_shape(reshaped(out, shape, shape=extents), load.at)
+
+
+def _counted(let: Let, loops: dict[str, Any]) -> bool:
+    """Whether an index is made of the loops' own numbers, and surely in range."""
+    at = let.value.at if isinstance(let.value, Position) else None
+    return at is not None and inside(at, let.limit, loops)
+
+
+class Order:
+    """When steps run, in waves, and when values are read."""
+
+    def __init__(self, steps: Sequence[Step], graph: Graph) -> None:
+        self.steps = steps
+        failing = _failing(steps)
+        self.safe = failing[-1] + 1 if failing else 0  # steps from here on never fail
+        self.waves = _waves(steps, _overwritten(graph), self.safe)
+        self.end = self.waves[-1] + 1 if steps else 0
+        self.readers: dict[Node, list[int]] = {}
+        for at, step in enumerate(steps):
+            for base in dict.fromkeys(bases_of(step)):
+                self.readers.setdefault(base, []).append(at)
+        writes = [n.inputs[0] for n in graph.nodes if n.op is ASSIGN]
+        self.kept = {Operand(n).base for n in (*graph.outputs, *writes)}
+
+    def last(self, node: Node, made: int) -> int:
+        """The wave that reads a value last, for one made in a wave."""
+        if node in self.kept:
+            return self.end
+        return max((self.waves[k] for k in self.readers.get(node, ())), default=made)
+
+    def ends_with(self, node: Node, at: int) -> bool:
+        """Whether nothing reads a value besides or after a step."""
+        readers = self.readers.get(node, ())
+        return all(k == at or self.waves[k] < self.waves[at] for k in readers)
+
+
+def _waves(steps: Sequence[Step], over: dict[Node, list[Node]], safe: int) -> list[int]:
+    """The number of each step's wave; a call is alone in its own.
+
+    A step that makes new state comes in a later wave than others that read the old,
+    and the first that is ``safe`` begins one: errors are looked for before it.
+    """
+    found: list[int] = []
+    made: set[Node] = set()
+    read: set[Node] = set()
+    size, number = WIDEST, -1
+    for at, step in enumerate(steps):
+        launch, mine, bases = isinstance(step, Launch), step.made, bases_of(step)
+        late = at == safe or any(r in read for n in mine for r in over.get(n, ()))
+        if not launch or size == WIDEST or late or any(b in made for b in bases):
+            number, size, made, read = number + 1, 0, set(), set()
+        made.update(mine)
+        read.update(bases)
+        size = size + 1 if launch else WIDEST
+        found.append(number)
+    return found

@@ -1,0 +1,1 @@
+"""Targets: the machines that code is generated for."""

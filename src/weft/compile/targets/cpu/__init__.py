@@ -1,0 +1,1 @@
+"""The CPU as a target: schedules, generated library kernels, object code."""

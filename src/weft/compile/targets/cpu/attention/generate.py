@@ -1,0 +1,45 @@
+"""Adding attention to a module."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from weft.compile.emit.isa import Isa
+from weft.compile.targets.cpu.attention.backward import Backward
+from weft.compile.targets.cpu.attention.blocks import Parts
+from weft.compile.targets.cpu.attention.few_queries import Few
+from weft.compile.targets.cpu.attention.forward import Forward
+from weft.compile.targets.cpu.matmul.functions import Library
+from weft.compile.targets.cpu.matmul.generate import tile_for
+from weft.compile.targets.cpu.matmul.kinds import FLOATS
+
+PARTS = "few", "blocks", "masked_blocks"
+
+
+def part_of(function: str) -> str:
+    """Which of ``PARTS`` has a function.
+
+    >>> from weft.compile.targets.cpu.attention.generate import part_of
+    >>> part_of("masked_backward_tasks")
+    'masked_blocks'
+    """
+    if function.startswith("masked_"):
+        return "masked_blocks"
+    return "few" if function.startswith("few_") else "blocks"
+
+
+def emit_attention(module: ir.Module, dtype: str, target: Isa, part: str) -> None:
+    """Add functions ``attention_X_tasks``.
+
+    X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: what
+    is without a mask is half as much code.
+    """
+    masked = part == "masked_blocks"
+    tile = tile_for(dtype, target)
+    name = "attention_masked" if masked else "attention"
+    parts = Parts(Library(module, name, FLOATS[dtype], target, tile), masked=masked)
+    if part == "few":
+        Few(parts).emit()
+    else:
+        Forward(parts).emit()
+        Backward(parts).emit()

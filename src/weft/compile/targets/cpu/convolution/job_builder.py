@@ -1,0 +1,130 @@
+"""A job that is being filled in, and a plan made of such jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.compile.targets.cpu.convolution.record import JOB
+from weft.compile.targets.cpu.convolution.shape import Shape
+from weft.compile.targets.cpu.convolution.tables import View
+from weft.compile.targets.cpu.matmul.tiling import Tiling
+
+EVEN = 2  # rows of a task are a multiple of these: tiles of one row are slow
+_FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
+IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
+FOLLOWER = _FIELDS["epilogue"]
+
+
+class Plan(NamedTuple):
+    """Jobs for a function, of equally many tasks each.
+
+    ``pointers`` gives the fields that are the addresses of the operands, in their
+    order, and of the result. ``epilogue`` is the field of what follows, and the next
+    that of its context; -1 if nothing can, because a job has pixels here and there.
+    ``tables`` are, of each job, the fields that are addresses of tables, and these;
+    they must live as long as the jobs.
+    """
+
+    function: str
+    jobs: list[np.ndarray]
+    pointers: tuple[int, ...]
+    tasks: int
+    workspace: int  # bytes for each worker
+    tables: list[list[tuple[int, np.ndarray]]]
+    epilogue: int = -1
+
+
+def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan:
+    """A plan of finished jobs."""
+    tasks = max(draft.tasks for draft in drafts)
+    room = max(draft["workspace_bytes"] for draft in drafts)
+    tables = [draft.tables for draft in drafts]
+    rows = [draft.fields for draft in drafts]
+    epilogue = -1 if any(draft["spots"] for draft in drafts) else FOLLOWER
+    return Plan(function, rows, tuple(pointers), tasks, room, tables, epilogue)
+
+
+class Draft:
+    """The fields of a job for some tiling, by name, and the tables that they name."""
+
+    def __init__(self, tile: Tiling, itemsize: int) -> None:
+        self.tile, self.itemsize = tile, itemsize
+        self.fields = np.zeros(len(JOB), np.int64)
+        self.tables: list[tuple[int, np.ndarray]] = []
+        self.tasks = 0
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.fields[_FIELDS[name]])
+
+    def set(self, **values: int) -> None:
+        """Fill in some fields."""
+        for name, value in values.items():
+            self.fields[_FIELDS[name]] = value
+
+    def table(self, name: str, array: np.ndarray) -> None:
+        """Fill in the address of a table."""
+        self.tables.append((_FIELDS[name], array))
+        self.set(**{name: array.ctypes.data})
+
+    def view(self, shape: Shape, view: View, channels: int, vectors: int) -> None:
+        """Say how windows are read, ``vectors`` of columns at a time."""
+        masks_row = 4 * vectors
+        places = view.places(self["image_step"], self.tile.lanes)
+        self.set(
+            groups=shape.groups, images=shape.images, pixels=view.pixels,
+            size0=view.size[0], size1=view.size[1], size2=view.size[2],
+            step=view.step, places_row=places.shape[1], tap_count=view.taps,
+            masks_row=masks_row,
+        )  # fmt: skip
+        self.table("places", places)
+        self.table("taps", np.ascontiguousarray(view.tap_offsets, np.int32))
+        self.table("windows", view.windows(channels, masks_row))
+
+    def room(self, across: int, sums: int, vectors: int, taps: int) -> None:
+        """Lay out a workspace with panels of some columns and so many sums."""
+        tile = self.tile
+        slack = tile.width * tile.lanes
+        parts = {
+            "rows": tile.row_panel,
+            "panels": tile.depth * across + slack,
+            "sums": sums + tile.lanes,
+        }
+        self.lay_out(parts, self.table_room("", vectors, taps))
+
+    def table_room(self, prefix: str, vectors: int, taps: int) -> dict[str, int]:
+        """Bytes of what is known about a block's windows."""
+        runs = 16 * vectors * self.tile.lanes
+        sizes = {"masks": 4 * vectors * taps, "runs": runs, "counts": 8 * vectors}
+        return {prefix + name: size for name, size in sizes.items()}
+
+    def lay_out(self, elements: dict[str, int], sizes: dict[str, int]) -> None:
+        """Put parts of a workspace one after the other, by elements and by bytes.
+
+        Packed rows come first.
+        """
+        parts = {name: count * self.itemsize for name, count in elements.items()}
+        at = 0
+        for name, size in (parts | sizes).items():
+            if name != "rows":
+                self.set(**{f"{name}_at": at})
+            at += up(size, 64)
+        self.set(workspace_bytes=at)
+
+    def count_rectangles(self) -> None:
+        """Count the tasks that are rectangles of C."""
+        down = ceil(self["rows"], self["task_rows"])
+        across = ceil(self["columns"], self["task_columns"])
+        self.tasks = down * across * self["groups"]
+
+
+def ceil(x: int, y: int) -> int:
+    """How many y cover x, one at least."""
+    return max(-(-x // y), 1)
+
+
+def up(x: int, y: int) -> int:
+    """The next multiple of y, one y at least."""
+    return ceil(x, y) * y

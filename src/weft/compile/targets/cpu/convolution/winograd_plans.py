@@ -1,0 +1,149 @@
+"""Plans for Winograd's method: see `winograd` and `kernels`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.compile.targets.cpu.convolution.job_builder import (
+    EVEN,
+    IMAGE,
+    OTHER,
+    OUT,
+    Draft,
+    Plan,
+    ceil,
+    plan_of,
+    up,
+)
+from weft.compile.targets.cpu.convolution.partition import Work, best_cut
+from weft.compile.targets.cpu.convolution.shape import Shape
+from weft.compile.targets.cpu.convolution.tables import View, tile_views
+from weft.compile.targets.cpu.matmul.tiling import Tiling
+
+FEW_CHANNELS = 16  # fewer are not worth the transforms
+FEW_TILES = 12  # fewer fill no vector
+BLOCK = 128  # channels that are summed at a time
+KERNEL_ROWS, KERNEL_COLUMNS = 126, 256  # channels of x and of y in a task
+KERNEL_BLOCK = 128  # tiles that are summed at a time
+
+
+def has_winograd(tile: Tiling) -> bool:
+    """Whether there is code for tiles: a 3x3 kernel must fit a vector of float32."""
+    return tile.lanes >= 16
+
+
+def tiles_pay(shape: Shape, rows: int, k: int) -> bool:
+    """Whether tiles are possible, and worth it for so many channels."""
+    _, n1, n2 = shape.counts
+    tiles = shape.images * ceil(n1, 2) * ceil(n2, 2)
+    full = shape.images * shape.pixels >= 2 * tiles >= 2 * FEW_TILES
+    return shape.is_3x3 and full and min(rows, k) >= FEW_CHANNELS
+
+
+def turned_shape(shape: Shape) -> Shape:
+    """The convolution with turned kernels that leads from y's gradient to x's."""
+    _, low1, low2 = shape.low
+    return shape._replace(
+        size=shape.counts, counts=shape.size, low=(0, 2 - low1, 2 - low2)
+    )
+
+
+def winograd_draft(draft: Draft, shape: Shape) -> Draft:
+    """What y by tiles needs to know of its operands."""
+    each, row = shape.group_channels, 9 * shape.group_channels
+    draft.set(
+        rows=shape.group_filters, k=each,
+        image_step=shape.channels * shape.plane, image_group=each * shape.plane,
+        other_row=row, order_step=9, other_group=shape.group_filters * row,
+        out_step=shape.filters * shape.pixels, out_row=shape.pixels,
+        out_group=shape.group_filters * shape.pixels,
+    )  # fmt: skip
+    return draft
+
+
+def turned_draft(draft: Draft, shape: Shape) -> Draft:
+    """What x's gradient by tiles needs to know of its operands."""
+    each, row = shape.group_filters, 9 * shape.group_channels
+    draft.set(
+        rows=shape.group_channels, k=each,
+        image_step=shape.filters * shape.pixels, image_group=each * shape.pixels,
+        other_row=9, order_step=row, order_run=1, other_group=each * row,
+        out_step=shape.channels * shape.plane, out_row=shape.plane,
+        out_group=shape.group_channels * shape.plane,
+    )  # fmt: skip
+    return draft
+
+
+def winograd_plan(
+    draft: Draft, shape: Shape, threads: int, pointers: Sequence[int], many: int
+) -> Plan:
+    """Tiles of y from x, in the sizes of ``shape``, so many at a time."""
+    tile, rows = draft.tile, draft["rows"]
+    view, tiles = tile_views(shape)
+    columns = shape.images * view.pixels
+    work = Work(rows, columns, shape.groups)
+    height, across = best_cut(work, tile, many, threads)
+    block = min(BLOCK, up(draft["k"], tile.lanes))
+    draft.set(
+        columns=columns, block=block, task_columns=across, task_rows=height,
+        sums_row=across + tile.lanes,
+    )  # fmt: skip
+    _describe(draft, shape, view, tiles, draft["k"], across)
+    parts = {
+        "rows": 16 * block * tile.height,
+        "panels": 16 * block * across,
+        "sums": 16 * rows * draft["sums_row"],
+    }
+    _lay_out(draft, parts, across)
+    draft.count_rectangles()
+    return plan_of("winograd_tasks", [draft], pointers)
+
+
+def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
+    """The weights' gradient by tiles."""
+    tile = draft.tile
+    view, tiles = tile_views(shape)
+    rows, columns = shape.group_channels, shape.group_filters
+    across = min(KERNEL_COLUMNS, up(columns, tile.width))
+    blocks = ceil(columns, across) * shape.groups
+    down = max(ceil(rows, KERNEL_ROWS), ceil(threads, blocks))
+    height = up(ceil(rows, min(down, ceil(rows, tile.height))), EVEN)
+    k = shape.images * view.pixels
+    block = min(KERNEL_BLOCK, up(k, tile.lanes))
+    draft.set(
+        rows=rows, k=k, block=block, task_rows=height, task_columns=across,
+        sums_row=across + tile.lanes,
+    )  # fmt: skip
+    _describe(draft, shape, view, tiles, shape.group_channels, block)
+    draft.table("y_windows", tiles.windows(columns, draft["masks_row"]))
+    parts = {
+        "rows": 16 * block * tile.height,
+        "panels": 16 * (block * across + tile.width * tile.lanes),
+        "turns": 16 * block * tile.width,
+        "sums": 16 * rows * draft["sums_row"],
+    }
+    _lay_out(draft, parts, block)
+    draft.count_rectangles()
+    return plan_of("kernels_tasks", [draft], (IMAGE, OTHER, OUT))
+
+
+def _describe(
+    draft: Draft, shape: Shape, view: View, tiles: View, channels: int, columns: int
+) -> None:
+    """How tiles are read, and where their results lie."""
+    step = draft["out_step"] or draft["other_step"]
+    places = tiles.places(step, draft.tile.lanes)
+    _, n1, n2 = tiles.size
+    draft.set(y_places_row=places.shape[1], y_size1=n1, y_size2=n2)
+    draft.table("y_places", places)
+    draft.table("y_taps", np.ascontiguousarray(tiles.tap_offsets, np.int32))
+    draft.view(shape, view, channels, columns // draft.tile.lanes)
+    draft.set(step=2)
+
+
+def _lay_out(draft: Draft, parts: dict[str, int], columns: int) -> None:
+    vectors = columns // draft.tile.lanes
+    tables = draft.table_room("", vectors, 16) | draft.table_room("y_", vectors, 4)
+    draft.lay_out(parts, tables)

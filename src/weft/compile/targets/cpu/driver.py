@@ -1,0 +1,200 @@
+"""The native loop that goes through a program's launches."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from weft.compile.emit.control_flow import I64, POINTER, VOID, i64, loop
+from weft.compile.emit.isa import Isa, new_module, prepare_function
+from weft.compile.targets.cpu.background import ahead
+from weft.compile.targets.cpu.kernel import SIGNATURE
+from weft.compile.targets.cpu.matmul.epilogue import FOLLOWER
+from weft.compile.targets.cpu.object_code import (
+    Library,
+    compile_known,
+    host_isa,
+    is_known,
+)
+
+FIELDS = 9  # of a row of the native loop's table
+MOST_SIZES = 64  # of a kernel that follows a routine: they are copied for each call
+
+
+class Driver(NamedTuple):
+    """The native loop over launches, and addresses of what rows lead to."""
+
+    run: Any  # run(rows, first, last)
+    again: int  # see ``again.code``
+    iterations: int
+    jobs: int
+    gang: int
+    fill: int
+    follow: int
+    library: Library
+
+
+@ahead
+def driver() -> Driver:
+    """The loop over launches.
+
+    A row is a launch's context for the pool:
+
+        status function table sizes count grain body -      start    of a kernel
+        status function jobs  tasks count grain body length start    of a routine
+        status -        rows  many  count grain body -      -        of a gang
+        status slots    rows  -     count grain body -      -        of addresses
+
+    where ``tasks`` says how many each job has, and ``length`` how many bytes. A gang
+    runs the launches of ``rows`` side by side: its iterations are their grains, and
+    those of one begin at ``start``. Addresses are filled in where they are to stand:
+    rows are such a place, the number of a slot, and how many bytes behind that.
+    """
+    from weft.runtime.cpu import pool
+
+    target = host_isa()
+    pool.link()
+    # Small loops that nothing is gained by vectors for: passes would take longest.
+    library = compile_known("driver", lambda: _module(target), target, level=0)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        library.address("run")
+    )
+    at = library.address
+    bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
+    return Driver(run, at("again"), *bodies, at("follow"), library)
+
+
+def start_if_missing() -> None:
+    """Have the loop made, if that takes long: it is not on disk."""
+    if not is_known("driver", host_isa(), level=0):
+        driver.start()
+
+
+def _module(target: Isa) -> ir.Module:
+    from weft.compile.frontend.fast_path.emit import emit_again
+    from weft.runtime.cpu.pool_code import BODY, emit_parallel
+
+    module = new_module("driver", target)
+    _emit_iterations(module, target, BODY)
+    _emit_jobs(module, target, BODY)
+    _emit_gang(module, target, BODY)
+    _emit_fill(module, target, BODY)
+    _emit_follow(module, target)
+    emit_again(module, target)
+    kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
+    made = ir.Function(module, kind, "run")
+    prepare_function(made, target)
+    b = ir.IRBuilder(made.append_basic_block("entry"))
+    rows, first, last = made.args
+    with loop(b, first, last) as k:
+        row = b.gep(rows, [b.mul(k, i64(FIELDS))])
+        count, grain, body = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6))
+        body = b.inttoptr(body, BODY.as_pointer())
+        context = b.bitcast(row, POINTER)
+        with b.if_else(b.icmp_signed(">", count, grain)) as (large, small):
+            with large:
+                emit_parallel(b, body, context, count, grain)
+            with small:
+                b.call(body, [context, i64(0), count, i64(0)])
+    b.ret_void()
+    return module
+
+
+def _body(module: ir.Module, target: Isa, kind: Any, name: str) -> Any:
+    """A loop's body: its builder, the fields of its row, and its arguments."""
+    made = ir.Function(module, kind, name)
+    prepare_function(made, target)
+    b = ir.IRBuilder(made.append_basic_block("entry"))
+    row = b.bitcast(made.args[0], I64.as_pointer())
+    fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3, 7)]
+    return b, fields, made.args
+
+
+def _emit_iterations(module: ir.Module, target: Isa, kind: Any) -> None:
+    """A range of a kernel's iterations."""
+    b, fields, (_, begin, end, _) = _body(module, target, kind, "iterations")
+    function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
+    table = b.inttoptr(fields[1], SIGNATURE.args[0])
+    sizes = b.inttoptr(fields[2], SIGNATURE.args[1])
+    b.call(function, [table, sizes, begin, end])
+    b.ret_void()
+
+
+def _emit_jobs(module: ir.Module, target: Isa, kind: Any) -> None:
+    """A range of the tasks of several jobs, counted through."""
+    b, fields, (_, begin, end, worker) = _body(module, target, kind, "jobs")
+    function, jobs, tasks, length = fields
+    function = b.inttoptr(function, kind.as_pointer())
+    past = b.add(b.sdiv(b.sub(end, i64(1)), tasks), i64(1))
+    with loop(b, b.sdiv(begin, tasks), past) as j:
+        start = b.mul(j, tasks)
+        low, high = b.sub(begin, start), b.sub(end, start)
+        low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
+        high = b.select(b.icmp_signed("<", high, tasks), high, tasks)
+        job = b.inttoptr(b.add(jobs, b.mul(j, length)), POINTER)
+        b.call(function, [job, low, high, worker])
+    b.ret_void()
+
+
+def _emit_gang(module: ir.Module, target: Isa, kind: Any) -> None:
+    """A range of the grains of several launches."""
+    b, fields, (_, begin, end, worker) = _body(module, target, kind, "gang")
+    rows = b.inttoptr(fields[1], I64.as_pointer())
+    with loop(b, i64(0), fields[2]) as r:
+        row = b.gep(rows, [b.mul(r, i64(FIELDS))])
+        count, grain, body, start = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6, 8))
+        many = b.sdiv(b.sub(b.add(count, grain), i64(1)), grain)
+        low, high = b.sub(begin, start), b.sub(end, start)
+        low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
+        high = b.select(b.icmp_signed("<", high, many), high, many)
+        with b.if_then(b.icmp_signed("<", low, high)):
+            last = b.mul(high, grain)
+            last = b.select(b.icmp_signed("<", last, count), last, count)
+            body = b.inttoptr(body, kind.as_pointer())
+            b.call(body, [b.bitcast(row, POINTER), b.mul(low, grain), last, worker])
+    b.ret_void()
+
+
+def _emit_fill(module: ir.Module, target: Isa, kind: Any) -> None:
+    """Present addresses, put where launches find them."""
+    b, fields, (_, begin, end, _) = _body(module, target, kind, "fill")
+    slots, rows = (b.inttoptr(f, I64.as_pointer()) for f in fields[:2])
+    with loop(b, begin, end) as k:
+        row = b.gep(rows, [b.mul(k, i64(3))])
+        place, slot, gap = (b.load(b.gep(row, [i64(c)])) for c in range(3))
+        value = b.add(b.load(b.gep(slots, [slot])), gap)
+        b.store(value, b.inttoptr(place, I64.as_pointer()))
+    b.ret_void()
+
+
+def _emit_follow(module: ir.Module, target: Isa) -> None:
+    """A epilogue of routines: a kernel for some rows and columns.
+
+    Its context is ``function table sizes count first width each``: the kernel, where
+    among its sizes the first column and the number of columns stand (or -1), and how
+    many iterations a row has.
+    """
+    made = ir.Function(module, FOLLOWER, "follow")
+    prepare_function(made, target)
+    b = ir.IRBuilder(made.append_basic_block("entry"))
+    context, top, bottom, left, right = made.args
+    words = b.inttoptr(b.ptrtoint(context, I64), I64.as_pointer())
+    values = [b.load(b.gep(words, [i64(k)])) for k in range(7)]
+    function, table, sizes, count, first, width, each = values
+    function = b.inttoptr(function, SIGNATURE.as_pointer())
+    table = b.inttoptr(table, SIGNATURE.args[0])
+    sizes = b.inttoptr(sizes, SIGNATURE.args[1])
+    rows = [b.mul(top, each), b.mul(bottom, each)]
+    copy = b.alloca(I64, MOST_SIZES)
+    with b.if_else(b.icmp_signed("<", first, i64(0))) as (whole, some):
+        with whole:
+            b.call(function, [table, sizes, *rows])
+        with some:
+            with loop(b, i64(0), count) as k:
+                b.store(b.load(b.gep(sizes, [k])), b.gep(copy, [k]))
+            b.store(left, b.gep(copy, [first]))
+            b.store(b.sub(right, left), b.gep(copy, [width]))
+            b.call(function, [table, copy, *rows])
+    b.ret_void()

@@ -1,0 +1,208 @@
+"""Launches of generated routines: products, convolutions and the like.
+
+A routine is native code that is the same for all programs. What it does is said by
+jobs, records of 64-bit integers:
+
+    void function(job, first, last, worker)        some of a job's tasks
+
+A job ends with the address of workspaces, one for each worker, and their size. How many
+jobs there are and what they say is known with the sizes; addresses are filled in
+when the jobs have memory, and before every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compile.emit.isa import Isa
+from weft.compile.fusion.groups import Operand
+from weft.compile.program import executable
+from weft.compile.program.executable import Symbol
+from weft.compile.program.steps import LibraryCall
+from weft.core.op import Op
+from weft.graph.interpret import resolve
+from weft.graph.ir import Node
+from weft.ops.shaping import reshape_op
+
+_ALIGN = 64
+
+
+class Pointer(NamedTuple):
+    """A field of a job that is an address: some bytes behind a value's beginning."""
+
+    field: int
+    node: Node
+    gap: int = 0
+
+
+class Job(NamedTuple):
+    """The fields of a job, whose last two are its workspaces' address and size."""
+
+    fields: Any  # whole numbers
+    pointers: Sequence[Pointer]
+    tables: Sequence[tuple[int, np.ndarray]] = ()  # fields that are their addresses
+
+
+class Pack(NamedTuple):
+    """A product's right operand that may be packed once, for all runs."""
+
+    node: Node  # which reads the variable
+    function: Symbol
+    tasks: int
+    nbytes: int
+
+
+class Work(NamedTuple):
+    """What a routine does for some sizes: jobs of equally many tasks."""
+
+    function: Symbol
+    jobs: list[Job]
+    tasks: int
+    workspace: int = 0  # bytes for each worker
+    context: int = -1  # the jobs' field that leads to a epilogue's kernel, if any;
+    #                    the field before it leads to what calls that
+    share: float = 1.0  # of the work that is worth handing to another thread
+    pack: Pack | None = None
+
+
+def outline(shape: Any, dtype: Any) -> np.ndarray:
+    """An array with a shape, strides and an address, but no memory: it is not read.
+
+    >>> from weft.compile.targets.cpu.jobs import outline
+    >>> outline((10**9, 10**6), "float32").strides
+    (4000000, 4)
+    """
+    one = np.empty((), dtype)
+    strides, step = [], one.itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= max(n, 1)
+    return np.lib.stride_tricks.as_strided(one, shape, strides[::-1])
+
+
+def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
+    """An operand and its base, as outlines; None if it is no view."""
+    base = operand.base
+    start = outline(resolve(base.shape, sizes), base.dtype.np)
+    array = start
+    for view in reversed(operand.views):
+        array = _seen(array, view.op, resolve(view.params, sizes))
+        if array is None:
+            return None
+    whole = all(s % array.itemsize == 0 for s in array.strides)
+    return (array, start) if whole else None
+
+
+def _seen(array: np.ndarray, op: Op, params: Mapping[str, Any]) -> Any:
+    """A view of an array; None for what would copy its elements."""
+    if not op.view:
+        return None
+    if op is not reshape_op:
+        return op.kernel(array, **params)
+    try:
+        return np.reshape(array, params["shape"], copy=False)
+    except ValueError:
+        return None
+
+
+class Jobs:
+    """The jobs of an instance's routines, and where addresses stand in them."""
+
+    def __init__(
+        self, routines: Sequence[LibraryCall], sizes: Mapping[str, int], target: Isa
+    ) -> None:
+        found = {r: r.work(sizes, target) for r in routines}
+        self.works = {r: work for r, work in found.items() if work and work.jobs}
+        self.starts: dict[LibraryCall, int] = {}
+        self.words: list[int] = []
+        self.pointers: list[tuple[int, Node, int]] = []
+        self.contexts: list[tuple[int, int]] = []
+        self.packs: list[tuple[int, Pack]] = []
+        self.tables = _Tables()
+        ends: list[int] = []
+        for routine, work in self.works.items():
+            self.starts[routine] = len(self.words)
+            if work.pack is not None:
+                self.packs.append((len(self.words), work.pack))
+            for job in work.jobs:
+                start = len(self.words)
+                self.pointers += [(start + p.field, *p[1:]) for p in job.pointers]
+                for field, table in job.tables:
+                    self.tables.add(start + field, table)
+                self.words.extend(job.fields)
+                ends.append(len(self.words))
+        self.workspaces = np.array(ends, np.int64) - 2
+        self.each = max((w.workspace for w in self.works.values()), default=0)
+
+    def row(self, routine: LibraryCall) -> tuple[int, int, int, int]:
+        """Of a routine's launch: the first word, tasks of a job, of all, and bytes."""
+        work = self.works[routine]
+        length = 8 * len(work.jobs[0].fields)
+        return self.starts[routine], work.tasks, work.tasks * len(work.jobs), length
+
+    def lead_to(self, routine: LibraryCall, context: int) -> None:
+        """Tell all jobs of a routine which context its epilogue has."""
+        work = self.works[routine]
+        length = len(work.jobs[0].fields)
+        first = self.starts[routine] + work.context
+        words = range(first, first + length * len(work.jobs), length)
+        self.contexts += [(word, context) for word in words]
+
+    def data(
+        self,
+        slots: Mapping[Node, int],
+        reads: Sequence[Any],
+        number: Callable[[Symbol], int],
+    ) -> executable.Jobs:
+        """The jobs without addresses, by the slots that these are kept in.
+
+        ``reads`` are the variables, and ``number`` tells functions.
+        """
+        pointers = [(word, slots[node], gap) for word, node, gap in self.pointers]
+        packs = [
+            (word, reads.index(p.node.params["variable"]), number(p.function), *p[2:])
+            for word, p in self.packs
+        ]
+        words = np.array(self.words, np.int64)
+        words[[word for word, *_ in pointers]] = 0  # addresses, known when it runs
+        return executable.Jobs(
+            words,
+            _pairs(pointers, 3),
+            self.workspaces,
+            self.each + -self.each % _ALIGN,
+            _pairs(self.contexts, 2),
+            _pairs(self.tables.places, 2),
+            _pairs(packs, 5),
+        )
+
+
+class _Tables:
+    """Constant tables one after the other; one that several jobs name is there once."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int]] = []
+        self._parts: list[np.ndarray] = []
+        self._starts: dict[int, int] = {}
+        self._size = 0
+
+    def add(self, word: int, table: np.ndarray) -> None:
+        if id(table) not in self._starts:
+            self._starts[id(table)] = self._size
+            self._parts.append(table)
+            self._size += table.nbytes + -table.nbytes % _ALIGN
+        self.places.append((word, self._starts[id(table)]))
+
+    @property
+    def data(self) -> np.ndarray:
+        found = np.zeros(self._size, np.uint8)
+        for part in self._parts:
+            start = self._starts[id(part)]
+            found[start : start + part.nbytes] = part.reshape(-1).view(np.uint8)
+        return found
+
+
+def _pairs(rows: Sequence[Any], width: int) -> np.ndarray:
+    return np.array(rows, np.int64).reshape(-1, width)

@@ -1,0 +1,698 @@
+"""From the Loop IR to LLVM: one native function a kernel.
+
+    void name(void** buffers, int64* sizes, int64 begin, int64 end)
+
+runs the iterations [begin, end) of the flattened parallel loops. Pointers are in the
+order of the kernel's buffers, sizes in that of ``kernel.sizes``; an error flag follows
+them where the kernel checks indices or divisors. Inner loops are plain; LLVM makes
+vectors of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from weft import dtype as dtypes
+from weft.compile.emit import scalar
+from weft.compile.emit.control_flow import (
+    F64,
+    I1,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    VOID,
+    i64,
+    loop,
+    zeros,
+)
+from weft.compile.emit.isa import Isa, prepare_function
+from weft.compile.emit.loop_hints import scalar_hint, strip_hint, vector_hint
+from weft.compile.loop.ir import (
+    Buffer,
+    Call,
+    Const,
+    For,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Position,
+    Set,
+    Store,
+    When,
+    divides,
+    facts_of,
+    statements,
+)
+from weft.compile.targets.cpu.register_transpose import SIDE, Turn, emit_turn, turning
+from weft.compile.targets.cpu.streaming_stores import (
+    LEAST,
+    LINE,
+    PART,
+    copied,
+    emit_copy,
+    emit_fence,
+    emit_line,
+    streamed,
+)
+from weft.core.size import Size, may_be_negative
+
+MOVES = 8  # elements that are moved one after the other
+LANES = (64, 32, 16)  # totals of one sum, side by side
+SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
+
+
+def emit_kernel(module: ir.Module, kernel: Kernel, target: Isa) -> ir.Function:
+    """Add a kernel's function to a module."""
+    return _Emitter(module, kernel, target).run()
+
+
+def sums_of(stmt: For) -> list[Local]:
+    """The floating-point totals that a loop without others in it adds to."""
+    if any(isinstance(s, For) for s in stmt.body):
+        return []
+    found = [s for s in stmt.body if isinstance(s, Set) and s.reorder]
+    return [s.local for s in found if _adds(s)]
+
+
+def _adds(stmt: Set) -> bool:
+    value = stmt.value
+    adds = isinstance(value, Call) and value.name == "add"
+    return adds and value.args[0] == stmt.local and value.dtype.is_inexact
+
+
+def lanes_of(extent: Any) -> int:
+    """How many totals a sum of so many numbers has side by side; 0 for one alone.
+
+    >>> from weft.compile.targets.cpu.kernel import lanes_of
+    >>> [lanes_of(n) for n in (10, 20, 48, 100, 128, 1000)]
+    [0, 16, 16, 32, 64, 64]
+    """
+    if isinstance(extent, Size):
+        return LANES[0]
+    whole = [n for n in LANES if extent % n == 0 and extent >= n]
+    rest = [n for n in LANES if extent >= (2 * n if n > LANES[-1] else n)]
+    return next(iter([*whole, *rest]), 0)
+
+
+def _as_vector(b: Any, room: Any, kind: ir.VectorType) -> Any:
+    return b.bitcast(room, kind.as_pointer())
+
+
+def _numbers(first: int, count: int) -> ir.Constant:
+    """Numbers one after the other, which name a vector's elements."""
+    kind = ir.VectorType(I32, count)
+    return ir.Constant(kind, list(range(first, first + count)))
+
+
+class _Emitter:
+    """One kernel."""
+
+    def __init__(self, module: ir.Module, kernel: Kernel, target: Isa) -> None:
+        self.module = module
+        self.kernel = kernel
+        self.target = target
+        self.pointers: dict[str, Any] = {}
+        self.symbols: dict[str, Any] = {}
+        self.locals: dict[str, Any] = {}
+        self.sizes, self.checks = kernel.sizes, kernel.checks
+        self.cache: dict[Any, Any] = {}
+        self.patterns: dict[Any, Any] = {}  # of half types' values that are rounded
+        self.lanes: dict[str, Any] = {}  # where the present strip's totals are
+        self.parts: dict[str, Any] = {}  # where stores go that will pass caches by
+        self.fence = False  # whether there are such stores
+        self.b: Any = None
+
+    def run(self) -> ir.Function:
+        inner = self._inner()
+        outer = ir.Function(self.module, SIGNATURE, self.kernel.name)
+        prepare_function(outer, self.target)
+        b = ir.IRBuilder(outer.append_basic_block("entry"))
+        table, sizes, begin, end = outer.args
+        args = []
+        for k, buffer in enumerate(self.kernel.buffers):
+            raw = b.load(b.gep(table, [i64(k)]))
+            args.append(b.bitcast(raw, _pointer(buffer)))
+        count = len(self.sizes)
+        args += [b.load(b.gep(sizes, [i64(k)])) for k in range(count)]
+        if self.checks:
+            args.append(b.gep(sizes, [i64(count)]))
+        b.call(inner, [*args, begin, end])
+        b.ret_void()
+        return outer
+
+    def _inner(self) -> ir.Function:
+        """The loops, with pointers that LLVM may assume to be apart."""
+        kernel = self.kernel
+        types = [_pointer(buffer) for buffer in kernel.buffers]
+        types += [I64] * len(self.sizes)
+        types += [I64.as_pointer()] * self.checks
+        types += [I64, I64]
+        name = f"{kernel.name}.loops"
+        made = ir.Function(self.module, ir.FunctionType(VOID, types), name)
+        made.linkage = "internal"
+        prepare_function(made, self.target)
+        self.b = ir.IRBuilder(made.append_basic_block("entry"))
+        for buffer, arg in zip(kernel.buffers, made.args, strict=False):
+            arg.add_attribute("noalias")
+            self.pointers[buffer.name] = arg
+        self._share()
+        rest = made.args[len(kernel.buffers) :]
+        self.symbols = dict(zip(self.sizes, rest, strict=False))
+        for buffer in kernel.scratch:
+            size = math.prod(buffer.shape)
+            kind = ir.ArrayType(scalar.memory_type(buffer.dtype), size)
+            room = self.b.alloca(kind, name=buffer.name)
+            room.align = 64
+            self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
+        self._declare_locals(kernel.body)
+        if self.checks:
+            self.failed = self.b.alloca(I64, name="failed")
+            self.b.store(i64(0), self.failed)
+        counters = self._counters(rest[-2])
+        with loop(self.b, rest[-2], rest[-1], name="p") as p:
+            self._decode(p, counters)
+            with self._scope():
+                self._body(kernel.body)
+            self._count_on(counters)
+        if self.checks:
+            self._report(rest[-3])
+        if self.fence:
+            emit_fence(self.b)
+        self.b.ret_void()
+        return made
+
+    def _share(self) -> None:
+        """One pointer for two buffers in the same place: what is known of it stays."""
+        kinds = {buffer.name: _pointer(buffer) for buffer in self.kernel.buffers}
+        for given, made in self.kernel.shared:
+            self.pointers[given] = self.b.bitcast(self.pointers[made], kinds[given])
+
+    def _report(self, flag: Any) -> None:
+        """Threads only ever write the same number here."""
+        some = self.b.icmp_signed("!=", self.b.load(self.failed), i64(0))
+        with self.b.if_then(some, likely=False):
+            self.b.store_atomic(i64(1), flag, "monotonic", 8)
+
+    def _declare_locals(self, body: list[Any]) -> None:
+        for stmt in statements(body):
+            if isinstance(stmt, Set) and stmt.local.name not in self.locals:
+                kind = scalar.register_type(stmt.local.dtype)
+                self.locals[stmt.local.name] = self.b.alloca(kind, name=stmt.local.name)
+
+    def _counters(self, begin: Any) -> list[tuple[Any, Any]]:
+        """The parallel variables at the first position, and their extents.
+
+        From there on they are counted: a division takes as long as a short row.
+        """
+        if len(self.kernel.parallel) < 2:
+            return []
+        found = []
+        for _, extent in self.kernel.parallel[:0:-1]:
+            size = self.index(extent)
+            none = self.b.icmp_signed("==", size, i64(0))
+            size = self.b.select(none, i64(1), size)  # then there are no iterations
+            found.append((self.b.alloca(I64), size))
+            self.b.store(self.b.urem(begin, size), found[-1][0])
+            begin = self.b.udiv(begin, size)
+        found.append((self.b.alloca(I64), None))
+        self.b.store(begin, found[-1][0])
+        return found[::-1]
+
+    def _decode(self, position: Any, counters: list[tuple[Any, Any]]) -> None:
+        """The parallel variables at a position of the flattened loops."""
+        names = [var for var, _ in self.kernel.parallel]
+        values = [self.b.load(room) for room, _ in counters] or [position]
+        self.symbols.update(zip(names, values, strict=False))
+
+    def _count_on(self, counters: list[tuple[Any, Any]]) -> None:
+        """The next position: a variable at its end begins again."""
+        carry: Any = ir.Constant(I1, 1)
+        for room, size in reversed(counters):
+            value = self.b.load(room)
+            more = self.b.add(value, self.b.zext(carry, I64))
+            if size is not None:
+                carry = self.b.icmp_signed("==", more, size)
+                more = self.b.select(carry, i64(0), more)
+            self.b.store(more, room)
+
+    # -- statements
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """Values computed inside are not known outside."""
+        before, self.cache = self.cache, {}
+        try:
+            yield
+        finally:
+            self.cache = before
+
+    def _body(self, body: list[Any]) -> None:
+        for stmt in body:
+            if isinstance(stmt, For):
+                self.cache.clear()
+                self._for(stmt)
+                self.cache.clear()
+            elif isinstance(stmt, Set):
+                self._set(stmt)
+            elif isinstance(stmt, Let):
+                self._let(stmt, _branches(body))
+            elif isinstance(stmt, When):
+                self._when(stmt)
+            else:
+                self._store(stmt)
+
+    def _for(self, stmt: For) -> None:
+        turn = turning(stmt)
+        if turn is None:
+            self._loop(stmt)
+            return
+        whole = [
+            self.b.icmp_signed("==", self.index(n), i64(SIDE)) for n in turn.extents
+        ]
+        with self.b.if_else(self.b.and_(*whole)) as (square, rest):
+            with square:
+                self._turn(turn)
+            with rest:
+                self._loop(stmt)
+
+    def _loop(self, stmt: For) -> None:
+        sums = sums_of(stmt)
+        lanes = lanes_of(stmt.extent) if sums else 0
+        if lanes:
+            self._strips(stmt, sums, lanes)
+            return
+        past = streamed(stmt, self.kernel, self.target, self.symbols.keys())
+        if past:
+            self._stream(stmt, past)
+            return
+        extent, hint = self.index(stmt.extent), self._hint(stmt)
+        with loop(self.b, i64(0), extent, name=stmt.var, hint=hint) as i:
+            self.symbols[stmt.var] = i
+            with self._scope():
+                self._body(stmt.body)
+
+    def _hint(self, stmt: For) -> Any:
+        if _moves(stmt.body):
+            return scalar_hint(self.module, MOVES)
+        return vector_hint(self.module, stmt.vector) if stmt.vector else None
+
+    def _stream(self, stmt: For, stores: list[Store]) -> None:
+        """A loop whose stores pass caches by: of what is copied or computed."""
+        self.fence = True
+        sources = [s for s in (copied(one, stmt.var) for one in stores) if s]
+        if len(sources) < len(stmt.body):
+            self._in_parts(stmt, stores)
+            return
+        self.symbols[stmt.var] = i64(0)
+        for store, source in zip(stores, sources, strict=True):
+            first = self._address(source.buffer, source.at)
+            self._pass_by(store, first, stmt.extent)
+
+    def _pass_by(self, store: Store, source: Any, count: Any) -> None:
+        """Copy elements to where a store's begin."""
+        b, size = self.b, store.buffer.dtype.itemsize
+        to = b.bitcast(self._address(store.buffer, store.at), POINTER)
+        source = b.bitcast(source, POINTER)
+        if isinstance(count, int) and count * size == LINE:
+            emit_line(b, self.target, to, source)
+            return
+        copy = emit_copy(self.module, self.target)
+        b.call(copy, [to, source, b.mul(self._count(count), i64(size))])
+
+    def _in_parts(self, stmt: For, stores: list[Store]) -> None:
+        """A loop in parts: what some stores get is kept, and passes caches by."""
+        b = self.b
+        rooms = {s.buffer.name: self._part(s.buffer) for s in stores}
+        if isinstance(stmt.extent, int) and stmt.extent <= LEAST:
+            self._one_part(stmt, stores, rooms, i64(0), stmt.extent)
+            return
+        extent = self.index(stmt.extent)
+        with loop(b, self._edge(stmt, stores[0]), extent, i64(PART), name="part") as p:
+            end = b.add(p, i64(PART), flags=["nsw"])
+            end = b.select(b.icmp_signed("<", end, extent), end, extent)
+            first = b.select(b.icmp_signed("<", p, i64(0)), i64(0), p)
+            count = b.sub(end, first, flags=["nsw"])
+            self._one_part(stmt, stores, rooms, first, count)
+
+    def _one_part(
+        self, stmt: For, stores: list[Store], rooms: dict[str, Any], first: Any,
+        count: Any,
+    ) -> None:  # fmt: skip
+        b = self.b
+        with loop(
+            b, i64(0), self._count(count), name=stmt.var, hint=self._hint(stmt)
+        ) as k:
+            self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
+            self.parts = {name: b.gep(room, [i64(0), k], inbounds=True)
+                          for name, room in rooms.items()}  # fmt: skip
+            with self._scope():
+                self._body(stmt.body)
+        self.symbols[stmt.var], self.parts = first, {}
+        for store in stores:
+            self._pass_by(store, rooms[store.buffer.name], count)
+
+    def _count(self, count: Any) -> Any:
+        """A number of iterations that may be one already."""
+        return self.index(count) if isinstance(count, (int, Size)) else count
+
+    def _edge(self, stmt: For, store: Store) -> Any:
+        """Where the first part would begin for all others to begin with a line."""
+        self.symbols[stmt.var] = i64(0)
+        start = self.b.ptrtoint(self._address(store.buffer, store.at), I64)
+        over = self.b.and_(start, i64(LINE - 1))
+        return self.b.sub(i64(0), self.b.udiv(over, i64(store.buffer.dtype.itemsize)))
+
+    def _part(self, buffer: Buffer) -> Any:
+        """Memory for a part of a result, in the function's first block."""
+        kind = ir.ArrayType(scalar.memory_type(buffer.dtype), PART)
+        with self.b.goto_entry_block():
+            room = self.b.alloca(kind, name=f"{buffer.name}.part")
+        room.align = 64
+        return room
+
+    def _strips(self, stmt: For, sums: list[Local], lanes: int) -> None:
+        """A loop that adds up, in strips with a total for each place in them.
+
+        The totals are added up by halves. So the order is always the same, whatever
+        else is computed in the loop, and any width of vectors may be used.
+        """
+        b, before = self.b, self.lanes
+        rooms = {local.name: self._room(local, lanes) for local in sums}
+        for local in sums:
+            kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
+            b.store(zeros(kind), _as_vector(b, rooms[local.name], kind))
+        count = self.index(stmt.extent)
+        whole = b.udiv(count, i64(lanes))
+        with loop(b, i64(0), whole) as strip:
+            first = b.mul(strip, i64(lanes), flags=["nsw"])
+            width = self.target.lanes(max(4, *[local.dtype.itemsize for local in sums]))
+            hint = strip_hint(self.module, width, max(lanes // width, 1))
+            self._strip(stmt, rooms, first, i64(lanes), hint)
+        first = b.mul(whole, i64(lanes), flags=["nsw"])
+        if isinstance(stmt.extent, Size) or stmt.extent % lanes:
+            self._strip(stmt, rooms, first, b.sub(count, first))
+        self.lanes = before
+        for local in sums:
+            self._add_lanes(local, rooms[local.name], lanes)
+
+    def _strip(
+        self, stmt: For, rooms: dict[str, Any], first: Any, count: Any, hint: Any = None
+    ) -> None:
+        with loop(self.b, i64(0), count, name=stmt.var, hint=hint) as k:
+            self.symbols[stmt.var] = self.b.add(first, k, flags=["nsw"])
+            self.lanes = {
+                name: self.b.gep(room, [i64(0), k], inbounds=True)
+                for name, room in rooms.items()
+            }
+            with self._scope():
+                self._body(stmt.body)
+
+    def _room(self, local: Local, lanes: int) -> Any:
+        """Memory for totals, in the function's first block."""
+        kind = ir.ArrayType(scalar.register_type(local.dtype), lanes)
+        with self.b.goto_entry_block():
+            room = self.b.alloca(kind, name=f"{local.name}.lanes")
+        room.align = 64
+        return room
+
+    def _add_lanes(self, local: Local, room: Any, lanes: int) -> None:
+        """Add the totals of a sum up, each of a half to that of the other half."""
+        b = self.b
+        kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
+        totals = b.load(_as_vector(b, room, kind))
+        while lanes > 1:
+            lanes //= 2
+            low, high = (
+                b.shuffle_vector(totals, totals, _numbers(first, lanes))
+                for first in (0, lanes)
+            )
+            totals = b.fadd(low, high)
+        place = self.locals[local.name]
+        first = b.extract_element(totals, ir.Constant(I32, 0))
+        b.store(b.fadd(b.load(place), first), place)
+
+    def _turn(self, turn: Turn) -> None:
+        buffers = turn.source.buffer, turn.target.buffer
+        source, target = (
+            self.b.gep(self.pointers[b.name], [self.index(at)], inbounds=True)
+            for b, at in zip(buffers, (turn.start, turn.first), strict=True)
+        )
+        element = scalar.memory_type(turn.source.dtype)
+        emit_turn(self.b, source, self.index(turn.step), target, element)
+
+    def _let(self, stmt: Let, branch: bool) -> None:
+        kinds = [stmt.value.dtype]
+        given = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
+        limit = self.index(stmt.limit)
+        if branch and not stmt.sure:
+            given = self._branched(given, limit, stmt.wrap)
+        else:
+            if stmt.wrap:  # a negative number is large without its sign
+                given = scalar.smaller(self.b, given, self.b.add(given, limit))
+            given = given if stmt.sure else self._clamped(given, limit)
+        if stmt.var in self.symbols:  # another copy of an unrolled body
+            self.cache.clear()
+        self.symbols[stmt.var] = given
+
+    def _clamped(self, given: Any, limit: Any) -> Any:
+        """An index made to lie inside, in a loop that may become one of vectors."""
+        inside = scalar.smaller(self.b, given, self.b.sub(limit, i64(1)))
+        self._note(self.b.xor(inside, given))
+        return inside
+
+    def _branched(self, given: Any, limit: Any, wrap: bool) -> Any:
+        """An index made to lie inside, in a loop of scalars.
+
+        Most do as they are: only others are counted from the end, or are errors.
+        """
+        b, before = self.b, self.b.block
+        with b.if_then(b.icmp_unsigned(">=", given, limit), likely=False):
+            place = b.add(given, limit) if wrap else given
+            wrong = b.icmp_unsigned(">=", place, limit)
+            self._note(b.zext(wrong, I64))
+            place = b.select(wrong, i64(0), place)
+            outside = b.block
+        inside = b.phi(I64)
+        inside.add_incoming(given, before)
+        inside.add_incoming(place, outside)
+        return inside
+
+    def _when(self, stmt: When) -> None:
+        condition = self.value(stmt.condition)
+        self.cache.clear()
+        with self.b.if_then(condition), self._scope():
+            self._body(stmt.body)
+        self.cache.clear()
+
+    def _set(self, stmt: Set) -> None:
+        place = self.lanes.get(stmt.local.name)
+        if place is not None and stmt.reorder:
+            more = self.value(stmt.value.args[1])
+            self.b.store(self.b.fadd(self.b.load(place), more), place)
+            return
+        value = self.value(stmt.value)
+        if stmt.reorder and _is_extreme(stmt.value):
+            value.fastmath.add("nsz")  # of two zeros, either
+        self.b.store(value, self.locals[stmt.local.name])
+        self.cache.pop(stmt.local, None)
+
+    def _store(self, stmt: Store) -> None:
+        value = self._in_memory(self.value(stmt.value), stmt.buffer.dtype)
+        place = self.parts.get(stmt.buffer.name)
+        self.b.store(value, place or self._address(stmt.buffer, stmt.at))
+        stale = [
+            key
+            for key in self.cache
+            if isinstance(key, Load) and key.buffer.name == stmt.buffer.name
+        ]
+        for key in stale:
+            del self.cache[key]
+
+    # -- values
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, Const):
+            return scalar.constant(value.value, value.dtype)
+        key = value if isinstance(value, (Load, Local, Position)) else id(value)
+        found = self.cache.get(key)
+        if found is None:
+            found = self.cache[key] = self._compute(value)
+        return found
+
+    def _compute(self, value: Any) -> Any:
+        if isinstance(value, Load):
+            found = self.b.load(self._address(value.buffer, value.at))
+            return self._in_register(found, value.dtype)
+        if isinstance(value, Local):
+            return self.b.load(self.locals[value.name])
+        if isinstance(value, Position):
+            if value.dtype.is_inexact:
+                return self.ratio(value.at)
+            return self.index(value.at)
+        return self._call(value)
+
+    def _call(self, value: Any) -> Any:
+        args = [self.value(a) for a in value.args]
+        if _chooses(value) and isinstance(value.args[0], Local):
+            args[1] = _hidden(self.b, args[1])
+        kinds = [a.dtype for a in value.args]
+        if divides(value):
+            self._note(self.b.zext(scalar.is_zero(self.b, args[1]), I64))
+        name, dtype, fused = value.name, value.dtype, self.target.fused
+        found = scalar.emit(self.b, name, args, kinds, dtype, fused=fused)
+        return self._rounded(found, dtype) if scalar.rounds(name, dtype) else found
+
+    def _note(self, error: Any) -> None:
+        """Note an error where a number is not 0; no branch, for vectors' sake."""
+        self.b.store(self.b.or_(self.b.load(self.failed), error), self.failed)
+
+    # -- memory
+
+    def _in_memory(self, value: Any, dtype: Any) -> Any:
+        """A value as it is stored."""
+        if dtype is dtypes.bool_:
+            return self.b.zext(value, I8)
+        if dtype.name not in scalar.HALF:
+            return value
+        found = self.patterns.get(value)
+        return self._narrowed(value, dtype) if found is None else found
+
+    def _in_register(self, found: Any, dtype: Any) -> Any:
+        """A value from how it is stored."""
+        if dtype is dtypes.bool_:
+            return self.b.trunc(found, I1)
+        if dtype.name not in scalar.HALF:
+            return found
+        native = self.target.converts_half
+        value = scalar.widened(self.b, found, dtype, native=native)
+        self.patterns[value] = found
+        return value
+
+    def _narrowed(self, value: Any, dtype: Any) -> Any:
+        native = self.target.converts_half
+        return scalar.narrowed(self.b, value, dtype, native=native)
+
+    def _rounded(self, value: Any, dtype: Any) -> Any:
+        """A float32 that is a half type's number, as every function's result is."""
+        return self._in_register(self._narrowed(value, dtype), dtype)
+
+    # -- indices
+
+    def _address(self, buffer: Buffer, index: tuple[Any, ...]) -> Any:
+        position: Any = 0
+        for i, n in zip(index, buffer.shape, strict=True):
+            position = position * n + i
+        return self.b.gep(
+            self.pointers[buffer.name], [self.index(position)], inbounds=True
+        )
+
+    def index(self, size: Any) -> Any:
+        """An index expression as a 64-bit integer."""
+        if not isinstance(size, Size):
+            return i64(int(size))
+        total = None
+        for atoms, factor in size.terms:
+            term = None if factor == 1 and atoms else i64(factor)
+            for atom in atoms:
+                one = self._atom(atom)
+                term = one if term is None else self.b.mul(term, one, flags=["nsw"])
+            total = term if total is None else self.b.add(total, term, flags=["nsw"])
+        return total
+
+    def _atom(self, atom: Any) -> Any:
+        if atom.a is None:
+            return self.symbols[atom.kind]
+        a, c = self.index(atom.a), self.index(atom.b)
+        if atom.kind == "//":
+            return self._floor_divided(a, c, may_be_negative(atom.a))
+        if atom.kind == "%":
+            return self._remainder(a, c, may_be_negative(atom.a))
+        sign = "<" if atom.kind == "min" else ">"
+        return self.b.select(self.b.icmp_signed(sign, a, c), a, c)
+
+    def _floor_divided(self, a: Any, c: Any, signed: bool) -> Any:
+        """a // c for c > 0; the machine's quotient is rounded towards zero."""
+        if signed:  # -((c - 1 - a) // c) where a is negative
+            low = self.b.sub(self.b.add(a, i64(1)), c)
+            a = self.b.select(self.b.icmp_signed("<", a, i64(0)), low, a)
+        return self.b.sdiv(a, c)
+
+    def _remainder(self, a: Any, c: Any, signed: bool) -> Any:
+        """a % c for c > 0, which is not negative either."""
+        rest = self.b.srem(a, c)
+        if not signed:
+            return rest
+        below = self.b.icmp_signed("<", rest, i64(0))
+        return self.b.select(below, self.b.add(rest, c), rest)
+
+    def ratio(self, size: Any) -> Any:
+        """An expression with quotients, in double precision."""
+        if not isinstance(size, Size):
+            return ir.Constant(F64, float(size))
+        total = ir.Constant(F64, 0.0)
+        for atoms, factor in size.terms:
+            term = ir.Constant(F64, float(factor))
+            for atom in atoms:
+                if atom.kind == "/" and atom.a is not None:
+                    one = self.b.fdiv(self.ratio(atom.a), self.ratio(atom.b))
+                else:
+                    one = self.b.sitofp(self._atom(atom), F64)
+                term = self.b.fmul(term, one)
+            total = self.b.fadd(total, term)
+        return total
+
+
+def _is_extreme(value: Any) -> bool:
+    """Whether a value is the larger or smaller of two numbers that may be NaN."""
+    return isinstance(value, Call) and _chooses(value) and (
+        value.dtype.name in ("float32", "float64")
+    )  # fmt: skip
+
+
+def _chooses(value: Call) -> bool:
+    """Whether a value is one of its two operands, as a reduction combines them."""
+    facts = facts_of(value.name)
+    return facts.idempotent and facts.exact
+
+
+def _branches(body: list[Any]) -> bool:
+    """Whether a body's indices may be checked by branches: it becomes no vectors."""
+    lets = {stmt.var for stmt in body if isinstance(stmt, Let)}
+    places = [i for stmt in body if isinstance(stmt, Store) for i in stmt.at]
+    scatters = any(isinstance(i, Size) and lets & set(i.symbols) for i in places)
+    loops = any(isinstance(stmt, (For, When)) for stmt in body)
+    return scatters or loops or _moves(body)
+
+
+def _moves(body: list[Any]) -> bool:
+    """Whether a body only moves elements that lie at indices from memory.
+
+    They are loaded one by one: vectors would have to be taken apart and put together.
+    """
+    lets = {stmt.var for stmt in body if isinstance(stmt, Let)}
+    loads = [stmt.value for stmt in body if isinstance(stmt, Store)]
+    return len(lets) + len(loads) == len(body) and all(
+        isinstance(load, Load)
+        and any(isinstance(i, Size) and lets & set(i.symbols) for i in load.at)
+        for load in loads
+    )
+
+
+def _hidden(b: Any, value: Any) -> Any:
+    """A value that LLVM does not know the origin of.
+
+    It turns the largest of ``where(mask, x, -inf)`` into a branch on the mask, of which
+    it can make no vectors.
+    """
+    return scalar.freeze(b, value)
+
+
+def _pointer(buffer: Buffer) -> Any:
+    return scalar.memory_type(buffer.dtype).as_pointer()

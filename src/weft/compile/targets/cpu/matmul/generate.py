@@ -1,0 +1,102 @@
+"""Adding matrix products to a module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+from llvmlite import ir
+
+from weft.compile.emit.isa import Isa
+from weft.compile.emit.vectors import itemsize
+from weft.compile.targets.cpu.matmul.functions import Library
+from weft.compile.targets.cpu.matmul.kinds import kind_of
+from weft.compile.targets.cpu.matmul.product import KNOWABLE, Product
+from weft.compile.targets.cpu.matmul.skinny import conditions, find_units
+from weft.compile.targets.cpu.matmul.tasks import emit_pack, emit_tasks
+from weft.compile.targets.cpu.matmul.tiling import Tiling, tiling
+from weft.compile.targets.cpu.matmul.transposed import is_flat
+from weft.errors import ArgumentError
+
+
+def emit_gemm(
+    module: ir.Module,
+    name: str,
+    dtype: str,
+    target: Isa,
+    *,
+    known: Mapping[str, int] | None = None,
+    shape: int = 0,
+    few: bool = True,
+) -> ir.Function:
+    """Add ``name``, ``name_tasks`` and ``name_pack`` to a module; gives ``name``.
+
+    Without ``few``, it is not for products that ``is_few`` holds for.
+
+    >>> from weft.compile.targets.cpu.matmul import emit_gemm
+    >>> from weft.compile.emit.isa import new_module
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> target = host_isa()
+    >>> module = new_module("products", target)
+    >>> known = {"a_col": 1, "b_col": 1, "keep": 0}
+    >>> emit_gemm(module, "gemm", "float32", target, known=known).name
+    'gemm'
+    """
+    known = dict(known or {})
+    unknown = sorted(known.keys() - KNOWABLE)
+    if unknown:
+        raise ArgumentError(
+            f"emit_gemm: expected known values for some of "
+            f"{', '.join(sorted(KNOWABLE))}, got {', '.join(unknown)}"
+        )
+    kind = kind_of(dtype, target)
+    lib = Library(module, name, kind, target, tile_for(dtype, target, shape))
+    product = Product(lib, known, few)
+    made = product.emit()
+    emit_tasks(lib, made)
+    emit_pack(lib, product.packing)
+    return made
+
+
+def is_few(
+    dtype: str, target: Isa, shape: int, sizes: Sequence[int],
+    a: Sequence[int], b: Sequence[int], *, ready: bool = False,
+) -> bool:  # fmt: skip
+    """Whether a product of sizes (m, n, k) and strides is one of few rows or columns.
+
+    Those have ways of their own (``skinny``). ``ready`` tells that B is packed.
+
+    >>> from weft.compile.targets.cpu.matmul.generate import is_few
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> target = host_isa()
+    >>> is_few("float32", target, 0, (1, 512, 512), (512, 1), (512, 1))
+    True
+    >>> is_few("float32", target, 0, (64, 512, 512), (512, 1), (512, 1))
+    False
+    """
+    (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a, b
+    values = SimpleNamespace(
+        m=m, n=n, k=k, a_row=a_row, a_col=a_col, b_row=b_row, b_col=b_col, keep=0,
+        ready=ready,
+    )  # fmt: skip
+    find_units(None, values)
+    tile, kind = tile_for(dtype, target, shape), kind_of(dtype, target)
+    values.is_flat = is_flat(None, values, tile, kind)
+    return any(conditions(None, values, tile, kind))
+
+
+def workspace_bytes(dtype: str, target: Isa, shape: int = 0) -> int:
+    """Bytes of workspace that each thread needs.
+
+    >>> from weft.compile.targets.cpu.matmul import workspace_bytes
+    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> workspace_bytes("float64", host_isa()) >= 1 << 16
+    True
+    """
+    size = itemsize(kind_of(dtype, target).element)
+    return tile_for(dtype, target, shape).workspace * size
+
+
+def tile_for(dtype: str, target: Isa, shape: int = 0) -> Tiling:
+    """The tiling of products of an element type; lengths count words."""
+    return tiling(itemsize(kind_of(dtype, target).element), target, shape)

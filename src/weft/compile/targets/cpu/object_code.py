@@ -1,0 +1,273 @@
+"""How a module becomes code in memory.
+
+    target = host_isa()                       CPU, features, vector width
+    library = compile_module(module, target)     LLVM IR to machine code, in-process
+    library.address("kernel")                    a function's address
+
+Nothing outside this process runs: no compiler, no linker. The object code is kept as
+bytes, so that it can be stored and loaded again by another process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from llvmlite.binding import ffi
+
+from weft.compile.emit.isa import Isa
+from weft.compile.emit.split_module import parts, separate
+from weft.compile.program.compiler_version import sources
+from weft.compile.program.phases import count_module, phase
+from weft.compile.targets.cpu import elf
+from weft.errors import ArgumentError
+from weft.runtime.cpu import kernel_cache
+from weft.runtime.cpu.threads import thread_limit
+
+# What WEFT_CPU may limit code to, from narrow to wide: (LLVM CPU, vector bits).
+LEVELS = {
+    "baseline": ("x86-64", 128),
+    "sse4": ("x86-64-v2", 128),
+    "avx2": ("x86-64-v3", 256),
+    "avx512": ("x86-64-v4", 512),
+}
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def host_isa(limit: str | None = None) -> Isa:
+    """This machine, or a narrower one of its kind (``WEFT_CPU``, or ``limit``).
+
+    >>> weft.compile.targets.cpu.object_code.host_isa("avx2").lanes(4)
+    8
+    """
+    _initialize()
+    limit = limit or os.environ.get("WEFT_CPU") or None
+    triple = llvm.get_process_triple()
+    if limit is not None:
+        if limit not in LEVELS:
+            raise ArgumentError(
+                f"WEFT_CPU: expected one of {', '.join(LEVELS)}, got {limit!r}"
+            )
+        cpu, bits = LEVELS[limit]
+        return Isa(triple, cpu, "-prefer-256-bit" if bits == 512 else "", bits)
+    features = llvm.get_host_cpu_features()
+    has = {name for name, there in features.items() if there}
+    bits = 512 if "avx512f" in has else 256 if "avx2" in has else 128
+    text = ",".join(f"{'+' if there else '-'}{f}" for f, there in features.items())
+    if bits == 512:
+        text += ",-prefer-256-bit"  # else LLVM would halve our vectors
+    cpu = llvm.get_host_cpu_name()
+    if cpu.startswith("znver"):  # whose gathers take longer than as many loads
+        text += ",+prefer-no-gather"
+    return Isa(triple, cpu, text, bits)
+
+
+class Library:
+    """Machine code in memory: the object code of one module, or of its parts."""
+
+    key = ""  # what it is kept under
+
+    def __init__(self, code: bytes | Sequence[bytes], target: Isa) -> None:
+        codes = [code] if isinstance(code, bytes) else code
+        self.code = b"".join(codes)
+        try:
+            self._held: Any = elf.load(codes)
+            self._find = self._held.functions.get
+        except elf.Unknown:
+            self._held = _engine(codes, target)
+            self._find = self._held.get_function_address
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        found = self._find(name)
+        if not found:
+            raise ArgumentError(f"the compiled module has no function {name!r}")
+        return found
+
+
+def add_symbol(name: str, address: int) -> None:
+    """Let code refer to something by name."""
+    elf.given[name] = address
+    llvm.add_symbol(name, address)
+
+
+def _engine(codes: Sequence[bytes], target: Isa) -> Any:
+    """What keeps the machine code of modules, which may call one another, in memory."""
+    _initialize()
+    backing = llvm.parse_assembly("")
+    backing.triple = target.triple
+    engine = llvm.create_mcjit_compiler(backing, _machine(target))
+    for code in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
+def _machine(target: Isa) -> Any:
+    """A target machine (an engine owns the one it is given)."""
+    found = llvm.Target.from_triple(target.triple)
+    return found.create_target_machine(
+        cpu=target.cpu,
+        features=target.features,
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+    )
+
+
+@functools.cache
+def _unlocked(name: str) -> Any:
+    """A function of llvmlite's library without the lock that lets one thread in.
+
+    LLVM itself wants that no two threads use one context: see ``_parsed``.
+    """
+    locked = getattr(ffi.lib, name)
+    function = getattr(ctypes.CDLL("llvmlite", handle=ffi.lib._handle), name)
+    function.argtypes, function.restype = locked.argtypes, locked.restype
+    return function
+
+
+def _parsed(text: str) -> Any:
+    """A module of a context of its own."""
+    _initialize()
+    return llvm.parse_assembly(text, llvm.create_context())
+
+
+def optimize(module: Any, target: Isa, *, level: int = 3) -> None:
+    """Run LLVM's passes over a parsed module."""
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = tuning.slp_vectorization = True
+    tuning.loop_interleaving = True
+    tuning.loop_unrolling = False  # costs half the time, and gains nothing
+    builder = llvm.create_pass_builder(_machine(target), tuning)
+    run = _unlocked("LLVMPY_RunNewModulePassManager")
+    run(builder.getModulePassManager(), module, builder)
+
+
+def object_code(module: ir.Module | str, target: Isa, *, level: int = 3) -> bytes:
+    """Object code of a module; the module is verified first."""
+    parsed = _parsed(str(module))
+    parsed.verify()
+    optimize(parsed, target, level=level)
+    return _emitted(parsed, target)
+
+
+def _emitted(module: Any, target: Isa) -> bytes:
+    emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+    with ffi.OutputString() as error:
+        memory = emit(_machine(target), module, 1, error)
+        if not memory:
+            raise RuntimeError(str(error))
+    try:
+        start = ffi.lib.LLVMPY_GetBufferStart(memory)
+        return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(memory))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
+
+
+@phase("LLVM")
+def compile_module(
+    module: ir.Module | str, target: Isa | None = None, *, level: int = 3
+) -> Library:
+    """Machine code of a module, ready to be called; kept on disk for the next time.
+
+    The parts of a large one are compiled side by side.
+    """
+    target = target or host_isa()
+    texts = [module] if isinstance(module, str) else parts(module)
+    found = _side_by_side(functools.partial(_code, target=target, level=level), texts)
+    for _, made in found:
+        count_module(made=made)
+    return Library([code for code, _ in found], target)
+
+
+@phase("LLVM")
+def compile_known(
+    text: str, make: Callable[[], ir.Module], target: Isa, *, level: int = 3,
+    linked: bool = False,
+) -> Library:  # fmt: skip
+    """Machine code of the module that ``make`` gives, which ``text`` decides.
+
+    Where the code is on disk, the module is not even made. Parts that call one
+    another must be ``linked``.
+    """
+    made: list[bytes] = []
+
+    def build() -> bytes:
+        code = functools.partial(object_code, target=target, level=level)
+        module = make()
+        texts = separate(module, thread_limit().threads) if linked else parts(module)
+        made.extend(_side_by_side(code, texts))
+        return b"".join(len(one).to_bytes(8, "little") + one for one in made)
+
+    key = _known_key(text, target, level)
+    data = kernel_cache.get(key, build)
+    count_module(made=bool(made))
+    library = Library(made or _apart(data), target)
+    library.key = key
+    return library
+
+
+def _known_key(text: str, target: Isa, level: int) -> str:
+    return kernel_cache.key_of(f"{sources()}\n{text}", target.key, level=level)
+
+
+def is_known(text: str, target: Isa, *, level: int = 3) -> bool:
+    """Whether ``compile_known`` would find code on disk."""
+    return kernel_cache.default().has(_known_key(text, target, level))
+
+
+def stored_library(key: str, target: Isa) -> Library | None:
+    """The machine code that is kept under a key, if it is there."""
+    data = kernel_cache.default().find(key)
+    return None if data is None else Library(_apart(data), target)
+
+
+def _apart(data: bytes) -> list[bytes]:
+    """The codes of a module's parts, which are kept as one."""
+    found, at = [], 0
+    while at < len(data):
+        end = at + 8 + int.from_bytes(data[at : at + 8], "little")
+        found.append(data[at + 8 : end])
+        at = end
+    return found
+
+
+def _side_by_side(code: Callable[[str], Any], texts: list[str]) -> list[Any]:
+    """What a function gives for texts of modules, some of them at the same time."""
+    if len(texts) == 1:
+        return [code(texts[0])]
+    with ThreadPoolExecutor(min(len(texts), thread_limit().threads)) as workers:
+        return list(workers.map(code, texts))
+
+
+def _code(text: str, target: Isa, level: int) -> tuple[bytes, bool]:
+    """Object code of a module's text, and whether it had to be made."""
+    made: list[bytes] = []
+
+    def make() -> bytes:
+        made.append(object_code(text, target, level=level))
+        return made[0]
+
+    key = kernel_cache.key_of(text, target.key, level=level)
+    return kernel_cache.get(key, make), bool(made)
+
+
+def assembly(module: ir.Module | str, target: Isa | None = None) -> str:
+    """The machine code as text, to read."""
+    target = target or host_isa()
+    parsed = _parsed(str(module))
+    optimize(parsed, target)
+    return _machine(target).emit_assembly(parsed)

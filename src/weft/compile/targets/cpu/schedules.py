@@ -1,0 +1,330 @@
+"""Which form the loops of a kernel get.
+
+flat     axes that lie behind one another in memory become one loop, cut into
+         pieces; else parallel over the outer axes
+         what is read by columns: small squares, turned on the way
+rows     parallel over the kept axes; reduced axes become one loop where they can
+columns  where the last axis is kept: parallel over blocks of it, inside the loops
+         over the reduced axes, so that memory is read in order
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from weft.compile.fusion.groups import Group
+from weft.compile.loop.depend import flat_position, symbols_of
+from weft.compile.loop.ir import (
+    Call,
+    Choice,
+    For,
+    Kernel,
+    Load,
+    Set,
+    Store,
+    When,
+    parts,
+    statements,
+    values_of,
+)
+from weft.compile.loop.ranges import coefficient
+from weft.compile.loop.rewrite import uses, with_places
+from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
+from weft.compile.loop.staging import cache, most, sink
+from weft.compile.lower.pairwise_sums import in_levels
+from weft.compile.targets.cpu.streaming_stores import is_large
+from weft.compile.tuning.choices import Loops
+from weft.core.size import Size, hinted, same, same_shape
+from weft.graph.ir import GraphError
+
+BLOCK, CHUNK = Loops().block, Loops().chunk
+LONG = 512  # elements of a row that is read in longer pieces
+COLUMN = 512  # numbers that are added up one after the other: it decides rounding
+ROWS = 8  # that are combined at a time
+FAR = 1 << 23  # bytes that are not all in a near cache
+SIMPLE = 4  # operations, at most, of loops that wait for memory
+
+
+# -- nothing is reduced
+
+
+def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
+    """Loops over all elements of a shape."""
+    if _empty(kernel):
+        return kernel
+    kernel = _fused(kernel)
+    nest = _nest(kernel)
+    if not nest:
+        return kernel
+    names = [loop.var for loop in nest]
+    try:
+        if len(nest) == 1 and _linear(kernel):
+            return _in_chunks(kernel, nest[0], loops.chunk)
+        turned = _turned(kernel, names)
+        if turned:
+            return _in_squares(kernel, names, turned, loops.square)
+        return _parallel(kernel, names[:-1])
+    except GraphError:
+        return _apart(kernel, len(names) - 1)
+
+
+def _nest(kernel: Kernel) -> list[For]:
+    """The loops directly inside one another that a body begins with."""
+    found: list[For] = []
+    body = kernel.body
+    while len(body) == 1 and isinstance(body[0], For):
+        found.append(body[0])
+        body = body[0].body
+    return found
+
+
+def _empty(kernel: Kernel) -> bool:
+    """Whether nothing is done at all."""
+    return any(same(loop.extent, 0) for loop in _nest(kernel))
+
+
+def _fused(kernel: Kernel) -> Kernel:
+    """As few loops as there can be."""
+    names = [loop.var for loop in _nest(kernel)]
+    while len(names) > 1:
+        inner = names.pop()
+        try:
+            kernel = fuse(kernel, names[-1], inner, name=names[-1])
+        except GraphError:
+            continue
+    return kernel
+
+
+def _parallel(kernel: Kernel, names: list[str]) -> Kernel:
+    for name in names:
+        kernel = parallelise(kernel, name)
+    return kernel
+
+
+def _apart(kernel: Kernel, count: int) -> Kernel:
+    """The outer loops in parallel, where positions are too intricate for a proof.
+
+    Each index of a group's shape has elements of its own, and writes no others.
+    """
+    for loop in _nest(kernel)[:count]:
+        parallel = (*kernel.parallel, (loop.var, loop.extent))
+        kernel = kernel._replace(parallel=parallel, body=loop.body)
+    return kernel
+
+
+def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
+    """The only loop, cut into pieces.
+
+    If all memory is read and written in order, how much there is becomes an argument
+    of the kernel, so that the updates of all parameters share one.
+    """
+    kernel = _counted(kernel, loop)
+    kernel = tile(kernel, loop.var, chunk, names=("chunk", "i"))
+    kernel = parallelise(kernel, "chunk")
+    return unroll(kernel, "i", 4) if _uses(kernel, "random") else kernel
+
+
+def _counted(kernel: Kernel, loop: For) -> Kernel:
+    """A loop whose extent each launch gives, where only its own positions are used."""
+    place, count = kernel.scope.symbol(loop.var), kernel.scope.symbol("count")
+    here = {b.name for b, at in uses(loop.body) if _mentions(at, loop.var)}
+    for buffer, at in uses(loop.body):
+        own = same_shape(at, (place,)) and same_shape(buffer.shape, (loop.extent,))
+        if buffer.name in here and not own:
+            return kernel
+    if any(isinstance(v, Choice) for v in _values(kernel)):
+        return kernel
+    if any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
+        return kernel  # results are written in another way
+
+    def counted(buffer: Any) -> Any:
+        return buffer._replace(shape=(count,)) if buffer.name in here else buffer
+
+    body = with_places(loop.body, lambda buffer, at: (counted(buffer), at))
+    return kernel._replace(
+        buffers=tuple(map(counted, kernel.buffers)),
+        body=[loop._replace(extent=count, body=body)],
+        given=(("count", loop.extent),),
+    )
+
+
+def _mentions(index: tuple[Any, ...], name: str) -> bool:
+    return any(name in symbols_of(i) for i in index)
+
+
+def _values(kernel: Kernel) -> Iterator[Any]:
+    return parts(v for stmt in statements(kernel.body) for v in values_of(stmt))
+
+
+def _uses(kernel: Kernel, prefix: str) -> bool:
+    """Whether values are made with functions of some name."""
+    return any(isinstance(v, Call) and v.name.startswith(prefix)
+               for v in _values(kernel))  # fmt: skip
+
+
+def _linear(kernel: Kernel) -> bool:
+    """Whether no index is a quotient or a rest."""
+    return not any(
+        atom.a is not None
+        for _, at in uses(kernel.body)
+        for index in at
+        if isinstance(index, Size)
+        for atoms, _ in index.terms
+        for atom in atoms
+    )
+
+
+# -- what is read by columns
+
+
+def _turned(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
+    """A loop along which buffers lie in memory that is not the last one, and which."""
+    found: dict[str, list[str]] = {}
+    for value in _values(kernel):
+        if not isinstance(value, Load):
+            continue
+        flat = flat_position(value.at, value.buffer.shape)
+        last = coefficient(flat, names[-1])
+        if last is None or same(last, 0) or same(last, 1):
+            continue
+        for name in names[:-1]:
+            if same(coefficient(flat, name), 1):
+                found.setdefault(name, []).append(value.buffer.name)
+    first = next(iter(found), None)
+    return None if first is None else (first, list(dict.fromkeys(found[first])))
+
+
+def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
+    """Whether squares follow one another where they are read, not where they go.
+
+    That is better where all that is read is turned, and caches hold little of it.
+    """
+    read = {v.buffer.name for v in _values(kernel) if isinstance(v, Load)}
+    found = [b for b in kernel.buffers if b.name in read]
+    return read <= set(buffers) and all(
+        is_large(b.shape, b.dtype.itemsize, FAR) for b in found
+    )
+
+
+def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Kernel:
+    """Small squares of two axes, so that what is read by columns stays near."""
+    (dim, buffers), last = turned, names[-1]
+    kernel = tile(kernel, dim, side, names=("u", "a"))
+    kernel = tile(kernel, last, side, names=("v", "b"))
+    squares = ["v", "u"] if _reads_in_order(kernel, buffers) else ["u", "v"]
+    outer = [name for name in names if name not in (dim, last)] + squares
+    kernel = _parallel(reorder(kernel, [*outer, "a", "b"]), outer)
+    sides = [most(loop.extent) for loop in _nest(kernel)]
+    for buffer in buffers if sides == [side, side] else ():
+        try:
+            kernel = cache(kernel, buffer)
+        except GraphError:
+            continue  # used at several places, or not all of it is there
+    return kernel
+
+
+# -- reductions
+
+
+def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
+    """Loops over what is kept, around those over what is reduced."""
+    return kernel if _empty(kernel) else _jammed(_row_loops(group, kernel, loops))
+
+
+def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
+    for outer, inner in _neighbours(group.inner):
+        try:
+            kernel = fuse(kernel, f"i{outer}", f"i{inner}", name=f"i{outer}")
+        except GraphError:
+            continue
+    names = [name for name, _ in group.outer]
+    kernel = _apart(kernel, len(names))
+    if group.tall:
+        return kernel._replace(body=_rows_in_levels(kernel, kernel.body, group.tall))
+    if len(group.shape) - 1 not in group.kept:
+        return in_levels(kernel)
+    short = in_levels(kernel, COLUMN) if _tall(group) else kernel
+    try:
+        size = _width(group, loops)
+        return sink(tile(short, names[-1], size, names=("block", "j")), "j")
+    except GraphError:  # one column after the other, each added up in the same order
+        return short._replace(body=_in_order(short.body))
+
+
+def _jammed(kernel: Kernel) -> Kernel:
+    """Several rows at a time, where rows are combined to one that lies in scratch.
+
+    Each element is combined in the same order, but read and written less often.
+    """
+    stmts = list(statements(kernel.body))
+    found = [s for s in stmts if isinstance(s, For) and _combines_rows(s)]
+    for var in dict.fromkeys(loop.var for loop in found):
+        if sum(s.var == var for s in stmts if isinstance(s, For)) > 1:
+            continue
+        (inner,) = next(loop.body for loop in found if loop.var == var)
+        with suppress(GraphError):
+            kernel = join(unroll(kernel, var, ROWS), inner.var)
+    return kernel
+
+
+def _combines_rows(loop: For) -> bool:
+    """Whether a loop does nothing but combine rows, with few operations."""
+    inner = loop.body[0] if len(loop.body) == 1 else None
+    if isinstance(loop.extent, Size) or not isinstance(inner, For):
+        return False
+    if not all(isinstance(s, Store) and s.buffer.scratch for s in inner.body):
+        return False
+    calls = [v for v in parts(s.value for s in inner.body) if isinstance(v, Call)]
+    return loop.extent >= ROWS and len(calls) <= SIMPLE
+
+
+def _in_order(body: list[Any]) -> list[Any]:
+    """Statements whose sums are made one number after the other."""
+    found = []
+    for stmt in body:
+        if isinstance(stmt, (For, When)):
+            stmt = stmt._replace(body=_in_order(stmt.body))
+        found.append(stmt._replace(reorder=False) if isinstance(stmt, Set) else stmt)
+    return found
+
+
+def _tall(group: Group) -> bool:
+    """Whether many numbers are added up one after the other, as far as is known."""
+    sizes = hinted(tuple(group.shape[d] for d in group.inner))
+    return sizes is not None and math.prod(sizes) > COLUMN
+
+
+def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
+    """Statements in which the sums of each row have several levels."""
+    if not axes:
+        return in_levels(kernel._replace(body=body)).body
+    first, rest = f"i{axes[0]}", axes[1:]
+    return [
+        s._replace(body=_rows_in_levels(kernel, s.body, rest))
+        if isinstance(s, For) and s.var == first
+        else s
+        for s in body
+    ]
+
+
+def _width(group: Group, loops: Loops) -> int:
+    """How much of the last axis one iteration takes.
+
+    Memory is read fastest in order, but threads need several iterations. Of long rows,
+    short pieces would each lie in another page.
+    """
+    size = group.shape[-1]
+    narrow = not isinstance(size, Size) and size < 4 * Loops().wide
+    if not narrow or len(group.outer) > 1:
+        return loops.wide
+    return loops.block if size < LONG else 4 * loops.block
+
+
+def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Pairs of axes next to one another, from the back."""
+    pairs = itertools.pairwise(axes)
+    return [(a, b) for a, b in pairs if b == a + 1][::-1]

@@ -1,0 +1,577 @@
+"""Tensors from outside, which are symbols for the time of a capture.
+
+A tensor that exists outside and is touched (a parameter, a buffer, an optimizer's
+moment) is borrowed: it reads a variable, in-place operators and ``backward`` change the
+symbol, and what it stands for at the end is assigned to the variable. Afterwards it is
+the same tensor again, with its old value; no symbol stays behind anywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft.core.dispatch import bind, type_of
+from weft.core.mode import mode, set_capture
+from weft.core.op import TensorType
+from weft.core.tensor import Tensor
+from weft.dtype import DType, float64
+from weft.errors import module_stack
+from weft.graph.ir import PICK, Builder, Node, Variable
+from weft.graph.labels import state_names
+from weft.graph.layouts import Layouts
+from weft.graph.state_cells import (
+    Cell,
+    GradCell,
+    Guard,
+    NumberCell,
+    On,
+    SlotCell,
+    SumCell,
+)
+from weft.graph.symbol import (
+    MARK,
+    Building,
+    CaptureError,
+    Refused,
+    Symbol,
+    refusal,
+)
+from weft.graph.verify import same_type
+
+_new = object.__new__
+SEGMENT = "checkpoint"  # and a number: a part of the names of what is inside
+LOCK = threading.RLock()  # a capture borrows the tensors it touches
+
+
+class Borrowed:
+    """A tensor of the user's that is a symbol for the time of a capture."""
+
+    def __init__(self, tensor: Tensor, cell: Cell, read: Node, whole: bool) -> None:
+        self.whole = whole  # not a view of another one
+        self.tensor = tensor
+        self.kind = type(tensor)
+        self.cell = cell
+        self.read = read
+        self.grad = tensor.__dict__.get("grad")
+        self.node = tensor._node
+
+    def give_back(self) -> None:
+        tensor = self.tensor
+        tensor.__class__ = self.kind
+        del tensor.node  # type: ignore[attr-defined]
+        del tensor._interpreter
+        for name in ("past", "quiet", "source"):
+            tensor.__dict__.pop(name, None)
+        tensor.grad = self.grad
+        tensor._node = self.node
+
+
+class Capture(Building):
+    """The interpreter of one capture."""
+
+    name = "capture"
+
+    def __init__(self, builder: Builder, names: Mapping[int, str]) -> None:
+        super().__init__(builder)
+        self.names = dict(names)
+        self.slots: dict[int, tuple[dict[str, Any], str]] = {}
+        self.roots: set[int] = set()
+        self.borrowed: dict[int, Borrowed] = {}
+        self.places: dict[Any, Borrowed] = {}
+        self.made: list[weakref.ref[Symbol]] = []
+        self.closed = False
+        self.thread = threading.get_ident()
+        self.origins: dict[Any, Node] = {}  # tape node → graph node
+        self.numbers: dict[Any, tuple[NumberCell, Node, Symbol]] = {}
+        self.guards: list[Guard] = []
+        self.cleared: set[int] = set()  # tensors whose gradient was set or read
+        self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and what it was, if set
+        self.buffers: dict[Any, tuple[Any, str, Any]] = {}  # set, and what they were
+        self.kept: list[tuple[Any, str, Tensor]] = []  # of them, at the end
+        self.emptied: list[Tensor] = []  # those which have none in the end
+        self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
+        self.arrays: list[np.ndarray] = []  # that became tensors, each time
+        self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
+        self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
+        self.orders = Layouts()
+        self.nonzero: set[Node] = set()  # numbers that the function divides by
+        self.texts: dict[str, tuple[Node, str]] = {}  # that stand for values in texts
+        self.effects: list[Any] = []  # that every run has, in order
+        self.existed: Callable[[Any], bool] = lambda value: True
+
+    def __enter__(self) -> Capture:
+        super().__enter__()
+        self.before = set_capture(self)
+        for name, method in _WATCHING.items():
+            setattr(Tensor, name, method)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.before is None:
+            for name, method in _PLAIN.items():
+                setattr(Tensor, name, method)
+        set_capture(self.before)
+        for slots, key, tensor in self.buffers.values():
+            slots[key] = tensor
+        self.buffers.clear()
+        for held in self.borrowed.values():
+            held.give_back()
+        for tensor, grad in self.set_grads.values():
+            if id(tensor) not in self.borrowed:
+                tensor.grad = grad
+        self.set_grads.clear()
+        self.closed = True
+        super().__exit__(*error)
+
+    # -- symbols
+
+    def symbol(self, node: Node) -> Symbol:
+        made = _new(self.symbols)
+        made.node, made._interpreter = node, self
+        self.made.append(weakref.ref(made))
+        return made
+
+    def process(self, op: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if self.closed:
+            raise self._escaped(next(a for a in args if isinstance(a, Symbol)))
+        if mode.refusals:
+            raise Refused(mode.refusals[0])  # the function went on
+        if threading.get_ident() != self.thread:
+            return self._wait(op, args, params)
+        tape = mode.backward_node
+        if tape is None:
+            return super().process(op, args, params)
+        build, origin = self.builder, self.origins.get(tape)
+        before = build.origin, build.prefix
+        lead = origin.name if origin is not None else tape.name
+        build.origin, build.prefix = origin, f"{build.prefix}grad/{lead}/"
+        try:
+            return super().process(op, args, params)
+        finally:
+            build.origin, build.prefix = before
+
+    def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        build, before = self.builder, self.builder.known
+        build.known = (sys._getframe(), *build.caller())
+        try:
+            return super().run_module(module, args, kwargs)
+        finally:
+            build.known = before
+
+    def note(self, out: Any) -> None:
+        """Remember which node of the graph a node of the tape stands for."""
+        for one in out if type(out) is tuple else (out,):
+            if isinstance(one, Symbol) and one._node is not None:
+                self.origins.setdefault(one._node, one.node)
+                below = getattr(one._node, "node", None)  # of one output of several
+                if below is not None:
+                    picked = one.node.op is PICK
+                    source = one.node.inputs[0] if picked else one.node
+                    self.origins.setdefault(below, source)
+
+    def _wait(self, op: Any, args: Any, params: Any) -> Any:
+        """Another thread met a borrowed tensor: let it wait, then go on."""
+        from weft.core.dispatch import bind
+
+        with LOCK:
+            pass
+        return bind(op, args, params)
+
+    def _escaped(self, symbol: Symbol) -> BaseException:
+        return refusal(
+            f"this tensor ({symbol!r}) belongs to a capture of "
+            f"{self.builder.name!r} that is over, so it has no value; return it from "
+            f"the captured function instead.\n  made at {symbol.node.line}"
+        )
+
+    # -- tensors from outside
+
+    def concrete(self, value: Tensor) -> Node:
+        if type(value) is not Tensor:
+            raise refusal(
+                f"capture: expected tensors on the CPU, got {type(value).__name__}"
+            )
+        if value._capture is self:
+            return self._made_inside(value)
+        return self.borrow(value).node
+
+    def _made_inside(self, tensor: Tensor) -> Node:
+        """A tensor of Python values, made by the captured function: a constant."""
+        node = self.builder.constant(tensor._data.copy())
+        self.embody(tensor, node)
+        self.made.append(weakref.ref(tensor))  # type: ignore[arg-type]
+        return node
+
+    def text_of(self, symbol: Symbol, spec: str) -> str:
+        """A mark in the text, in place of which each run puts the value."""
+        node = self.lift(symbol)
+        many = 1
+        while True:
+            text = f"{MARK * many}{symbol!r}{MARK}"
+            if self.texts.setdefault(text, (node, spec)) == (node, spec):
+                return text
+            many += 1
+
+    def in_order(self, symbol: Symbol) -> Tensor:
+        if not self.orders.is_unknown(symbol):
+            return symbol
+        from weft.ops.shaping import reshape_op
+
+        return bind(reshape_op, (symbol,), {"shape": symbol.shape})
+
+    def taken_for_view(self, base: Symbol, view: Symbol) -> None:
+        self.orders.note(base, view)
+
+    def change(self, tensor: Tensor, name: str) -> None:
+        super().change(tensor, name)
+        if self.orders.pairs:
+            self.orders.check_write(tensor, name)
+
+    def refuse_number(self, message: str) -> BaseException:
+        return refusal(f"capture of {self.builder.name!r}: {message}")
+
+    def read_again(self, array: np.ndarray) -> None:
+        self.arrays.append(array)
+
+    def lies_as_given(self, symbol: Symbol) -> None:
+        if symbol.given is not None:
+            self.layouts[symbol.given] = symbol.layout
+
+    def borrow(self, tensor: Tensor) -> Symbol:
+        """Turn a tensor of the user's into a symbol until the capture ends."""
+        base = tensor._base
+        if base is not None and np.may_share_memory(base._data, tensor._data):
+            return self._borrow_view(tensor, base)
+        place = _place(tensor)
+        twin = self.places.get(place)
+        if twin is not None:  # the same memory under another object
+            cell, read = twin.cell, twin.tensor.node  # type: ignore[attr-defined]
+        else:
+            variable = Variable(
+                self._name(tensor),
+                TensorType(tensor.shape, tensor.dtype),
+                trainable=tensor._node is not None,
+            )
+            cell = self._cell(variable, tensor)
+            read = self.builder.read(variable)
+        if not tensor._data.flags.c_contiguous:
+            self.orders.transposed.add(read)
+        held = self._hold(tensor, cell, read, whole=True)
+        self.places.setdefault(place, held)
+        return held.tensor  # type: ignore[return-value]
+
+    def _cell(self, variable: Variable, tensor: Tensor) -> Cell:
+        if id(tensor) in self.slots:
+            return SlotCell(variable, *self.slots[id(tensor)])
+        if id(tensor) in self.accumulated:
+            return SumCell(variable, self.accumulated[id(tensor)])
+        return Cell(variable, tensor)
+
+    def _borrow_view(self, tensor: Tensor, base: Tensor) -> Symbol:
+        from weft.core.inplace import replay
+
+        if type(base) is Tensor:
+            self.borrow(base)
+        shown: Any = replay(base, tensor._chain)
+        cell = self.borrowed[id(base)].cell
+        return self._hold(tensor, cell, shown.node).tensor  # type: ignore[return-value]
+
+    def _hold(
+        self, tensor: Tensor, cell: Cell, node: Node, whole: bool = False
+    ) -> Borrowed:
+        held = self.borrowed[id(tensor)] = Borrowed(tensor, cell, node, whole)
+        if id(tensor) in self.set_grads:  # by the function, before it used the tensor
+            held.grad = self.set_grads[id(tensor)][1]
+        self.embody(tensor, node)
+        return held
+
+    def look(self, tensor: Tensor) -> None:
+        """The gradient that a tensor has from before is read: is there one?"""
+        if id(tensor) in self.cleared or tensor._capture is not None:
+            return
+        if isinstance(tensor.__dict__.get("grad"), Symbol):
+            return  # not from before
+        self.touch(tensor)
+        held = self.borrowed.get(id(tensor))
+        if held is not None:
+            self.cleared.add(id(tensor))  # it is known from here on
+            name = held.cell.variable.name
+            self.guard(
+                f"{name}.grad is None", functools.partial(_no_grad, tensor),
+                On(tensor, "grad", held.grad),
+            )  # fmt: skip
+            if held.grad is not None:
+                self.accumulated[id(held.grad)] = tensor
+
+    def note_grad(self, tensor: Tensor) -> None:
+        """The gradient of a tensor is about to be set; of one from outside, it counts
+        what it was."""
+        before = tensor.__dict__.get("grad")
+        ours = isinstance(before, Symbol) and id(before) not in self.borrowed
+        if not ours and (id(tensor) in self.borrowed or is_outside(tensor)):
+            self.set_grads.setdefault(id(tensor), (tensor, before))
+
+    def note_buffer(self, slots: dict[str, Any], name: str) -> None:
+        """A module's buffer is about to be another tensor."""
+        self.buffers.setdefault((id(slots), name), (slots, name, slots[name]))
+
+    def _new_buffers(self) -> dict[Variable, Node]:
+        """The values of buffers that were set, for the tensors they were before."""
+        found: dict[Variable, Node] = {}
+        for slots, name, before in self.buffers.values():
+            now = slots[name]
+            if now is before:
+                continue
+            if not isinstance(now, Tensor) or not isinstance(before, Tensor):
+                raise self._not_kept(name, "None takes or leaves its place")
+            if self._is_there(now):
+                raise self._not_kept(
+                    name, "it is set to a tensor that is there already"
+                )
+            was, will = type_of(before), type_of(now)
+            if not same_type(was, will):
+                raise self._not_kept(name, f"{was} becomes {will}")
+            if now._node is not None:
+                raise self._not_kept(name, "its history would grow from call to call")
+            self.touch(before)
+            held = self.borrowed[id(before)]
+            if not held.whole:
+                raise self._not_kept(name, "it is a view of another tensor")
+            self.kept.append((slots, name, before))
+            found[held.cell.variable] = self.lift(now)
+        return found
+
+    def _is_there(self, tensor: Any) -> bool:
+        """Whether a tensor shows memory from outside, or an argument's."""
+        root = tensor
+        while root._base is not None or getattr(root, "source", None) is not None:
+            root = root._base if root._base is not None else root.source
+        given = getattr(root, "given", None) is not None
+        return given or id(root) in self.borrowed or is_outside(root)
+
+    def _not_kept(self, name: str, why: str) -> BaseException:
+        return refusal(
+            f"capture of {self.builder.name!r}: the buffer {name!r} cannot be kept as "
+            f"it is set: {why}. Set it to a new tensor like the one before (use "
+            "detach() or clone()), or write into it with copy_"
+        )
+
+    def touch(self, tensor: Tensor) -> None:
+        """Borrow a tensor whose attributes are about to change."""
+        if type(tensor) is Tensor:
+            self.concrete(tensor)
+
+    def _name(self, tensor: Tensor) -> str:
+        owner = self.borrowed.get(id(self.accumulated.get(id(tensor))))
+        if owner is not None:
+            return self._free(f"{owner.cell.variable.name}.grad")
+        stack = module_stack()
+        if id(tensor) not in self.names and stack and id(stack[0]) not in self.roots:
+            self.roots.add(id(stack[0]))
+            self.names = {**state_names(stack[0]), **self.names}
+        return self._free(self.names.get(id(tensor), "tensor"))
+
+    def _free(self, name: str) -> str:
+        """A variable's name that is not taken."""
+        taken = self.builder.variables
+        found, k = name, 0
+        while found in taken:
+            k += 1
+            found = f"{name}_{k}"
+        return found
+
+    # -- numbers from outside
+
+    def number(
+        self,
+        key: Any,
+        name: str,
+        get: Callable[[], Any],
+        set: Callable[[Any], None],
+        on: tuple[dict[str, Any], str],
+        dtype: DType = float64,
+    ) -> Symbol:
+        """A Python number as a 0-d symbol that is read again in every run.
+
+        It is decided by an item of a dictionary.
+        """
+        found = self.numbers.get(key)
+        if found is None:
+            variable = Variable(self._free(name), TensorType((), dtype))
+            read = self.builder.read(variable)
+            found = NumberCell(variable, get, set, on), read, self.symbol(read)
+            self.numbers[key] = found
+        return found[2]
+
+    def set_number(self, key: Any, value: Symbol) -> None:
+        """The number's new value, written back after every run."""
+        cell, read, _ = self.numbers[key]
+        self.numbers[key] = cell, read, value
+
+    def guard(self, what: str, read: Callable[[], Any], *on: On) -> None:
+        """Note a Python value that the program now depends on, and what decides it."""
+        self.guards.append(Guard(what, read(), read, on))
+
+    @contextmanager
+    def segment(self, keep: Any) -> Iterator[None]:
+        """Let the nodes made inside be those of a checkpointed function, by name."""
+        name = f"{SEGMENT}{len(self.segments)}"
+        self.segments[name] = keep
+        with self.builder.scope(name):
+            yield
+
+    # -- the end
+
+    def close(self, leaves: list[Any]) -> tuple[list[Any], dict[str, Cell]]:
+        """The outputs' nodes (or plain values), and the cells of the variables."""
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                self.lift(leaf)
+        outs = [self.lift(x) if isinstance(x, Tensor) else x for x in leaves]
+        new = self._new_buffers()
+        cells: dict[str, Cell] = {}
+        renewed = [h for h in self.borrowed.values() if _has_new_grad(h)]
+        old = {id(held.grad) for held in renewed}  # they take the sum in the end
+        for held in list(self.borrowed.values()):
+            tensor, variable = held.tensor, held.cell.variable
+            cells[variable.name] = held.cell
+            node: Any = new.get(variable, tensor.node)  # type: ignore[attr-defined]
+            if held.whole and node is not held.read and id(tensor) not in old:
+                self.builder.assign(variable, node)
+            if _has_new_grad(held):
+                cell = self._grad_cell(held)
+                cells[cell.variable.name] = cell
+                self.builder.assign(cell.variable, self.lift(tensor.grad))
+        self.emptied = [t for t, _ in self.set_grads.values() if _no_grad(t)]
+        for number, read, symbol in self.numbers.values():
+            cells[number.variable.name] = number
+            if symbol.node is not read:
+                self.builder.assign(number.variable, symbol.node)
+        return outs, cells
+
+    def _grad_cell(self, held: Borrowed) -> Cell:
+        before = self.borrowed.get(id(held.grad))
+        if before is not None:  # accumulated: the tensor in .grad takes the sum
+            return before.cell
+        name = f"{held.cell.variable.name}.grad"
+        type = held.cell.variable.type
+        return GradCell(self.builder.variable(Variable(name, type)), held.tensor)
+
+    def check_escapes(self, keep: set[int]) -> None:
+        """Refuse symbols that something still refers to."""
+        if not self._alive(keep):
+            return
+        gc.collect()  # cycles of the user's own are no escape
+        alive = self._alive(keep)
+        if alive:
+            symbol = alive[0]
+            alive.clear()
+            held = _holder(symbol)
+            raise CaptureError(
+                f"capture of {self.builder.name!r}: the tensor {symbol.name!r} would "
+                f"stay behind{held} when the function returns, without a value. Return "
+                "it from the function instead, or write it into a tensor that is there "
+                f"before, with copy_.\n  made at {symbol.node.line}"
+            )
+
+    def _alive(self, keep: set[int]) -> list[Symbol]:
+        found = [s for ref in self.made if (s := ref()) is not None]
+        return [s for s in found if id(s) not in keep]
+
+
+# While a capture runs, plain tensors say who made them, and one from outside that
+# is aliased or read (or whose gradient is) becomes a symbol first: its present value
+# must not be kept.
+_PLAIN: dict[str, Any] = {
+    name: vars(Tensor)[name]
+    for name in ("__init__", "alias", "stopped", "array", "grad")
+}
+
+
+def _init(self: Tensor, *data: Any) -> None:
+    _PLAIN["__init__"](self, *data)
+    if mode.capture is not None:
+        self._capture = mode.capture
+
+
+def _alias(self: Tensor, node: Any = None) -> Tensor:
+    if mode.capture is None:
+        return _PLAIN["alias"](self, node)
+    mode.capture.touch(self)
+    return self.alias(node)
+
+
+def _stopped(self: Tensor) -> Tensor:
+    if mode.capture is None:
+        return _PLAIN["stopped"](self)
+    mode.capture.touch(self)
+    return self.stopped()
+
+
+def _array_of(self: Tensor) -> np.ndarray:
+    if mode.capture is not None and self._capture is None:
+        mode.capture.touch(self)
+        return self.array()
+    return _PLAIN["array"](self)
+
+
+def _grad_of(self: Tensor) -> Tensor | None:
+    if isinstance(mode.capture, Capture):
+        mode.capture.look(self)
+    return self.__dict__.get("grad")
+
+
+def _set_grad(self: Tensor, value: Tensor | None) -> None:
+    if isinstance(mode.capture, Capture):
+        mode.capture.cleared.add(id(self))
+        mode.capture.note_grad(self)
+    self.__dict__["grad"] = value
+
+
+_WATCHING: dict[str, Any] = {
+    "__init__": _init,
+    "alias": _alias,
+    "stopped": _stopped,
+    "array": _array_of,
+    "grad": property(_grad_of, _set_grad),
+}
+
+
+def _place(tensor: Any) -> Any:
+    array = tensor.__dict__["_data"]
+    return (array.ctypes.data, array.shape, array.strides, array.dtype.char)
+
+
+def _has_new_grad(held: Borrowed) -> bool:
+    grad = held.tensor.__dict__.get("grad")
+    return isinstance(grad, Symbol) and grad is not held.grad
+
+
+def is_outside(tensor: Any) -> bool:
+    """Whether a tensor was there before, and is no symbol."""
+    return type(tensor) is Tensor and tensor._capture is None
+
+
+def _no_grad(tensor: Any) -> bool:
+    return tensor.__dict__.get("grad") is None
+
+
+def _holder(symbol: Symbol) -> str:
+    """Which attribute or container refers to a symbol, as far as one can tell."""
+    for owner in gc.get_referrers(symbol):
+        if isinstance(owner, dict):
+            for key, value in list(owner.items()):
+                if value is symbol and isinstance(key, str):
+                    return f" as {key!r}"
+        elif isinstance(owner, list):
+            return " in a list"
+    return ""

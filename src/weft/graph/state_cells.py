@@ -1,0 +1,203 @@
+"""Where the variables of a captured program live, and what it was captured with."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError
+from weft.graph.ir import Variable
+from weft.runtime.cpu.buffers import owned
+
+
+class Cell:
+    """Where a variable of a captured program lives: in a tensor of the user's."""
+
+    has_memory = True  # which a program may write to
+    is_noted = True  # whether each change of it is
+
+    def __init__(self, variable: Variable, tensor: Tensor) -> None:
+        self.variable = variable
+        self.tensor = tensor
+
+    def get(self) -> np.ndarray:
+        return self.tensor._data
+
+    def set(self, value: np.ndarray) -> None:
+        np.copyto(self.tensor._data, value)
+        self.touch()
+
+    def own(self, value: np.ndarray) -> np.ndarray:
+        """A value that may be kept; whatever needs memory is done here."""
+        return value
+
+    def touch(self, where: Any = None) -> None:
+        """Say that the value has been changed where it lies."""
+        self.tensor.storage.touch("a captured program", where)
+
+    def stamp(self) -> Any:
+        """What is another thing once the value has changed; None if nobody knows."""
+        if not self.is_noted:
+            return None
+        storage = self.tensor.storage
+        known = storage, storage.version, storage.changed_at
+        return None if storage.exposed else known
+
+    def room(self) -> np.ndarray | None:
+        """Memory that a new value may be written to, which nobody else sees."""
+        return None
+
+    def show(self) -> Any:
+        """The value as the user knows it."""
+        return self.tensor
+
+
+def commit(values: list[tuple[Cell, np.ndarray]]) -> None:
+    """Write all variables or, where memory is lacking, none.
+
+    An interrupt waits until they are written.
+    """
+    ready = [(cell, cell.own(value)) for cell, value in values]
+    try:
+        for cell, value in ready:
+            cell.set(value)
+    except KeyboardInterrupt:
+        for cell, value in ready:
+            cell.set(value)
+        raise
+
+
+class SlotCell(Cell):
+    """A variable that is whatever tensor a dictionary holds (an optimizer's state)."""
+
+    is_noted = False
+
+    def __init__(self, variable: Variable, slots: dict[str, Any], key: str) -> None:
+        self.variable = variable
+        self.slots, self.key = slots, key
+
+    @property
+    def tensor(self) -> Tensor:  # type: ignore[override]
+        return self.slots[self.key]
+
+
+class GradCell(Cell):
+    """A variable that is the ``.grad`` of a tensor."""
+
+    is_noted = False
+
+    def get(self) -> np.ndarray:
+        if self.tensor.grad is None:
+            raise ArgumentError(f"{self.variable.name}: there is no gradient yet")
+        return self.tensor.grad._data
+
+    def own(self, value: np.ndarray) -> np.ndarray:
+        # a view lies in memory that the next run uses
+        return value if owned(value) else value.copy()
+
+    def set(self, value: np.ndarray) -> None:
+        if self.tensor.grad is None or self.tensor.grad._data is not value:
+            self.tensor.grad = Tensor(self.own(value))
+
+    def touch(self, where: Any = None) -> None:
+        """Nobody has seen a gradient that is replaced."""
+
+    def room(self) -> np.ndarray | None:
+        if self.tensor.grad is None or not owned(self.tensor.grad._data):
+            return None
+        alone = _holders(self.tensor) == _alone()
+        return self.tensor.grad._data if alone else None
+
+    def show(self) -> Any:
+        return self.tensor.grad
+
+
+def _holders(tensor: Tensor) -> tuple[int, int]:
+    """How many references there are to a gradient, and to its memory."""
+    grad = tensor.grad
+    assert grad is not None
+    return sys.getrefcount(grad), sys.getrefcount(grad._data)
+
+
+@functools.cache
+def _alone() -> tuple[int, int]:
+    """Those of a gradient that nobody holds besides its tensor."""
+    sample = Tensor(np.zeros(1, np.float32))
+    sample.grad = Tensor(np.zeros(1, np.float32))
+    return _holders(sample)
+
+
+class SumCell(Cell):
+    """A variable that is a gradient to which a program adds, in place."""
+
+    is_noted = False
+
+    def __init__(self, variable: Variable, owner: Tensor) -> None:
+        self.variable = variable
+        self.owner = owner
+
+    @property
+    def tensor(self) -> Any:  # type: ignore[override]
+        return self.owner.grad
+
+
+class NumberCell(Cell):
+    """A variable that is a Python number: a learning rate, a count of steps."""
+
+    has_memory = is_noted = False
+
+    def __init__(
+        self,
+        variable: Variable,
+        get: Callable[[], Any],
+        set: Callable[[Any], None],
+        on: tuple[dict[str, Any], str],
+    ) -> None:
+        self.variable = variable
+        self._get, self._set = get, set
+        self.on = on  # the item of a dictionary that decides it
+        self._array = np.empty((), variable.type.dtype.np)  # what it was last
+
+    def get(self) -> np.ndarray:
+        self._array[()] = self._get()
+        return self._array
+
+    def set(self, value: np.ndarray) -> None:
+        self._array[()] = value
+        self._set(type(self._get())(value.item()))
+
+    def show(self) -> Any:
+        return self._get()
+
+
+class On(NamedTuple):
+    """A value of a dictionary, all items of a list, or an attribute of a tensor."""
+
+    source: Any
+    key: str = ""
+    value: Any = None
+
+
+class Guard(NamedTuple):
+    """A Python value that a program was captured with, and how to read it again."""
+
+    what: str
+    value: Any
+    read: Callable[[], Any]
+    on: tuple[On, ...] = ()  # what decides it: while that is as it was, so is this
+
+    def holds(self) -> bool:
+        return bool(self.read() == self.value)
+
+    def check(self, name: str) -> None:
+        now = self.read()
+        if now != self.value:
+            raise ArgumentError(
+                f"{name}: was captured with {self.what} = {self.value!r}, which is now "
+                f"{now!r}; capture it again"
+            )

@@ -1,0 +1,1 @@
+"""The CPU at hand: threads, planned memory, kernels on disk."""
