@@ -10,7 +10,7 @@ import pytest
 
 import weft
 from operator_lists import operator_lists
-from weft.compile.explain.cost import flops
+from weft.compile.cost.work import flops
 from weft.core.elementwise import unary
 from weft.core.lowering import Library, Pointwise, Reduction
 from weft.core.op import Facts, Op, all_ops, find_op
