@@ -24,7 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import weft
 from weft import nn, optim
-from weft.compile import pipeline
+from weft.compile import pipeline, targets
 from weft.compile.cost.work import (
     NOTHING,
     bytes_read,
@@ -32,14 +32,11 @@ from weft.compile.cost.work import (
     size_of,
     unfused,
 )
+from weft.compile.emit.support import supported
 from weft.compile.fusion.groups import Fusion, Operand
-from weft.compile.passes.inplace_concat import Piece
-from weft.compile.pipeline import KERNEL_PASSES
-from weft.compile.program.plan import Tables
-from weft.compile.program.program import compiled
-from weft.compile.program.select import supported
-from weft.compile.program.steps import KernelLaunch
-from weft.compile.targets.cpu.jobs import LibraryCall
+from weft.compile.program.concat import Piece
+from weft.compile.program.memory_layout import MemoryLayout, lay_out
+from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall, Step
 from weft.graph import capture
 from weft.graph.ir import Graph, Node
 
@@ -85,22 +82,24 @@ def grouped(graph: Graph) -> Stage:
     return Stage("groups", len(units), read, bytes_written(made, {}))
 
 
-def launched(instance: Tables) -> tuple[Stage, Stage]:
+def launched(layout: MemoryLayout) -> tuple[Stage, Stage]:
     """Launches as they are, and how often threads meet."""
-    inside = set(instance.inside.values())  # computed where they belong
-    steps = [s for s in instance.steps if not _is_nothing(s) and s not in inside]
-    needed = _needed(instance)
+    steps = [s for s in layout.steps if not _is_nothing(s, layout)]
+    needed = _needed(layout)
     copied = sum(size_of(s.piece, {}) for s in steps if isinstance(s, Piece))
     whole = [s for s in steps if not isinstance(s, Piece)]
     read = copied + sum(bytes_read(_nodes(s), {}) for s in whole)
     written = copied + sum(bytes_written(_made(s, needed), {}) for s in whole)
-    waves = len({instance.order.waves[instance.steps.index(s)] for s in steps})
+    waves = len({layout.order.waves[layout.steps.index(s)] for s in steps})
     follow = Stage("epilogues", len(steps), read, written)
     return follow, follow._replace(name="waves", launches=waves)
 
 
-def _is_nothing(step: Any) -> bool:
-    return isinstance(step, Node) and step.op in NOTHING
+def _is_nothing(step: Step, layout: MemoryLayout) -> bool:
+    """Whether a step does not run: its value is a view, or computed in its place."""
+    if isinstance(step, Piece):
+        return layout.inside.get(step.piece) == step.place
+    return isinstance(step, HostCall) and step.node.op in NOTHING
 
 
 def _nodes(step: Any) -> list[Node]:
@@ -108,20 +107,20 @@ def _nodes(step: Any) -> list[Node]:
         return step.group.nodes
     if isinstance(step, LibraryCall):
         return [step.node, *(_nodes(step.epilogue) if step.epilogue else [])]
-    return [step]
+    return [step.node]
 
 
 def _made(step: Any, needed: set[Node]) -> list[Node]:
     if isinstance(step, LibraryCall) and step.epilogue is not None:
         return [n for n in (step.node, *step.epilogue.made) if n in needed]
-    return [step] if isinstance(step, Node) else list(step.made)
+    return list(step.made)
 
 
-def _needed(instance: Tables) -> set[Node]:
+def _needed(layout: MemoryLayout) -> set[Node]:
     """Values that are read by another step than their own, or after all."""
-    found = {Operand(n).base for n in instance.native.lowered.graph.outputs}
-    found |= {Operand(n.inputs[0]).base for n in instance.native.writes}
-    for step in instance.steps:
+    found = {Operand(n).base for n in layout.lowered.graph.outputs}
+    found |= {Operand(n.inputs[0]).base for n in layout.lowered.writes}
+    for step in layout.steps:
         own = set(_nodes(step))
         for node in own:
             bases = {Operand(i).base for i in node.inputs if type(i) is Node}
@@ -133,18 +132,19 @@ def table(step: Any, *args: Any) -> Table:
     """All stages of a training step, for arguments like these."""
     captured = capture(step, *args)
     graph = pipeline.run(captured.graph)
-    native = compiled(graph, passes=KERNEL_PASSES, in_place=graph.variables.values())
-    instance = Tables(native, {})
+    shaped = pipeline.run(graph, pipeline.KERNEL_PASSES)
+    own = graph.variables.values()
+    layout = lay_out(pipeline.lower(shaped, targets.default(), in_place=own), {})
     stages = [
         everything("a kernel a node", captured.graph),
         everything("passes", graph),
         Stage("views", *unfused(graph, {})),
-        grouped(native.lowered.graph),
-        *launched(instance),
+        grouped(shaped),
+        *launched(layout),
     ]
-    buffers: Any = instance.layout.buffers
+    buffers: Any = layout.layout.buffers
     values = sum(b.nbytes for b in buffers)
-    return Table(len(captured.graph), stages, values, instance.layout.nbytes)
+    return Table(len(captured.graph), stages, values, layout.layout.nbytes)
 
 
 # -- programs

@@ -31,7 +31,8 @@ from program_file_mutations import (
 from weft import nn, optim
 from weft.core.op import TensorType, define, unregister
 from weft.errors import ArgumentError, DTypeError, FileFormatError
-from weft.graph.ir import Builder
+from weft.graph import parse_graph
+from weft.graph.ir import Builder, Role
 from weft.serialization.text import ALLOWANCE
 
 F = nn.functional
@@ -160,9 +161,59 @@ def test_nodes_keep_names_types_modules_and_lines():
     assert [n.name for n in found] == [n.name for n in program.graph]
     for a, b in zip(found, program.graph, strict=True):
         assert (a.op, a.module, str(a.type)) == (b.op, b.module, str(b.type))
+        assert a.role == b.role
         assert b.line.endswith(a.line)
         assert "test_program_files.py" in a.line
     assert str(found) == str(program.graph)
+    assert any(node.role.is_gradient for node in found)
+
+
+ROLES = """graph f(%x: float32[3]) {
+  %a: float32[3] = exp(%x) region 0, 1
+  %b: float32[3] = sin(%a)
+  %c: float32[3] = mul(%b, 2) gradient of %b
+  %d: float32[3] = exp(%x) after %c gradient recomputes %a region 0, 1
+  %e: float32[3] = mul(%c, %d) gradient of %"no more, é"
+  return %e
+}"""
+
+
+def test_roles_are_kept():
+    assert str(again(parse_graph(ROLES)).graph) == ROLES
+
+
+def test_a_program_without_roles_has_no_list_of_them():
+    header, _ = split(saved(network()))
+    assert "roles" not in header["__metadata__"]
+
+
+def test_a_file_from_before_there_were_roles():
+    """Names say nothing: its gradients are nodes as others are."""
+    raw = edited(
+        lambda m: {k: v for k, v in m.items() if k != "roles"}, parse_graph(ROLES)
+    )
+    found = opened(raw)
+    assert not any(node.role.is_gradient for node in found.graph)
+    x = weft.tensor([0.1, 0.2, 0.3])
+    assert weft.equal(found(x), again(parse_graph(ROLES))(x))
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        ("[null,null,[0]]", "expected a role"),
+        ("[0,null,[0],[1]]", "expected a role"),
+        ('["a",null,[-1],[1]]', "numbers of regions"),
+        ('["a",null,[true],[1]]', "numbers of regions"),
+        ('["a",null,[],[99]]', "number of a node, once"),
+        ('["a",null,[],[1,1]]', "number of a node, once"),
+        ("[null,null,[0],[0]]", "an input has no role"),
+        ('[null,"a",[],[2]]', "recomputes 'a', a node of exp"),
+        ("[null,null,[0,0],[1]]", "not well formed: .*region 0 lies in"),
+    ],
+)
+def test_roles_that_are_not_well_formed(row, match):
+    refused(edited(lambda m: {**m, "roles": f"[{row}]"}, parse_graph(ROLES)), match)
 
 
 def test_state_of_a_loaded_program_is_its_own():
@@ -392,6 +443,7 @@ BOMBS = {
     "nodes": b"[]", "texts": b'""', "params": b"[]", "values": b'[0,\"1\"]',
     "arguments": b'[\"leaf\"]', "given": b"null", "variables": b"[]",
     "graphs": b"[]", "scopes": b"[[],[],[]]", "results": b'[\"none\"]',
+    "roles": b"[null,null,[],[]]",
 }  # fmt: skip
 
 
@@ -412,6 +464,7 @@ LIMITED = f"""
 @pytest.mark.parametrize("key", BOMBS)
 def test_lists_that_would_fill_the_memory(key):
     header, data = split(saved(network()))
+    header["__metadata__"].setdefault(key, "[null]")  # which only some files have
     text = json.dumps(header).encode()
     before = json.dumps(header["__metadata__"][key]).encode()
     bomb = b'"[' + b",".join([BOMBS[key]] * 1_000_000) + b']"'
@@ -442,6 +495,7 @@ def test_what_is_written_can_be_read():
     relu = next(op for op in weft.core.op.all_ops() if op.name == "relu")
     for _ in range(20_000):
         x = build.add(relu, (x,), {})
+        build.role = Role(x.name, region=(0, 1))
     found = again(build.finish([x]))
     assert len(found.graph) == 20_001
     assert found(weft.ones(1)).tolist() == [1]

@@ -27,7 +27,8 @@ class Device:
     ``None`` means that the operators' NumPy evaluations serve (the CPU). A subclass
     may define ``kernel(op)`` instead, which gives the function for any operator. A
     buffer has ``shape``, ``ndim`` and ``dtype`` (NumPy's); ``from_host`` makes one of
-    an array, and ``to_host`` an array of one.
+    an array, and ``to_host`` an array of one. ``target`` compiles programs for tensors
+    that live here (see ``weft.compile.targets``); without one, they run eagerly.
 
     >>> weft.device("cpu"), str(weft.device("cpu"))
     (device(type='cpu'), 'cpu')
@@ -36,7 +37,7 @@ class Device:
     device(type='cpu')
     """
 
-    __slots__ = ("from_host", "kernels", "name", "to_host")
+    __slots__ = ("from_host", "kernels", "name", "target", "to_host")
 
     def __init__(
         self,
@@ -45,8 +46,10 @@ class Device:
         *,
         from_host: Kernel | None = None,
         to_host: Kernel | None = None,
+        target: Any = None,
     ) -> None:
         self.name = name
+        self.target = target
         self.kernels = kernels
         self.from_host = from_host or (lambda array: array)
         self.to_host = to_host or (lambda buffer: buffer)

@@ -9,12 +9,14 @@ from weft.compile.loop.interpret import run_kernel
 from weft.compile.pipeline import KERNEL_PASSES
 from weft.compile.program import program
 from weft.compile.program.steps import KernelLaunch
+from weft.compile.targets.cpu.target import CpuTarget
 from weft.core.tensor import Tensor
 
 
 def kernels_of(graph, target=None, in_place=()):
     """The program of a graph as it is: passes only shape it for kernels."""
-    return program.compiled(graph, in_place, passes=KERNEL_PASSES, target=target)
+    cpu = None if target is None else CpuTarget(target)
+    return program.compiled(graph, in_place, passes=KERNEL_PASSES, target=cpu)
 
 
 def compiled(fn, *args, dynamic=None):

@@ -11,7 +11,6 @@ from by_loops import kernels_of
 import weft
 from weft import nn, optim
 from weft.compile.cost.machine import Machine
-from weft.compile.fusion.groups import is_copy
 from weft.compile.passes.recompute import Turns, recompute
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.budget import Budget
@@ -104,7 +103,7 @@ def instance_of(step):
 
 
 def copies(step):
-    return [n for n in step.latest.program.lowered.graph.nodes if is_copy(n)]
+    return [n for n in step.latest.program.lowered.graph.nodes if n.role.is_copy]
 
 
 def same(a, b):
@@ -121,11 +120,11 @@ def test_golden():
       %a: float32[4] = exp(%x)
       %b: float32[4] = sin(%a)
       %c: float32[4] = tanh(%b)
-      %grad/c/g: float32[4] = mul(%c, 2)
-      %grad/b/d: float32[4] = cos(%a)
-      %grad/b/g: float32[4] = mul(%grad/c/g, %grad/b/d)
-      %grad/a/g: float32[4] = mul(%grad/b/g, %a)
-      return %c, %grad/a/g
+      %cg: float32[4] = mul(%c, 2) gradient of %c
+      %d: float32[4] = cos(%a) gradient of %b
+      %bg: float32[4] = mul(%cg, %d) gradient of %b
+      %ag: float32[4] = mul(%bg, %a) gradient of %a
+      return %c, %ag
     }"""
     made = recompute(parse_graph(text), lambda node: node.op.name == "tanh")
     verify(made)
@@ -133,12 +132,12 @@ def test_golden():
         "  %a: float32[4] = exp(%x)",
         "  %b: float32[4] = sin(%a)",
         "  %c: float32[4] = tanh(%b)",
-        "  %grad/c/g: float32[4] = mul(%c, 2)",
-        "  %a/again: float32[4] = exp(%x) after %grad/c/g",
-        "  %grad/b/d/again: float32[4] = cos(%a/again)",
-        "  %grad/b/g: float32[4] = mul(%grad/c/g, %grad/b/d/again)",
-        "  %grad/a/g: float32[4] = mul(%grad/b/g, %a/again)",
-        "  return %c, %grad/a/g",
+        "  %cg: float32[4] = mul(%c, 2) gradient of %c",
+        "  %a/again: float32[4] = exp(%x) after %cg recomputes %a",
+        "  %d/again: float32[4] = cos(%a/again) gradient of %b recomputes %d",
+        "  %bg: float32[4] = mul(%cg, %d/again) gradient of %b",
+        "  %ag: float32[4] = mul(%bg, %a/again) gradient of %a",
+        "  return %c, %ag",
     ]
 
 
@@ -147,23 +146,52 @@ def test_nothing_to_do():
     assert recompute(g, lambda node: False) is g  # no gradients
     g = parse_graph("""graph f(%x: float32[4]) {
       %a: float32[4] = exp(%x)
-      %grad/a/g: float32[4] = mul(%a, 2)
-      return %grad/a/g
+      %g: float32[4] = mul(%a, 2) gradient of %a
+      return %g
     }""")
     assert recompute(g, lambda node: True) is g
+    assert len(recompute(g, lambda node: False)) == len(g)  # in the copy's place
+
+
+def test_names_say_nothing():
+    g = parse_graph("""graph f(%x: float32[4]) {
+      %a: float32[4] = exp(%x)
+      %grad/a/g: float32[4] = mul(%a, 2)
+      %a/again: float32[4] = exp(%x)
+      return %grad/a/g, %a/again
+    }""")
+    assert recompute(g, lambda node: False) is g
+    assert not Turns(g).of
+    assert not any(node.role.is_copy for node in g.nodes)
+
+
+def test_a_copy_is_copied_as_what_it_copies():
+    g = parse_graph("""graph f(%x: float32[4]) {
+      %a: float32[4] = exp(%x)
+      %ag: float32[4] = mul(%a, 2) gradient of %a
+      %b: float32[4] = sin(%ag)
+      %again: float32[4] = exp(%x) recomputes %a
+      %c: float32[4] = mul(%b, %again)
+      %cg: float32[4] = mul(%c, %again) gradient of %c
+      return %cg, %c
+    }""")
+    made = recompute(g, lambda node: node.name != "again")
+    verify(made)
+    copies = [n.name for n in made.nodes if n.role.recomputes == "a"]
+    assert copies == ["again", "again/again"]
 
 
 def test_turns():
     g = parse_graph("""graph f(%x: float32[4]) {
       %a: float32[4] = neg(%x)
       %b: float32[4] = exp(%a)
-      %grad/a/mask: bool[4] = gt(%x, 0)
-      %grad/b/g: float32[4] = mul(%b, 2)
-      %grad/a/g: float32[4] = where(%grad/a/mask, %grad/b/g, 0)
-      return %grad/a/g
+      %mask: bool[4] = gt(%x, 0) gradient of %a
+      %bg: float32[4] = mul(%b, 2) gradient of %b
+      %ag: float32[4] = where(%mask, %bg, 0) gradient
+      return %ag
     }""")
     turns = Turns(g).of
-    assert {node.name for node in turns} == {"grad/b/g", "grad/a/g"}
+    assert {node.name for node in turns} == {"bg", "ag"}
 
 
 def accumulating(memory):
@@ -288,7 +316,7 @@ def test_a_weight_is_packed_or_not_whatever_is_kept(times):
 
 
 SUM = "  %s: float32[8] = sum(%g, dim=(0, 2, 3), keepdim=False)\n"
-COPY = """  %a/again: float32[2, 2, 16, 16] = relu(%y) after %g
+COPY = """  %a/again: float32[2, 2, 16, 16] = relu(%y) after %g recomputes %a
   %v: float32[2, 8, 8, 8] = reshape(%a/again, shape=(2, 8, 8, 8))
   %h: float32[2, 8, 8, 8] = mul(%g, %v)
 """
@@ -318,8 +346,8 @@ def test_a_policy_is_asked_once_for_a_value():
       %a: float32[4] = exp(%x)
       %v: float32[2, 2] = reshape(%a, shape=(2, 2))
       %c: float32[2, 2] = sin(%v)
-      %grad/c/g: float32[2, 2] = mul(%c, %v)
-      return %grad/c/g
+      %cg: float32[2, 2] = mul(%c, %v) gradient of %c
+      return %cg
     }""")
     asked = []
     recompute(g, lambda node: asked.append(node.name))
@@ -624,9 +652,8 @@ def test_checkpoints_that_keep_everything_change_nothing():
 
 def test_a_blocks_arguments_are_kept():
     _, step = after(checkpointed(None))
-    names = {n.name for n in copies(step)}
-    blocks = {name.split("/")[0] for name in names if name.startswith("checkpoint")}
-    assert blocks == {f"checkpoint{k}" for k in range(4)}
+    regions = {n.role.region for n in copies(step)}
+    assert regions >= {(0,), (1,), (2,), (3,)}
     sums = [n for n in copies(step) if n.op.name == "add" and n.module.isdigit()]
     assert not sums  # residual sums leave their blocks
 

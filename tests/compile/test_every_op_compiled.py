@@ -19,8 +19,8 @@ from weft import dtype as dtypes
 from weft import graph as G
 from weft.compile import pipeline
 from weft.compile.loop.interpret import run_kernel
-from weft.compile.program import plan
 from weft.compile.program.steps import HostCall, KernelLaunch
+from weft.compile.targets.cpu import plan
 from weft.core.dispatch import type_of
 from weft.core.lowering import View
 from weft.core.tensor import Tensor

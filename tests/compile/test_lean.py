@@ -5,7 +5,6 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.fusion.groups import is_copy
 from weft.compile.recompute.lean import LARGE
 
 
@@ -82,7 +81,7 @@ def test_the_same_bits_in_less_memory(name):
     want, state, whole = trained(name, "keep")
     assert losses == want
     assert ends == state
-    assert any(map(is_copy, native.lowered.graph.nodes))
+    assert any(n.role.is_copy for n in native.lowered.graph.nodes)
     assert native.plan.layout.layout.nbytes < 0.9 * whole.plan.layout.layout.nbytes
     assert len(native.plan.layout.launches) <= len(whole.plan.layout.launches)
 
@@ -96,7 +95,7 @@ def test_open_sizes(name):
 
 def test_a_function_of_one_array_takes_the_place_of_several():
     _, _, native = trained("gelus", None)
-    copied = [n for n in native.lowered.graph.nodes if is_copy(n)]
+    copied = [n for n in native.lowered.graph.nodes if n.role.is_copy]
     assert {"erf", "exp"} <= {n.op.name for n in copied}
     # Of the hidden layer, its value before GELU and after it are kept: no third one.
     buffers = [b for b in native.plan.layout.layout.buffers if b.id.shape == (512, 128)]
@@ -106,7 +105,7 @@ def test_a_function_of_one_array_takes_the_place_of_several():
 
 def test_a_chain_is_not_computed_again_from_its_beginning():
     _, _, native = trained("cells", None)
-    copied = [n for n in native.lowered.graph.nodes if is_copy(n)]
+    copied = [n for n in native.lowered.graph.nodes if n.role.is_copy]
     assert copied
     assert len(copied) < 16 * 8  # of each of 8 steps, its own functions
 
@@ -120,7 +119,7 @@ def test_small_steps_are_left_alone():
         model(x).sum().backward()
 
     step(weft.ones(8, 8))
-    assert not any(map(is_copy, step.latest.program.lowered.graph.nodes))
+    assert not any(n.role.is_copy for n in step.latest.program.lowered.graph.nodes)
 
 
 def test_what_is_given_back_is_kept():

@@ -8,8 +8,7 @@ import weft
 from weft import graph as G
 from weft import nn, optim
 from weft.compile.pipeline import run as run_passes
-from weft.compile.program.steps import Order
-from weft.compile.targets.cpu.jobs import LibraryCall
+from weft.compile.program.steps import LibraryCall, Order
 from weft.graph.interpret import Program
 from weft.nn import functional as F
 from weft.ops.conv import conv_input_grad_op, conv_op, conv_weight_grad_op

@@ -7,7 +7,7 @@ from by_loops import kernels_of
 import weft
 from weft import graph as G
 from weft.compile.passes.split_reductions import split_reductions
-from weft.compile.program.steps import PIECES, grain_of
+from weft.compile.targets.cpu.grain import PIECES, grain_of
 from weft.compile.targets.cpu.schedules import ROWS
 from weft.nn import functional as F
 

@@ -11,7 +11,7 @@ import pytest
 
 import weft
 from weft import nn, optim
-from weft.compile.program.executor import Executor
+from weft.compile.targets.cpu.executor import Executor
 from weft.errors import ArgumentError, FileFormatError
 from weft.serialization.loaded import Loaded
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import weft
 from weft import graph as G
+from weft.compile.emit.support import supported
 from weft.compile.fusion.groups import Fusion, Group
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.loop.ir import (
@@ -26,7 +27,6 @@ from weft.compile.loop.schedule import (
 from weft.compile.loop.staging import cache, sink
 from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower.group import lower
-from weft.compile.program.select import supported
 from weft.core.tensor import Tensor
 from weft.graph.ir import GraphError
 

@@ -10,8 +10,8 @@ from by_loops import kernels_of
 
 import weft
 from weft import nn, optim
-from weft.compile.program import executable as scripts
 from weft.compile.program.graph_digest import digest
+from weft.compile.targets.cpu import executable as scripts
 from weft.core import op as ops
 from weft.graph import capture
 from weft.nn import functional as F

@@ -25,6 +25,7 @@ from weft.graph import (
     print_graph,
 )
 from weft.graph.interpret import run_graph
+from weft.graph.ir import FORWARD
 from weft.graph.values import parse_value, register_value, value_text
 from weft.testing import _samples, _tensors
 
@@ -104,8 +105,16 @@ def every_form():
     weight.initial = first
     read = build.read(weight, "0.weight")
     product = build.add(find_op("matmul"), (x, read), {})
-    with build.scope("grad"), build.control([product]):
+    with build.gradient_of(product), build.control([product]):
         scaled = build.add(find_op("mul"), (read, -0.5), {})
+    with build.region(0), build.region(1), build.gradient_of(x):
+        scaled = build.add(find_op("neg"), (scaled,), {})
+    with build.region(0), build.region(1):
+        inner = build.add(find_op("exp"), (scaled,), {})
+    build.role = inner.role._replace(gradient="", recomputes=inner.name)
+    again = build.add(find_op("exp"), (scaled,), {}, name="again")
+    build.role = FORWARD
+    build.add(find_op("mul"), (inner, again), {})
     factors = build.add(find_op("qr"), (scaled,), {})
     q = build.pick(factors, 0)
     stored = build.assign(weight, q)

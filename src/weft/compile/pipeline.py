@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft.compile import passes as p
-from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Fusion
 from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.passes.copy_view_outputs import copy_view_outputs
@@ -28,18 +27,16 @@ from weft.compile.passes.rename_sizes import rename_sizes
 from weft.compile.passes.split_k import split_k
 from weft.compile.passes.split_reductions import split_reductions
 from weft.compile.passes.widen_half_products import widen_half_products
-from weft.compile.program import plan as plans
 from weft.compile.program import text as texts
 from weft.compile.program.aliasing import alias
-from weft.compile.program.check import verify_lowered, verify_plan
-from weft.compile.program.code import Code
+from weft.compile.program.check import verify_layout, verify_lowered
 from weft.compile.program.lowered import Lowered, name_kernels
+from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.phases import phase
-from weft.compile.program.plan import Plan
-from weft.compile.program.select import proofs, select, supported
+from weft.compile.program.select import proofs, select
 from weft.compile.program.steps import ordered
 from weft.compile.recompute.lean import lean
-from weft.compile.targets.cpu.matmul.call import with_few, with_weights
+from weft.compile.targets import Plan, Target
 from weft.errors import ArgumentError
 from weft.graph.custom import without_backward
 from weft.graph.ir import Graph, Variable
@@ -143,7 +140,7 @@ def run(
 @phase("lowering")
 def lower(
     graph: Graph,
-    target: Isa,
+    target: Target,
     *,
     in_place: Collection[Variable] = (),
     pack_weights: bool = False,
@@ -151,18 +148,18 @@ def lower(
     """Kernels and calls for a graph after all passes, in the order they run.
 
     >>> from weft.compile import pipeline
-    >>> from weft.compile.targets.cpu.object_code import host_isa
+    >>> from weft.compile import targets
     >>> g = weft.graph.capture(lambda x: x.exp().sum(), weft.ones(3)).graph
-    >>> [step.name for step in pipeline.lower(g, host_isa()).steps]
+    >>> [step.name for step in pipeline.lower(g, targets.default()).steps]
     ['kernel0']
     """
-    fusion = Fusion(graph, supported)
+    fusion = Fusion(graph, target.supports)
     _show("fuse", lambda: texts.groups_text(fusion))
-    table = KernelTable()
+    table = KernelTable(target)
     steps, refused = select(graph, fusion, table, target)
     _show("select", lambda: texts.steps_text(steps, loops=True))
+    steps = target.refine(graph, steps, pack_weights=pack_weights)
     steps = ordered(steps, graph)
-    steps = with_weights(steps, graph) if pack_weights else with_few(steps, target)
     _show("order", lambda: texts.steps_text(steps))
     aliasing, steps = alias(graph, steps, in_place)
     _show("alias", lambda: texts.aliasing_text(aliasing))
@@ -174,22 +171,22 @@ def lower(
     return lowered
 
 
-def emit(lowered: Lowered) -> Code:
-    """Machine code of all kernels."""
+def emit(lowered: Lowered) -> Any:
+    """The target's code of all kernels."""
     proofs().save()
-    code = Code(lowered.table, lowered.target)
-    code.add(lowered.kernels.values())
-    _show("emit", lambda: code.text(lowered.kernels.values()))
+    kernels, target = lowered.kernels.values(), lowered.target
+    code = target.emit(lowered.table, kernels)
+    _show("emit", lambda: "\n".join(target.source(kernel) for kernel in kernels))
     return code
 
 
-def plan(lowered: Lowered, code: Code, sizes: Mapping[str, int]) -> Plan:
-    """The executable for some sizes: memory is laid out, steps are data."""
-    found = plans.plan(lowered, code, sizes)
-    _show("plan", lambda: texts.layout_text(found.layout))
+def plan(lowered: Lowered, code: Any, sizes: Mapping[str, int]) -> Plan:
+    """The program for some sizes: memory is laid out, steps are the target's data."""
+    layout = lay_out(lowered, sizes)
+    _show("plan", lambda: texts.layout_text(layout))
     if os.environ.get("WEFT_VERIFY"):
-        verify_plan(found)
-    return found
+        verify_layout(layout)
+    return lowered.target.plan(layout, code)
 
 
 # -- looking at it

@@ -21,7 +21,7 @@ from weft.core.size import Scope
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype, float64
-from weft.errors import ArgumentError, DeviceError, shorten
+from weft.errors import ArgumentError, shorten
 from weft.graph.captured_program import TENSOR, Captured, Rewritten
 from weft.graph.console import Console
 from weft.graph.effects import Copies, nodes_of
@@ -87,9 +87,12 @@ def capture_call(
     name: str | None = None,
     existed: Callable[[Any], bool] = lambda value: True,
     numbers: Collection[int] = (),
+    *,
+    anywhere: bool = False,
 ) -> Captured:
     """Capture a call. ``existed`` tells of Python values that were there before;
-    ``numbers`` are the places of floats that are inputs, among all leaves.
+    ``numbers`` are the places of floats that are inputs, among all leaves. With
+    ``anywhere``, its tensors may be on any device that has a target.
     """
     label = name or name_of(fn)
     builder = Builder(label)
@@ -98,7 +101,7 @@ def capture_call(
     wanted = _dynamic(dynamic or {}, labels)
     known = known_names(fn)
     with LOCK, refusing(), Capture(builder, known) as run:
-        run.existed = existed
+        run.existed, run.anywhere = existed, anywhere
         symbols: list[Any] = []
         given: list[Any] = []
         for leaf, where in zip(leaves, labels, strict=True):
@@ -107,6 +110,8 @@ def capture_call(
                 kind = TensorType((), float64)
                 symbols.append(Number(_input(run, kind, where, leaf), run, leaf))
                 continue
+            if isinstance(leaf, Tensor):
+                run.enter(leaf, where)
             found = _type_of(leaf, wanted.get(where, {}), builder.sizes, where)
             given.append(leaf if found is None else TENSOR)
             symbols.append(leaf if found is None else _input(run, found, where, leaf))
@@ -147,9 +152,10 @@ def capture_call(
     graph = builder.finish([*nodes, *more, *[node for node, _ in changed]])
     made = Captured(graph, cells, ins, outs, values, given, run.guards)
     made.effects, made.returned, made.wants = effects, returned, wants
+    made.device = run.device
     made.wanting = wanting
     made.rewritten = [one for _, one in changed]
-    made.segments = run.segments
+    made.regions = run.regions
     made.arrays = run.arrays
     made.buffers = run.kept
     made.emptied = run.emptied
@@ -181,7 +187,7 @@ def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
     return symbol
 
 
-def layout_of(array: np.ndarray) -> Any:
+def layout_of(array: Any) -> Any:
     """How an array lies in memory: None if row by row; the order of its axes, if that
     is all; else its strides.
 
@@ -190,8 +196,8 @@ def layout_of(array: np.ndarray) -> Any:
     >>> layout_of(x), layout_of(x.T), layout_of(x[:, ::2])
     (None, (1, 0), ('strides', 24, 16))
     """
-    if array.flags.c_contiguous:
-        return None
+    if not isinstance(array, np.ndarray) or array.flags.c_contiguous:
+        return None  # a buffer of another device lies row by row
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
     if array.transpose(order).flags.c_contiguous:
         return tuple(order)
@@ -217,12 +223,6 @@ def _type_of(leaf: Any, names: Mapping[int, str], scope: Scope, where: str) -> A
         leaf = Tensor(leaf)
     if not isinstance(leaf, Tensor):
         return None
-    if not leaf.is_cpu:
-        raise DeviceError(
-            f"capture: expected tensors on the CPU, got {where!r} on "
-            f"{leaf.device.name!r}; call the function itself there, or move the tensor "
-            "with .cpu()"
-        )
     sizes: list[Any] = list(leaf.shape)
     for dim, name in names.items():
         if not -len(sizes) <= dim < len(sizes):

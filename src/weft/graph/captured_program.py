@@ -13,6 +13,7 @@ from weft.autograd.modes import no_grad
 from weft.core.inplace import assign
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
+from weft.device import cpu
 from weft.errors import ArgumentError, DTypeError
 from weft.graph.effects import Run
 from weft.graph.interpret import Program, bind_sizes
@@ -50,7 +51,7 @@ class Captured:
         self.given = given  # what was given for the inputs that are no tensors
         self.wanting: list[bool] = []  # which outputs eagerly require grad
         self.rewritten: list[Rewritten] = []  # arguments changed in place
-        self.segments: dict[str, Any] = {}  # checkpointed functions: what they keep
+        self.regions: list[Any] = []  # what each checkpointed function keeps
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
         self.arrays: list[np.ndarray] = []  # NumPy's that are read again in every run
         self.buffers: list[tuple[Any, str, Tensor]] = []  # of modules, that are set
@@ -59,6 +60,7 @@ class Captured:
         self.returned: Any = None  # the result's recipe, if parts of it are not new
         self.wants: dict[Node, bool] = {}  # of the recipes' nodes: do they want grad?
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
+        self.device = cpu  # of its tensors
         self._program: Any = None
 
     @property
@@ -167,12 +169,18 @@ def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) 
     """Refuse an argument that is changed in place while another shows its memory."""
     for place, _ in program.rewritten:
         others = [*arrays[:place], *arrays[place + 1 :], *store.values()]
-        if any(np.may_share_memory(arrays[place], other) for other in others):
+        if any(_may_share(program, arrays[place], other) for other in others):
             raise ArgumentError(
                 f"{program.graph.name}: argument "
                 f"{program.graph.inputs[place].name!r} is changed in place, and shares "
                 "its memory with another one; pass a .clone() of one of them"
             )
+
+
+def _may_share(program: Captured, array: Any, other: Any) -> bool:
+    if isinstance(array, np.ndarray):
+        return np.may_share_memory(array, other)
+    return program.device.shares(array, other)
 
 
 def rewrite(program: Captured, leaves: list[Any], results: Any) -> None:

@@ -132,5 +132,5 @@ def moved(node: Node, made: dict[Node, Node]) -> Node:
         return node
     return Node(
         node.op, inputs, node.params, node.type, node.name, after, node.module,
-        node.code, node.lasti,
+        node.code, node.lasti, node.role,
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """Differentiation of a graph: the backward program, appended to the forward one.
 
-    y = op(x, …)        gives the group  grad/y/…  from op's own vjp rule,
-                        written in the same operators, with edges to x, y, …
+    y = op(x, …)        gives the nodes  grad/y/…  from op's own vjp rule, whose
+                        role is to be a gradient of y: the same operators, with
+                        edges to x, y, …
 
 The rules are the tape's, so both give the same numbers; the result is an
 ordinary part of the graph, which can be printed and differentiated again.
@@ -86,7 +87,7 @@ class _Backward:
         from weft.ops.creation import ones
 
         if g is None:
-            with self.build.builder.scope(f"grad/{y.name}"):
+            with self.build.builder.gradient_of(y):
                 return ones(y.shape, dtype=y.dtype)  # type: ignore[return-value]
         if g.type != y.type:
             raise ShapeError(
@@ -109,7 +110,7 @@ class _Backward:
             g = self.pending.get(node)
             if g is None or node not in self.active or not self._goes_on(node):
                 continue
-            with builder.deriving(node), builder.scope(f"grad/{node.name}"):
+            with builder.deriving(node), builder.gradient_of(node):
                 self._pull(node, g)
 
     def _goes_on(self, node: Node) -> bool:
@@ -215,5 +216,5 @@ def or_zeros(build: Building, x: Node, g: Node | None) -> Node:
 
     if g is not None:
         return g
-    with build.taking(), build.builder.scope(f"grad/{x.name}"):
+    with build.taking(), build.builder.gradient_of(x):
         return build.lift(zeros(x.shape, dtype=x.dtype))

@@ -252,7 +252,7 @@ def bind_sizes(inputs: Sequence[Node], arrays: Sequence[Any]) -> dict[str, int]:
         if array is None:
             continue
         want: TensorType = node.type
-        if type(array) is not ndarray or of_array(array) is not want.dtype:
+        if not _is_memory(array) or of_array(array) is not want.dtype:
             raise DTypeError(
                 f"{node.name}: expected {want}, got {_described(array)}"
                 f"\n  declared at {node.line}"
@@ -274,6 +274,13 @@ def bind_sizes(inputs: Sequence[Node], arrays: Sequence[Any]) -> dict[str, int]:
         if size.evaluate(sizes) != have:
             raise _mismatch(node, array, f"{size} is {size.evaluate(sizes)}")
     return sizes
+
+
+def _is_memory(array: Any) -> bool:
+    """Whether this is an array, or a buffer of another device."""
+    if isinstance(array, (ndarray, np.generic)):
+        return type(array) is ndarray
+    return hasattr(array, "shape") and hasattr(array, "dtype")
 
 
 def _solve(size: Size, have: int, sizes: dict[str, int]) -> bool:

@@ -1,8 +1,9 @@
 """The Graph IR: a program over tensors, as data.
 
     graph     = name, inputs, nodes in order of execution, outputs, sizes
-    node      = name : type = op(argument, …; parameter = value, …) after node, …
+    node      = name : type = op(argument, …; parameter = value, …) after node, … role
     argument  = node | number | size
+    role      = [gradient of node] [recomputes node] [region number, …]
     type      = dtype[size, …] | (type, …)      of an operator with several outputs
     variable  = name : type                     a cell that outlives a run
 
@@ -17,6 +18,9 @@ output a ``pick`` of it. What is not mathematics is a node too:
 Nodes are immutable; a ``Builder`` appends them, and the finished ``Graph`` only
 changes by a pass that builds another one. A node's inputs and the nodes it comes
 ``after`` (control edges) stand before it, so there are no cycles.
+
+A node without a role belongs to the forward program. Roles name other nodes, which
+passes may have removed since. Names are for people: nothing looks into them.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +48,9 @@ from weft.errors import (
     module_stack,
 )
 
+if TYPE_CHECKING:
+    from weft.ops.control.bodies import Forms
+
 _new = object.__new__
 
 
@@ -51,12 +58,58 @@ class GraphError(WeftError, ValueError, RuntimeError):
     """A graph that is not well formed, or a node used where it does not belong."""
 
 
+class Role(NamedTuple):
+    """The part that a node plays in a program; all of it survives every pass.
+
+    A copy of a gradient is a gradient too, and a gradient is in the region of the node
+    that it is the gradient of.
+
+    >>> g = weft.graph.capture(lambda x: x.sin(), weft.ones(2)).graph
+    >>> weft.graph.gradients(g)["grad/sin/absorb"].role
+    Role(gradient='sin', recomputes=None, region=())
+    """
+
+    gradient: str | None = None  # the node it is a gradient of; "" where none is known
+    recomputes: str | None = None  # the node whose value it computes a second time
+    region: tuple[int, ...] = ()  # the checkpointed functions around it, the inner last
+
+    @property
+    def is_gradient(self) -> bool:
+        return self.gradient is not None
+
+    @property
+    def is_copy(self) -> bool:
+        return self.recomputes is not None
+
+    @property
+    def part(self) -> Role:
+        """The role of a node that is made for one with this role, of another value."""
+        return self if self.recomputes is None else self._replace(recomputes=None)
+
+    def inside(self, outer: Role, renamed: Callable[[str], str]) -> Role:
+        """The role of a node that moves to another graph, in the place of a node there.
+
+        Nodes are named otherwise there, and regions are those of the place.
+        """
+        if self == FORWARD:
+            return outer.part
+        gradient, copied = self.gradient, self.recomputes
+        if gradient is None:
+            gradient = outer.gradient
+        elif gradient:
+            gradient = renamed(gradient)
+        return Role(gradient, copied and renamed(copied), outer.region)
+
+
+FORWARD = Role()
+
+
 class _Fields:
     """What a node has, before it is one."""
 
     __slots__ = (
         "__weakref__", "after", "code", "inputs", "lasti", "module", "name", "op",
-        "params", "type",
+        "params", "role", "type",
     )  # fmt: skip
 
     op: Op
@@ -68,6 +121,7 @@ class _Fields:
     module: str
     code: CodeType | str | None  # a node from a file has its line as text
     lasti: int
+    role: Role
 
 
 class Node(_Fields):
@@ -86,6 +140,7 @@ class Node(_Fields):
         module: str = "",
         code: CodeType | str | None = None,
         lasti: int = 0,
+        role: Role = FORWARD,
     ) -> Node:
         made = _new(_Fields)
         made.op = op
@@ -97,6 +152,7 @@ class Node(_Fields):
         made.module = module
         made.code = code
         made.lasti = lasti
+        made.role = role
         made.__class__ = cls
         return made  # type: ignore[return-value]
 
@@ -225,6 +281,7 @@ class Builder:
         self.variables: dict[str, Variable] = {}
         self.sizes = Scope() if scope is None else scope
         self.prefix = ""
+        self.role = FORWARD  # of new nodes
         self.after: tuple[Node, ...] = ()
         self._counts: dict[str, int] = {}
         self._paths: dict[tuple[int, ...], str] = {}
@@ -257,15 +314,38 @@ class Builder:
             self.prefix = before
 
     @contextmanager
-    def within(self, lead: str, name: str) -> Iterator[None]:
-        """Let nodes made inside be named as one made by another graph's builder."""
-        prefix, default = self.prefix, self.default_name
-        self.prefix = f"{prefix}{lead}/" if lead else prefix
-        self.default_name = name
+    def gradient_of(self, node: Node) -> Iterator[None]:
+        """Let the nodes made inside be gradients of a node, and be named so."""
+        before = self.role
+        self.role = Role(node.name, None, node.role.region)
+        try:
+            with self.scope(f"grad/{node.name}"):
+                yield
+        finally:
+            self.role = before
+
+    @contextmanager
+    def region(self, number: int) -> Iterator[None]:
+        """Let the nodes made inside be those of a checkpointed function."""
+        before = self.role
+        self.role = before._replace(region=(*before.region, number))
+        try:
+            with self.scope(f"checkpoint{number}"):
+                yield
+        finally:
+            self.role = before
+
+    @contextmanager
+    def within(self, node: Node) -> Iterator[None]:
+        """Let nodes made inside have the name and role of another graph's node."""
+        before = self.prefix, self.default_name, self.role
+        lead, _, self.default_name = node.name.rpartition("/")
+        self.role = node.role.inside(self.role, lambda old: before[0] + old).part
+        self.prefix += f"{lead}/" if lead else ""
         try:
             yield
         finally:
-            self.prefix, self.default_name = prefix, default
+            self.prefix, self.default_name, self.role = before
 
     @contextmanager
     def control(self, nodes: Iterable[Node]) -> Iterator[None]:
@@ -353,7 +433,9 @@ class Builder:
             module = self.module_path()
             code, lasti = self.caller()
         unique = self.unique(name or self.default_name or op.name)
-        node = Node(op, inputs, params, type, unique, self.after, module, code, lasti)
+        node = Node(
+            op, inputs, params, type, unique, self.after, module, code, lasti, self.role
+        )  # fmt: skip
         self.nodes.append(node)
         self.by_name[unique] = node
         return node
@@ -365,7 +447,7 @@ class Builder:
         unique = self.unique(node.op.name)
         made = Node(
             node.op, inputs, params, type, unique, self.after, node.module, node.code,
-            node.lasti,
+            node.lasti, self.role,
         )  # fmt: skip
         self.nodes.append(made)
         self.by_name[unique] = made
@@ -442,7 +524,7 @@ class Graph:
     """
 
     __slots__ = (
-        "_by_name", "_ops", "derived", "inputs", "name", "nodes", "outputs", "sizes",
+        "_by_name", "_ops", "forms", "inputs", "name", "nodes", "outputs", "sizes",
     )  # fmt: skip
 
     def __init__(
@@ -464,7 +546,7 @@ class Graph:
         )
         self._by_name: dict[str, Node] | None = None
         self._ops: tuple[frozenset[Op], bool] | None = None
-        self.derived: dict[Any, Any] = {}  # what was made from it: programs, gradients
+        self.forms: Forms | None = None  # those that control flow has made of it
 
     @property
     def by_name(self) -> dict[str, Node]:

@@ -22,10 +22,11 @@ import numpy as np
 from weft.core.dispatch import bind, type_of
 from weft.core.mode import mode, set_capture
 from weft.core.op import TensorType
-from weft.core.tensor import Tensor
+from weft.core.tensor import DeviceTensor, Tensor
+from weft.device import cpu
 from weft.dtype import DType, float64
-from weft.errors import module_stack
-from weft.graph.ir import PICK, Builder, Node, Variable
+from weft.errors import DeviceError, module_stack
+from weft.graph.ir import PICK, Builder, Node, Role, Variable
 from weft.graph.labels import state_names
 from weft.graph.layouts import Layouts
 from weft.graph.state_cells import (
@@ -48,7 +49,6 @@ from weft.graph.symbol import (
 from weft.graph.verify import same_type
 
 _new = object.__new__
-SEGMENT = "checkpoint"  # and a number: a part of the names of what is inside
 LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
@@ -101,11 +101,13 @@ class Capture(Building):
         self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
         self.arrays: list[np.ndarray] = []  # that became tensors, each time
         self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
-        self.segments: dict[str, Any] = {}  # checkpointed functions, and what they keep
+        self.regions: list[Any] = []  # what each checkpointed function keeps
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # that stand for values in texts
         self.effects: list[Any] = []  # that every run has, in order
+        self.anywhere = False  # whether tensors may be on other devices than the CPU
+        self.entered = ""  # the tensor that has told on which
         self.existed: Callable[[Any], bool] = lambda value: True
 
     def __enter__(self) -> Capture:
@@ -151,13 +153,17 @@ class Capture(Building):
         if tape is None:
             return super().process(op, args, params)
         build, origin = self.builder, self.origins.get(tape)
-        before = build.origin, build.prefix
-        lead = origin.name if origin is not None else tape.name
+        before = build.origin, build.prefix, build.role
+        if origin is None:
+            lead, role = tape.name, Role("", None, build.role.region)
+        else:
+            lead, role = origin.name, Role(origin.name, None, origin.role.region)
         build.origin, build.prefix = origin, f"{build.prefix}grad/{lead}/"
+        build.role = role
         try:
             return super().process(op, args, params)
         finally:
-            build.origin, build.prefix = before
+            build.origin, build.prefix, build.role = before
 
     def run_module(self, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         build, before = self.builder, self.builder.known
@@ -195,13 +201,28 @@ class Capture(Building):
 
     # -- tensors from outside
 
-    def concrete(self, value: Tensor) -> Node:
-        if type(value) is not Tensor:
-            raise refusal(
-                f"capture: expected tensors on the CPU, got {type(value).__name__}"
+    def enter(self, tensor: Tensor, name: str) -> None:
+        """Note the device of a tensor from outside; all must be on one."""
+        device = tensor.device
+        if device is not cpu and (device.target is None or not self.anywhere):
+            raise DeviceError(
+                f"capture: expected tensors on the CPU, got {name!r} on "
+                f"{device.name!r}; call the function itself there, or move the tensor "
+                "with .cpu()"
             )
+        if self.entered and device is not self.device:
+            raise DeviceError(
+                f"capture: expected all tensors on one device, got {self.entered!r} on "
+                f"{self.device.name!r} and {name!r} on {device.name!r}. Move one with "
+                f".to({self.device.name!r})"
+            )
+        self.device, self.entered = device, self.entered or name
+
+    def concrete(self, value: Tensor) -> Node:
         if value._capture is self:
             return self._made_inside(value)
+        if type(value) not in (Tensor, DeviceTensor):
+            raise refusal(f"capture: expected tensors, got {type(value).__name__}")
         return self.borrow(value).node
 
     def _made_inside(self, tensor: Tensor) -> Node:
@@ -249,21 +270,24 @@ class Capture(Building):
     def borrow(self, tensor: Tensor) -> Symbol:
         """Turn a tensor of the user's into a symbol until the capture ends."""
         base = tensor._base
-        if base is not None and np.may_share_memory(base._data, tensor._data):
+        if base is not None and _shares(tensor, base):
             return self._borrow_view(tensor, base)
         place = _place(tensor)
         twin = self.places.get(place)
         if twin is not None:  # the same memory under another object
             cell, read = twin.cell, twin.tensor.node  # type: ignore[attr-defined]
         else:
+            name = self._name(tensor)
+            self.enter(tensor, name)
             variable = Variable(
-                self._name(tensor),
+                name,
                 TensorType(tensor.shape, tensor.dtype),
                 trainable=tensor._node is not None,
             )
             cell = self._cell(variable, tensor)
             read = self.builder.read(variable)
-        if not tensor._data.flags.c_contiguous:
+        array = tensor._data
+        if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
             self.orders.transposed.add(read)
         held = self._hold(tensor, cell, read, whole=True)
         self.places.setdefault(place, held)
@@ -279,7 +303,7 @@ class Capture(Building):
     def _borrow_view(self, tensor: Tensor, base: Tensor) -> Symbol:
         from weft.core.inplace import replay
 
-        if type(base) is Tensor:
+        if type(base) in (Tensor, DeviceTensor):
             self.borrow(base)
         shown: Any = replay(base, tensor._chain)
         cell = self.borrowed[id(base)].cell
@@ -367,7 +391,7 @@ class Capture(Building):
 
     def touch(self, tensor: Tensor) -> None:
         """Borrow a tensor whose attributes are about to change."""
-        if type(tensor) is Tensor:
+        if type(tensor) in (Tensor, DeviceTensor):
             self.concrete(tensor)
 
     def _name(self, tensor: Tensor) -> str:
@@ -422,11 +446,10 @@ class Capture(Building):
         self.guards.append(Guard(what, read(), read, on))
 
     @contextmanager
-    def segment(self, keep: Any) -> Iterator[None]:
-        """Let the nodes made inside be those of a checkpointed function, by name."""
-        name = f"{SEGMENT}{len(self.segments)}"
-        self.segments[name] = keep
-        with self.builder.scope(name):
+    def region(self, keep: Any) -> Iterator[None]:
+        """Let the nodes made inside be those of a checkpointed function."""
+        self.regions.append(keep)
+        with self.builder.region(len(self.regions) - 1):
             yield
 
     # -- the end
@@ -548,7 +571,16 @@ _WATCHING: dict[str, Any] = {
 
 def _place(tensor: Any) -> Any:
     array = tensor.__dict__["_data"]
+    if not isinstance(array, np.ndarray):
+        return id(array)
     return (array.ctypes.data, array.shape, array.strides, array.dtype.char)
+
+
+def _shares(view: Tensor, base: Tensor) -> bool:
+    """Whether a tensor is over the memory of its base, still."""
+    if view.device is cpu:
+        return np.may_share_memory(base._data, view._data)
+    return view.device.shares(view._data, base._data)
 
 
 def _has_new_grad(held: Borrowed) -> bool:
@@ -558,7 +590,7 @@ def _has_new_grad(held: Borrowed) -> bool:
 
 def is_outside(tensor: Any) -> bool:
     """Whether a tensor was there before, and is no symbol."""
-    return type(tensor) is Tensor and tensor._capture is None
+    return type(tensor) in (Tensor, DeviceTensor) and tensor._capture is None
 
 
 def _no_grad(tensor: Any) -> bool:

@@ -13,11 +13,13 @@ from weft.errors import describe_line
 from weft.graph.ir import (
     ASSIGN,
     CONSTANT,
+    FORWARD,
     INPUT,
     READ,
     STRUCTURAL,
     Graph,
     Node,
+    Role,
     Variable,
 )
 from weft.graph.tokens import Tokens
@@ -206,7 +208,25 @@ class GraphReader(Reader):
         tokens.expect("(")
         inputs, params = self._arguments(op, kind)
         after = tuple(self._references()) if tokens.skip("after") else ()
-        self._add(op, inputs, params, kind, name, after, line)
+        self._add(op, inputs, params, kind, name, after, line, self._role())
+
+    def _role(self) -> Role:
+        tokens, gradient, recomputes = self.tokens, None, None
+        region: list[int] = []
+        if tokens.skip("gradient"):
+            gradient = tokens.reference("%") if tokens.skip("of") else ""
+        if tokens.skip("recomputes"):
+            recomputes = tokens.reference("%")
+        if tokens.skip("region"):
+            region.append(self._region())
+            while tokens.skip(","):
+                region.append(self._region())
+        return Role(gradient, recomputes, tuple(region))
+
+    def _region(self) -> int:
+        if not self.tokens.word.isdecimal():
+            self.tokens.fail("the number of a region")
+        return int(self.tokens.take())
 
     def _new_name(self) -> str:
         name = self.tokens.reference("%")
@@ -279,8 +299,10 @@ class GraphReader(Reader):
         name: str,
         after: tuple[Node, ...],
         line: int,
+        role: Role = FORWARD,
     ) -> Node:
-        node = Node(op, inputs, params, kind, name, after, "", self._code(line), 0)
+        code = self._code(line)
+        node = Node(op, inputs, params, kind, name, after, "", code, 0, role)
         self.nodes[name] = node
         self._order.append(node)
         return node

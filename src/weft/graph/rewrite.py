@@ -23,6 +23,7 @@ from weft.graph.ir import (
     Graph,
     GraphError,
     Node,
+    Role,
     subgraphs,
     type_text,
 )
@@ -156,7 +157,7 @@ def rewrite(graph: Graph, rules: Iterable[Rule], *, explain: bool = False) -> An
     """The graph with the rules applied until none fits.
 
     With ``explain`` also the list of what was replaced where. A replaced value
-    keeps its name, source line and module; a node with control edges stays.
+    keeps its name, role, source line and module; a node with control edges stays.
 
     >>> rules = [weft.graph.rewrite.rule(
     ...     before=lambda x: x.exp().log(), after=lambda x: x, name="log of exp")]
@@ -214,9 +215,13 @@ class _Pass:
             Graph(graph.name, self.nodes, outputs, graph.sizes, graph.inputs)
         )
 
-    def emit(self, node: Node, depth: int = 0, name: str = "") -> None:
+    def emit(
+        self, node: Node, depth: int = 0, name: str = "", role: Role | None = None
+    ) -> None:
         """Add a node to the new graph, or what a rule puts in its place."""
-        fresh = self.renewed(node, name or node.name)
+        fresh = self.renewed(
+            node, name or node.name, node.role if role is None else role
+        )
         found = None if node.op is INPUT else self.find(fresh)
         if found is not None and self.replace(node, found, depth):
             return
@@ -230,7 +235,7 @@ class _Pass:
             node = self.instead[node]
         return node
 
-    def renewed(self, node: Node, name: str) -> Node:
+    def renewed(self, node: Node, name: str, role: Role) -> Node:
         """The node over the new graph's nodes; itself if nothing changed."""
         inputs = tuple([self.current(i) if type(i) is Node else i for i in node.inputs])
         after = tuple([self.current(i) for i in node.after])
@@ -238,13 +243,14 @@ class _Pass:
         pairs = zip((*inputs, *after), (*node.inputs, *node.after), strict=True)
         if (
             name == node.name
+            and role is node.role
             and params is node.params
             and all(a is b for a, b in pairs)
         ):
             return node
         return Node(
             node.op, inputs, params, node.type, name, after,
-            node.module, node.code, node.lasti,
+            node.module, node.code, node.lasti, role,
         )  # fmt: skip
 
     def params(self, node: Node) -> dict[str, Any]:
@@ -332,8 +338,11 @@ class _Pass:
         self.count(node, made, dict(zip(targets, outs, strict=True)), root)
         main = outs[targets.index(root)]
         for one in made:
-            name = root.name if one is main else self.free(f"{root.name}/{one.name}")
-            self.emit(one, depth + 1, name)
+            if one is main:
+                self.emit(one, depth + 1, root.name, root.role)
+            else:
+                name = self.free(f"{root.name}/{one.name}")
+                self.emit(one, depth + 1, name, root.role.part)
         for target, out in zip(targets, outs, strict=True):
             if target is root:
                 self.new[node] = self.current(out)

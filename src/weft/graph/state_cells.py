@@ -29,7 +29,10 @@ class Cell:
         return self.tensor._data
 
     def set(self, value: np.ndarray) -> None:
-        np.copyto(self.tensor._data, value)
+        if isinstance(value, np.ndarray):
+            np.copyto(self.tensor._data, value)
+        else:
+            self.tensor.device.write(self.tensor._data, value)
         self.touch()
 
     def own(self, value: np.ndarray) -> np.ndarray:
@@ -98,17 +101,20 @@ class GradCell(Cell):
 
     def own(self, value: np.ndarray) -> np.ndarray:
         # a view lies in memory that the next run uses
-        return value if owned(value) else value.copy()
+        plain = isinstance(value, np.ndarray) and not owned(value)
+        return value.copy() if plain else value
 
     def set(self, value: np.ndarray) -> None:
         if self.tensor.grad is None or self.tensor.grad._data is not value:
-            self.tensor.grad = Tensor(self.own(value))
+            self.tensor.grad = Tensor.on_device(self.own(value), self.tensor.device)
 
     def touch(self, where: Any = None) -> None:
         """Nobody has seen a gradient that is replaced."""
 
     def room(self) -> np.ndarray | None:
-        if self.tensor.grad is None or not owned(self.tensor.grad._data):
+        if self.tensor.grad is None or not self.tensor.is_cpu:
+            return None
+        if not owned(self.tensor.grad._data):
             return None
         alone = _holders(self.tensor) == _alone()
         return self.tensor.grad._data if alone else None

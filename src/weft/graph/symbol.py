@@ -165,7 +165,7 @@ class Symbol(Tracer):
 
     @property
     def device(self) -> Device:  # type: ignore[override]
-        return cpu
+        return self._interpreter.device
 
     @property
     def _data(self) -> Any:
@@ -268,6 +268,7 @@ class Building(Interpreter):
     name = "a graph"
     symbols: type[Symbol] = Symbol
     writes = False  # whether something was changed in place
+    device = cpu  # of all symbols
 
     def __init__(self, builder: Builder) -> None:
         super().__init__()

@@ -2,13 +2,16 @@
 
     graph   = graph name(%name: type, …) sizes(B like 32, …) assuming(B != 1, …) {
                 state @name: type trainable initial %node
-                %name: type = op(argument, …, parameter=value, …) after %node, …
+                %name: type = op(argument, …, parameter=value, …) after %node, … role
                 return %node, …
               }
+    role    = [gradient [of %node]] [recomputes %node] [region number, …]
 
 Only the outermost graph declares ``state``, the variables of all graphs in it. A
 graph in a parameter has the sizes of the one around it unless it declares its own.
-``read``, ``assign`` and ``constant`` take their variable or elements first.
+``read``, ``assign`` and ``constant`` take their variable or elements first. A node of
+the forward program has no role; the nodes that roles name need not be there. Regions
+are checkpointed functions, the outermost first.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ from weft.errors import ArgumentError
 from weft.graph.ir import (
     ASSIGN,
     CONSTANT,
+    FORWARD,
     INPUT,
     READ,
     Graph,
     Node,
+    Role,
     Variable,
     type_text,
 )
-from weft.graph.tokens import word_text
+from weft.graph.tokens import name_text, word_text
 from weft.graph.values import Writer
 
 WIDTH = 88
@@ -64,6 +69,23 @@ def node_text(node: Node) -> str:
     '%add: float32[3] = add(%x, 1)'
     """
     return GraphWriter()._node(node)
+
+
+def role_text(role: Role) -> str:
+    """A role as it stands behind a node.
+
+    >>> weft.graph.text.role_text(weft.graph.ir.Role("exp", region=(0, 2)))
+    ' gradient of %exp region 0, 2'
+    """
+    text = ""
+    if role.gradient is not None:
+        of = f" of %{name_text(role.gradient)}" if role.gradient else ""
+        text += f" gradient{of}"
+    if role.recomputes is not None:
+        text += f" recomputes %{name_text(role.recomputes)}"
+    if role.region:
+        text += f" region {', '.join(map(str, role.region))}"
+    return text
 
 
 class GraphWriter(Writer):
@@ -122,6 +144,8 @@ class GraphWriter(Writer):
         text = f"{self.indent}{self.value(node)}: {type_text(node.type)} = {call}"
         if node.after:
             text += f" after {self.each(node.after)}"
+        if node.role != FORWARD:
+            text += role_text(node.role)
         return self._commented(text, node) if self.lines else text
 
     def _arguments(self, node: Node) -> list[str]:

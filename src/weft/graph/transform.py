@@ -54,8 +54,7 @@ def apply_node(node: Node, env: dict[Node, Any], build: Building | None) -> Any:
     """The value of one node, given its inputs' values."""
     if build is None:
         return _apply(node, env, None)
-    lead, _, name = node.name.rpartition("/")
-    with build.builder.deriving(node), build.builder.within(lead, name):
+    with build.builder.deriving(node), build.builder.within(node):
         return _apply(node, env, build)
 
 

@@ -5,6 +5,7 @@ order     inputs and control edges lead to earlier nodes of the same graph
 calls     each operator has as many inputs as its record says, and its parameters
 types     each node's type is what its operator's rule says
 sizes     each symbolic size is declared, and each assumption noted
+roles     an input has none, a copy is what it copies, and regions nest in one way
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from weft.core.op import Op, TensorType
 from weft.core.size import Scope, Size, same_shape
 from weft.errors import WeftError
 from weft.graph.ir import (
+    FORWARD,
     INPUT,
     STATEFUL,
     Graph,
     GraphError,
     Node,
+    Role,
     Variable,
     sized,
     subgraphs,
@@ -68,6 +71,7 @@ class _Verifier:
         self.variables = variables
         self.seen: set[Node] = set()
         self.names: set[str] = set()
+        self.around: dict[int, tuple[int, ...]] = {}  # a region: those it lies in
 
     def run(self) -> None:
         scope = self.graph.sizes
@@ -105,6 +109,8 @@ class _Verifier:
         self.type(node)
         if node.op in STATEFUL:
             self.variable(node, node.params["variable"])
+        if node.role != FORWARD:
+            self.role(node, node.role)
         self.seen.add(node)
 
     # -- order
@@ -203,6 +209,43 @@ class _Verifier:
                 f"{type_text(node.type)}",
             )
 
+    # -- roles
+
+    def role(self, node: Node, role: Role) -> None:
+        if node.op is INPUT:
+            self.fail(node, "an input has no role, for it is given")
+        if node.name in (role.gradient, role.recomputes):
+            self.fail(node, "its role names the node itself")
+        if role.recomputes is not None:
+            self.copy(node, self.graph.by_name.get(role.recomputes))
+        region = role.region
+        for k, number in enumerate(region):
+            if self.around.setdefault(number, region[:k]) != region[:k]:
+                self.fail(
+                    node,
+                    f"region {number} lies in {_regions(self.around[number])} "
+                    f"elsewhere, and in {_regions(region[:k])} here",
+                )
+
+    def copy(self, node: Node, of: Node | None) -> None:
+        """Check a node against what it recomputes, unless that is gone."""
+        if of is None:
+            return
+        if of.role.is_copy:
+            self.fail(node, f"it recomputes {of.name!r}, which is a copy itself")
+        if of.op is not node.op:
+            self.fail(
+                node,
+                f"it is a node of {node.op.name}, and recomputes {of.name!r}, a node "
+                f"of {of.op.name}",
+            )
+        if not same_type(of.type, node.type):
+            self.fail(
+                node,
+                f"its type is {type_text(node.type)}, that of {of.name!r}, which it "
+                f"recomputes, {type_text(of.type)}",
+            )
+
     # -- inputs and outputs
 
     def ends(self) -> None:
@@ -216,6 +259,10 @@ class _Verifier:
         for node in self.graph.inputs:
             if node.op is not INPUT:
                 self.fail(node, f"an input cannot be a node of {node.op.name}")
+
+
+def _regions(some: tuple[int, ...]) -> str:
+    return f"region {', '.join(map(str, some))}" if some else "no other"
 
 
 def same_type(a: Any, b: Any) -> bool:

@@ -270,6 +270,9 @@ def _moved(x: Any, device: Device) -> Any:
     """A tensor on another device, by way of the host."""
     if x.device is device:
         return x
+    capture = mode.capture
+    if capture is not None and x._capture is capture and device is capture.device:
+        return x  # a constant of the program, which runs there
     if x.requires_grad and mode.recording:
         from weft.autograd.moving import Move
 

@@ -10,10 +10,12 @@ Graphs stand before the nodes that hold them, nodes before their users.
     params     [[key, reference], …]
     nodes      [name, op, [input, …], params, type, module, line, [after, …]]
     graphs     [name, first node, end, [input, …], [output, …], scope]
+    roles      [gradient | null, recomputes | null, [region, …], [node, …]]
     arguments, results                  structures, as in structure.py
     given, returned                     a value for each leaf, or null for a tensor
 
-and in version 2, for compiled functions and programs that change their arguments,
+There are ``roles`` where a node has one. In version 2, for compiled functions and
+programs that change their arguments, there are also
 
     changed    [argument, recorded]     the last outputs are new values for these
     fixed      [name, text]             Python values the program was captured with
@@ -36,7 +38,15 @@ from weft.core.size import Assumption, Scope, Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, FileFormatError, WeftError
 from weft.graph.captured_program import TENSOR, Captured, Rewritten
-from weft.graph.ir import STRUCTURAL, Graph, Node, Variable, subgraphs
+from weft.graph.ir import (
+    FORWARD,
+    STRUCTURAL,
+    Graph,
+    Node,
+    Role,
+    Variable,
+    subgraphs,
+)
 from weft.graph.state_cells import Cell
 from weft.graph.tokens import Tokens
 from weft.graph.values import WORDS, Reader, Writer
@@ -79,6 +89,7 @@ class _Encoder:
         self.variables: dict[str, int] = {}
         self.held: list[Variable] = []
         self.nodes: list[list[Any]] = []
+        self.roles: dict[Role, list[int]] = {}  # but for FORWARD
         self.numbers: dict[Node, int] = {}
         self.graphs: dict[int, int] = {}  # by identity: the number
         self.rows: list[list[Any]] = []
@@ -116,6 +127,8 @@ class _Encoder:
         scope, first = self.scope(graph.sizes), len(self.nodes)
         for node in graph.nodes:
             self.numbers[node] = len(self.nodes)
+            if node.role != FORWARD:
+                self.roles.setdefault(node.role, []).append(len(self.nodes))
             self.nodes.append(self.node(node, scope))
         row = [graph.name, first, len(self.nodes), self.places(graph.inputs),
                self.places(graph.outputs), scope]  # fmt: skip
@@ -215,6 +228,8 @@ class _Encoder:
         kept = [self.values.numbers, self.params.numbers, self.held, self.rows]
         cost = NODE_COST * len(self.nodes) + VALUE_COST * sum(map(len, kept))
         cost += TEXT_COST * len(self.texts.numbers) + 2 * lengths + 2 * len(params)
+        for *names, region, nodes in lists.get("roles", ()):
+            cost += _role_cost(names, region, nodes)
         for name, text in lists.get("fixed", ()):
             cost += 2 * TEXT_COST + len(name) + len(text)
         return Contents(metadata, self.tensors, cost)
@@ -251,6 +266,8 @@ def encode_program(
         "texts": list(encoder.texts.numbers),
     }
     lists["values"] = [list(key) for key in encoder.values.numbers]
+    if encoder.roles:
+        lists["roles"] = [[*role, nodes] for role, nodes in encoder.roles.items()]
     if isinstance(obj, Captured):
         lists |= _later(obj, {**_plain_guards(obj), **(fixed or {})}, native)
     return encoder.contents(lists)
@@ -274,6 +291,12 @@ def _plain_guards(program: Captured) -> dict[str, str]:
         for guard in program.guards
         if isinstance(guard.value, kinds) and "identity" not in guard.what
     }
+
+
+def _role_cost(names: list[str | None], region: list[int], nodes: list[int]) -> int:
+    """Bytes of objects for a role and for the table of the nodes that have it."""
+    texts = sum(5 * len(name) for name in names if name is not None)
+    return VALUE_COST + texts + 100 * (len(region) + len(nodes))
 
 
 _NO_NAMES = Structure(dict, (), ())
@@ -313,6 +336,7 @@ class _Decoder:
         self.params: list[dict[str, Any] | None] = []
         self.rows: list[Any] = []
         self.nodes: list[Node] = []
+        self.roles: dict[int, Role] = {}  # of nodes, by their number
         self.graphs: list[Graph] = []
         self.cells: dict[str, HeldCell] = {}
         self.variables: list[Variable] = []
@@ -338,6 +362,8 @@ class _Decoder:
         self.read_params()
         for item in self.reader.items("graphs"):
             self.rows.append(self.row(item, scopes))
+        if "roles" in self.reader.metadata:
+            self.read_roles()
         self.read_nodes()
         self.need(bool(self.graphs), "a graph", None)
         for variable, index in zip(self.variables, initial, strict=True):
@@ -546,6 +572,24 @@ class _Decoder:
                 return name, first, end, ins, outs, self.at(scopes, scope, "a scope")
         raise self.bad(f"expected a graph, got {_short(item)}")
 
+    def read_roles(self) -> None:
+        count = self.rows[-1][2] if self.rows else 0
+        for item in self.reader.items("roles"):
+            match item:
+                case [str() | None as gradient, str() | None as copied, list(region),
+                      list(nodes)]:  # fmt: skip
+                    cost = _role_cost([gradient, copied], region, nodes)
+                    self.reader.budget.spend(cost)
+                    role = Role(gradient, copied, tuple(region))
+                case _:
+                    raise self.bad(f"expected a role, got {_short(item)}")
+            known = all(type(k) is int and 0 <= k < 1 << 31 for k in region)
+            self.need(known, "numbers of regions", region)
+            for k in nodes:
+                new = type(k) is int and 0 <= k < count and k not in self.roles
+                self.need(new, "the number of a node, once", k)
+                self.roles[k] = role
+
     # -- nodes
 
     def read_nodes(self) -> None:
@@ -592,6 +636,7 @@ class _Decoder:
                     tuple([self.inside(i, first, "a node before") for i in after]),
                     self.at(self.texts, module, "a module"),
                     self.at(self.texts, line, "a line"),
+                    role=self.roles.get(len(self.nodes), FORWARD),
                 )
         raise self.bad(f"expected a node, got {_short(item)}")
 

@@ -199,8 +199,10 @@ class StaticBuilder(Builder):
         if len(self.nodes) <= self.mark or self.nodes[-1] is not node:
             return None
         del self.by_name[self.nodes.pop().name]
-        new = Node(node.op, node.inputs, node.params, node.type, self.unique(name),
-                   node.after, node.module, node.code, node.lasti)  # fmt: skip
+        new = Node(
+            node.op, node.inputs, node.params, node.type, self.unique(name), node.after,
+            node.module, node.code, node.lasti, node.role,
+        )  # fmt: skip
         self.nodes.append(new)
         self.by_name[new.name] = new
         return new

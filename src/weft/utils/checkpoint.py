@@ -90,7 +90,7 @@ def _captured(function: Callable[..., Any], args: Any, kwargs: Any, keep: Any) -
     from weft.graph.outside_tensors import Capture
 
     run = mode.capture
-    with run.segment(keep) if isinstance(run, Capture) else nullcontext():
+    with run.region(keep) if isinstance(run, Capture) else nullcontext():
         return function(*args, **kwargs)
 
 

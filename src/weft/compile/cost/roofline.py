@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from weft.compile import targets
 from weft.compile.cost import work
 from weft.compile.cost.machine import Machine
 from weft.compile.cost.work import Sizes
-from weft.compile.targets.cpu.library import library_call_of
 from weft.core.size import elements
 from weft.graph.ir import Node
 
@@ -39,7 +39,7 @@ def seconds(nodes: Iterable[Node], sizes: Sizes, roof: Machine) -> float:
     if not here:
         return 0.0
     moved = work.bytes_read(here, sizes)
-    if any(library_call_of(node) is not None for node in here):
+    if any(targets.default().library_call(node) is not None for node in here):
         moved += work.size_of(here[-1], sizes)
     flops = sum(operations(node, sizes) for node in here)
     return _LAUNCH + roof.least_seconds(moved, flops)

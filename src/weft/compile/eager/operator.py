@@ -27,10 +27,11 @@ from weft import dtype as dtypes
 from weft.compile.eager import room
 from weft.compile.frontend.graph_function import GraphFunction
 from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
-from weft.compile.program.plan import GRAIN
 from weft.compile.program.program import Program, compiled
-from weft.compile.program.steps import KernelLaunch, grain_of
+from weft.compile.program.steps import KernelLaunch
 from weft.compile.targets.cpu.driver import driver
+from weft.compile.targets.cpu.grain import grain_of
+from weft.compile.targets.cpu.plan import GRAIN
 from weft.config import config
 from weft.core.eager_kernels import CHEAP
 from weft.core.lowering import Pointwise, Reduction

@@ -23,16 +23,13 @@ import numpy as np
 
 from weft.compile.cost import work
 from weft.compile.cost.machine import Machine, machine
-from weft.compile.emit.isa import Isa, new_module
 from weft.compile.explain.memory import Memory, short_line
 from weft.compile.explain.passes import passes_of
-from weft.compile.fusion.groups import is_copy
 from weft.compile.program import program as programs
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
-from weft.compile.targets.cpu.kernel import emit_kernel
+from weft.compile.targets import Target
 from weft.compile.targets.cpu.matmul.call import is_product
-from weft.compile.targets.cpu.object_code import assembly
 from weft.core.lowering import Library
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
@@ -123,7 +120,7 @@ class Kernel(Work):
         launches: list[Launch],
         use: KernelLaunch,
         why: Mapping[Node, str],
-        target: Isa,
+        target: Target,
     ) -> None:
         super().__init__(launches)
         self.kernel = use.kernel
@@ -137,15 +134,13 @@ class Kernel(Work):
 
     @cached_property
     def llvm(self) -> str:
-        """What is given to LLVM."""
-        module = new_module(self.name, self.target)
-        emit_kernel(module, self.kernel, self.target)
-        return str(module)
+        """The text that LLVM is given."""
+        return self.target.source(self.kernel)
 
     @cached_property
     def assembly(self) -> str:
         """The machine code, without the assembler's bookkeeping."""
-        lines = assembly(self.llvm, self.target).splitlines()
+        lines = self.target.assembly(self.kernel).splitlines()
         return "\n".join(x for x in lines if not x.startswith(_BOOKKEEPING))
 
     def __str__(self) -> str:
@@ -348,7 +343,7 @@ class Program:
         """What is computed a second time for backward, by operator."""
         found: dict[str, list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
-            if is_copy(node) and work.works(node):
+            if node.role.is_copy and work.works(node):
                 found[node.op.name].append(node)
         copies = [Again(name, nodes, self.sizes) for name, nodes in found.items()]
         return Rows(

@@ -377,13 +377,16 @@ def _settings() -> tuple[Any, ...]:
 
 
 def _array(value: Any) -> Any:
-    return value.to_host() if isinstance(value, Tensor) else value
+    """The memory of an argument: an array, or a buffer of its device."""
+    if isinstance(value, Tensor):
+        return value.to_host() if value.is_cpu else value._data
+    return value
 
 
 def _kind(leaf: Any) -> Any:
     """What of an argument decides which compiled form is used."""
     if isinstance(leaf, Tensor):
-        return (leaf.dtype, leaf.ndim, leaf._node is not None)
+        return (leaf.dtype, leaf.ndim, leaf._node is not None, leaf.device)
     if isinstance(leaf, np.ndarray):
         return (leaf.dtype, leaf.ndim)
     try:

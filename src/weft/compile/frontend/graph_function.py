@@ -13,6 +13,7 @@ from weft.compile.program.program import compiled
 from weft.core.dispatch import bind
 from weft.core.op import Op
 from weft.core.tensor import Tensor
+from weft.device import Device, cpu
 from weft.graph.custom import moved
 from weft.graph.ir import ASSIGN, INPUT, READ, Graph, Node
 from weft.graph.transform import vjp
@@ -26,14 +27,22 @@ class GraphFunction:
         graph: Graph,
         write: Callable[[dict[str, Any]], None] | None = None,
         recompute: Any = None,
+        device: Device = cpu,
     ) -> None:
         self.graph = graph
-        self.program = compiled(graph, recompute=recompute, kept=True)
+        self.device = device
+        self.program = compiled(
+            graph, recompute=recompute, kept=True, target=device.target
+        )
         self.write = write  # gets the variables' new values
         self.pullbacks: dict[tuple[bool, ...], GraphFunction] = {}
 
     def arrays(self, tensors: Sequence[Any]) -> list[Any]:
-        found, _ = self.program.run([t.to_host() for t in tensors], write=self.write)
+        if self.device is cpu:
+            feeds = [t.to_host() for t in tensors]
+        else:
+            feeds = [t.to(self.device)._data for t in tensors]
+        found, _ = self.program.run(feeds, write=self.write)
         return found
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -42,7 +51,9 @@ class GraphFunction:
             self.graph.name,
             inputs=names,
             outputs="*outs",
-            eval=lambda *xs: tuple(map(Tensor, self.arrays(xs))),
+            eval=lambda *xs: tuple(
+                [Tensor.on_device(a, self.device) for a in self.arrays(xs)]
+            ),
             type=None,
             vjp=self._rule(len(tensors)),
             composite=True,
@@ -70,7 +81,9 @@ class GraphFunction:
                 self.graph.name, pure, self.graph.outputs, self.graph.sizes,
                 self.graph.inputs,
             )  # fmt: skip
-            self.pullbacks[given] = GraphFunction(vjp(forward, None, given))
+            self.pullbacks[given] = GraphFunction(
+                vjp(forward, None, given), device=self.device
+            )
         return self.pullbacks[given]
 
 

@@ -19,6 +19,7 @@ from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Size
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
+from weft.device import Device, cpu
 from weft.errors import ShapeError, WeftError
 from weft.graph.capture import capture_call, layout_of
 from weft.graph.captured_program import Captured, check_apart, rewrite
@@ -54,19 +55,24 @@ class Specialization:
         self.differentiable = any((*self.wanting, *into))
         self.plain = captured.returned is None and not captured.effects
         self.cells = self.captured.cells
+        self.device = captured.device
         recompute = adapting(captured, memory)
         if self.differentiable:
             self.graph, variables = closed(graph)
             self.variables = [self.cells[v.name] for v in variables]
             written = {n.params.get("variable") for n in self.graph if n.op is ASSIGN}
             self.written = [v in written for v in variables]
-            self.function = GraphFunction(self.graph, self._write, recompute)
+            self.function = GraphFunction(
+                self.graph, self._write, recompute, self.device
+            )
             self.program = self.function.program
         else:
             own = {c.variable for c in self.cells.values() if c.has_memory}
+            own = own if self.device is cpu else set()
             self.program = compiled(
-                graph, own, pack_weights=pack_weights, recompute=recompute, kept=True
-            )
+                graph, own, pack_weights=pack_weights, recompute=recompute, kept=True,
+                target=self.device.target,
+            )  # fmt: skip
         self.held = [self.cells[v.name] for v in self.program.reads]
         self.unread = [self.cells[v.name] for v in self.program.unread]
         self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
@@ -136,6 +142,8 @@ class Specialization:
             check_apart(self.captured, arrays, known)
         if self.differentiable and mode.recording:
             return self._recorded(leaves, arrays, arguments)
+        if self.device is not cpu:
+            return self._run_there(leaves, arrays, arguments)
         if self.differentiable:
             held = [cell.get() for cell in self.variables]
             results, _ = self.program.run([*arrays, *held], write=self._write)
@@ -147,13 +155,30 @@ class Specialization:
         found = [Tensor(array) for array in results]
         return self.finish(found, leaves, arrays, arguments)
 
+    def _run_there(self, leaves: list[Any], arrays: list[Any], arguments: Any) -> Any:
+        """Run the program on another device, whose buffers it is given and gives."""
+        device = self.device
+        names = self.variables if self.differentiable else self.held
+        held = [_on_device(cell.get(), device) for cell in names]
+        feeds = [_on_device(array, device) for array in arrays]
+        if self.differentiable:
+            results, _ = self.program.run([*feeds, *held], write=self._write)
+        else:
+            results, _ = self.program.run(feeds, held, write=self._write)
+        found = [Tensor.on_device(buffer, device) for buffer in results]
+        return self.finish(found, leaves, arrays, arguments)
+
     def _stamp(self, place: int) -> Any:
         """How new a variable is."""
         return self.held[place].stamp()
 
     def _write(self, changed: dict[str, Any]) -> None:
         """Take the new values; those of other state are in their places already."""
-        commit([(self.cells[name], array) for name, array in changed.items()])
+        pairs = [(self.cells[name], array) for name, array in changed.items()]
+        if self.device is not cpu:
+            there = self.device.to_host
+            pairs = [(c, a if c.has_memory else there(a)) for c, a in pairs]
+        commit(pairs)
         where = caller()
         for name, touch in self.in_place:
             if name not in changed:
@@ -217,7 +242,7 @@ def adapting(captured: Captured, memory: Any) -> Any:
     """What is done to a graph so that less is kept for backward, if anything."""
     if memory is not None:
         return memory.adapting(captured)
-    if captured.segments:
+    if captured.regions:
         from weft.compile.recompute.regions import Regions
 
         return Regions(captured)
@@ -245,9 +270,16 @@ def entry_of(
     reads = Reads(fn, known, containers((args, kwargs)), numbers=bool(numbers))
     start_if_missing()  # every program needs it, and Python leaves a processor idle
     with phase("capture"), reads.watching():
-        captured = capture_call(fn, args, kwargs, dynamic, None, reads.knows, numbers)
+        captured = capture_call(
+            fn, args, kwargs, dynamic, None, reads.knows, numbers, anywhere=True
+        )
     guards = reads.guards(captured.arrays)
     return Specialization(captured, guards, pack_weights=pack_weights, memory=memory)
+
+
+def _on_device(array: Any, device: Device) -> Any:
+    """A buffer of a device: numbers of Python's are arrays of the host."""
+    return device.from_host(array) if isinstance(array, np.ndarray) else array
 
 
 def _as_tensor(cell: Any) -> Tensor:

@@ -12,16 +12,18 @@ a convolution are the channels of each image, its columns pixels.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from weft.compile.fusion.groups import Call, Fusion, Group, Operand, indices_of
 from weft.compile.loop.depend import flat_position
-from weft.compile.targets.cpu.library import library_call_of
 from weft.core.lowering import Reduction
 from weft.core.size import Size, same
 from weft.graph.ir import Node
 
 SMALL = 1 << 14  # elements of a group that may be computed before its turn
+
+LibraryCallOf = Callable[[Node], Any]  # the kind of library call for a node, if any
 
 
 class Following(NamedTuple):
@@ -31,7 +33,7 @@ class Following(NamedTuple):
     before: list[Group]
 
 
-def epilogues(fusion: Fusion) -> dict[Call, Following]:
+def epilogues(fusion: Fusion, library_call: LibraryCallOf) -> dict[Call, Following]:
     """The group that follows each routine, if one does."""
     found: dict[Call, Following] = {}
     for group in fusion.units:
@@ -39,7 +41,11 @@ def epilogues(fusion: Fusion) -> dict[Call, Following]:
             continue
         calls = [u for u in _made_by(fusion, group) if isinstance(u, Call)]
         last = max(calls, key=lambda u: u.order, default=None)
-        if last is None or last in found or not follows(group, last):
+        if (
+            last is None
+            or last in found
+            or not follows(group, last, library_call(last.node))
+        ):
             continue
         before = _before(fusion, group, last)
         if before is not None:
@@ -76,10 +82,10 @@ def _small(group: Group) -> bool:
     return known and math.prod(group.shape) <= SMALL and not group.alone
 
 
-def follows(group: Group, unit: Call) -> bool:
-    """Whether a group's rows need only the same rows of a routine's result."""
+def follows(group: Group, unit: Call, kind: Any) -> bool:
+    """Whether a group's rows need only the same rows of a library call's result."""
     node = unit.node
-    if group.length or row_axes(group, node) is None:
+    if group.length or row_axes(group, node, kind) is None:
         return False
     return all(
         _reads_here(group, one, operand, place)
@@ -103,10 +109,12 @@ def _reductions(group: Group) -> set[Node]:
     return {n for n in group.rows if isinstance(n.op.lower, Reduction)}
 
 
-def row_axes(group: Group, node: Node) -> int | None:
-    """How many of a group's axes number the result's rows; None if none do."""
-    routine = library_call_of(node)
-    axes = None if routine is None else routine.row_axes(node)
+def row_axes(group: Group, node: Node, kind: Any) -> int | None:
+    """How many of a group's axes number the rows of a node that ``kind`` computes.
+
+    None if none do.
+    """
+    axes = None if kind is None else kind.row_axes(node)
     if axes is None:
         return None
     rows, columns = math.prod(node.shape[:axes]), math.prod(node.shape[axes:])

@@ -49,7 +49,6 @@ NEAR = 8  # units back to look for one that reads the same
 DEEPEST = 64  # steps from a group's inputs to its outputs, one inside the other
 FEW = 8  # whole numbers, one made of the other, that are computed again
 OUTSIDE = -1  # the order of inputs, variables and constants
-AGAIN = "again"  # the last part of the name of what is computed again
 
 
 class Operand:
@@ -350,17 +349,7 @@ COPY = Op(
 def copied(node: Node) -> Node:
     """A node that is an operand's copy."""
     return Node(COPY, (node,), {}, node.type, f"{node.name}/copy", (), node.module,
-                node.code, node.lasti)  # fmt: skip
-
-
-def is_copy(node: Node) -> bool:
-    """Whether a node computes a value again (``passes.recompute``).
-
-    >>> g = weft.graph.capture(lambda x: x.exp(), weft.ones(2)).graph
-    >>> is_copy(g.outputs[0])
-    False
-    """
-    return _again(node.name.rpartition("/")[2])
+                node.code, node.lasti, node.role.part)  # fmt: skip
 
 
 def _at_most(shape: Index, count: int) -> bool:
@@ -369,21 +358,15 @@ def _at_most(shape: Index, count: int) -> bool:
     return isinstance(size, int) and size <= count
 
 
-def _again(part: str) -> bool:
-    return part.partition("_")[0] == AGAIN
-
-
 def origin(node: Node) -> str:
-    """The name of a value, also where it is computed again.
+    """The name of a value, also where it is computed again (``passes.recompute``).
 
     >>> g = weft.graph.capture(lambda x: x.exp(), weft.ones(2)).graph
     >>> origin(g.outputs[0])
     'exp'
     """
-    parts = node.name.split("/")
-    while len(parts) > 1 and _again(parts[-1]):
-        parts.pop()
-    return "/".join(parts)
+    found = node.role.recomputes
+    return node.name if found is None else found
 
 
 def _readers(graph: Graph) -> dict[Node, Node]:
@@ -391,7 +374,7 @@ def _readers(graph: Graph) -> dict[Node, Node]:
     found: dict[Node, Node] = {}
     waiting: list[Node] = []
     for node in graph.nodes:
-        if is_copy(node):
+        if node.role.is_copy:
             waiting.append(node)
         elif waiting and not isinstance(node.op.lower, View):
             found.update(dict.fromkeys(waiting, node))

@@ -37,8 +37,10 @@ class Lowering:
         name: str,
         windows: Mapping[Node, Any] | None = None,
         cuts: Loops | None = None,
+        target: Any = None,
     ) -> None:
         self.group = group
+        self.target = target  # whose schedules the loops get
         self.cuts = cuts or Loops()
         self.name = name
         self.windows = windows or {}  # parts of values that are seen in their place

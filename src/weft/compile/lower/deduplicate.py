@@ -24,6 +24,7 @@ from weft.compile.loop.text import kernel_key
 from weft.compile.lower.group import lower
 from weft.compile.passes.cse import key_of
 from weft.compile.program.steps import GroupKernel
+from weft.compile.targets import Target
 from weft.compile.tuning.choices import Loops, chosen, threaded
 from weft.core.lowering import Filled, Pointwise, Reduction
 from weft.core.size import Size, same
@@ -62,7 +63,8 @@ Make = Callable[[Group, Windows], tuple[Any, list[Node]]]
 class KernelTable:
     """Kernels of groups by what decides them."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target) -> None:
+        self.target = target
         self._made: dict[Any, tuple[Any, list[Any], bool]] = {}
         self.cuts: dict[int, tuple[str, Loops]] = {}  # by a body's identity
         self._texts: dict[int, tuple[Any, str]] = {}  # by a body's identity
@@ -89,11 +91,11 @@ class KernelTable:
 
     def _chosen(self, group: Group, windows: Windows) -> tuple[Any, list[Node]]:
         """A group's kernel, cut as it was found best for it."""
-        kernel, owners = lower(group, "kernel", windows)
+        kernel, owners = lower(group, "kernel", windows, target=self.target)
         key = threaded(f"loops {self.text(kernel)}")
         cuts = chosen(key, Loops())
         if cuts != Loops():
-            kernel, owners = lower(group, "kernel", windows, cuts)
+            kernel, owners = lower(group, "kernel", windows, cuts, self.target)
         self.cuts[id(kernel.body)] = key, cuts
         return kernel, owners
 

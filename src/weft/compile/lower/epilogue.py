@@ -15,7 +15,7 @@ from weft.compile.loop.rewrite import replaced
 from weft.compile.loop.schedule import fuse
 from weft.compile.lower.base import Lowering
 from weft.compile.lower.deduplicate import KernelTable, Windows
-from weft.compile.program.steps import KernelLaunch
+from weft.compile.program.steps import KernelLaunch, LibraryCall
 from weft.core.size import smaller
 from weft.graph.ir import GraphError, Node
 
@@ -41,9 +41,11 @@ class Epilogue(KernelLaunch):
         return not self.checks and (rows or self.group.reduced is None)
 
 
-def lower_epilogue(group: Group, node: Node, table: KernelTable) -> Epilogue:
+def lower_epilogue(
+    group: Group, node: Node, kind: type[LibraryCall], table: KernelTable
+) -> Epilogue:
     """The epilogue that a group is of a node's library call."""
-    lead = row_axes(group, node)
+    lead = row_axes(group, node, kind)
     assert lead is not None
     if group.reduced is None:
         strips = functools.partial(_in_strips, lead)

@@ -7,7 +7,6 @@ from typing import Any
 
 from weft.compile.loop.ir import For, Kernel, Store
 from weft.compile.lower.base import Lowering
-from weft.compile.targets.cpu.schedules import flat_schedule
 
 
 class FlatLoops(Lowering):
@@ -25,5 +24,5 @@ class FlatLoops(Lowering):
         sizes = self._sizes(group.shape)
         for d in reversed(range(len(sizes))):
             body = [For(f"i{d}", sizes[d], body)]
-        schedule = functools.partial(flat_schedule, loops=self.cuts)
+        schedule = functools.partial(self.target.flat_schedule, loops=self.cuts)
         return self._made((), body, schedule)

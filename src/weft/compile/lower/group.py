@@ -12,6 +12,7 @@ from weft.compile.lower.base import Lowering
 from weft.compile.lower.contiguous_runs import in_runs
 from weft.compile.lower.flat import FlatLoops
 from weft.compile.lower.rows import RowLoops
+from weft.compile.targets import Target, default
 from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Node
 
@@ -21,13 +22,14 @@ def lower(
     name: str,
     windows: Mapping[Node, Any] | None = None,
     cuts: Loops | None = None,
+    target: Target | None = None,
 ) -> tuple[Kernel, list[Node]]:
     """The kernel of a group, and the node that each of its buffers belongs to.
 
-    Of values that have a window (``compile.alike``) it sees that part alone. ``cuts``
-    are the numbers of its schedule.
+    Of values that have a window (``deduplicate``) it sees that part alone. ``cuts``
+    are the numbers of its schedule, which is the target's.
     """
-    lowering = _kind(group)(group, name, windows, cuts)
+    lowering = _kind(group)(group, name, windows, cuts, target or default())
     return in_runs(lowering.loops()), lowering.owners
 
 

@@ -14,7 +14,6 @@ from weft.compile.loop.ir import Buffer, Call, For, Kernel, Load, Local, Set, St
 from weft.compile.lower import values
 from weft.compile.lower.base import Lowering
 from weft.compile.lower.values import as_dtype, total_dtype
-from weft.compile.targets.cpu.schedules import row_schedule
 from weft.graph.ir import Node
 
 
@@ -36,7 +35,9 @@ class RowLoops(Lowering):
         for var, extent in reversed(self.group.outer):
             (size,) = self._sizes((extent,))
             body = [For(var, size, body)]
-        schedule = functools.partial(row_schedule, self.group, loops=self.cuts)
+        schedule = functools.partial(
+            self.target.row_schedule, self.group, loops=self.cuts
+        )
         return self._made((), body, schedule)
 
     def _before(self, stage: int) -> list[Any]:

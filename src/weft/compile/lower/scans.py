@@ -32,11 +32,12 @@ from weft.compile.loop.ir import (
 from weft.compile.loop.rewrite import replaced
 from weft.compile.lower.base import Lowering
 from weft.compile.lower.values import as_dtype
-from weft.compile.targets.cpu.schedules import BLOCK
+from weft.compile.tuning.choices import Loops
 from weft.core.lowering import Fold, Rowwise, Running, Scatter
 from weft.core.size import Size, smaller
 
 PARTS = 8  # blocks of rows that a scatter is divided into
+BLOCK = Loops().block
 WIDE = 16  # elements behind an index from which on that is worth it
 
 

@@ -101,8 +101,6 @@ class _Watched(Program):
     def _loop(self, steps: list[Any], env: list[Any], store: Any, changed: Any) -> None:
         for step in steps:
             _, ins, params, out, _, node = step
-            if node.name.startswith("anomaly/"):
-                continue
             super()._loop([(*step[:4], (), node)], env, store, changed)
             if step[0] is not None:
                 args = [_shown(env[i]) for i in ins]

@@ -119,13 +119,18 @@ class _Fold(Walk):
     def inlined(self, branch: Graph, cond: Node) -> list[Node]:
         """The branch's nodes as nodes of this graph; those of its outputs."""
         env: dict[Any, Any] = dict(zip(branch.inputs, cond.inputs[1:], strict=True))
-        for node in branch.nodes:
-            if node in env:
-                continue
+        own = [node for node in branch.nodes if node not in env]
+        names = {node.name: self.free(f"{cond.name}/{node.name}") for node in own}
+
+        def renamed(name: str) -> str:
+            return names.get(name, f"{cond.name}/{name}")
+
+        for node in own:
             fresh = Node(
                 node.op, tuple([env[i] if type(i) is Node else i for i in node.inputs]),
-                node.params, node.type, self.free(f"{cond.name}/{node.name}"),
+                node.params, node.type, renamed(node.name),
                 tuple([env[i] for i in node.after]), node.module, node.code, node.lasti,
+                node.role.inside(cond.role, renamed),
             )  # fmt: skip
             env[node] = self.settled(fresh, fresh)
         return [env[out] for out in branch.outputs]

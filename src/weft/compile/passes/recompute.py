@@ -1,11 +1,11 @@
 """Recomputation: what backward needs and is not kept is computed again, then.
 
-    %h = matmul(%x, %w)                       %h = matmul(%x, %w)
-    %y = tanh(%h)                             %y = tanh(%h)
-    …                                     →   …
-    %g = grad/…                               %g = grad/…
-    %d = grad/tanh/mul(%g, f(%y))             %y/again = tanh(%h) after %g
-                                              %d = grad/tanh/mul(%g, f(%y/again))
+    %h = matmul(%x, %w)                     %h = matmul(%x, %w)
+    %y = tanh(%h)                           %y = tanh(%h)
+    …                                   →   …
+    %g = …  gradient                        %g = …  gradient
+    %d = mul(%g, f(%y))  gradient of %y     %c = tanh(%h) after %g  recomputes %y
+                                            %d = mul(%g, f(%c))  gradient of %y
 
 Here ``h`` is kept and ``y`` is not: its memory is free from the forward's last use of
 it on. Each value is computed again at most once, directly before the first gradient
@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.emit import scalar
 from weft.compile.fusion.elements import lowering_of
-from weft.compile.fusion.groups import AGAIN, Operand, inlined
-from weft.compile.targets.cpu.library import library_call_of
+from weft.compile.fusion.groups import Operand, inlined, origin
 from weft.core.lowering import Element, Filled, Pointwise, View
 from weft.core.op import TensorType
 from weft.graph.ir import CONSTANT, INPUT, PICK, READ, Graph, Node
@@ -48,16 +48,11 @@ def recompute(graph: Graph, keep: Keep) -> Graph:
     ...     return x.exp().sin().sum()
     >>> g = weft.graph.gradients(weft.graph.capture(loss, weft.ones(2)).graph)
     >>> made = recompute(weft.compile.pipeline.run(g), keep=lambda node: False)
-    >>> [node.name for node in made.nodes if node.name.endswith("again")]
+    >>> [node.name for node in made.nodes if node.role.recomputes == "exp"]
     ['exp/again']
     """
     made = _Recompute(graph, keep).run()
     return graph if made is None else dead_code(made)
-
-
-def is_gradient(node: Node) -> bool:
-    """Whether a derivative rule made a node, by its name."""
-    return "grad" in node.name.split("/")
 
 
 def copyable(node: Node) -> bool:
@@ -65,7 +60,7 @@ def copyable(node: Node) -> bool:
     nothing can fail."""
     if node.after:
         return False
-    if node.op is PICK or library_call_of(node) is not None:
+    if node.op is PICK or targets.default().library_call(node) is not None:
         return True
     rule = lowering_of(node)
     if isinstance(rule, View):
@@ -94,7 +89,7 @@ class Turns:
         for at, node in enumerate(graph.nodes):
             if node.op in _GIVEN:
                 reach[node] = -1
-            elif is_gradient(node):
+            elif node.role.is_gradient:
                 reach[node] = max((reach[p] for p in node.parents), default=-1)
                 run.append(node)
             else:
@@ -180,9 +175,10 @@ class _Recompute:
     def _copied(self, turn: int, node: Node) -> Node:
         held = turn in self.last and not self._dropped(node)
         after = (self.last[turn],) if held else ()
+        role = node.role._replace(recomputes=origin(node))
         copy = Node(
             node.op, self._inputs(node, turn), node.params, node.type,
-            self._free(node.name), after, node.module, node.code, node.lasti,
+            self._free(node.name), after, node.module, node.code, node.lasti, role,
         )  # fmt: skip
         self.nodes.append(copy)
         return copy
@@ -195,14 +191,14 @@ class _Recompute:
             return node
         return Node(
             node.op, inputs, node.params, node.type, node.name, after,
-            node.module, node.code, node.lasti,
+            node.module, node.code, node.lasti, node.role,
         )  # fmt: skip
 
     def _free(self, name: str) -> str:
-        found, k = f"{name}/{AGAIN}", 0
+        found, k = f"{name}/again", 0
         while found in self.names:
             k += 1
-            found = f"{name}/{AGAIN}_{k}"
+            found = f"{name}/again_{k}"
         self.names.add(found)
         return found
 

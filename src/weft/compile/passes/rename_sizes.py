@@ -61,7 +61,7 @@ def rename_sizes(graph: Graph) -> Graph:
         new[node] = Node(
             node.op, tuple(args), _renamed(node.params, scope),
             _renamed(node.type, scope), node.name, tuple(new[i] for i in node.after),
-            node.module, node.code, node.lasti,
+            node.module, node.code, node.lasti, node.role,
         )  # fmt: skip
     outputs, inputs = ([new[n] for n in some] for some in (graph.outputs, graph.inputs))
     return Graph(graph.name, new.values(), outputs, scope, inputs)

@@ -2,7 +2,7 @@
 
 A pass is a ``Walk`` with a ``visit``: it gets a node whose inputs are new already
 and returns None (keep it), a node of the new graph, or a ``Call`` to make. What
-was made is visited again. A replaced value keeps its name, line and module.
+was made is visited again. A replaced value keeps its name, role, line and module.
 
 A node with control edges, or that another one comes after, is never replaced: the
 order that such an edge asks for stays in the graph.
@@ -140,7 +140,7 @@ class Walk:
             return None
         return Node(
             call.op, tuple(inputs), call.params, kind, name or like.name, (),
-            like.module, like.code, like.lasti,
+            like.module, like.code, like.lasti, like.role.part if name else like.role,
         )  # fmt: skip
 
     def part(self, call: Call, like: Node) -> Node | None:
@@ -187,7 +187,7 @@ class Walk:
         after = tuple([new[i] for i in node.after]) if node.after else ()
         return Node(
             node.op, inputs, params, node.type, node.name, after,
-            node.module, node.code, node.lasti,
+            node.module, node.code, node.lasti, node.role,
         )  # fmt: skip
 
     def params(self, node: Node) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from weft.graph.ir import CONSTANT, INPUT, Graph
+from weft.ops.control.bodies import forms_of
 
 # A run of native code costs as much as interpreting so many nodes, or elements.
 NODES, ELEMENTS = 16, 16384
@@ -21,13 +22,14 @@ def native_of(graph: Graph) -> Any:
     from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
     from weft.compile.program.program import compiled, replay
 
-    if "native" not in graph.derived:
+    forms = forms_of(graph)
+    if forms.native is ...:
         made = None
         if _is_heavy(graph):
             passes = (*TENSOR_PASSES, *KERNEL_PASSES)
             made = compiled(graph, passes=passes, replay=partial(replay, graph, ()))
-        graph.derived["native"] = made
-    return graph.derived["native"]
+        forms.native = made
+    return forms.native
 
 
 def bodies_of(node: Any) -> list[Graph]:

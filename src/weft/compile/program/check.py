@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from weft.compile.fusion.groups import Operand, inlined
 from weft.compile.program.lowered import Lowered
-from weft.compile.program.plan import Plan
+from weft.compile.program.memory_layout import MemoryLayout
 from weft.compile.program.steps import Order, bases_of, launch_of
 from weft.graph.ir import ASSIGN, CONSTANT, GROUP, INPUT, READ, GraphError, Node
 
@@ -49,9 +49,8 @@ def _pieces(step: object) -> list[Node]:
     return [] if place is None else [place.whole]
 
 
-def verify_plan(plan: Plan) -> None:
+def verify_layout(layout: MemoryLayout) -> None:
     """Check that no two values that live at the same time overlap in the arena."""
-    layout = plan.layout
     order = Order(layout.steps, layout.lowered.graph)
     if list(order.waves) != list(layout.order.waves):
         raise GraphError("the waves of a plan are not those of its steps")

@@ -17,7 +17,7 @@ from weft.compile.loop.ir import Buffer, For, Kernel, Load, Store
 from weft.compile.loop.schedule import parallelise, tile
 from weft.compile.passes.inplace_concat import is_joined
 from weft.compile.program.steps import KernelLaunch, Launch, Step
-from weft.compile.targets.cpu.schedules import CHUNK
+from weft.compile.tuning.choices import Loops
 from weft.core.size import Scope, elements, same, smaller
 from weft.graph.ir import Node
 
@@ -99,5 +99,5 @@ def _copy(dtype: Any) -> Kernel:
     store = Store(made, (i, start + j), Load(piece, (i, j)))
     inner = For("j", smaller(whole - start, width), [store])
     kernel = Kernel("kernel", (piece, made), (), (), [For("i", rows, [inner])], scope)
-    kernel = tile(kernel, "j", CHUNK, names=("chunk", "j"))
+    kernel = tile(kernel, "j", Loops().chunk, names=("chunk", "j"))
     return parallelise(parallelise(kernel, "i"), "chunk")

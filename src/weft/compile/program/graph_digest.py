@@ -1,9 +1,8 @@
 """What a graph is, in a few bytes: equal for graphs that compile to the same program.
 
-Names of nodes count as far as passes read them: whether a node is a gradient, and of
-which value it is a copy. Lines and modules do not count; names of variables do. A graph
-that something outside of it decides has no digest: an operator or a function of the
-user's, sizes that are open.
+Roles of nodes count, whereas names, lines and modules do not; names of variables do.
+A graph that something outside of it decides has no digest: an operator or a function of
+the user's, sizes that are open.
 """
 
 from __future__ import annotations
@@ -11,15 +10,14 @@ from __future__ import annotations
 import hashlib
 import marshal
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from weft.compile.fusion.groups import AGAIN, is_copy, origin
-from weft.compile.passes.recompute import is_gradient
 from weft.core.op import TensorType, is_own
 from weft.dtype import DType, of_array
-from weft.graph.ir import STRUCTURAL, Graph, Node, Variable
+from weft.graph.ir import FORWARD, STRUCTURAL, Graph, Node, Role, Variable
 
 
 class Unknown(Exception):
@@ -48,8 +46,7 @@ def _plain_graph(graph: Graph) -> Any:
     number: dict[Node, int] = {}
     rows: list[Any] = []
     known = set(STRUCTURAL.values())
-    named = any(AGAIN in node.name for node in graph.nodes)  # perhaps as copies
-    origins: dict[str, int] = {}
+    places = _Places(graph)
     for node in graph.nodes:
         if node.op not in known:
             if not is_own(node.op):
@@ -61,15 +58,31 @@ def _plain_graph(graph: Graph) -> Any:
             row.append([(k, plain(v)) for k, v in node.params.items()])
         if node.after:
             row.append([number[i] for i in node.after])
-        if named:
-            first = origins.setdefault(origin(node), len(rows))
-            row.append((is_copy(node), first))
-        if "grad" in node.name and is_gradient(node):
-            row.append("gradient")
+        if node.role != FORWARD:
+            row.append(places.role(node.role))
         number[node] = len(rows)
         rows.append(row)
     ends = [[number[n] for n in some] for some in (graph.inputs, graph.outputs)]
     return [rows, *ends]
+
+
+class _Places:
+    """Numbers in the place of the names that roles have for other nodes."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        return {node.name: k for k, node in enumerate(self.graph.nodes)}
+
+    def of(self, name: str | None) -> int | None:
+        """A node's number; a new one, the same each time, for a node that is gone."""
+        numbers = self.numbers
+        return None if name is None else numbers.setdefault(name, len(numbers))
+
+    def role(self, role: Role) -> Any:
+        return self.of(role.gradient), self.of(role.recomputes), role.region
 
 
 _AS_IT_IS = {int, float, bool, str, bytes, type(None), complex}

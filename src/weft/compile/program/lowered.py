@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Fusion, Group
 from weft.compile.loop.ir import Kernel
 from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.program.aliasing import Aliasing
 from weft.compile.program.steps import LibraryCall, Step, launch_of
+from weft.compile.targets import Target
 from weft.graph.ir import ASSIGN, READ, Graph, Node, Variable
 
 
@@ -19,7 +19,7 @@ class Lowered:
     """A graph as steps, for any sizes."""
 
     graph: Graph
-    target: Isa
+    target: Target
     fusion: Fusion
     steps: list[Step]
     refused: dict[Group, str]  # groups without a kernel, and why

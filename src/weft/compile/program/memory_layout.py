@@ -15,7 +15,6 @@ from weft.compile.program.steps import (
     Order,
     Step,
 )
-from weft.compile.targets.cpu.jobs import Jobs
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Node
@@ -55,7 +54,7 @@ class MemoryLayout:
         for step in self.lowered.steps:
             steps += self._parts(step)
         routines = [s for s in steps if isinstance(s, LibraryCall)]
-        self.jobs = Jobs(routines, self.sizes, self.lowered.target)
+        self.jobs = self.lowered.target.library_work(routines, self.sizes)
         found: list[Step] = []
         for step in steps:
             if not isinstance(step, LibraryCall) or step in self.jobs.works:
@@ -70,9 +69,8 @@ class MemoryLayout:
             return [step] if self._runs(step) else list(map(HostCall, step.group.nodes))
         if not isinstance(step, LibraryCall) or step.epilogue is None:
             return [step]
-        together = self._runs(step.epilogue) and step.fits(
-            self.sizes, self.lowered.target
-        )
+        target = self.lowered.target
+        together = self._runs(step.epilogue) and target.epilogue_fits(step, self.sizes)
         return [step] if together else [step.alone, *self._parts(step.epilogue)]
 
     def _runs(self, use: KernelLaunch) -> bool:

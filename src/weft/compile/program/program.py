@@ -14,23 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile import pipeline
-from weft.compile.emit.isa import Isa
+from weft.compile import pipeline, targets
 from weft.compile.passes.anomaly import raise_anomaly, with_checks
 from weft.compile.passes.rename_sizes import both_spellings
 from weft.compile.passes.user_rules import has_rules
-from weft.compile.program import executable as executables
-from weft.compile.program.code import Code
 from weft.compile.program.compiler_version import sources
-from weft.compile.program.executable import Executable
-from weft.compile.program.executor import Executor
 from weft.compile.program.graph_digest import digest
 from weft.compile.program.lowered import Lowered
-from weft.compile.program.phases import count_module, phase
-from weft.compile.program.plan import Plan
+from weft.compile.program.phases import phase
 from weft.compile.recompute.lean import lean
-from weft.compile.targets.cpu.library import address_of, start_library
-from weft.compile.targets.cpu.object_code import host_isa, stored_library
+from weft.compile.targets import Executor, Plan, Replay, Target
 from weft.compile.targets.cpu.packed_weights import Stamps
 from weft.compile.tuning.choices import table
 from weft.config import config
@@ -43,8 +36,6 @@ from weft.graph.ir import Graph, Variable
 from weft.runtime.cpu import kernel_cache, pool
 
 ndarray = np.ndarray
-Replay = Callable[[Sequence[Any], Sequence[Any]], Any]
-LARGEST = 64 << 20  # bytes of an executable that is kept
 EXECUTORS = 8  # sets of sizes whose memory is kept
 
 
@@ -55,7 +46,7 @@ def compiled(
     pack_weights: bool = False,
     recompute: Any = None,
     passes: pipeline.Passes = pipeline.PASSES,
-    target: Isa | None = None,
+    target: Target | None = None,
     replay: Replay | None = None,
     kept: bool = False,
 ) -> Program:
@@ -75,11 +66,13 @@ def compiled(
     >>> compiled(graph).run([np.ones(2, np.float32)])[0]
     [array([2., 2.], dtype=float32)]
     """
-    anomaly = mode.anomaly if kept else None
+    anomaly, source = mode.anomaly if kept else None, graph
     if anomaly is not None:
         graph = with_checks(graph, anomaly)
-    program = Program(graph, in_place, pack_weights, target or host_isa(), replay)
-    program.anomaly = anomaly
+    program = Program(
+        graph, in_place, pack_weights, target or targets.default(), replay
+    )
+    program.anomaly, program.unchecked = anomaly, source
     program.passes = pipeline.with_recompute(passes, recompute)
     if kept:
         program.key = _key(program, "all" if recompute is None else recompute.stamp)
@@ -97,6 +90,7 @@ class Program:
 
     passes: pipeline.Passes = ()
     anomaly: Any = None  # what its results are checked for
+    unchecked: Graph  # without those checks
     key = ""  # on disk
     reads: Sequence[Variable]
     unread: Sequence[Variable]
@@ -108,7 +102,7 @@ class Program:
         graph: Graph,
         in_place: Collection[Variable],
         pack_weights: bool,
-        target: Isa,
+        target: Target,
         replay: Replay | None,
     ) -> None:
         self.graph = graph
@@ -119,15 +113,13 @@ class Program:
         self.latest: Executor | None = None  # the one that ran last
         self._plan: Plan | None = None
         self._lowered: Lowered | None = None
-        self._code: Code | None = None
+        self._code: Any = None
 
     # -- compiling
 
     def compile(self) -> None:
         """Run the pipeline down to machine code."""
-        start = functools.partial(
-            start_library, target=self.target, pack_weights=self.pack_weights
-        )
+        start = functools.partial(self.target.start, pack_weights=self.pack_weights)
         start(self.graph)
         graph = pipeline.run(self.graph, self.passes, in_place=self.in_place)
         start(graph)  # passes have made other products of it
@@ -150,7 +142,7 @@ class Program:
         return self._lowered
 
     @property
-    def code(self) -> Code:
+    def code(self) -> Any:
         """The machine code of the kernels."""
         if self._code is None:
             self._code = pipeline.emit(self.lowered)
@@ -232,18 +224,14 @@ class Program:
         if len(self.executors) >= EXECUTORS:
             self.executors.clear()
         self.executors[key] = made
-        if self.key and made.script.can_be_stored:
-            data = executables.to_bytes(made.script)
-            if len(data) <= LARGEST:
-                kernel_cache.default().put(self.key, data)
+        if self.key:
+            self.target.keep(self.key, made)
         return made
 
     def executor(self, sizes: Mapping[str, int]) -> Executor:
         """A new executor, with memory of its own."""
         self._plan = pipeline.plan(self.lowered, self.code, both_spellings(sizes))
-        script = self._plan.executable
-        functions = [self.code.address(one) for one in script.functions]
-        return Executor(script, functions, self.replay)
+        return self.target.executor(self._plan, self.code, self.replay)
 
     def timed(self, sizes: Mapping[str, int]) -> tuple[Executor, list[Any]]:
         """A new executor, and the steps to measure there one by one."""
@@ -251,7 +239,7 @@ class Program:
         assert self._plan is not None
         return made, self._plan.timeline
 
-    def _in_memory(self, make: Callable[[], Executor]) -> Executor:
+    def _in_memory(self, make: Callable[[], Any]) -> Any:
         """An executor; if there is no memory, the error says for what, and advises."""
         try:
             return make()
@@ -263,7 +251,7 @@ class Program:
 
     def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> bool:
         if self.anomaly is not None:
-            return raise_anomaly(self.graph, self.anomaly, self.reads, feeds, held)
+            return raise_anomaly(self.unchecked, self.anomaly, self.reads, feeds, held)
         replay(self.graph, self.reads, feeds, held)
         return False
 
@@ -272,18 +260,12 @@ class Program:
     @phase("look up")
     def find(self) -> bool:
         """Whether an executable is kept on disk; there is an executor for it then."""
-        found = _find(self.key, self.target)
-        if found is None:
+        made = self._in_memory(lambda: self.target.find(self.key, self.replay))
+        if made is None:
             return False
-        script, libraries = found
-        functions = [
-            address_of(one, libraries, self.target) for one in script.functions
-        ]
-        made = self._in_memory(lambda: Executor(script, functions, self.replay))
-        made.libraries = libraries  # the code lives as long
         types = [(i.type.shape, i.type.dtype.np) for i in self.graph.inputs]
         self.executors[tuple(types)] = made
-        count_module(made=False)
+        script = made.script
         self.counts = script.counts
         known = self.graph.variables
         self.reads = [known[one.name] for one in script.held]
@@ -320,18 +302,3 @@ def _key(program: Program, memory: str) -> str:
     settings += f", memory {memory}" + ", packed weights" * program.pack_weights
     text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
     return kernel_cache.key_of(text, program.target.key)
-
-
-def _find(key: str, target: Isa) -> tuple[Executable, dict[str, Any]] | None:
-    """An executable and the code of its kernels, if both are there."""
-    data = kernel_cache.default().find(key)
-    if data is None:
-        return None
-    script = executables.from_bytes(data)
-    libraries = {}
-    for name in {one.of for one in script.functions if one.kind == "kernel"}:
-        library = stored_library(name, target)
-        if library is None:
-            return None  # it was removed
-        libraries[name] = library
-    return script, libraries

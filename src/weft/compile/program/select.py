@@ -10,9 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from weft.compile.emit import scalar
-from weft.compile.emit.isa import Isa
-from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.epilogue import epilogues
 from weft.compile.fusion.groups import Call, Fusion, Group, copied
 from weft.compile.loop.proof_cache import Proofs
@@ -23,47 +20,8 @@ from weft.compile.passes.inplace_concat import is_joined
 from weft.compile.program.bodies import bodies_of, native_of
 from weft.compile.program.concat import pieces_of
 from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall, Step
-from weft.compile.targets.cpu.library import library_call_of
-from weft.compile.targets.cpu.matmul.call import Panels, is_product, packed, read_often
-from weft.core.lowering import (
-    Element,
-    Filled,
-    Pointwise,
-    Reduction,
-    Scan,
-    Scatter,
-    View,
-)
-from weft.core.size import same
+from weft.compile.targets import Target
 from weft.graph.ir import ASSIGN, GROUP, PICK, Graph, GraphError, Node
-
-
-def supported(node: Node) -> bool:
-    """Whether a node can be part of a kernel."""
-    rule = lowering_of(node)
-    if isinstance(rule, View):
-        return True
-    if is_joined(node):
-        return False
-    if isinstance(rule, (Element, Scatter, Scan)):
-        inputs = [i for i in node.inputs if type(i) is Node]
-        if any(
-            same(n, 0) for n in node.shape
-        ):  # a call checks its indices all the same
-            return False
-        return all(scalar.has_dtype(n.dtype) for n in (node, *inputs))
-    if not isinstance(rule, (Pointwise, Reduction, Filled)):
-        return False
-    if isinstance(rule, Filled):
-        return scalar.has_dtype(node.dtype)
-    if isinstance(rule, Reduction):
-        return scalar.has_function(rule.combine, [node.dtype] * 2, node.dtype)
-    tensors = [i.dtype for i in node.inputs if type(i) is Node]
-    if not tensors:
-        return False
-    like = tensors[-1]
-    kinds = [i.dtype if type(i) is Node else like for i in node.inputs]
-    return scalar.has_function(rule.scalar, kinds, node.dtype)
 
 
 @functools.cache
@@ -81,7 +39,9 @@ class Selection(NamedTuple):
     refused: dict[Group, str]
 
 
-def select(graph: Graph, fusion: Fusion, table: KernelTable, target: Isa) -> Selection:
+def select(
+    graph: Graph, fusion: Fusion, table: KernelTable, target: Target
+) -> Selection:
     """A step for each unit of a fused graph, in the order of the graph."""
     chosen = _Select(graph, fusion, table, target)
     chosen.run()
@@ -90,7 +50,7 @@ def select(graph: Graph, fusion: Fusion, table: KernelTable, target: Isa) -> Sel
 
 class _Select:
     def __init__(
-        self, graph: Graph, fusion: Fusion, table: KernelTable, target: Isa
+        self, graph: Graph, fusion: Fusion, table: KernelTable, target: Target
     ) -> None:
         self.graph, self.fusion, self.table = graph, fusion, table
         self.target = target
@@ -98,25 +58,24 @@ class _Select:
         self.refused: dict[Group, str] = {}
         self.done: set[Group] = set()
         self.proven: dict[str, str] = {}  # by kernel: an index that is not, or nothing
-        self.often = read_often(graph.nodes)
-        self.panels: dict[Node, Node] = {}
         self.picks: dict[Node, list[Node]] = {}  # of nodes with several outputs
         for node in graph.nodes:
             if node.op is PICK:
                 self.picks.setdefault(node.inputs[0], []).append(node)
 
     def run(self) -> None:
-        follow = epilogues(self.fusion)
+        library_call = self.target.library_call
+        follow = epilogues(self.fusion, library_call)
         for unit in self.fusion.units:
             if isinstance(unit, Group):
                 self._add_once(unit)
-            elif (kind := library_call_of(unit.node)) is not None:
+            elif (kind := library_call(unit.node)) is not None:
                 group, before = follow.get(unit, (None, ()))
                 for one in before:
                     self._add_once(one)
                 if self._add_library_call(kind, unit, group) and group is not None:
                     self.done.add(group)
-            elif unit.node.op is PICK and library_call_of(unit.node.inputs[0]):
+            elif unit.node.op is PICK and library_call(unit.node.inputs[0]):
                 pass  # the library call makes it
             elif is_joined(unit.node):
                 self.steps += pieces_of(unit.node, self.graph.sizes)
@@ -150,23 +109,14 @@ class _Select:
             self.refused[launch.group] = self.proven[text]
         return not self.proven[text]
 
-    def _packed(self, right: Node, operand: Node) -> Node:
-        """A product's right operand as panels, which the first that needs it makes."""
-        if right not in self.panels:
-            self.panels[right] = packed(operand, self.target)
-            self.steps.append(Panels(self.panels[right], [operand]))
-        return self.panels[right]
-
     def _add_library_call(
         self, kind: type[LibraryCall], unit: Call, group: Group | None
     ) -> bool:
         """Add a library call; whether the group is its epilogue."""
         inputs = self._operands(unit, kind.copies)
-        if is_product(unit.node) and unit.node.inputs[1] in self.often:
-            inputs.append(self._packed(unit.node.inputs[1], inputs[1]))
         epilogue = None
         if group is not None:
-            epilogue = lower_epilogue(group, unit.node, self.table)
+            epilogue = lower_epilogue(group, unit.node, kind, self.table)
             if not epilogue.fits or not self._prove(epilogue):
                 self.refused.pop(group, None)
                 epilogue = None

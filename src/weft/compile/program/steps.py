@@ -36,10 +36,8 @@ from weft.compile.loop.ranges import inside
 from weft.core.lowering import reshaped
 from weft.core.size import Scope, elements, same, same_shape
 from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
-from weft.runtime.cpu import pool
 
 WIDEST = 64  # launches of a wave
-PIECES = 32  # of a long loop that a thread takes: memory is read fastest in order
 
 
 class GroupKernel(NamedTuple):
@@ -81,10 +79,9 @@ class KernelLaunch:
         made = sum(elements(n.shape, sizes) for n in self.made)
         return max(elements(self.group.shape, sizes), made)
 
-    def grain(self, count: int, worth: int, sizes: Mapping[str, int]) -> int:
-        """How many of ``count`` iterations a thread takes at a time."""
-        operations = self.work(sizes) * max(len(self.group.nodes), 1)
-        return grain_of(count, operations, worth)
+    def operations(self, sizes: Mapping[str, int]) -> int:
+        """About how many operations it takes."""
+        return self.work(sizes) * max(len(self.group.nodes), 1)
 
     def arrays(self, memory: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
         """The memory of its buffers, in order: values, or what the kernel sees."""
@@ -176,16 +173,6 @@ def launch_of(step: Step) -> KernelLaunch | None:
     if isinstance(step, LibraryCall):
         return step.epilogue
     return step if isinstance(step, KernelLaunch) else None
-
-
-def grain_of(count: int, operations: int, worth: int) -> int:
-    """How many of ``count`` iterations a thread takes at a time.
-
-    ``operations`` is what all of them do, ``worth`` what is worth handing to another
-    thread. A thread that is late costs one piece of those it takes.
-    """
-    each = max(operations // max(count, 1), 1)
-    return max(worth // each, count // (PIECES * pool.get_num_threads()), 1)
 
 
 def bases_of(step: Step) -> Iterable[Node]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from weft.compile import pipeline
+from weft.compile import pipeline, targets
 from weft.compile.explain.memory import Memory
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import Step
-from weft.compile.targets.cpu.object_code import host_isa
 from weft.graph.ir import Graph, Variable
 from weft.runtime.cpu.arena import ALIGNMENT
 from weft.runtime.cpu.pool import get_num_threads
@@ -30,7 +29,7 @@ class Draft:
         sizes: Mapping[str, int] | None = None,
     ) -> None:
         self.graph = pipeline.run(graph, pipeline.KERNEL_PASSES)
-        self.lowered = pipeline.lower(self.graph, host_isa(), in_place=in_place)
+        self.lowered = pipeline.lower(self.graph, targets.default(), in_place=in_place)
         self.sizes = hints(graph) if sizes is None else dict(sizes)
         self.layout = lay_out(self.lowered, self.sizes)
 

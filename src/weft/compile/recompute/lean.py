@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from weft.compile import targets
 from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import Operand
 from weft.compile.passes.recompute import Turns, copyable, recompute
-from weft.compile.targets.cpu.library import library_call_of
 from weft.core.lowering import Pointwise
 from weft.core.size import hinted
-from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node, Variable
+from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node, Variable
 
 LARGE = 1 << 12  # elements from which on it is worth it
 STEPS = 4  # cheap ones that a value may take
@@ -40,8 +40,8 @@ def lean(graph: Graph, in_place: Collection[Variable] = ()) -> Graph:
     ...     model(weft.nn.functional.relu(model(x))).square().sum().backward()
     >>> graph = weft.graph.capture(step, weft.ones(128, 128)).graph
     >>> made = lean(weft.compile.pipeline.run(graph))
-    >>> [node.name for node in made.nodes if "again" in node.name]
-    ['grad/relu/gt/again']
+    >>> [node.role.recomputes for node in made.nodes if node.role.is_copy]
+    ['grad/relu/gt']
     """
     dropped = _Choice(graph).dropped
     return recompute(graph, lambda node: node not in dropped) if dropped else graph
@@ -73,7 +73,7 @@ class _Choice:
                 self.saved |= here
                 if not isinstance(lowering_of(node), Pointwise):
                     fixed |= here
-            if library_call_of(node) is not None or node.op.name == "assign":
+            if node.op is ASSIGN or targets.default().library_call(node) is not None:
                 fixed.update(bases)
             if not isinstance(lowering_of(node), Pointwise):
                 self.needed.update(bases)

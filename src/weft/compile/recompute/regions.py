@@ -1,6 +1,6 @@
 """Checkpointed functions inside a compiled step: each obeys its own policy.
 
-    y = checkpoint(block, x)          the names of block's nodes begin with checkpoint0/
+    y = checkpoint(block, x)          the role of block's nodes says: region 0
 
 A region's arguments and results are kept, and of what is inside as much as its policy
 says. Where one is inside another, both must keep a value.
@@ -8,7 +8,6 @@ says. Where one is inside another, both must keep a value.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 
 from weft.autograd.segment import Named
@@ -24,21 +23,15 @@ class Regions:
     """Changes a graph after the passes, as the checkpoints of a captured step ask."""
 
     def __init__(self, captured: Captured) -> None:
-        self.policies = captured.segments
-        self.stamp = self._stamp(captured.graph)
+        self.policies = captured.regions
 
-    def _stamp(self, graph: Graph) -> str:
-        """What tells regions apart; nothing if functions decide."""
-        kept = self.policies.values()
+    @property
+    def stamp(self) -> str:
+        """The operators whose results regions keep; nothing if functions decide."""
+        kept = self.policies
         if not all(keep is None or isinstance(keep, Named) for keep in kept):
             return ""
-        known = [sorted(keep.names) if keep else [] for keep in kept]
-        text = f"{known} {[self.of(node) for node in graph.nodes]}"
-        return f"checkpoints {hashlib.sha256(text.encode()).hexdigest()}"
-
-    def of(self, node: Node) -> tuple[str, ...]:
-        """The regions that a node is in, the outer ones first."""
-        return tuple([part for part in node.name.split("/") if part in self.policies])
+        return f"regions {[sorted(keep.names) if keep else [] for keep in kept]}"
 
     def __call__(self, graph: Graph, in_place: Collection[Variable]) -> Graph:
         draft = Draft(graph, in_place)
@@ -47,7 +40,7 @@ class Regions:
         def keep(node: Node) -> bool:
             if node in leaving:
                 return True
-            policies = [self.policies[name] for name in self.of(node)]
+            policies = [self.policies[number] for number in node.role.region]
             result = result_of(node, draft.sizes)
             return all(says is not None and says(result) for says in policies)
 
@@ -60,12 +53,12 @@ class Regions:
         for node in graph.nodes:
             if node in turns:
                 continue
-            here = self.of(node)
+            here = node.role.region
             bases = [Operand(i).base for i in node.inputs if type(i) is Node]
-            found |= {b for b in bases if not _within(here, self.of(b))}
+            found |= {b for b in bases if not _within(here, b.role.region)}
         return found
 
 
-def _within(here: tuple[str, ...], region: tuple[str, ...]) -> bool:
+def _within(here: tuple[int, ...], region: tuple[int, ...]) -> bool:
     """Whether a place is in a region, or in one inside of it."""
     return here[: len(region)] == region

@@ -1,1 +1,129 @@
-"""Targets: the machines that code is generated for."""
+"""Targets: what the compiler asks of a machine.
+
+A target says which nodes its library computes as a whole, how the loops of a kernel
+are scheduled, how Loop IR becomes code, and what runs it. Nothing outside of
+``targets`` and ``runtime`` asks which target it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from weft.compile.fusion.groups import Group
+    from weft.compile.loop.ir import Kernel
+    from weft.compile.lower.deduplicate import KernelTable
+    from weft.compile.program.memory_layout import MemoryLayout
+    from weft.compile.program.steps import LibraryCall, Step
+    from weft.compile.tuning.choices import Loops
+    from weft.graph.ir import Graph, Node
+
+Replay = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+
+class Executor(Protocol):
+    """Memory for a program of one set of sizes, and the call."""
+
+    @property
+    def results_bytes(self) -> int:
+        """The bytes of the outputs that each run allocates."""
+
+    def run(
+        self,
+        feeds: Sequence[Any],
+        held: Sequence[Any],
+        rooms: Sequence[Any] = (),
+        write: Callable[[dict[str, Any]], None] | None = None,
+        stamps: Callable[[int], Any] | None = None,
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The outputs, and new values by name of variables not written in place."""
+
+    def timed(
+        self, steps: Sequence[Any], feeds: Sequence[Any], held: Sequence[Any]
+    ) -> list[float]:
+        """The seconds that each step of a plan's timeline takes, in a run."""
+
+
+class Plan(Protocol):
+    """A program for one set of sizes: its memory layout, and the target's own data."""
+
+    layout: MemoryLayout
+    timeline: list[Any]
+
+
+class Target(Protocol):
+    """A machine that programs are compiled for."""
+
+    name: str
+
+    @property
+    def key(self) -> str:
+        """What code for this target depends on: a part of every key on disk."""
+
+    # -- which nodes
+
+    def supports(self, node: Node) -> bool:
+        """Whether a node can be part of a kernel."""
+
+    def library_call(self, node: Node) -> type[LibraryCall] | None:
+        """The library call that computes a node as a whole, if there is one."""
+
+    def refine(
+        self, graph: Graph, steps: Sequence[Step], *, pack_weights: bool
+    ) -> list[Step]:
+        """The steps, with library calls that know the program around them."""
+
+    def library_work(
+        self, calls: Sequence[LibraryCall], sizes: Mapping[str, int]
+    ) -> Any:
+        """The work of library calls for some sizes.
+
+        Its ``works`` holds those that the library computes; others are host calls.
+        """
+
+    def epilogue_fits(self, call: LibraryCall, sizes: Mapping[str, int]) -> bool:
+        """Whether a library call's epilogue pays, for some sizes."""
+
+    # -- loops
+
+    def flat_schedule(self, kernel: Kernel, loops: Loops) -> Kernel:
+        """The loops of a kernel that reduces nothing."""
+
+    def row_schedule(self, group: Group, kernel: Kernel, loops: Loops) -> Kernel:
+        """The loops of a kernel with reductions."""
+
+    # -- code
+
+    def start(self, graph: Graph, *, pack_weights: bool) -> None:
+        """Have the library's code made in the background."""
+
+    def emit(self, table: KernelTable, kernels: Iterable[Kernel]) -> Any:
+        """The code of kernels."""
+
+    def source(self, kernel: Kernel) -> str:
+        """The text that the target's compiler is given for a kernel."""
+
+    def assembly(self, kernel: Kernel) -> str:
+        """The machine code of a kernel, as text."""
+
+    # -- running
+
+    def plan(self, layout: MemoryLayout, code: Any) -> Any:
+        """What an executor needs to know of a program for one set of sizes."""
+
+    def executor(self, plan: Any, code: Any, replay: Replay) -> Executor:
+        """A new executor, with memory of its own."""
+
+    def find(self, key: str, replay: Replay) -> Any:
+        """An executor that is kept on disk, with what it runs; None if none is."""
+
+    def keep(self, key: str, executor: Any) -> None:
+        """Keep an executor's data on disk, if it can be kept."""
+
+
+def default() -> Target:
+    """The target of programs over tensors in host memory: this CPU."""
+    from weft.compile.targets.cpu.target import cpu_target
+
+    return cpu_target()

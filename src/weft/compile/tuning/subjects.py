@@ -137,7 +137,7 @@ def _product_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
 
 def _convolution_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
     """What the function that computes it takes at a time."""
-    work = step.work(sizes, program.target)
+    work = program.target.library_work([step], sizes).works.get(step)
     if work is None:
         return []
     if work.function.name == "winograd_tasks":

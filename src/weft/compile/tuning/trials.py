@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from weft.compile.lower.deduplicate import KernelTable
-from weft.compile.program.executor import Workspaces
 from weft.compile.program.program import Program
-from weft.compile.program.steps import KernelLaunch
+from weft.compile.program.steps import KernelLaunch, LibraryCall
 from weft.compile.targets.cpu.driver import driver
-from weft.compile.targets.cpu.jobs import Jobs, LibraryCall
+from weft.compile.targets.cpu.executor import Workspaces
+from weft.compile.targets.cpu.grain import grain_of
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Node
@@ -74,7 +74,7 @@ def routine_trial(
 ) -> Trial | None:
     """A routine without what follows it; None if it is called for these sizes."""
     alone = routine.alone
-    jobs = Jobs([alone], sizes, program.target)
+    jobs = program.target.library_work([alone], sizes)
     if alone not in jobs.works:
         return None
     slots = {node: k for k, node in enumerate(alone.owners)}
@@ -95,7 +95,7 @@ def loop_trial(
     program: Program, use: KernelLaunch, sizes: Sizes, memory: Memory
 ) -> Trial | None:
     """A kernel, lowered as is being tried; None if it needs other sizes."""
-    kernels = KernelTable()
+    kernels = KernelTable(program.target)
     lowered = kernels.lowered(use.group)
     kernel = lowered.kernel._replace(name="tried")
     known = {**sizes, **{k: evaluate(n, sizes) for k, n in kernel.given}}
@@ -108,7 +108,7 @@ def loop_trial(
     numbers = np.array([*[known[n] for n in kernel.sizes], 0], np.int64)
     count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
     _, cuts = kernels.cut(lowered.kernel)
-    grain = fresh.grain(count, cuts.grain, sizes)
+    grain = grain_of(count, fresh.operations(sizes), cuts.grain)
     fields = library.address("tried"), address(table), address(numbers), count, grain
     row = [0, *fields, driver().iterations, 0, 0]
     held = table, numbers, library, memory

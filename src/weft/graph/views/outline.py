@@ -201,11 +201,11 @@ def _title(node: Node) -> str:
 
 
 def _kinds(graph: Graph) -> dict[Node, str]:
-    """Forward, backward, update, …: by the scope of the name and by what needs it."""
+    """Forward, backward, update, …: by the role and by what needs it."""
     wanted = set(graph.outputs)  # outputs, gradients and what they need
     found: dict[Node, str] = {}
     for node in reversed(graph.nodes):
-        backward = "grad" in node.name.split("/")[:-1]
+        backward = node.role.is_gradient
         if node.op in (READ, ASSIGN):
             found[node] = "state"
         elif node.op in (INPUT, CONSTANT):

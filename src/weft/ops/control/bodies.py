@@ -2,7 +2,7 @@
 
 Every rule of ``cond``, ``scan`` and ``while_loop`` is the same operator applied to
 graphs that were derived from its own. A derived graph is kept with the one it came
-from, so that a body is differentiated once.
+from (``Forms``), so that a body is differentiated once.
 """
 
 from __future__ import annotations
@@ -31,6 +31,38 @@ from weft.runtime.cpu.buffers import owned
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
 
+# -- what is kept with a graph
+
+
+class Forms:
+    """Programs and graphs that were made of one graph, a body or a branch.
+
+    They are a part of that graph and go with it. They refer to it, so that a table
+    outside, by weak references to graphs, would never let go of one.
+    """
+
+    __slots__ = ("derived", "native", "plain", "program", "steps")
+
+    def __init__(self) -> None:
+        self.program: Program | None = None
+        self.native: Any = ...  # machine code; None where that is not worth it
+        self.plain: tuple[Graph, tuple[Node, ...] | None] | None = None  # of a scan
+        self.steps: str | None = None  # the size that is a loop's number of steps
+        self.derived: dict[tuple[Any, ...], Any] = {}  # by function and arguments
+
+
+_lock = threading.Lock()
+
+
+def forms_of(graph: Graph) -> Forms:
+    """The forms that are kept with a graph, the same for every thread."""
+    if graph.forms is None:
+        with _lock:
+            if graph.forms is None:
+                graph.forms = Forms()
+    return graph.forms
+
+
 # -- running
 
 
@@ -57,10 +89,10 @@ def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
         if native is not None:
             known = dict(sizes)
             return lambda feeds: native.run_named(feeds, {}, known=known)[0]
-    program = graph.derived.get("program")
-    if program is None:
-        program = graph.derived["program"] = Program(graph, graph.outputs)
-    return program.function(dict(sizes))
+    forms = forms_of(graph)
+    if forms.program is None:
+        forms.program = Program(graph, graph.outputs)
+    return forms.program.function(dict(sizes))
 
 
 def shape_of(kind: TensorType, sizes: Iterable[tuple[str, int]]) -> tuple[int, ...]:
@@ -158,11 +190,11 @@ def derived(make: Callable[..., Any]) -> Callable[..., Any]:
     """Keep what is made from a graph with that graph."""
 
     def find(graph: Graph, *key: Any) -> Any:
-        place = (make.__name__, *key)
-        found = graph.derived.get(place)
+        known, place = forms_of(graph).derived, (make, *key)
+        found = known.get(place)
         if found is None:
             with enable_grad():
-                found = graph.derived[place] = make(graph, *key)
+                found = known[place] = make(graph, *key)
         return found
 
     return find

@@ -28,6 +28,7 @@ from weft.ops.control.bodies import (
     check_arrays,
     check_types,
     floating,
+    forms_of,
     own,
     parts,
     present,
@@ -142,15 +143,12 @@ def _vjp(
 
 def _plain(body: Graph, shown: int) -> tuple[Graph, Any]:
     """The body without what it saves, and which nodes those are (None: unknown)."""
-    found = body.derived.get("plain")
-    if found is None:
+    forms = forms_of(body)
+    if forms.plain is None:
         outs = body.outputs[:shown]
         plain = Graph(body.name, body.nodes, outs, body.sizes, body.inputs)
-        found = body.derived["plain"] = (
-            (body if shown == len(body.outputs) else plain),
-            None,
-        )
-    return found
+        forms.plain = (body if shown == len(body.outputs) else plain), None
+    return forms.plain
 
 
 def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
@@ -167,7 +165,7 @@ def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
     )
     step = step_back(body, fixed, carried, wanted, has_g, has_gy)
     full = keeping(body, step, body.outputs)
-    full.derived["plain"] = body, step.kept
+    forms_of(full).plain = body, step.kept
     return full, len(step.kept)
 
 

@@ -25,6 +25,7 @@ from weft.ops.control.bodies import (
     cotangents,
     derived,
     floating,
+    forms_of,
     graph_of,
     own,
     present,
@@ -142,14 +143,14 @@ sized_op = define(
 
 def size_name(body: Graph) -> str:
     """The name of the size that is the number of steps of a body."""
-    found = body.derived.get("steps")
-    if found is None:
+    forms = forms_of(body)
+    if forms.steps is None:
         taken, k = body.sizes.hints, 0
         while f"steps{k or ''}" in taken:
             k += 1
-        found = body.derived["steps"] = f"steps{k or ''}"
-        body.sizes.symbol(found)
-    return found
+        forms.steps = f"steps{k or ''}"
+        body.sizes.symbol(forms.steps)
+    return forms.steps
 
 
 @derived

@@ -23,8 +23,8 @@ from weft.compile.frontend.fast_path.guard_rows import (
     tell_reads,
 )
 from weft.compile.frontend.fast_path.guard_table import Table, Unfit
-from weft.compile.program.executable import NOWHERE, leaves, value_of
 from weft.compile.targets.cpu.driver import driver
+from weft.compile.targets.cpu.executable import NOWHERE, leaves, value_of
 from weft.core import allocation
 from weft.core.mode import mode
 from weft.core.tape import caller, note_changes

@@ -19,9 +19,9 @@ import numpy as np
 
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
-from weft.compile.program import executable
-from weft.compile.program.executable import Symbol
 from weft.compile.program.steps import LibraryCall
+from weft.compile.targets.cpu import executable
+from weft.compile.targets.cpu.executable import Symbol
 from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node

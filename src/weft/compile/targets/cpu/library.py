@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft.compile.emit.isa import Isa
-from weft.compile.program.executable import Symbol
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.attention.arrays import compiled as attention_code
 from weft.compile.targets.cpu.attention.call import (
@@ -16,6 +15,7 @@ from weft.compile.targets.cpu.attention.call import (
 from weft.compile.targets.cpu.convolution.arrays import compiled as convolution_code
 from weft.compile.targets.cpu.convolution.call import Convolution, is_convolution
 from weft.compile.targets.cpu.driver import driver
+from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.matmul.arrays import compiled as product_code
 from weft.compile.targets.cpu.matmul.arrays import named
 from weft.compile.targets.cpu.matmul.call import (

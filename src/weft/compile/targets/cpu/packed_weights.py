@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.program.executable import Jobs
 from weft.compile.targets.cpu.driver import driver
+from weft.compile.targets.cpu.executable import Jobs
 from weft.compile.targets.cpu.matmul.tasks import JOB
 from weft.runtime.cpu.address import address
 

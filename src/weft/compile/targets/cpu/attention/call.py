@@ -14,11 +14,11 @@ from typing import Any
 from weft import dtype as dtypes
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
-from weft.compile.program.executable import Symbol
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.attention import plan as plans
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.plan import Options, Plan
+from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import (
     Job,
     Pointer,

@@ -11,11 +11,11 @@ from typing import Any
 
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand
-from weft.compile.program.executable import Symbol
 from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.convolution.arrays import compiled
 from weft.compile.targets.cpu.convolution.job_builder import Plan
 from weft.compile.targets.cpu.convolution.shape import Shape, shape_of
+from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import Job, Pointer, Work
 from weft.compile.tuning.choices import Columns, chosen, threaded
 from weft.config import config

@@ -16,9 +16,9 @@ import numpy as np
 
 from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand, origin
-from weft.compile.program.executable import Symbol
 from weft.compile.program.steps import LibraryCall, Step
 from weft.compile.targets.cpu.convolution.call import is_convolution
+from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import (
     Job,
     Pack,
@@ -126,7 +126,7 @@ def packed(node: Node, target: Isa) -> Node:
     assert PACK.type is not None
     kind = PACK.type(node.type, **params)
     return Node(PACK, (node,), params, kind, f"{node.name}/pack", (), node.module,
-                node.code, node.lasti)  # fmt: skip
+                node.code, node.lasti, node.role.part)  # fmt: skip
 
 
 def read_often(nodes: Iterable[Node]) -> set[Node]:
@@ -173,6 +173,22 @@ class Panels(LibraryCall):
 def _is_turned(operand: Operand) -> bool:
     """Whether an operand is a view with its axes in another order."""
     return any(view.op is permute_op for view in operand.views)
+
+
+def with_panels(steps: Iterable[Step], graph: Graph, target: Isa) -> list[Step]:
+    """The steps with right operands that are read often packed before the first."""
+    often = read_often(graph.nodes)
+    panels: dict[Node, Node] = {}
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, Product) and (right := step.node.inputs[1]) in often:
+            operand = step.inputs[1]
+            if right not in panels:
+                panels[right] = packed(operand, target)
+                found.append(Panels(panels[right], [operand]))
+            step = replace(step, inputs=[*step.inputs, panels[right]])
+        found.append(step)
+    return found
 
 
 def with_weights(steps: Iterable[Step], graph: Graph) -> list[Step]:

@@ -9,7 +9,7 @@ from llvmlite import ir
 from weft.compile.emit.isa import Isa, new_module
 from weft.compile.loop.ir import Kernel
 from weft.compile.lower.deduplicate import KernelTable
-from weft.compile.program.executable import Symbol
+from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.library import address_of
 from weft.compile.targets.cpu.object_code import Library, compile_known
@@ -46,10 +46,6 @@ class Code:
         for kernel in kernels:
             emit_kernel(module, kernel, self.target)
         return module
-
-    def text(self, kernels: Iterable[Kernel]) -> str:
-        """The LLVM IR of kernels."""
-        return str(self._module(kernels))
 
     def function(self, kernel: Kernel, shared: tuple[tuple[str, str], ...]) -> Symbol:
         """A kernel's function for arguments of which these share a buffer."""

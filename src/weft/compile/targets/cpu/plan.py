@@ -7,16 +7,19 @@ and words where an executor puts addresses: see ``executable`` and ``driver``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.compile.fusion.groups import Operand, inlined
 from weft.compile.lower.epilogue import FIRST, WIDTH, Epilogue
-from weft.compile.program.code import Code
 from weft.compile.program.concat import Piece
-from weft.compile.program.executable import (
+from weft.compile.program.memory_layout import MemoryLayout
+from weft.compile.program.steps import HostCall, KernelLaunch, Launch, LibraryCall
+from weft.compile.targets.cpu.code import Code
+from weft.compile.targets.cpu.driver import FIELDS
+from weft.compile.targets.cpu.executable import (
     FILL,
     GANG,
     ITERATIONS,
@@ -34,10 +37,7 @@ from weft.compile.program.executable import (
     Symbol,
     Write,
 )
-from weft.compile.program.lowered import Lowered
-from weft.compile.program.memory_layout import MemoryLayout, lay_out
-from weft.compile.program.steps import HostCall, KernelLaunch, Launch, LibraryCall
-from weft.compile.targets.cpu.driver import FIELDS
+from weft.compile.targets.cpu.grain import grain_of
 from weft.compile.tuning.choices import Loops
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
@@ -54,9 +54,9 @@ class Plan(NamedTuple):
     timeline: list[Any]  # launches, and records of host calls
 
 
-def plan(lowered: Lowered, code: Code, sizes: Mapping[str, int]) -> Plan:
-    """Lay out memory for some sizes, and describe every step there as data."""
-    planner = _Planner(lay_out(lowered, sizes), code)
+def plan(layout: MemoryLayout, code: Code) -> Plan:
+    """Describe every step of a memory layout as data."""
+    planner = _Planner(layout, code)
     planner.describe()
     planner.group_waves()
     return Plan(planner.executable(), planner.layout, planner.timeline)
@@ -119,7 +119,7 @@ class _Planner:
         function = self._function(use)
         _, cuts = self.lowered.table.cut(use.kernel)
         worth = GRAIN if cuts.grain == Loops().grain else cuts.grain
-        grain = use.grain(count, worth, self.sizes)
+        grain = grain_of(count, use.operations(self.sizes), worth)
         return [0, function, *self.found[use], count, grain, ITERATIONS, 0, 0]
 
     def _job_row(self, routine: LibraryCall) -> list[int]:

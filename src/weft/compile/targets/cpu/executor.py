@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.program.executable import (
+from weft.compile.targets.cpu.driver import FIELDS, driver
+from weft.compile.targets.cpu.executable import (
     FILL,
     GANG,
     ITERATIONS,
@@ -27,7 +28,6 @@ from weft.compile.program.executable import (
     Jobs,
     value_of,
 )
-from weft.compile.targets.cpu.driver import FIELDS, driver
 from weft.compile.targets.cpu.packed_weights import Stamps, Weights
 from weft.graph.interpret import failed
 from weft.graph.ir import PICK, GraphError
