@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from weft.device import cpu
 from weft.dtype import DType
 
 Shapes = Sequence[tuple[int, ...]]
@@ -78,8 +79,11 @@ def _kind(kind: Any) -> str:
         return "another object" if type(kind) is int else str(kind)
     first, *rest = kind
     if isinstance(first, DType):
-        text = f"{first.name} of {rest[0]} dimensions"
-        return text + ", with a gradient" if any(rest[1:]) else text
+        dimensions, *more = rest
+        text = f"{first.name} of {dimensions} dimensions"
+        recorded, device = more or (False, cpu)
+        text += f" on {device}" * (device is not cpu)
+        return text + ", with a gradient" * recorded
     return f"{rest[0]!r:.60}"
 
 
