@@ -20,6 +20,7 @@ import numpy as np
 
 import weft
 from weft import array_api as xp
+from weft.core.public import UFUNCS as DECLARED_UFUNCS
 from weft.core.tensor import Tensor
 from weft.dtype import _BY_NP
 from weft.errors import AutogradError, DTypeError, ShapeError
@@ -44,12 +45,11 @@ from weft.ops import (
     statistics,
 )
 from weft.ops.operands import as_tensorlike
-from weft.ufuncs import SAME
 
 # -- ufuncs
 
 UFUNCS: dict[Any, Callable[..., Any]] = {
-    ufunc: getattr(weft, name) for ufunc, name in SAME.items()
+    ufunc: getattr(weft, name) for ufunc, name in DECLARED_UFUNCS.items()
 }
 UFUNCS[np.sign] = xp.sign
 UFUNCS[np.vecdot] = xp.vecdot

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from weft.core.record import Record
 
-class Options(NamedTuple):
+
+class Options(Record):
     precision: int = 4
     threshold: int = 1000
     edgeitems: int = 3
     linewidth: int = 88
 
 
-class _State:
-    options = Options()
+OPTIONS = Options()
 
 
 def set_printoptions(
@@ -35,8 +36,7 @@ def set_printoptions(
         "precision": precision, "threshold": threshold,
         "edgeitems": edgeitems, "linewidth": linewidth,
     }  # fmt: skip
-    changes = {k: v for k, v in given.items() if v is not None}
-    _State.options = _State.options._replace(**changes)
+    vars(OPTIONS).update({k: v for k, v in given.items() if v is not None})
 
 
 def _float_formatter(array: np.ndarray, precision: int) -> Any:
@@ -67,12 +67,11 @@ def _formatter(array: np.ndarray, precision: int) -> Any:
 
 def format_array(array: np.ndarray, indent: int = 0) -> str:
     """The elements in nested brackets, columns aligned, long ones shortened."""
-    options = _State.options
     if array.size == 0:
         return "[]"
-    edge = options.edgeitems if array.size > options.threshold else None
+    edge = OPTIONS.edgeitems if array.size > OPTIONS.threshold else None
     shown = _edges(array, edge)
-    write = _formatter(shown, options.precision)
+    write = _formatter(shown, OPTIONS.precision)
     width = max(len(write(x)) for x in shown.ravel()) if array.ndim else 0
     return _nested(array, edge, lambda x: write(x).rjust(width), indent)
 
@@ -105,7 +104,7 @@ def _nested(array: np.ndarray, edge: int | None, write: Any, indent: int) -> str
 
 def _wrapped(parts: list[str], indent: int) -> str:
     """Elements of one row, broken into lines at the line width."""
-    per_line = max((_State.options.linewidth - indent) // (len(parts[0]) + 2), 1)
+    per_line = max((OPTIONS.linewidth - indent) // (len(parts[0]) + 2), 1)
     lines = [", ".join(parts[k : k + per_line]) for k in range(0, len(parts), per_line)]
     return (",\n" + " " * indent).join(lines)
 

@@ -11,13 +11,17 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from llvmlite import ir
 
+import weft
 from weft.compile.emit import math as vector_math
-from weft.compile.emit.math import BRANCHING, FUNCTIONS, UNAVAILABLE, conversions, emit
+from weft.compile.emit.math import BRANCHING, FUNCTIONS, conversions, emit
+from weft.compile.emit.scalar import has_function
 from weft.compile.targets.cpu.math_arrays import apply, module_of
 from weft.compile.targets.cpu.object_code import assembly, host_isa
 from weft.core.elementwise import elementwise_batch
-from weft.core.op import all_ops
+from weft.core.lowering import Pointwise
+from weft.core.op import all_ops, find_op
 from weft.errors import ArgumentError, DTypeError, ShapeError
 
 LONG = np.longdouble
@@ -452,11 +456,29 @@ def test_rounding_to_16_bits(case):
 # -- the code itself
 
 
-def test_every_elementwise_record_has_code_or_is_listed():
+def test_every_pointwise_record_has_code():
     names = {op.name for op in all_ops() if op.batch is elementwise_batch}
     assert set(FUNCTIONS) - names == {"fmax", "fmin"}
-    assert set(UNAVAILABLE) <= names
-    assert not set(UNAVAILABLE) & set(FUNCTIONS)
+    opcodes = {op.lower.scalar for op in all_ops() if isinstance(op.lower, Pointwise)}
+    kinds = weft.float32, weft.int64, weft.bool
+    for name in opcodes:
+        assert any(has_function(name, [kind], kind) for kind in kinds), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [op.name for op in all_ops() if len(op.inputs) == 1 and op.name in FUNCTIONS],
+)
+def test_records_cost_what_their_code_does(name):
+    """A record's cost is about half the instructions of the vector code."""
+    lanes = ir.VectorType(ir.FloatType(), 8)
+    made = ir.Function(ir.Module(), ir.FunctionType(lanes, [lanes]), "f")
+    b = ir.IRBuilder(made.append_basic_block())
+    emit(name, b, made.args[0], fused=True)
+    count = sum(len(block.instructions) for block in made.blocks)
+    cost = find_op(name).facts.cost
+    assert count <= 8 * max(cost, 1)
+    assert cost <= max(count, 8)
 
 
 def text_of(name, dtype, limit=None, lanes=None):

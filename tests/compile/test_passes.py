@@ -14,7 +14,7 @@ from weft import models, nn, optim
 from weft.compile import passes as p
 from weft.compile import pipeline
 from weft.compile.passes.equations import equations
-from weft.compile.passes.facts import elementwise, exact_cast
+from weft.compile.passes.facts import exact_cast
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify import EQUATIONS
 from weft.core.op import TensorType, all_ops
@@ -1083,7 +1083,9 @@ def test_where_numbers_would_change_the_dtype_they_stay_tensors(dtype):
 
 
 @pytest.mark.parametrize(
-    "op", [o for o in all_ops() if elementwise(o) and o.samples], ids=lambda o: o.name
+    "op",
+    [o for o in all_ops() if o.facts.elementwise and o.samples],
+    ids=lambda o: o.name,
 )
 def test_elementwise_operators_work_element_by_element(op):
     for sample in op.samples(np.random.default_rng(0)):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import importlib as _importlib
 import math as _math
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from weft.array_api._creation import (
@@ -48,75 +49,8 @@ from weft.array_api._dtypes import (
     isdtype,
     result_type,
 )
-from weft.array_api._elementwise import (
-    abs,
-    acos,
-    acosh,
-    add,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    bitwise_and,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    ceil,
-    clip,
-    conj,
-    copysign,
-    cos,
-    cosh,
-    divide,
-    equal,
-    exp,
-    expm1,
-    floor,
-    floor_divide,
-    greater,
-    greater_equal,
-    hypot,
-    imag,
-    isfinite,
-    isinf,
-    isnan,
-    less,
-    less_equal,
-    log,
-    log1p,
-    log2,
-    log10,
-    logaddexp,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    nextafter,
-    not_equal,
-    positive,
-    pow,
-    real,
-    reciprocal,
-    remainder,
-    round,
-    sign,
-    signbit,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    subtract,
-    tan,
-    tanh,
-    trunc,
-)
+from weft.array_api._elementwise import DECLARED as _DECLARED
+from weft.array_api._elementwise import clip, floor_divide, imag, round, sign
 from weft.array_api._manipulation import (
     broadcast_arrays,
     broadcast_to,
@@ -180,6 +114,11 @@ from weft.dtype import (
     uint32,
     uint64,
 )
+
+if _TYPE_CHECKING:
+    from weft.array_api._declared import *
+else:
+    globals().update(_DECLARED)
 
 __array_api_version__ = "2024.12"
 

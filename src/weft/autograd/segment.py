@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.dispatch import Evaluator
-from weft.core.lowering import Pointwise
+from weft.core.lowering import Filled, Pointwise
 from weft.core.mode import (
     WATCHED,
     mode,
@@ -573,7 +573,7 @@ class Named:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = frozenset(names)
         self.fast = any(
-            op.name in ("full", "arange") or isinstance(op.lower, Pointwise)
+            isinstance(op.lower, (Filled, Pointwise))
             for op in all_ops()
             if op.name in self.names
         )  # whether some of them may run without coming by ``bind``

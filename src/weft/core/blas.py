@@ -16,12 +16,13 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.config import config
 from weft.core import eager_kernels
+from weft.core.record import Record
 
 # Multiplications up to which OpenBLAS surely uses one thread: its own limits are 2^18
 # for two matrices, 9216 for a matrix and a vector.
@@ -61,7 +62,7 @@ def _large(x: Any, y: Any) -> Any:
     return np.matmul(x, y)
 
 
-class _Switch(NamedTuple):
+class _Switch(Record):
     """OpenBLAS's own functions for its number of threads."""
 
     get: Callable[[], int]

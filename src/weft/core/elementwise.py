@@ -26,7 +26,16 @@ from weft.core.eager_kernels import run as run_bulk
 from weft.core.lowering import Pointwise
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.number import Number
-from weft.core.op import Op, Plan, Sample, TensorType, define, rule_names
+from weft.core.op import (
+    Op,
+    Plan,
+    Sample,
+    TensorType,
+    define,
+    rule_names,
+    unregister,
+)
+from weft.core.public import METHOD, UFUNCS, Names, declare
 from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
@@ -404,11 +413,23 @@ def _fast_codes(accepts: str, codes: str) -> str:
     return "".join(kept)
 
 
-def _finish(fn: Public, name: str, op: Op, doc: str) -> Public:
-    fn.__name__ = fn.__qualname__ = name
+def _finish(
+    fn: Public, op: Op, doc: str, accepts: str, public: Names | None, given: str
+) -> Public:
+    """Name and document an operator's function, and make it public."""
+    fn.__name__ = fn.__qualname__ = op.name
     fn.__doc__ = doc
     fn.op = op  # type: ignore[attr-defined]
     op.function = fn
+    if public is not None:
+        whole = accepts in ("integer", "integral")
+        try:
+            declare(fn, op.name, public, (given, "int64" if whole else "float32"))
+        except ArgumentError:
+            unregister(op.name)
+            raise
+        if isinstance(op.eval, np.ufunc):
+            UFUNCS[op.eval] = op.name
     return fn
 
 
@@ -427,8 +448,17 @@ def unary(
     domain: tuple[float, float] = (-2.0, 2.0),
     samples: Callable[..., Any] | None = None,
     bulk: int = 0,
+    lower: Any = None,
+    public: Names | None = METHOD,
+    **facts: Any,
 ) -> Public:
-    """Declare an element-wise operator of one input and its public function."""
+    """Declare an element-wise operator of one input and its public function.
+
+    ``lower`` is how compiled code computes it (``core.lowering``); without it the Loop
+    IR's scalar function of the same name is used, or ``eval`` if there is none.
+    ``public`` says where the function is found (``core.public``). The other keywords
+    are ``Facts``.
+    """
     if d is not None:
         vjp, jvp = {"x": _vjp_from(d)}, {"x": _jvp_from(d)}
     bulk = bulk or (LARGE if accepts in ("inexact", "floating") else CHEAP)
@@ -441,10 +471,13 @@ def unary(
         jvp=jvp,
         linear=linear,
         batch=elementwise_batch,
-        lower=Pointwise(name),
+        lower=lower or Pointwise(name),
         bulk=bulk,
         samples=samples or samples_in(domain),
         reference=reference,
+        elementwise=True,
+        returns=returns,
+        **facts,
     )
     plan = op.plan((True,)) if vjp is not None else None
     promotes = accepts in ("inexact", "floating")
@@ -472,7 +505,7 @@ def unary(
             return bind(op, (input,), {})
         return bind(op, prepare(name, accepts, input), {})
 
-    return _finish(fn, name, op, doc)
+    return _finish(fn, op, doc, accepts, public, "")
 
 
 def binary(
@@ -490,8 +523,12 @@ def binary(
     samples: Callable[..., Any] | None = None,
     bulk: int = CHEAP,
     refuses: dict[str, float] | None = None,
+    lower: Any = None,
+    public: Names | None = METHOD,
+    numbers: str = "inexact",
+    **facts: Any,
 ) -> Public:
-    """Declare an element-wise operator of two inputs and its public function."""
+    """Declare an element-wise operator of two inputs; see ``unary``."""
     if d is not None:
         vjp = {k: _vjp_from(f) for k, f in d.items()}
         jvp = {k: _jvp_from(f) for k, f in d.items()}
@@ -503,11 +540,15 @@ def binary(
         vjp=vjp,
         jvp=jvp,
         batch=elementwise_batch,
-        lower=Pointwise(name),
+        lower=lower or Pointwise(name),
         bulk=bulk,
         samples=samples or samples_in(*domain),
         reference=reference,
         refuses=refuses,
+        elementwise=True,
+        returns=returns,
+        numbers=numbers,
+        **facts,
     )
     first, second, both = [
         None if vjp is None else op.plan(need)
@@ -572,7 +613,7 @@ def binary(
                 return out
         return bind(op, prepare(name, accepts, input, other), NO_PARAMS)
 
-    return _finish(fn, name, op, doc)
+    return _finish(fn, op, doc, accepts, public, "x")
 
 
 absorb = binary(
@@ -581,6 +622,7 @@ absorb = binary(
     vjp={"x": lambda g, y: times_conj(g, y), "y": lambda g, x: times_conj(g, x)},
     jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
     reference=lambda x, y: x * y,
+    public=None,
     doc="""The product of two tensors, where zero times infinity is zero.
 
     Derivative rules use it, so that an element nothing came back to adds

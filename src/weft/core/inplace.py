@@ -29,6 +29,8 @@ from weft.errors import (
     ShapeError,
 )
 
+Form = Callable[[Callable[..., Any], str], Callable[..., Any]]  # of a function, a name
+
 
 def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     """Make ``target`` hold ``new`` (of its shape and dtype); returns ``target``."""
@@ -229,9 +231,12 @@ def inplace(
     return method
 
 
-def reshaped(
-    fn: Callable[..., Tensor], name: str, given: str = ""
-) -> Callable[..., Tensor]:
+def view_form(given: str = "") -> Form:
+    """A maker of views' in-place forms; ``given`` are the example's arguments."""
+    return lambda fn, name: _reshaped(fn, name, given)
+
+
+def _reshaped(fn: Callable[..., Any], name: str, given: str) -> Callable[..., Any]:
     """The in-place form of a view: the tensor itself takes the other shape."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -284,10 +289,13 @@ def fitted(target: Tensor, new: Tensor, name: str) -> Tensor:
     return cast(new, target.dtype)
 
 
-def inplace_arithmetic(
-    fn: Callable[..., Tensor], name: str, ufunc: Any
-) -> Callable[..., Any]:
-    """The in-place form of a binary operator, without a temporary if possible."""
+def arithmetic_form(ufunc: Any) -> Form:
+    """A maker of binary operators' in-place forms, without temporaries if possible."""
+    return lambda fn, name: _arithmetic(fn, name, ufunc)
+
+
+def _arithmetic(fn: Callable[..., Any], name: str, ufunc: Any) -> Callable[..., Any]:
+    """The in-place form of a binary operator that NumPy's function computes."""
     general = inplace(fn, name, "2")
 
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:

@@ -11,6 +11,12 @@
     Rowwise        a line of elements comes about as a whole
     Varied         one of these, as shapes and parameters decide
     Composed       the operator is a program of others
+    Library        a kernel of a library computes the result as a whole
+
+A scalar function is an opcode of the Loop IR, which the target's emitter knows. It has
+the name of the element-wise operator that it computes, whose record tells its facts;
+``random_word``, ``random_unit``, ``random_below``, ``sort_key`` and ``sort_digit`` are
+no operators. An operator from outside is ``Composed`` of operators that have opcodes.
 
 An operator without any of these is called as a whole.
 
@@ -27,39 +33,49 @@ bound, and ``high`` elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import dtype as dtypes
+from weft.core.record import Record
 from weft.dtype import DType
 
 Index = tuple[Any, ...]  # numbers or symbolic sizes, one a dimension
 
 
-class Pointwise(NamedTuple):
+class Pointwise(Record):
     """``scalar`` names the function; its parameters are the record's own."""
 
     scalar: str
 
 
-class View(NamedTuple):
-    """``at(out, x_shape, **params)`` is where the input's element is found."""
+class View(Record):
+    """``at(out, x_shape, **params)`` is where the input's element is found.
+
+    ``in_order`` says that axes stay in the order of their strides.
+    """
 
     at: Callable[..., Index]
+    in_order: bool = False
 
 
-class Reduction(NamedTuple):
-    """``combine`` names the scalar function that elements are combined with."""
+class Reduction(Record):
+    """``combine`` names the operator that elements are combined with.
+
+    ``splits`` says that the results of parts are reduced by the same operator, whose
+    parameters are ``dim``, a tuple of axes, and ``keepdim``.
+    """
 
     combine: str
+    splits: bool = False
 
 
-class Filled(NamedTuple):
+class Filled(Record):
     """``value(out, **params)`` is a number, or a symbolic one, for each index."""
 
     value: Callable[..., Any]
 
 
-class Element(NamedTuple):
+class Element(Record):
     """``value(k, out, *inputs, **params)`` is an expression for each index.
 
     ``here(out, **params)`` says of each input at which one index it is read, with None
@@ -71,7 +87,7 @@ class Element(NamedTuple):
     cheap: bool = True  # to compute again, rather than to keep
 
 
-class Scatter(NamedTuple):
+class Scatter(Record):
     """``start(k, out, ...)``, into which updates are combined in order.
 
     ``domain(*inputs, **params)`` is the shape of the updates, ``update(k, at, ...)``
@@ -87,7 +103,7 @@ class Scatter(NamedTuple):
     shared: Callable[..., tuple[tuple[int, int], ...]]
 
 
-class Running(NamedTuple):
+class Running(Record):
     """Along the axis ``dim``, ``step(k, at, states, *values)`` makes states of states.
 
     ``values`` are the inputs' elements there, ``start(k, *inputs)`` the first states;
@@ -98,7 +114,7 @@ class Running(NamedTuple):
     start: Callable[..., tuple[Any, ...]]
 
 
-class Fold(NamedTuple):
+class Fold(Record):
     """``step(k, out, at, states, ...)`` over all ``at`` of a domain, in order.
 
     ``start(k, out, ...)`` are the first states, ``domain(*inputs, **params)`` is the
@@ -111,7 +127,7 @@ class Fold(NamedTuple):
     end: Callable[..., Any]
 
 
-class Rowwise(NamedTuple):
+class Rowwise(Record):
     """``routine`` names loops over a line of elements along the axis ``dim``."""
 
     routine: str
@@ -120,19 +136,30 @@ class Rowwise(NamedTuple):
 Scan = Running | Fold | Rowwise  # loops with states, which nothing else joins
 
 
-class Varied(NamedTuple):
+class Varied(Record):
     """``choose(*input_shapes, **params)`` is the lowering for these shapes, or None."""
 
     choose: Callable[..., Any]
 
 
-class Composed(NamedTuple):
+class Composed(Record):
     """``calls(call, *inputs, **params)`` is a ``call(name, *inputs, **params)``.
 
     The inputs of a call are nodes, numbers and other calls.
     """
 
     calls: Callable[..., Any]
+
+
+class Library(Record):
+    """``family`` names a library of kernels, ``kind`` one of them.
+
+    ``operands`` names the inputs of an operator that takes any number of them.
+    """
+
+    family: str
+    kind: str
+    operands: tuple[str, ...] = ()
 
 
 def cast_element(k: Any, value: Any, dtype: DType) -> Any:
@@ -145,7 +172,7 @@ def key_dtype(dtype: DType) -> DType:
     return dtypes.int64 if dtype.itemsize == 8 else dtypes.int32
 
 
-SAME = View(lambda out, x_shape: out)  # a copy, where memory does not show
+SAME = View(lambda out, x_shape: out, in_order=True)  # memory does not show
 
 
 def permuted(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:

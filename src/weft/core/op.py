@@ -27,9 +27,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from weft.core.record import Record
 from weft.dtype import DType
 from weft.errors import ArgumentError
 
+Shape = tuple[Any, ...]
+# Where a rule's argument comes from: "in", "shape", "dtype", "out" or "param"; which
+# input or output it is; its name.
+Source = tuple[str, int, str]
 RuleFn = Callable[..., Any]
 
 
@@ -54,15 +59,29 @@ class Sample(NamedTuple):
     params: dict[str, Any] = {}
 
 
-class Source(NamedTuple):
-    """Where a rule's argument comes from.
+class Facts(Record):
+    """Properties of an operator that passes, planners and emitters ask for.
 
-    ``kind`` is one of ``in``, ``shape``, ``dtype``, ``out`` and ``param``.
+    A record that says nothing is taken for an operator of which nothing is known: it is
+    correct, and perhaps slower. ``core.elementwise`` fills in what its builders know.
     """
 
-    kind: str
-    place: int
-    name: str
+    elementwise: bool = False  # each element follows from the inputs' elements there
+    returns: str = "same"  # the result's dtype: "same", "bool" or "real"
+    numbers: str = ""  # where an operand may be a Python number: "all", "inexact"
+    cost: int = 1  # operations for an element: 0 to move it, 1 to add, 12 for exp
+    flops: Callable[..., Shape] | None = None  # of all: factors, from shapes (out, *in)
+    commutes: bool = False  # op(x, y) has the bits of op(y, x)
+    idempotent: bool = False  # op(op(x, y), y) is op(x, y): reductions do not round
+    identity: float | None = None  # op(identity, x) is x: where a reduction starts
+    bounds: tuple[float, float] | None = None  # of all results of finite inputs
+    keeps_finite: bool = False  # results are finite where the first input is
+    exact: bool = False  # results need no rounding: they are numbers of the dtype
+    random: bool = False  # results are random numbers: functions of a seed
+    infix: str = ""  # how expressions show it between its operands
+
+
+UNSTATED = Facts()
 
 
 class Step(NamedTuple):
@@ -108,10 +127,10 @@ class Plan:
 
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
-        for source in self.op.sources(fn):
-            key = (source.kind, source.place)
-            if source.kind == "param":
-                args.append(source.name)
+        for kind, place, name in self.op.sources(fn):
+            key = (kind, place)
+            if kind == "param":
+                args.append(name)
                 continue
             if key not in self.keep:
                 self.keep.append(key)
@@ -178,12 +197,13 @@ class Op:
     each with a number that is refused wherever it stands for all elements (of whole
     numbers, where it is an int). Programs keep such operators even where nothing needs
     their results: the error is one of their results.
+    Every other keyword is one of the ``Facts``.
     """
 
     __slots__ = (
-        "batch", "bulk", "composite", "eval", "function", "inputs", "jvp", "kernel",
-        "linear", "lower", "many", "name", "outputs", "plans", "reference", "refuses",
-        "samples", "type", "variadic", "view", "vjp",
+        "batch", "bulk", "composite", "eval", "facts", "function", "inputs", "jvp",
+        "kernel", "linear", "lower", "many", "name", "outputs", "plans", "reference",
+        "refuses", "samples", "type", "variadic", "view", "vjp",
     )  # fmt: skip
 
     def __init__(
@@ -205,8 +225,10 @@ class Op:
         lower: Any = None,
         bulk: int | dict[str, int] | None = None,
         refuses: Mapping[str, float] | None = None,
+        **facts: Any,
     ) -> None:
         self.name = name
+        self.facts = Facts(**facts) if facts else UNSTATED
         self.variadic = inputs.startswith("*")
         self.inputs = tuple(inputs.removeprefix("*").split())
         self.many = outputs.startswith("*")  # as many outputs as the parameters say
@@ -255,13 +277,13 @@ class Op:
 
     def _source(self, name: str) -> Source:
         if name in self.inputs:
-            return Source("in", self.inputs.index(name), name)
+            return "in", self.inputs.index(name), name
         owner, _, what = name.rpartition("_")
         if what in ("shape", "dtype") and owner in self.inputs:
-            return Source(what, self.inputs.index(owner), name)
+            return what, self.inputs.index(owner), name
         if name in self.outputs:
-            return Source("out", self.outputs.index(name), name)
-        return Source("param", -1, name)
+            return "out", self.outputs.index(name), name
+        return "param", -1, name
 
     def plan(self, need: tuple[bool, ...]) -> Plan:
         """The saving plan for the inputs that want a gradient."""
@@ -311,9 +333,16 @@ def is_own(op: Op) -> bool:
     return op in _OWN
 
 
+unregistered: list[Callable[[Op], None]] = []  # called with a record that is gone
+
+
 def unregister(name: str) -> None:
-    """Take a record out of the registry."""
-    _OWN.discard(_REGISTRY.pop(name, None))
+    """Take a record out of the registry, and its function's public names away."""
+    op = _REGISTRY.pop(name, None)
+    if op is not None:
+        _OWN.discard(op)
+        for tell in unregistered:
+            tell(op)
 
 
 def define(name: str, **fields: Any) -> Op:
@@ -340,6 +369,11 @@ def find_op(name: str) -> Op:
     if found is None:
         raise ArgumentError(f"no operator is named {name!r}")
     return found
+
+
+def known_op(name: str) -> Op | None:
+    """The record with this name, or None."""
+    return _REGISTRY.get(name)
 
 
 def all_ops() -> list[Op]:

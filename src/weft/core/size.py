@@ -16,8 +16,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from weft.core.record import Record
 from weft.errors import ArgumentError, ShapeError, user_line
 
 
@@ -113,7 +114,7 @@ def elements(shape: Sequence[Any], sizes: Mapping[str, int]) -> int:
     return math.prod(evaluate(n, sizes) for n in shape)
 
 
-class Assumption(NamedTuple):
+class Assumption(Record):
     """An answer that was given for the example, and must hold in each run."""
 
     left: Any

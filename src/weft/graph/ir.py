@@ -249,6 +249,7 @@ DETACH = Op(
     inputs="x",
     eval=lambda x: x,
     type=lambda x: x,
+    elementwise=True,
     vjp={"x": lambda g: None},
     jvp={"x": lambda t: None},
     view=True,
@@ -259,6 +260,7 @@ RENEW = Op(  # memory changed where nothing is recorded: the new value, the old 
     inputs="x before",
     eval=lambda x, before: x.copy(),
     type=lambda x, before: x,
+    elementwise=True,
     vjp={"before": lambda g: g},
     jvp={"before": lambda t: t},
 )

@@ -16,13 +16,11 @@ import sys
 import weakref
 from typing import Any
 
+from weft.core.lowering import View
 from weft.core.op import find_op
 from weft.graph.effects import origin
 from weft.graph.ir import Node
 from weft.graph.symbol import refusal
-
-# Views after which axes are still in the order of their strides.
-_IN_ORDER = ("slice", "reshape", "expand", "alias", "detach")
 
 
 class Layouts:
@@ -85,7 +83,8 @@ def _single(node: Node) -> bool:
 
 
 def _moves_axes(node: Node) -> bool:
-    if not node.op.view or node.op.name in _IN_ORDER:
+    rule = node.op.lower
+    if not node.op.view or (isinstance(rule, View) and rule.in_order):
         return False
     if node.op is not find_op("permute"):
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.linalg.operands import as_matrix, mirrored, wide
@@ -44,6 +45,7 @@ class EigResult(NamedTuple):
     eigenvectors: Tensor
 
 
+@public(method=True)
 @wide
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with ``A = L @ L.mH`` (``upper``: its adjoint).

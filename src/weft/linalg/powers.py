@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.core.dims import normalize_dim
 from weft.core.elementwise import broadcast_shapes, conj, result_type
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.linalg.operands import as_matrix, wide
@@ -25,6 +26,7 @@ from weft.ops.reduce import sum
 from weft.ops.shaping import squeeze, unsqueeze
 
 
+@public(method=True)
 @wide
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A matrix times itself n times; for negative n, its inverse.
@@ -55,6 +57,7 @@ def _by_squaring(square: Tensor, n: int) -> Tensor:
     return out
 
 
+@public(method=True)
 @wide
 def matrix_exp(A: Tensor) -> Tensor:
     """The exponential of square matrices.
@@ -175,6 +178,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return _diagonal(A, offset, dim1, dim2)
 
 
+@public("cross", method=True)
 def cross_along(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along ``dim``, or along the first dimension of size 3.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.linalg.factoring import svdvals
@@ -179,6 +180,7 @@ def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
     return where((full >= n).unsqueeze(-1), found, 0)
 
 
+@public(method=True)
 def inverse(input: Tensor) -> Tensor:
     """The inverse of square matrices: ``linalg.inv``.
 
@@ -188,6 +190,7 @@ def inverse(input: Tensor) -> Tensor:
     return inv(input)
 
 
+@public(method=True)
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The Moore-Penrose inverse: ``linalg.pinv``.
 
@@ -207,6 +210,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
+@public(method=True)
 @wide
 def det(A: Tensor) -> Tensor:
     """The determinant; its gradient is exact for singular matrices too.
@@ -217,6 +221,7 @@ def det(A: Tensor) -> Tensor:
     return det_op(as_matrix("linalg.det", A, square=True))
 
 
+@public(method=True)
 @wide
 def slogdet(A: Tensor) -> SlogdetResult:
     """The determinant's sign and the logarithm of its absolute value.
@@ -227,6 +232,7 @@ def slogdet(A: Tensor) -> SlogdetResult:
     return SlogdetResult(*slogdet_op(as_matrix("linalg.slogdet", A, square=True)))
 
 
+@public(method=True)
 @wide
 def logdet(A: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where that is negative.

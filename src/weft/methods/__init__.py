@@ -1,27 +1,77 @@
 """The methods of ``weft.Tensor``.
 
-``Methods`` is what type checkers see as ``Tensor``'s base; when this module is
-imported the members of its parts are put on ``Tensor`` itself.
+Functions are declared to be methods where they are defined (``core.public``); here are
+the others. ``Methods`` is what type checkers see as ``Tensor``'s base; when this module
+is imported the members of its parts are put on ``Tensor`` itself.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from weft.core.tensor import Tensor
+from weft.linalg import factoring, powers, solving  # noqa: F401
 from weft.methods.casts import Casts
 from weft.methods.conversion import Conversion
 from weft.methods.functions import Functions
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
 from weft.methods.operators import Operators
+from weft.ops import (  # noqa: F401  # what declares functions and methods
+    arithmetic,
+    bessel_functions,
+    bits,
+    broadcasting,
+    comparison,
+    complex_numbers,
+    copies,
+    creation,
+    cumulative,
+    diagonals,
+    einsum,
+    error_functions,
+    extremes,
+    fourier,
+    gamma_functions,
+    gathering,
+    index,
+    indexing,
+    joining,
+    masks,
+    operands,
+    padding,
+    predicates,
+    probabilities,
+    products,
+    random,
+    reduce,
+    rounding,
+    scattering,
+    searching,
+    select,
+    shaping,
+    slicing,
+    sorting,
+    statistics,
+    strided,
+    transcendental,
+)
+
+if TYPE_CHECKING:
+    from weft.methods._declared import Declared
+else:
+    Declared = object
 
 
-class Methods(Operators, Functions, InPlace, Inspection, Conversion, Casts):
+class Methods(Operators, Functions, InPlace, Inspection, Conversion, Casts, Declared):
     """The methods of ``weft.Tensor``."""
 
 
 def _install() -> None:
     own = ("__module__", "__dict__", "__weakref__", "__doc__", "__qualname__")
     for part in Methods.__bases__:
+        if part is object:
+            continue
         for name, value in vars(part).items():
             if name not in own:
                 setattr(Tensor, name, value)

@@ -25,6 +25,8 @@ relu = unary(
     jvp={"x": lambda t, out: _where_positive(t, out)},
     bulk=COSTLY,
     reference=lambda x: (x + np.abs(x)) / 2,
+    exact=True,
+    public=None,
     doc="""Each element, but at least 0; its derivative at 0 is 0.
 
     >>> weft.nn.functional.relu(weft.tensor([-1.0, 2.0]))

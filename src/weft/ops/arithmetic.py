@@ -23,7 +23,9 @@ from weft.core.elementwise import (
     unary,
 )
 from weft.core.elementwise import conj as conj_value
+from weft.core.inplace import arithmetic_form
 from weft.core.number import Number
+from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.ops.complex_numbers import real
@@ -38,6 +40,11 @@ _add: Public = binary(
     vjp={"x": lambda g: g, "y": lambda g: g},
     jvp={"x": lambda t: t, "y": lambda t: t},
     reference=lambda x, y: x - (-y),
+    commutes=True,
+    identity=0,
+    infix="+",
+    numbers="all",
+    public=None,
     doc="""Element-wise sum.
 
     >>> weft.tensor([1, 2]) + 3
@@ -52,6 +59,9 @@ _sub: Public = binary(
     vjp={"x": lambda g: g, "y": lambda g: -g},
     jvp={"x": lambda t: t, "y": lambda t: -t},
     reference=lambda x, y: x + (-1.0) * y,
+    infix="-",
+    numbers="all",
+    public=None,
     doc="""Element-wise difference.
 
     >>> weft.tensor([1, 2]) - 3
@@ -68,6 +78,13 @@ mul: Public = binary(
     },
     jvp={"x": lambda t, y: times(t, y), "y": lambda t, x: times(t, x)},
     reference=lambda x, y: np.copysign(1, y) * x * np.abs(y),
+    commutes=True,
+    identity=1,
+    infix="*",
+    numbers="all",
+    public=Names(
+        inplace=arithmetic_form(np.multiply), also=("multiply",), array_api="multiply"
+    ),
     doc="""Element-wise product.
 
     >>> weft.tensor([1.0, 2.0]) * weft.tensor([3.0, 4.0])
@@ -82,6 +99,9 @@ _true_divide: Public = binary(
     d={"x": lambda y: 1 / y, "y": lambda y, out: -out / y},
     domain=((-2.0, 2.0), (0.5, 2.0)),
     reference=lambda x, y: x * y**-1.0,
+    cost=4,
+    infix="/",
+    public=None,
     doc="""Element-wise quotient.
 
     >>> weft.tensor([1, 2]) / 2
@@ -90,6 +110,7 @@ _true_divide: Public = binary(
 )
 
 
+@public(method=True, inplace=arithmetic_form(np.add), ufuncs=("add",), array_api=True)
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``.
 
@@ -112,6 +133,13 @@ def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     return mul(other, bool(alpha) if dtype is dtypes.bool_ else alpha)
 
 
+@public(
+    method=True,
+    inplace=arithmetic_form(np.subtract),
+    also=("subtract",),
+    ufuncs=("subtract",),
+    array_api="subtract",
+)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``.
 
@@ -123,6 +151,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return _sub(input, other)
 
 
+@public()
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``other - alpha * input``.
 
@@ -132,6 +161,13 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return sub(other, input, alpha=alpha)
 
 
+@public(
+    method=True,
+    inplace=arithmetic_form(np.true_divide),
+    also=("divide", "true_divide"),
+    ufuncs=("divide",),
+    array_api="divide",
+)
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """Element-wise quotient, rounded down or towards zero if asked.
 
@@ -181,6 +217,8 @@ floor_divide: Public = binary(
     domain=((-7.0, 7.0), (0.6, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: np.floor(x / y),
+    cost=70,
+    public=Names(ufuncs=("floor_divide",)),
     doc="""The quotient rounded down.
 
     >>> weft.tensor([7, -7]) // 2
@@ -197,6 +235,8 @@ remainder: Public = binary(
     domain=((-7.0, 7.0), (0.6, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: x - y * np.floor(x / y),
+    cost=64,
+    public=Names(ufuncs=("remainder",), array_api=True),
     doc="""The remainder of a division, with the divisor's sign (Python's ``%``).
 
     >>> weft.tensor([7, -7]) % 3
@@ -213,6 +253,9 @@ fmod: Public = binary(
     domain=((-7.0, 7.0), (0.6, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: x - y * np.trunc(x / y),
+    cost=56,
+    exact=True,
+    public=Names(ufuncs=("fmod",)),
     doc="""The remainder of a division, with the dividend's sign (C's ``fmod``).
 
     >>> weft.fmod(weft.tensor([7, -7]), 3)
@@ -231,6 +274,9 @@ neg: Public = unary(
     vjp={"x": lambda g: -g},
     linear=True,
     reference=lambda x: 0.0 - x,
+    keeps_finite=True,
+    exact=True,
+    public=Names(also=("negative",), array_api="negative"),
     doc="""Each element with its sign turned.
 
     >>> -weft.tensor([1, -2])
@@ -243,10 +289,13 @@ abs: Public = unary(
     np.abs,
     accepts="all",
     returns="real",
-    vjp={"x": lambda g, x: g * sgn(x)},
-    jvp={"x": lambda t, x: real(t * conj_value(sgn(x)))},
+    vjp={"x": lambda g, x: g * x.sgn()},
+    jvp={"x": lambda t, x: real(t * conj_value(x.sgn()))},
     domain=(0.3, 2.0),
     reference=lambda x: np.sqrt(x * x),
+    keeps_finite=True,
+    exact=True,
+    public=Names(also=("absolute",), ufuncs=("fabs",), array_api=True),
     doc="""The absolute value; its derivative at 0 is taken as 0.
 
     >>> abs(weft.tensor([-1.5, 2.0]))
@@ -269,6 +318,8 @@ sign: Public = unary(
     domain=(0.3, 2.0),
     bulk=COSTLY,
     reference=lambda x: x / np.abs(x),
+    bounds=(-1, 1),
+    exact=True,
     doc="""-1, 0 or 1 by each element's sign; 0 at NaN.
 
     >>> weft.sign(weft.tensor([-2.0, 0.0, 3.0]))
@@ -277,6 +328,7 @@ sign: Public = unary(
 )
 
 
+@public(method=True, inplace="")
 def sgn(input: Tensor) -> Tensor:
     """The sign; for complex numbers ``x / |x|``, and 0 at 0.
 
@@ -289,6 +341,7 @@ def sgn(input: Tensor) -> Tensor:
     return where(size == 0, 0, input / where(size == 0, 1, size))
 
 
+@public(method=True, ufuncs=("positive",), array_api=True)
 def positive(input: Tensor) -> Tensor:
     """The tensor itself (unary ``+``).
 
@@ -308,6 +361,9 @@ copysign: Public = binary(
     domain=((0.3, 2.0), (0.3, 2.0)),
     bulk=COSTLY,
     reference=lambda x, y: np.abs(x) * np.sign(y),
+    cost=4,
+    exact=True,
+    public=Names(array_api=True),
     doc="""The size of one element with the sign of the other.
 
     >>> weft.copysign(weft.tensor([1.0, 2.0]), weft.tensor([-1.0, 1.0]))
@@ -325,6 +381,7 @@ square: Public = unary(
     accepts="number",
     d=lambda x: 2 * x,
     reference=lambda x: x**2,
+    public=Names(array_api=True),
     doc="""Each element times itself.
 
     >>> weft.square(weft.tensor([1.0, -2.0]))
@@ -338,6 +395,8 @@ reciprocal: Public = unary(
     d=lambda out: -out * out,
     domain=(0.5, 2.0),
     reference=lambda x: x**-1.0,
+    cost=4,
+    public=Names(ufuncs=("reciprocal",), array_api=True),
     doc="""One over each element.
 
     >>> weft.reciprocal(weft.tensor([1.0, 4.0]))
@@ -364,6 +423,8 @@ _pow: Public = binary(
     domain=((0.4, 2.0), (-2.0, 2.0)),
     bulk=NEVER,
     reference=lambda x, y: np.exp(y * np.log(x)),
+    cost=30,
+    public=None,
     doc="""Each element to a power.
 
     The derivative by the base is 0 where the exponent is 0, and the one by the
@@ -386,6 +447,7 @@ def _pow_dy(x: Any, y: Any, out: Tensor) -> Any:
     return where(x == 0, 0, out * log(where(x == 0, 1, x)))
 
 
+@public(method=True, inplace="2", ufuncs=("power",), array_api=True)
 def pow(input: Any, exponent: Any) -> Tensor:
     """Each element to a power.
 
@@ -401,6 +463,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     return _pow(input, exponent)
 
 
+@public(method=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """Each element to a power, in float64 (or complex128).
 
@@ -413,6 +476,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     return _pow(*[x.to(wide) if isinstance(x, Tensor) else x for x in operands])
 
 
+@public(method=True, inplace="x")
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2**other``.
 
@@ -425,6 +489,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 # -- several steps in one
 
 
+@public(method=True, inplace="x, 0.5")
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """``input + weight * (end - input)``.
 
@@ -434,6 +499,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     return input + weight * (end - input)
 
 
+@public(method=True, inplace="x, x")
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Any:
     """``input + value * tensor1 * tensor2``.
 
@@ -443,6 +509,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     return input + value * tensor1 * tensor2
 
 
+@public(method=True, inplace="x, x")
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Any:
     """``input + value * tensor1 / tensor2``.
 

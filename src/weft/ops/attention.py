@@ -20,6 +20,7 @@ softmax does if ``zeros`` is False.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from weft.core.elementwise import (
     elementwise_batch,
     result_type,
 )  # fmt: skip
+from weft.core.lowering import Library
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
@@ -310,6 +312,16 @@ def _backward_reference(
 
 # -- the records
 
+
+def _products(of_keys: int, of_values: int) -> Callable[..., tuple[Any, ...]]:
+    """The operations of so many products with keys, and with values."""
+
+    def factors(out: Any, q: Any, k: Any, v: Any, *others: Any) -> tuple[Any, ...]:
+        return (2, *q[:-1], k[-2], of_keys * q[-1] + of_values * v[-1])
+
+    return factors
+
+
 attention_op: Op = define(
     "attention",
     inputs="*xs",  # q, k, v, and maybe a mask
@@ -317,6 +329,8 @@ attention_op: Op = define(
     eval=_attention_eval,
     bulk=_BULK,
     type=_attention_type,
+    lower=Library("attention", "forward", ("q", "k", "v", "mask")),
+    flops=_products(1, 1),
     vjp=_attention_vjp,
     jvp=_attention_jvp,
     batch=elementwise_batch,
@@ -331,6 +345,10 @@ attention_backward_op: Op = define(
     eval=_backward_eval,
     bulk=_BULK,
     type=_backward_type,
+    lower=Library(
+        "attention", "backward", ("q", "k", "v", "lse", "g", "delta", "mask")
+    ),
+    flops=_products(3, 2),
     vjp=_backward_vjp,
     batch=elementwise_batch,
     samples=_backward_samples,

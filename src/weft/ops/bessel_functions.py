@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import Public, unary
+from weft.core.public import Names
 from weft.core.tensor import Tensor
 from weft.ops.approximation import Array, horner, in_double, pieces
 from weft.ops.arithmetic import sign
@@ -75,6 +76,8 @@ i0 = unary(
     d=lambda x: i1(x),
     bulk=SLOW,
     reference=_bessel_reference(0, scaled=False),
+    cost=60,
+    public=Names(inplace=False),
     doc="""The modified Bessel function of the first kind, order 0.
 
     >>> weft.special.i0(weft.tensor([0.0, 1.0]))
@@ -89,6 +92,8 @@ i1: Public = unary(
     d=lambda x, out: -_over(out, x) + i0(x),
     bulk=SLOW,
     reference=_bessel_reference(1, scaled=False),
+    cost=64,
+    public=None,
     doc="""The modified Bessel function of the first kind, order 1.
 
     >>> weft.special.i1(weft.tensor([0.0, 1.0]))
@@ -104,6 +109,8 @@ i0e = unary(
     domain=(0.3, 2.0),
     bulk=SLOW,
     reference=_bessel_reference(0, scaled=True),
+    cost=60,
+    public=None,
     doc="""``exp(-|x|) * i0(x)``.
 
     >>> weft.special.i0e(weft.tensor([0.0, 1.0]))
@@ -119,6 +126,8 @@ i1e: Public = unary(
     domain=(0.3, 2.0),
     bulk=SLOW,
     reference=_bessel_reference(1, scaled=True),
+    cost=64,
+    public=None,
     doc="""``exp(-|x|) * i1(x)``.
 
     >>> weft.special.i1e(weft.tensor([0.0, 1.0]))

@@ -16,6 +16,7 @@ from weft.core.elementwise import broadcast_shapes
 from weft.core.lowering import View, expanded
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
@@ -90,7 +91,7 @@ expand_op: Op = define(
     inputs="x",
     eval=_expand_eval,
     type=_expand_type,
-    lower=View(expanded),
+    lower=View(expanded, in_order=True),
     vjp={"x": lambda g, x_shape: sum_to(g, x_shape)},
     linear=True,
     view=True,
@@ -110,6 +111,7 @@ expand_op: Op = define(
 _EXPAND = expand_op.plan((True,))
 
 
+@public(method=True)
 def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """The tensor repeated along axes of size 1, without copying; -1 keeps a size.
 
@@ -144,6 +146,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     return bind(expand_op, (input,), {"shape": shape})
 
 
+@public(exported=False, method=True)
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """The tensor expanded to another's shape.
 
@@ -153,6 +156,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return expand(input, other.shape)
 
 
+@public(method=True)
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """The tensor broadcast to a shape.
 
@@ -162,6 +166,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     return expand(input, tuple(size))
 
 
+@public("broadcast_shapes")
 def _public_broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """The shape that several broadcast to.
 
@@ -175,6 +180,7 @@ def _public_broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 _public_broadcast_shapes.__name__ = "broadcast_shapes"
 
 
+@public()
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Tensors expanded to their common shape.
 
@@ -186,6 +192,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(expand(t, shape) for t in tensors)
 
 
+@public()
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinate grids from vectors.
 
@@ -213,6 +220,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     return tuple(transpose(g, 0, 1) if swap else g for g in grids)
 
 
+@public(exported=False, method=True)
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """The sum over the axes along which a smaller shape would be broadcast.
 

@@ -7,21 +7,34 @@ from typing import Any
 import numpy as np
 
 from weft.core.elementwise import Public, binary, integer_samples
+from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.ops.arithmetic import abs
 from weft.ops.operands import as_tensorlike
 from weft.ops.predicates import isfinite, isnan
 
 
-def _compare(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:
-    accepts = "all" if name in ("eq", "ne") else "ordered"
+def _compare(
+    name: str,
+    infix: str,
+    eval: Any,
+    reference: Any,
+    text: str,
+    shown: str,
+    public: Names,
+) -> Any:
+    equality = infix in ("==", "!=")
     return binary(
         name,
         eval,
-        accepts=accepts,
+        accepts="all" if equality else "ordered",
         returns="bool",
         samples=integer_samples(2, -2, 3),
         reference=reference,
+        commutes=equality,
+        numbers="all",
+        infix=infix,
+        public=public,
         doc=f"""Whether each element is {text} the other's.
 
     >>> weft.{name}(weft.tensor([1, 2, 3]), 2)
@@ -31,32 +44,59 @@ def _compare(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any
 
 
 eq: Public = _compare(
-    "eq", np.equal, lambda x, y: (x - y) == 0, "equal to", "False,  True, False"
+    "eq",
+    "==",
+    np.equal,
+    lambda x, y: (x - y) == 0,
+    "equal to",
+    "False,  True, False",
+    public=Names(array_api="equal"),
 )
 
 ne: Public = _compare(
-    "ne", np.not_equal, lambda x, y: (x - y) != 0, "different from",
+    "ne", "!=", np.not_equal, lambda x, y: (x - y) != 0, "different from",
     " True, False,  True",
+    public=Names(also=("not_equal",), array_api="not_equal"),
 )  # fmt: skip
 
 lt: Public = _compare(
-    "lt", np.less, lambda x, y: (y - x) > 0, "less than", " True, False, False"
+    "lt",
+    "<",
+    np.less,
+    lambda x, y: (y - x) > 0,
+    "less than",
+    " True, False, False",
+    public=Names(also=("less",), array_api="less"),
 )
 
 le: Public = _compare(
-    "le", np.less_equal, lambda x, y: (y - x) >= 0, "at most", " True,  True, False"
+    "le",
+    "<=",
+    np.less_equal,
+    lambda x, y: (y - x) >= 0,
+    "at most",
+    " True,  True, False",
+    public=Names(also=("less_equal",), array_api="less_equal"),
 )
 
 gt: Public = _compare(
-    "gt", np.greater, lambda x, y: (x - y) > 0, "greater than", "False, False,  True"
+    "gt",
+    ">",
+    np.greater,
+    lambda x, y: (x - y) > 0,
+    "greater than",
+    "False, False,  True",
+    public=Names(also=("greater",), array_api="greater"),
 )
 
 ge: Public = _compare(
-    "ge", np.greater_equal, lambda x, y: (x - y) >= 0, "at least",
+    "ge", ">=", np.greater_equal, lambda x, y: (x - y) >= 0, "at least",
     "False,  True,  True",
+    public=Names(also=("greater_equal",), array_api="greater_equal"),
 )  # fmt: skip
 
 
+@public(method=True)
 def isclose(
     input: Tensor,
     other: Any,
@@ -77,6 +117,7 @@ def isclose(
     return near
 
 
+@public(method=True)
 def allclose(
     input: Tensor,
     other: Any,
@@ -92,6 +133,7 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
+@public(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and the same elements.
 

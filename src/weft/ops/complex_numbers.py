@@ -16,6 +16,7 @@ from weft.core.elementwise import (
 )
 from weft.core.elementwise import conj as conj_value
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.creation import zeros_like
@@ -29,6 +30,9 @@ _conj: Public = unary(
     vjp={"x": lambda g: conj_value(g)},
     jvp={"x": lambda t: conj_value(t)},
     reference=lambda x: x.real - 1j * x.imag if np.iscomplexobj(x) else x,
+    cost=0,
+    exact=True,
+    public=None,
     doc="""The complex conjugate.
 
     >>> weft.tensor([1 + 2j]).conj()
@@ -37,6 +41,7 @@ _conj: Public = unary(
 )
 
 
+@public(method=True, ufuncs=("conjugate",), array_api=True)
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate; a real tensor is returned as it is.
 
@@ -92,7 +97,7 @@ complex_op: Op = define(
         np.complex128 if x.dtype == np.float64 else np.complex64
     ),
     type=_complex_type,
-    vjp={"x": lambda g: real(g), "y": lambda g: imag(g)},
+    vjp={"x": lambda g: g.real, "y": lambda g: g.imag},
     jvp={
         "x": lambda t: complex_op(t, zeros_like(t)),
         "y": lambda t: complex_op(zeros_like(t), t),
@@ -103,6 +108,7 @@ complex_op: Op = define(
 )
 
 
+@public()
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """A complex tensor from its two parts.
 
@@ -112,6 +118,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     return complex_op(*prepare("complex", "floating", real, imag))
 
 
+@public(array_api=True)
 def real(input: Tensor) -> Tensor:
     """The real part; a real tensor is returned as it is.
 
@@ -121,6 +128,7 @@ def real(input: Tensor) -> Tensor:
     return _real(input) if input.dtype.is_complex else input
 
 
+@public()
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of a complex tensor.
 
@@ -132,6 +140,7 @@ def imag(input: Tensor) -> Tensor:
     return _imag(input)
 
 
+@public(method=True)
 def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part.
 
@@ -141,6 +150,7 @@ def isreal(input: Tensor) -> Tensor:
     return imag(input) == 0 if input.dtype.is_complex else input.isfinite() | True
 
 
+@public()
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from their sizes and angles.
 
@@ -150,6 +160,7 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     return complex(abs * cos(angle), abs * sin(angle))
 
 
+@public()
 def view_as_real(input: Tensor) -> Tensor:
     """Real and imaginary part as a last dimension of size 2 (a copy).
 
@@ -159,6 +170,7 @@ def view_as_real(input: Tensor) -> Tensor:
     return stack([real(input), imag(input)], -1)
 
 
+@public()
 def view_as_complex(input: Tensor) -> Tensor:
     """Complex numbers from a last dimension of size 2 (a copy).
 

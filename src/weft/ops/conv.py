@@ -28,7 +28,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from weft.core.blas import product
 from weft.core.elementwise import check_accepts
-from weft.core.lowering import Element, Varied, cast_element
+from weft.core.lowering import Element, Library, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
@@ -578,6 +578,8 @@ conv_op: Op = define(
     eval=_conv_eval,
     bulk=_BULK,
     type=_conv_type,
+    lower=Library("conv", "forward"),
+    flops=lambda out, x, w: (2, *out, *w[1:]),
     vjp={
         "x": lambda g, x_shape, w, stride, padding, dilation, groups: _input_grad(
             g, w, x_shape[2:], stride, padding, dilation, groups
@@ -605,6 +607,8 @@ conv_input_grad_op: Op = define(
     eval=_input_grad_eval,
     bulk=_BULK,
     type=_input_grad_type,
+    lower=Library("conv", "input_grad"),
+    flops=lambda out, y, w: (2, *y, *w[1:]),
     vjp={
         "y": lambda g, w, stride, padding, dilation, groups: _conv(
             g, w, stride, padding, dilation, groups
@@ -632,6 +636,8 @@ conv_weight_grad_op: Op = define(
     eval=_weight_grad_eval,
     bulk=_BULK,
     type=_weight_grad_type,
+    lower=Library("conv", "weight_grad"),
+    flops=lambda out, x, y: (2, *y, *out[1:]),
     vjp={
         "x": lambda g, x_shape, y, stride, padding, dilation, groups: _input_grad(
             y, g, x_shape[2:], stride, padding, dilation, groups
@@ -692,6 +698,8 @@ conv_bias_op: Op = define(
     eval=lambda x, w, b, **params: _conv_eval(x, w, bias=b, **params),
     bulk=_BULK,
     type=lambda x, w, b, **params: _conv_type(x, w, **params),
+    lower=Library("conv", "biased"),
+    flops=lambda out, x, w, b: (2, *out, *w[1:]),
     vjp={
         **conv_op.vjp,  # type: ignore[dict-item]
         "b": lambda g: g.sum((0, *range(2, g.ndim))),

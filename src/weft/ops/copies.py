@@ -11,6 +11,7 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import elementwise_batch, samples_in
 from weft.core.lowering import SAME, Pointwise
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.memory_format import check_format, contiguous_format, laid_out
 
@@ -28,6 +29,8 @@ cast_op: Op = define(
     inputs="x",
     eval=_cast_eval,
     type=lambda x, *, dtype: TensorType(x.shape, dtype),
+    elementwise=True,
+    cost=0,
     lower=Pointwise("cast"),
     vjp={"x": lambda g, x_dtype: cast(g, x_dtype) if x_dtype.is_inexact else None},
     linear=True,
@@ -57,6 +60,7 @@ clone_op: Op = define(
     lower=SAME,
     eval=lambda x: x.copy(order="C") if type(x) is np.ndarray else x,
     type=lambda x: x,
+    elementwise=True,
     vjp={"x": lambda g: g},
     linear=True,
     batch=elementwise_batch,
@@ -65,6 +69,7 @@ clone_op: Op = define(
 )
 
 
+@public(method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy that gradients flow through, row by row unless a format is asked for.
 
@@ -86,6 +91,7 @@ alias_op: Op = define(
     lower=SAME,
     eval=lambda x: x,
     type=lambda x: x,
+    elementwise=True,
     vjp={"x": lambda g: g},
     linear=True,
     view=True,
@@ -95,6 +101,7 @@ alias_op: Op = define(
 )
 
 
+@public(exported=False, method=True)
 def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its memory is in order, else a copy.
 
@@ -109,6 +116,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     return input.in_order()
 
 
+@public()
 def detach(input: Tensor) -> Tensor:
     """The same memory, cut off from gradients and tangents.
 

@@ -16,6 +16,7 @@ from weft.core.lowering import Filled
 from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import OpenSizeError, Size, larger
 from weft.core.tensor import Tensor
 from weft.device import Device
@@ -46,6 +47,7 @@ _F64 = dtypes.float64.np
 # -- from values
 
 
+@public()
 def tensor(
     data: Any,
     *,
@@ -202,6 +204,7 @@ def _to(array: ndarray, dtype: DType) -> ndarray:
     return array.astype(dtype.np)
 
 
+@public(also=("asarray",))
 def as_tensor(
     data: Any, dtype: Any = None, device: str | Device | None = None
 ) -> Tensor:
@@ -223,9 +226,7 @@ def as_tensor(
     return out if device is None else out.to(device)
 
 
-asarray = as_tensor
-
-
+@public()
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor that shares the array's memory.
 
@@ -374,6 +375,7 @@ def _no_memory(name: str, shape: Any, dtype: DType, error: Exception) -> Excepti
     return failure(name, math.prod(shape) * dtype.itemsize, error)
 
 
+@public()
 def zeros(
     *sizes: Any,
     size: Any = None,
@@ -401,6 +403,7 @@ def zeros(
     return _filled("zeros", shape, 0, dtype, device, requires_grad)
 
 
+@public()
 def ones(
     *sizes: Any,
     size: Any = None,
@@ -417,6 +420,7 @@ def ones(
     return _filled("ones", shape, 1, dtype, device, requires_grad)
 
 
+@public()
 def full(
     size: Any,
     fill_value: Any,
@@ -449,6 +453,7 @@ def _scalar_dtype(value: Any) -> DType:
     return dtypes.scalar_dtype(value.item() if isinstance(value, np.generic) else value)
 
 
+@public()
 def empty(
     *sizes: Any,
     size: Any = None,
@@ -493,6 +498,7 @@ def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Ten
     return _filled(name, input.shape, value, dtype, device, **options)
 
 
+@public()
 def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Zeros with another tensor's shape and dtype.
 
@@ -502,6 +508,7 @@ def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     return _like("zeros_like", input, 0, dtype, options)
 
 
+@public()
 def ones_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Ones with another tensor's shape and dtype.
 
@@ -511,6 +518,7 @@ def ones_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     return _like("ones_like", input, 1, dtype, options)
 
 
+@public()
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Any
 ) -> Tensor:
@@ -522,6 +530,7 @@ def full_like(
     return _like("full_like", input, fill_value, dtype, options)
 
 
+@public()
 def empty_like(
     input: Tensor, *, dtype: Any = None, memory_format: Any = preserve_format,
     **options: Any,
@@ -588,6 +597,7 @@ arange_op: Op = define(
 )
 
 
+@public()
 def arange(
     start: Any = None,
     end: Any = None,
@@ -642,6 +652,7 @@ def _arange_sized(start: Any, end: Any, step: Any, dtype: Any) -> Tensor:
     return bind(arange_op, (), params)
 
 
+@public()
 def linspace(
     start: Any,
     end: Any,
@@ -675,6 +686,7 @@ def _linspace_open(first: Any, last: Any, steps: Size) -> Tensor:
     return where((places == steps - 1) & (places > 0), last, found)
 
 
+@public()
 def logspace(
     start: float,
     end: float,
@@ -698,6 +710,7 @@ def logspace(
     return placed(Tensor(array), device, requires_grad)
 
 
+@public()
 def eye(
     n: int,
     m: int | None = None,
@@ -721,6 +734,7 @@ def eye(
     return placed(Tensor(np.eye(*shape, dtype=chosen.np)), device, requires_grad)
 
 
+@public()
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A 0-d tensor, in the default dtype unless one is named.
 
@@ -737,6 +751,7 @@ def _triangle_indices(
     return tensor(np.stack(places), **{"dtype": dtypes.int64, **options})
 
 
+@public()
 def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
     """The indices of a matrix's lower triangle: rows, then columns.
 
@@ -748,6 +763,7 @@ def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
     return _triangle_indices(np.tril, shape, offset, options)
 
 
+@public()
 def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
     """The indices of a matrix's upper triangle: rows, then columns.
 
@@ -759,6 +775,7 @@ def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
     return _triangle_indices(np.triu, shape, offset, options)
 
 
+@public()
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """A row of powers of each element, the highest first.
 
@@ -776,6 +793,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return x.unsqueeze(1) ** Tensor(powers).to(x.device)
 
 
+@public()
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Every combination of one element of each vector, a row each.
 
@@ -790,6 +808,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return stack([g.flatten() for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
+@public()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every choice of r elements of a vector, a row each, in order.
 

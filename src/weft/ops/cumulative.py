@@ -19,6 +19,7 @@ from weft.core.eager_kernels import COMPOSED
 from weft.core.elementwise import check_accepts, conj
 from weft.core.lowering import Reduction, Running, cast_element
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.broadcasting import expand
@@ -88,6 +89,7 @@ cumsum_op: Op = define(
     lower=_total(0, "add"),
     eval=_running_eval(np.add),
     type=_cumulative_type,
+    flops=lambda out, x: x,
     vjp={"x": lambda g, dim: _reverse_cumsum(g, dim)},
     linear=True,
     batch=reduce_batch,
@@ -170,6 +172,7 @@ cumprod_op: Op = define(
     lower=_total(1, "mul"),
     eval=_running_eval(np.multiply),
     type=_cumulative_type,
+    flops=lambda out, x: x,
     vjp={"x": lambda g, x, dim: _cumprod_vjp(g, x, dim)},
     jvp={"x": lambda t, x, dim: linear_scan(x, t * _shifted_products(x, dim), dim=dim)},
     batch=reduce_batch,
@@ -191,6 +194,7 @@ def _cumulated(op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
     return bind(op, (x,), {"dim": d}) if x.ndim else x
 
 
+@public(method=True, inplace="0")
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running sum along a dimension.
 
@@ -200,6 +204,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return _cumulated(cumsum_op, input, dim, dtype)
 
 
+@public(method=True, inplace="0")
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The running product along a dimension.
 
@@ -241,6 +246,7 @@ logcumsumexp_op: Op = define(
 )
 
 
+@public(method=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension.
 
@@ -308,6 +314,7 @@ def _others(x: Tensor, dim: int) -> Tensor:
     return left * flip_op(_shifted_products(turned, dim), dims=(dim,))
 
 
+@public(method=True)
 def prod(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -329,6 +336,7 @@ def prod(
 # -- differences and integrals
 
 
+@public(method=True)
 def diff(
     input: Tensor,
     n: int = 1,
@@ -372,6 +380,7 @@ def _widths(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> Any:
     return d, pairs * diff(grid, dim=grid.ndim - y.ndim + d) / 2
 
 
+@public(also=("trapz",))
 def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral along a dimension by the trapezoidal rule.
 
@@ -382,6 +391,7 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
     return sum(areas, d)
 
 
+@public()
 def cumulative_trapezoid(
     y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1
 ) -> Tensor:
@@ -392,6 +402,3 @@ def cumulative_trapezoid(
     """
     d, areas = _widths("cumulative_trapezoid", y, x, dx, dim)
     return cumsum(areas, d)
-
-
-trapz = trapezoid

@@ -13,6 +13,7 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import View
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import larger, smaller
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -29,6 +30,7 @@ from weft.ops.shaping import atleast_2d, movedim, reshape
 # -- triangles
 
 
+@public(method=True, inplace="")
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle, zeros elsewhere.
 
@@ -39,6 +41,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     return _triangle("tril", input, le, diagonal)
 
 
+@public(method=True, inplace="")
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle, zeros elsewhere.
 
@@ -62,6 +65,7 @@ def _triangle(name: str, x: Tensor, keep: Any, diagonal: int) -> Tensor:
 # -- blocks
 
 
+@public()
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a larger one, zeros elsewhere.
 
@@ -161,6 +165,7 @@ diagonal_op: Op = define(
 )
 
 
+@public(method=True)
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions, as the last dimension, without copying.
 
@@ -186,6 +191,7 @@ def _diagonal_indices(n: int, m: int, offset: int) -> tuple[Any, Any]:
     return np.arange(count) + max(-offset, 0), np.arange(count) + max(offset, 0)
 
 
+@public(method=True)
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix's diagonal, or a matrix with the given diagonal.
 
@@ -203,6 +209,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     )
 
 
+@public(method=True)
 def diag_embed(
     input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Tensor:
@@ -226,6 +233,7 @@ def diag_embed(
     return movedim(out, (0, 1), (a, b))
 
 
+@public(method=True)
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with all elements on its diagonal.
 
@@ -236,6 +244,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(reshape(input, (input.numel(),)), offset)
 
 
+@public(method=True)
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal.
 
@@ -247,6 +256,7 @@ def trace(input: Tensor) -> Tensor:
     return diag(input).sum()
 
 
+@public(method=True)
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.core.elementwise import result_type
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.arithmetic import mul
@@ -38,6 +39,7 @@ class Term(NamedTuple):
     labels: Labels
 
 
+@public()
 def einsum(equation: Any, *operands: Any) -> Tensor:
     """The sum of products that an equation of letters describes.
 

@@ -162,6 +162,8 @@ erf = unary(
     d=lambda x: (-x * x).exp() * (2 / SQRT_PI),
     bulk=SLOW,
     reference=by_element(math.erf),
+    cost=24,
+    bounds=(-1, 1),
     doc="""The error function.
 
     >>> weft.erf(weft.tensor([0.0, 1.0]))
@@ -176,6 +178,7 @@ erfc = unary(
     d=lambda x: (-x * x).exp() * (-2 / SQRT_PI),
     bulk=SLOW,
     reference=by_element(math.erfc),
+    cost=44,
     doc="""``1 - erf(x)``, exact for large x.
 
     >>> weft.erfc(weft.tensor([0.0, 1.0]))
@@ -190,6 +193,8 @@ erfcx = unary(
     d=lambda x, out: 2 * x * out - 2 / SQRT_PI,
     bulk=SLOW,
     reference=by_element(lambda v: math.exp(v * v) * math.erfc(v)),
+    cost=40,
+    public=None,
     doc="""``exp(x * x) * erfc(x)``, without overflow.
 
     >>> weft.special.erfcx(weft.tensor([0.0, 100.0]))
@@ -205,6 +210,7 @@ erfinv = unary(
     domain=(-0.9, 0.9),
     bulk=SLOW,
     reference=by_element(bisected),
+    cost=38,
     doc="""The inverse of the error function.
 
     >>> weft.erfinv(weft.tensor([0.0, 0.5]))
@@ -245,6 +251,8 @@ log_ndtr = unary(
     domain=(-4.0, 3.0),
     bulk=SLOW,
     reference=by_element(lambda v: math.log(math.erfc(-v / math.sqrt(2)) / 2)),
+    cost=140,
+    public=None,
     doc="""The logarithm of ``ndtr``, exact for very negative x.
 
     >>> weft.special.log_ndtr(weft.tensor([0.0, -20.0]))
@@ -260,6 +268,8 @@ ndtri = unary(
     domain=(0.1, 0.9),
     bulk=SLOW,
     reference=by_element(lambda p: math.sqrt(2) * bisected(2 * p - 1)),
+    cost=310,
+    public=None,
     doc="""The inverse of ``ndtr``.
 
     >>> weft.special.ndtri(weft.tensor([0.5, 0.9]))

@@ -20,6 +20,7 @@ from weft.core.elementwise import check_accepts
 from weft.core.lowering import Composed, Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Plan, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.copies import cast
@@ -67,7 +68,7 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
         inputs="x",
         eval=lambda x, *, dim, keepdim: ufunc.reduce(x, dim, keepdims=keepdim),
         type=_extreme_type(name),
-        lower=Reduction("maximum" if ufunc is np.maximum else "minimum"),
+        lower=Reduction(ufunc.__name__, splits=True),
         bulk=COSTLY,
         vjp={
             "x": lambda g, x, out, dim, keepdim: (
@@ -122,6 +123,7 @@ def _reduce_extreme(
     return bind(op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
+@public(method=True)
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest element; equal ones share its gradient.
 
@@ -131,6 +133,7 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce_extreme(_AMAX, input, dim, keepdim)
 
 
+@public(method=True)
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest element; equal ones share its gradient.
 
@@ -140,6 +143,7 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _reduce_extreme(_AMIN, input, dim, keepdim)
 
 
+@public(method=True)
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element.
 
@@ -222,6 +226,7 @@ def _reduce_arg(op: Op, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
     return bind(op, (input,), {"dim": d, "keepdim": bool(keepdim)})
 
 
+@public(method=True)
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the largest element (of all, flattened, without ``dim``).
 
@@ -231,6 +236,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return _reduce_arg(argmax_op, input, dim, keepdim)
 
 
+@public(method=True)
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the smallest element (of all, flattened, without ``dim``).
 
@@ -267,6 +273,7 @@ def _pick_extreme(
     return Extreme(values, indices)
 
 
+@public(method=True)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The largest element; along a dimension, values and indices.
 
@@ -278,6 +285,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _pick_extreme("max", amax, argmax, maximum, input, dim, keepdim)
 
 
+@public(method=True)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest element; along a dimension, values and indices.
 

@@ -25,6 +25,7 @@ from weft.core.elementwise import (
 )
 from weft.core.lowering import Fold, cast_element
 from weft.core.op import Op, Sample, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.ops.approximation import Array, by_element, horner, in_double, pieces
@@ -287,10 +288,11 @@ digamma = unary(
     "digamma",
     in_double(digamma_array),
     accepts="floating",
-    d=lambda x: polygamma(1, x),
+    d=lambda x: x.polygamma(1),
     domain=(0.4, 4.0),
     bulk=SLOW,
     reference=by_element(_digamma_sum),
+    cost=88,
     doc="""The logarithmic derivative of the gamma function.
 
     >>> weft.digamma(weft.tensor([1.0, 0.5]))
@@ -306,6 +308,7 @@ lgamma = unary(
     domain=(0.4, 4.0),
     bulk=SLOW,
     reference=by_element(math.lgamma),
+    cost=94,
     doc="""The logarithm of the gamma function's absolute value.
 
     >>> weft.lgamma(weft.tensor([1.0, 5.0]))
@@ -325,6 +328,7 @@ polygamma_op: Op = define(
     lower=_POLYGAMMA,
     eval=in_double(polygamma_array),
     type=elementwise_type("polygamma", "floating", "same"),
+    cost=200,
     vjp={"x": lambda g, x, n: times(g, polygamma_op(x, n=n + 1))},
     jvp={"x": lambda t, x, n: times(t, polygamma_op(x, n=n + 1))},
     batch=elementwise_batch,
@@ -333,6 +337,7 @@ polygamma_op: Op = define(
 )
 
 
+@public()
 def polygamma(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of ``digamma``.
 

@@ -16,6 +16,7 @@ from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import broadcast_shapes
 from weft.core.lowering import Element, Scatter, Varied
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import is_one, same
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
@@ -119,6 +120,7 @@ gather_op: Op = define(
     inputs="x index",
     eval=_gather_eval,
     type=_gather_type,
+    cost=0,
     lower=Element(_gathered, here=_gathered_from),
     vjp={
         "x": lambda g, x_shape, index, dim: scatter_add_op(
@@ -201,6 +203,7 @@ scatter_op: Op = define(
     eval=_scatter_eval,
     lower=scattered(None),
     type=lambda x, index, src, *, dim: x,
+    cost=0,
     vjp={
         "x": lambda g, index, dim: scatter_op(
             g, index, zeros_of(index.shape, g), dim=dim
@@ -230,6 +233,7 @@ scatter_add_op: Op = define(
     eval=_scatter_add_eval,
     lower=scattered("add"),
     type=lambda x, index, src, *, dim: x,
+    flops=lambda out, x, index, src: src,
     vjp={
         "x": lambda g: g,
         "src": lambda g, index, dim: gather_op(g, index, dim=dim),
@@ -248,6 +252,7 @@ scatter_add_op: Op = define(
 )
 
 
+@public(method=True)
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Elements picked along a dimension, one for each element of ``index``.
 
@@ -263,6 +268,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return bind(gather_op, (input, index), {"dim": d})
 
 
+@public(method=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """As ``gather``, with the other dimensions broadcast.
 

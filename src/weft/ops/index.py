@@ -14,6 +14,7 @@ from weft.core.dims import normalize_dim
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import is_integer
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -78,6 +79,7 @@ take_op: Op = define(
     inputs="x index",
     eval=_take_eval,
     type=_take_type,
+    cost=0,
     lower=Element(_taken),
     vjp={"x": lambda g, x_shape, index: add_at(g, index, size=x_shape[0])},
     jvp={"x": lambda t, index: take_op(t, index)},
@@ -160,6 +162,7 @@ add_at: Op = define(
     type=lambda x, index, *, size: TensorType(
         (size, *x.shape[len(index.shape) :]), x.dtype
     ),
+    flops=lambda out, x, index: x,
     vjp={"x": lambda g, index: take_op(g, index)},
     jvp={"x": lambda t, index, size: add_at(t, index, size=size)},
     batch=_add_at_batch,
@@ -220,6 +223,7 @@ put_op: Op = define(
         shared=_behind,
     ),
     type=lambda x, index, value: x,
+    cost=0,
     vjp={
         "x": lambda g, index, value_shape: put_op(g, index, zeros_of(value_shape, g)),
         "value": lambda g, index: take_op(g, index),
@@ -241,6 +245,7 @@ def zeros_of(shape: tuple[int, ...], like: Tensor) -> Tensor:
 # -- along one axis
 
 
+@public(method=True)
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor.
 
@@ -250,6 +255,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return take_op(reshape(input, (input.numel(),)), as_index("take", index))
 
 
+@public(method=True)
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Whole slices picked along a dimension.
 
@@ -269,6 +275,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return out if d == 0 else movedim(out, 0, d)
 
 
+@public(method=True, inplace="0, weft.tensor([0, 1]), x")
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
@@ -282,6 +289,7 @@ def index_add(
     return input + alpha * movedim(added, 0, d)
 
 
+@public(method=True, inplace="0, weft.tensor([1, 0]), x")
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with slices of ``source`` put at the indices of a dimension.
 
@@ -292,6 +300,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return movedim(put_op(movedim(input, d, 0), ids, rows), 0, d)
 
 
+@public(method=True, inplace="0, weft.tensor([0]), 5")
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy with one value put at the indices of a dimension.
 
@@ -332,6 +341,7 @@ def as_row(x: Tensor) -> Tensor:
     return x if x.ndim else reshape(x, (1,))
 
 
+@public(method=True)
 def repeat_interleave(
     input: Tensor,
     repeats: Any = None,

@@ -18,6 +18,7 @@ from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import broadcast_shapes
 from weft.core.inplace import assign
 from weft.core.mode import RECORDING, mode
+from weft.core.public import public
 from weft.core.size import Size, same, same_shape, slice_bounds
 from weft.core.tape import make_node
 from weft.core.tensor import Tensor
@@ -586,6 +587,7 @@ def _changed(input: Tensor, index: Any, src: Any) -> Tensor:
     return out
 
 
+@public(method=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with one slice along a dimension replaced.
 
@@ -597,6 +599,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _changed(input, (*(slice(None),) * d, index), src)
 
 
+@public(method=True)
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None,
     step: int = 1,
@@ -610,6 +613,7 @@ def slice_scatter(
     return _changed(input, (*(slice(None),) * d, slice(start, end, step)), src)
 
 
+@public(method=True, inplace="(weft.tensor([0]),), weft.tensor(5.0)")
 def index_put(
     input: Tensor, indices: Any, values: Any, accumulate: bool = False
 ) -> Tensor:
@@ -638,6 +642,7 @@ def index_put(
     return input + reshape(movedim(added, list(range(len(axes))), axes), input.shape)
 
 
+@public(method=True, inplace="weft.tensor([0]), weft.tensor([5.0])")
 def put(
     input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False
 ) -> Tensor:

@@ -13,6 +13,7 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import result_type
 from weft.core.lowering import Element
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import same, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
@@ -82,6 +83,7 @@ cat_op: Op = define(
     lower=Element(_joined),
     eval=lambda *xs, dim: np.concatenate(xs, dim),
     type=_cat_type,
+    cost=0,
     vjp=_cat_vjp,
     jvp=_cat_jvp,
     batch=_cat_batch,
@@ -109,6 +111,7 @@ def _cat_reference(xs: Any, dim: int) -> Any:
     return out
 
 
+@public(also=("concat", "concatenate"))
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors joined along a dimension.
 
@@ -129,9 +132,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return bind(cat_op, tuple(cast(x, dtype) for x in kept), {"dim": d})
 
 
-concat = concatenate = cat
-
-
+@public()
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape joined along a new dimension.
 
@@ -155,6 +156,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 # -- along a named axis
 
 
+@public()
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension (the first for vectors).
 
@@ -165,6 +167,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat(xs, 0 if xs[0].ndim == 1 else 1)
 
 
+@public(also=("row_stack",))
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the first dimension, vectors as rows.
 
@@ -174,6 +177,7 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_2d(x) for x in tensor_list("vstack", tensors)], 0)
 
 
+@public()
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the third dimension.
 
@@ -183,9 +187,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_3d(x) for x in tensor_list("dstack", tensors)], 2)
 
 
-row_stack = vstack
-
-
+@public()
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension, vectors as columns.
 

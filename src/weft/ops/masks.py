@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import dtype as dtypes
 from weft.core.elementwise import broadcast_shapes, result_type
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
@@ -20,6 +21,7 @@ from weft.ops.select import where
 from weft.ops.shaping import reshape
 
 
+@public(method=True, inplace="x > 0, 5")
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """A copy with ``value`` where the mask holds.
 
@@ -39,6 +41,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return cast(where(mask, value, input), input.dtype)
 
 
+@public(method=True)
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, in one dimension.
 
@@ -55,6 +58,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return getitem(expand(input, shape), expand(mask, shape))
 
 
+@public(method=True, inplace="x > 0, x * 2")
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy with the elements of ``source``, in order, where the mask holds.
 
@@ -88,6 +92,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return where(expand(mask, shape), values, input)
 
 
+@public()
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """A 1 at each class index, zeros elsewhere, in a new last dimension.
 

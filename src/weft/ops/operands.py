@@ -10,6 +10,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.elementwise import _wrap_int
 from weft.core.number import Number
+from weft.core.public import public
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
@@ -130,6 +131,7 @@ def concrete(name: str, x: Tensor) -> np.ndarray:
 # -- places
 
 
+@public(method=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero.
 
@@ -144,6 +146,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return Tensor(np.argwhere(array)).to(input.device)
 
 
+@public(method=True)
 def argwhere(input: Tensor) -> Tensor:
     """The indices of the elements that are not zero, a row each.
 
@@ -153,6 +156,7 @@ def argwhere(input: Tensor) -> Tensor:
     return nonzero(input)
 
 
+@public()
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The coordinates, one tensor a dimension, of indices into a flattened tensor.
 

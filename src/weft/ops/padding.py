@@ -12,6 +12,7 @@ from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
+from weft.core.public import public
 from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
@@ -33,6 +34,7 @@ flip_op: Op = define(
     inputs="x",
     eval=lambda x, *, dims: np.flip(x, dims).copy(),  # its memory is its own
     type=lambda x, *, dims: x,
+    cost=0,
     lower=View(flipped),
     vjp={"x": lambda g, dims: flip_op(g, dims=dims)},
     linear=True,
@@ -51,6 +53,7 @@ flip_op: Op = define(
 )
 
 
+@public(method=True)
 def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions (a copy).
 
@@ -61,6 +64,7 @@ def flip(input: Tensor, *axes: Any, dims: Any = None) -> Tensor:
     return contiguous(flip_op(input, dims=chosen))
 
 
+@public(method=True)
 def fliplr(input: Tensor) -> Tensor:
     """Columns in reverse order.
 
@@ -72,6 +76,7 @@ def fliplr(input: Tensor) -> Tensor:
     return flip(input, 1)
 
 
+@public(method=True)
 def flipud(input: Tensor) -> Tensor:
     """Rows in reverse order.
 
@@ -84,6 +89,7 @@ def flipud(input: Tensor) -> Tensor:
 # -- rolling, repeating, padding
 
 
+@public(method=True)
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
     """The whole tensor repeated along each dimension (a copy).
 
@@ -103,6 +109,7 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     return reshape(expand(reshape(input, inner), wide), total).clone()
 
 
+@public(method=True)
 def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     """The whole tensor repeated, missing counts taken as 1.
 
@@ -113,6 +120,7 @@ def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
     return repeat(input, (1,) * (input.ndim - len(times)) + times)
 
 
+@public(method=True)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements moved along dimensions, those pushed out coming in again.
 
@@ -134,6 +142,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return out
 
 
+@public(method=True)
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """The tensor turned by k quarter turns in the plane of two dimensions.
 
@@ -151,6 +160,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return flip(turned, a if turns == 1 else b)
 
 
+@public()
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0
 ) -> Tensor:

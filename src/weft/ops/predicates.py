@@ -9,12 +9,15 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.elementwise import unary
 from weft.core.op import Sample
+from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 
 # -- elements
 
 
-def _predicate(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:
+def _predicate(
+    name: str, eval: Any, reference: Any, text: str, shown: str, public: Names
+) -> Any:
     def samples(rng: np.random.Generator) -> Any:
         for shape in ((3, 4), (), (0, 2)):
             x = rng.choice([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan], shape)
@@ -27,6 +30,7 @@ def _predicate(name: str, eval: Any, reference: Any, text: str, shown: str) -> A
         returns="bool",
         samples=samples,
         reference=reference,
+        public=public,
         doc=f"""Whether each element is {text}.
 
     >>> weft.{name}(weft.tensor([1.0, float("inf"), float("nan")]))
@@ -35,37 +39,46 @@ def _predicate(name: str, eval: Any, reference: Any, text: str, shown: str) -> A
     )
 
 
-isnan = _predicate("isnan", np.isnan, lambda x: x != x, "NaN", "False, False,  True")
+isnan = _predicate(
+    "isnan", np.isnan, lambda x: x != x, "NaN", "False, False,  True",
+    public=Names(inplace=False, array_api=True),
+)  # fmt: skip
 
 isinf = _predicate(
     "isinf", np.isinf, lambda x: (x - x != x - x) & (x == x), "infinite",
     "False,  True, False",
+    public=Names(inplace=False, array_api=True),
 )  # fmt: skip
 
 isfinite = _predicate(
     "isfinite", np.isfinite, lambda x: x - x == 0, "a finite number",
     " True, False, False",
+    public=Names(inplace=False, array_api=True),
 )  # fmt: skip
 
 isposinf = _predicate(
     "isposinf", lambda x: x == np.inf, lambda x: np.isinf(x) & (x > 0),
     "positive infinity", "False,  True, False",
+    public=Names(inplace=False),
 )  # fmt: skip
 
 isneginf = _predicate(
     "isneginf", lambda x: x == -np.inf, lambda x: np.isinf(x) & (x < 0),
     "negative infinity", "False, False, False",
+    public=Names(inplace=False),
 )  # fmt: skip
 
 signbit = _predicate(
     "signbit", np.signbit, lambda x: np.copysign(1, x) < 0, "negative (or -0)",
     "False, False, False",
+    public=Names(inplace=False, array_api=True),
 )  # fmt: skip
 
 
 # -- tensors
 
 
+@public()
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor.
 
@@ -75,6 +88,7 @@ def is_tensor(obj: Any) -> bool:
     return isinstance(obj, Tensor)
 
 
+@public()
 def numel(input: Tensor) -> int:
     """The number of elements.
 
@@ -84,6 +98,7 @@ def numel(input: Tensor) -> int:
     return input.numel()
 
 
+@public()
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a floating-point type.
 
@@ -93,6 +108,7 @@ def is_floating_point(input: Tensor) -> bool:
     return input.dtype.is_floating_point
 
 
+@public()
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is a complex type.
 
@@ -102,6 +118,7 @@ def is_complex(input: Tensor) -> bool:
     return input.dtype.is_complex
 
 
+@public(method=True)
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not zero.
 
@@ -111,6 +128,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+@public(method=True)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape.
 
@@ -120,6 +138,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape
 
 
+@public()
 def can_cast(from_: Any, to: Any) -> bool:
     """Whether promotion may turn one dtype into another.
 
@@ -129,6 +148,7 @@ def can_cast(from_: Any, to: Any) -> bool:
     return dtypes.as_dtype(from_).category <= dtypes.as_dtype(to).category
 
 
+@public()
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype holds negative numbers.
 

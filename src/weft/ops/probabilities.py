@@ -8,6 +8,7 @@ from typing import Any
 from weft.core.dims import normalize_dim
 from weft.core.eager_kernels import fused
 from weft.core.elementwise import as_operand, prepare
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, float32
 from weft.errors import DTypeError
@@ -47,6 +48,7 @@ def _total(x: Tensor, dim: int) -> Tensor:
     return sum(x, dim, keepdim=True) if x.ndim else x
 
 
+@public(method=True)
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """``exp(x) / sum(exp(x))`` along a dimension, without overflow.
 
@@ -62,6 +64,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return cast(fused("softmax", plain, x, key=d), kind)
 
 
+@public(method=True)
 def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """The logarithm of ``softmax``, without overflow or loss.
 

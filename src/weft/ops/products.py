@@ -12,8 +12,10 @@ from weft.core.blas import product
 from weft.core.dims import normalize_dims
 from weft.core.eager_kernels import COMPOSED, SLOW
 from weft.core.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
+from weft.core.lowering import Library
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tape import make_node
 from weft.core.tensor import Tensor
 from weft.dtype import (
@@ -130,6 +132,8 @@ matmul_op: Op = define(
     inputs="x y",
     eval=_matmul_eval,
     type=_matmul_type,
+    lower=Library("product", "plain"),
+    flops=lambda out, x, y: (2, *out, x[-1]),
     vjp={
         "x": lambda g, y: _times_turned(g, y),
         "y": lambda g, x: _turned_times(x, g),
@@ -178,6 +182,8 @@ wide_matmul_op: Op = define(
     inputs="x y",
     eval=_wide_eval,
     type=_wide_type,
+    lower=Library("product", "wide"),
+    flops=lambda out, x, y: (2, *out, x[-1]),
     vjp={
         "x": lambda g, y, x_dtype, dtype: cast(
             _times_turned(g, cast(y, dtype)), x_dtype
@@ -200,6 +206,7 @@ new = object.__new__
 _PLANS = [matmul_op.plan((bool(k & 1), bool(k & 2))) for k in range(4)]
 
 
+@public(method=True, ufuncs=("matmul",))
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product, with vectors and broadcast batches as in NumPy.
 
@@ -264,6 +271,7 @@ def _matrix_operand(value: Any) -> Tensor:
     return value
 
 
+@public(method=True)
 def mm(input: Tensor, mat2: Tensor, *, out_dtype: DType | None = None) -> Tensor:
     """The product of two matrices.
 
@@ -281,6 +289,7 @@ def mm(input: Tensor, mat2: Tensor, *, out_dtype: DType | None = None) -> Tensor
     return matmul(x, y) if out_dtype is None else _wide("mm", x, y, out_dtype)
 
 
+@public(method=True)
 def bmm(input: Tensor, mat2: Tensor, *, out_dtype: DType | None = None) -> Tensor:
     """The products of two batches of matrices; ``out_dtype`` is as for ``mm``.
 
@@ -324,6 +333,7 @@ def _wide(name: str, x: Tensor, y: Tensor, to: Any) -> Tensor:
     return matmul(x, y) if to is x.dtype else wide_matmul_op(x, y, dtype=to)
 
 
+@public(method=True)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector.
 
@@ -335,6 +345,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return matmul(input, vec)
 
 
+@public(method=True)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The dot product of two vectors.
 
@@ -351,6 +362,7 @@ def _with_rank(name: str, ndim: int, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tensors
 
 
+@public(method=True, inplace="x, x")
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -362,6 +374,7 @@ def addmm(
     return beta * input + alpha * mm(mat1, mat2)
 
 
+@public(method=True)
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of an element of one vector with one of the other.
 
@@ -373,6 +386,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return reshape(x, (-1, 1)) * y if x.numel() else reshape(x, (0, 1)) * y
 
 
+@public(method=True)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Products summed over the last dimension of both.
 
@@ -384,6 +398,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, ([-1], [-1]))
 
 
+@public()
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Products summed over several dimensions.
 
@@ -423,6 +438,7 @@ def _fold(x: Tensor, rows: int) -> Tensor:
     return reshape(x, (math.prod(shape[:rows]), math.prod(shape[rows:])))
 
 
+@public(method=True)
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -434,6 +450,7 @@ def baddbmm(
     return beta * input + alpha * bmm(batch1, batch2)
 
 
+@public(method=True)
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -445,6 +462,7 @@ def addmv(
     return beta * input + alpha * mv(mat, vec)
 
 
+@public(method=True)
 def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -456,6 +474,7 @@ def addr(
     return beta * input + alpha * outer(vec1, vec2)
 
 
+@public(method=True)
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The dot product with the first vector conjugated.
 
@@ -465,6 +484,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     return dot(conj(input), other)
 
 
+@public(method=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker's product: ``other`` scaled by each element of ``input``, in blocks.
 

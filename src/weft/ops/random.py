@@ -22,6 +22,7 @@ from weft.core.elementwise import device_of
 from weft.core.lowering import Element
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import OpenSizeError
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
@@ -233,6 +234,9 @@ uniform_op: Op = define(
     lower=Element(_uniform_element, cheap=False),
     eval=_uniform_eval,
     type=_float_type,
+    cost=40,
+    bounds=(0, 1),
+    random=True,
     samples=_state_samples(_FLOAT_PARAMS),
     reference=_uniform_reference,
 )
@@ -243,6 +247,8 @@ normal_op: Op = define(
     lower=Element(_normal_element, cheap=False),
     eval=_normal_eval,
     type=_float_type,
+    cost=60,
+    random=True,
     samples=_state_samples(_FLOAT_PARAMS),
     reference=_normal_reference,
 )
@@ -253,6 +259,8 @@ integers_op: Op = define(
     lower=Element(_integers_element, cheap=False),
     eval=_integers_eval,
     type=lambda seed, counter, *, shape, low, high: TensorType(shape, dtypes.int64),
+    cost=40,
+    random=True,
     samples=_state_samples(
         [
             {"shape": (3, 4), "low": -5, "high": 20},
@@ -358,6 +366,7 @@ class Generator:
 default_generator = Generator()
 
 
+@public()
 def manual_seed(seed: int) -> Generator:
     """Start the default generator from a seed.
 
@@ -370,6 +379,7 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
+@public()
 def initial_seed() -> int:
     """The default generator's seed.
 
@@ -380,6 +390,7 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
+@public()
 def seed() -> int:
     """Start the default generator from an unpredictable seed, which is returned.
 
@@ -389,6 +400,7 @@ def seed() -> int:
     return default_generator.seed()
 
 
+@public()
 def get_rng_state() -> Tensor:
     """The default generator's state.
 
@@ -398,6 +410,7 @@ def get_rng_state() -> Tensor:
     return default_generator.get_state()
 
 
+@public()
 def set_rng_state(new_state: Tensor) -> None:
     """Put the default generator into a state.
 
@@ -445,6 +458,7 @@ def _random_float(
     return _draw(op, name, shape, words, generator, {"dtype": dtype})
 
 
+@public()
 def rand(
     *sizes: Any,
     size: Any = None,
@@ -464,6 +478,7 @@ def rand(
     return placed(out, device, requires_grad)
 
 
+@public()
 def randn(
     *sizes: Any,
     size: Any = None,
@@ -482,6 +497,7 @@ def randn(
     return placed(out, device, requires_grad)
 
 
+@public()
 def randint(
     low: Any = None,
     high: Any = None,
@@ -521,6 +537,7 @@ def randint(
     return placed(out.to(chosen), device, requires_grad)
 
 
+@public()
 def randperm(
     n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None
 ) -> Tensor:
@@ -542,6 +559,7 @@ def _like(input: Tensor, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:
     return {"dtype": dtype or input.dtype, "device": input.device, **options}
 
 
+@public()
 def rand_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Uniform random numbers with another tensor's shape and dtype.
 
@@ -552,6 +570,7 @@ def rand_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
         return rand(input.shape, **_like(input, dtype, options))
 
 
+@public()
 def randn_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Normal random numbers with another tensor's shape and dtype.
 
@@ -562,6 +581,7 @@ def randn_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
         return randn(input.shape, **_like(input, dtype, options))
 
 
+@public()
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, dtype: Any = None,
     **options: Any,
@@ -576,6 +596,7 @@ def randint_like(
         return randint(low, high, input.shape, **_like(input, dtype, options))
 
 
+@public(method=True)
 def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """1 with each element's probability, else 0.
 
@@ -598,6 +619,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     return (placed(u, p.device) < p.to(dtypes.float32)).to(input.dtype)
 
 
+@public()
 def normal(
     mean: Any = 0.0,
     std: Any = 1.0,
@@ -633,6 +655,7 @@ def normal(
     return placed(z, device_of(given)) * std + mean
 
 
+@public(method=True)
 def multinomial(
     input: Tensor,
     num_samples: int,

@@ -19,6 +19,7 @@ from weft.core.eager_kernels import COSTLY
 from weft.core.lowering import Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.ops.broadcasting import expand
@@ -109,7 +110,7 @@ def _sum_reference(x: Any, *, dim: tuple[int, ...], keepdim: bool) -> Any:
 sum_op: Op = define(
     "sum",
     inputs="x",
-    lower=Reduction("add"),
+    lower=Reduction("add", splits=True),
     bulk=COSTLY,
     eval=_sum_eval,
     type=reduce_type,
@@ -122,6 +123,7 @@ sum_op: Op = define(
 _SUM = sum_op.plan((True,)), np.add.reduce
 
 
+@public(method=True)
 def sum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -148,6 +150,7 @@ def widen(x: Tensor, dtype: Any) -> Tensor:
     return x if kind in dtypes.INEXACT_CODES else cast(x, dtypes.int64)
 
 
+@public(method=True)
 def nansum(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -159,6 +162,7 @@ def nansum(
     return sum(where(input != input, 0, input), dim, keepdim, dtype=dtype)
 
 
+@public(method=True)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero.
 
@@ -183,7 +187,7 @@ def _bool_samples(rng: np.random.Generator) -> Any:
 any_op: Op = define(
     "any",
     inputs="x",
-    lower=Reduction("logical_or"),
+    lower=Reduction("logical_or", splits=True),
     eval=lambda x, *, dim, keepdim: np.any(x, dim, keepdims=keepdim),
     type=_bool_type,
     batch=reduce_batch,
@@ -196,7 +200,7 @@ any_op: Op = define(
 all_op: Op = define(
     "all",
     inputs="x",
-    lower=Reduction("logical_and"),
+    lower=Reduction("logical_and", splits=True),
     eval=lambda x, *, dim, keepdim: np.all(x, dim, keepdims=keepdim),
     type=_bool_type,
     batch=reduce_batch,
@@ -207,6 +211,7 @@ all_op: Op = define(
 )
 
 
+@public(method=True)
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether at least one element is true (not zero).
 
@@ -217,6 +222,7 @@ def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return bind(any_op, (input,), {"dim": dims, "keepdim": bool(keepdim)})
 
 
+@public(method=True)
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Whether every element is true (not zero).
 

@@ -8,11 +8,19 @@ import numpy as np
 
 from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import Public, binary, unary
+from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.ops.creation import ones_like
 
 
-def _rounding(name: str, eval: Any, reference: Any, text: str, shown: str) -> Any:
+def _rounding(
+    name: str,
+    eval: Any,
+    reference: Any,
+    text: str,
+    shown: str,
+    public: Names | None,
+) -> Any:
     return unary(
         name,
         eval,
@@ -20,6 +28,8 @@ def _rounding(name: str, eval: Any, reference: Any, text: str, shown: str) -> An
         d=lambda x: x * 0,
         reference=reference,
         domain=(1.1, 1.4),
+        exact=True,
+        public=public,
         doc=f"""{text}; its derivative is zero.
 
     >>> weft.{name}(weft.tensor([-1.7, 1.5, 2.5]))
@@ -31,27 +41,30 @@ def _rounding(name: str, eval: Any, reference: Any, text: str, shown: str) -> An
 floor: Public = _rounding(
     "floor", np.floor, lambda x: x - np.mod(x, 1), "The whole number below",
     "-2.,  1.,  2.",
+    public=Names(array_api=True),
 )  # fmt: skip
 
 ceil: Public = _rounding(
     "ceil", np.ceil, lambda x: x + np.mod(-x, 1), "The whole number above",
     "-1.,  2.,  3.",
+    public=Names(array_api=True),
 )  # fmt: skip
 
 trunc: Public = _rounding(
     "trunc", np.trunc, lambda x: np.sign(x) * np.floor(np.abs(x)),
     "The whole part", "-1.,  1.,  2.",
+    public=Names(also=("fix",), array_api=True),
 )  # fmt: skip
-
-fix = trunc
 
 _round: Public = _rounding(
     "round", lambda x: x.copy() if x.dtype.kind in "iub" else np.rint(x),
     lambda x: np.floor(x + 0.5),
     "The nearest whole number, ties to even", "-2.,  2.,  2.",
+    public=None,
 )  # fmt: skip
 
 
+@public(method=True, inplace="", ufuncs=("rint",))
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Each element rounded, ties to even.
 
@@ -63,6 +76,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return _round(input * 10.0**decimals) / 10.0**decimals
 
 
+@public(method=True, inplace="")
 def frac(input: Tensor) -> Tensor:
     """The part behind the point, with the element's sign.
 
@@ -80,6 +94,9 @@ nextafter: Public = binary(
     domain=((1.1, 1.4), (1.6, 1.9)),
     bulk=SLOW,
     reference=lambda x, y: x + np.spacing(x),
+    cost=10,
+    exact=True,
+    public=Names(array_api=True),
     doc="""The next floating-point number towards the other element.
 
     >>> weft.nextafter(weft.tensor([1.0]), weft.tensor([2.0])) > 1

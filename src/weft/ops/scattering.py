@@ -16,6 +16,7 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import Varied
 from weft.core.op import Op, Sample, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
@@ -77,6 +78,7 @@ def _scatter(op: Op, x: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
 _SCATTERS = {"add": "sum", "multiply": "prod"}
 
 
+@public(method=True, inplace="0, weft.tensor([[0]]), 5.0")
 def scatter(
     input: Tensor,
     dim: int,
@@ -106,6 +108,7 @@ def scatter(
     return scatter_reduce(input, d, index, given, _SCATTERS[reduce])
 
 
+@public(method=True, inplace="0, weft.tensor([[0]]), x")
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with the elements of ``src`` added where ``index`` says.
 
@@ -223,6 +226,7 @@ scatter_combine: Op = define(
 )
 
 
+@public(method=True, inplace="0, weft.tensor([[0]]), x, 'amax'")
 def scatter_reduce(
     input: Tensor,
     dim: int,

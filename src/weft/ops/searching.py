@@ -11,6 +11,7 @@ from weft.core.dispatch import bind
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import same
 from weft.core.tensor import Tensor
 from weft.dtype import promote_types
@@ -147,6 +148,7 @@ search_sorted_op: Op = define(
 )
 
 
+@public()
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -176,6 +178,7 @@ def searchsorted(
     return cast(found, dtypes.int32) if out_int32 else found
 
 
+@public()
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:

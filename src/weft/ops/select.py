@@ -22,6 +22,7 @@ from weft.core.lowering import Pointwise
 from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.dtype_info import finfo
 from weft.errors import ArgumentError, DTypeError
@@ -51,6 +52,12 @@ maximum: Public = binary(
         "y": lambda x, y: _half_where_equal(x, y, y > x),
     },
     reference=lambda x, y: (x + y + np.abs(x - y)) / 2,
+    commutes=True,
+    idempotent=True,
+    identity=-np.inf,
+    exact=True,
+    numbers="all",
+    public=Names(inplace=False, array_api=True),
     doc="""The larger of two elements; a NaN wins, and a tie shares its gradient.
 
     >>> weft.maximum(weft.tensor([1.0, 5.0]), weft.tensor([3.0, 2.0]))
@@ -67,6 +74,12 @@ minimum: Public = binary(
         "y": lambda x, y: _half_where_equal(x, y, y < x),
     },
     reference=lambda x, y: (x + y - np.abs(x - y)) / 2,
+    commutes=True,
+    idempotent=True,
+    identity=np.inf,
+    exact=True,
+    numbers="all",
+    public=Names(inplace=False, array_api=True),
     doc="""The smaller of two elements; a NaN wins, and a tie shares its gradient.
 
     >>> weft.minimum(weft.tensor([1.0, 5.0]), weft.tensor([3.0, 2.0]))
@@ -75,6 +88,7 @@ minimum: Public = binary(
 )
 
 
+@public(method=True)
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of two elements, a NaN only if both are.
 
@@ -84,6 +98,7 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
     return where(isnan(input), other, where(isnan(other), input, maximum(input, other)))
 
 
+@public(method=True)
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of two elements, a NaN only if both are.
 
@@ -120,6 +135,10 @@ where_op: Op = define(
     inputs="condition x y",
     eval=np.where,
     type=_where_type,
+    elementwise=True,
+    numbers="all",
+    cost=0,
+    exact=True,
     lower=Pointwise("where"),
     vjp={
         "x": lambda g, condition: where_op(condition, g, zeros_like(g)),
@@ -135,6 +154,7 @@ where_op: Op = define(
 )
 
 
+@public()
 def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     """``input`` where the condition holds, ``other`` elsewhere.
 
@@ -172,6 +192,7 @@ def _align(condition: Tensor, input: Any, other: Any) -> tuple[Tensor, ...]:
 # -- limits
 
 
+@public(method=True, inplace="0, 1", also=("clip",))
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Each element brought between ``min`` and ``max``.
 
@@ -197,6 +218,7 @@ def _beyond(outside: Tensor, limit: Any) -> Tensor:
     return logical_not(outside) | outside if limit != limit else outside
 
 
+@public(method=True, inplace="0")
 def clamp_min(input: Tensor, min: Any) -> Tensor:
     """Each element, but at least ``min``.
 
@@ -206,6 +228,7 @@ def clamp_min(input: Tensor, min: Any) -> Tensor:
     return clamp(input, min=min)
 
 
+@public(method=True, inplace="1")
 def clamp_max(input: Tensor, max: Any) -> Tensor:
     """Each element, but at most ``max``.
 
@@ -215,9 +238,7 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, max=max)
 
 
-clip = clamp
-
-
+@public(method=True, inplace="")
 def nan_to_num(
     input: Tensor,
     nan: float = 0.0,
@@ -239,6 +260,7 @@ def nan_to_num(
     return where(isposinf(out), high, where(isneginf(out), low, out))
 
 
+@public(method=True, inplace="")
 def relu(input: Tensor) -> Tensor:
     """The positive part: 0 below zero, where its derivative is 0 too.
 
@@ -248,6 +270,7 @@ def relu(input: Tensor) -> Tensor:
     return where(input <= 0, 0, input)
 
 
+@public(method=True, inplace="x")
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above it, and ``values`` at zero.
 

@@ -17,9 +17,11 @@ from weft import dtype as dtypes
 from weft.core import fast_path
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
+from weft.core.inplace import view_form
 from weft.core.lowering import View, permuted, reshaped
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DeviceError, DTypeError, ShapeError
@@ -42,12 +44,12 @@ reshape_op: Op = define(
     inputs="x",
     eval=lambda x, *, shape: x.reshape(shape),
     type=_reshape_type,
-    lower=View(reshaped),
-    vjp={"x": lambda g, x_shape: reshape(g, x_shape)},
+    lower=View(reshaped, in_order=True),
+    vjp={"x": lambda g, x_shape: g.reshape(x_shape)},
     linear=True,
     view="maybe",
-    batch=lambda op, size, args, batched, params: reshape(
-        args[0], (size, *params["shape"])
+    batch=lambda op, size, args, batched, params: args[0].reshape(
+        (size, *params["shape"])
     ),
     samples=lambda rng: [
         Sample((rng.uniform(-2, 2, a),), {"shape": b})
@@ -62,6 +64,7 @@ reshape_op: Op = define(
 _RESHAPE = reshape_op.plan((True,))
 
 
+@public(method=True)
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape; one size may be -1.
 
@@ -116,6 +119,7 @@ def _infer(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> tuple[int
     return want
 
 
+@public(exported=False, method=True)
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same memory in another shape; refused if that would need a copy.
 
@@ -170,6 +174,7 @@ def _view_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
     return out
 
 
+@public(method=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Several dimensions made one.
 
@@ -189,6 +194,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     )
 
 
+@public(method=True)
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension.
 
@@ -198,6 +204,7 @@ def ravel(input: Tensor) -> Tensor:
     return reshape(input, (-1,)) if input.numel() else reshape(input, (0,))
 
 
+@public(method=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension split into several.
 
@@ -209,6 +216,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return reshape(input, (*input.shape[:d], *inner, *input.shape[d + 1 :]))
 
 
+@public(method=True, inplace=view_form())
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Dimensions of size 1 left out: all, or the named ones.
 
@@ -220,6 +228,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return reshape(input, kept)
 
 
+@public(method=True, inplace=view_form("0"))
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A dimension of size 1 put in.
 
@@ -230,6 +239,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return reshape(input, (*input.shape[:d], 1, *input.shape[d:]))
 
 
+@public(exported=False, method=True)
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """The same memory in another tensor's shape.
 
@@ -239,6 +249,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return view(input, other.shape)
 
 
+@public(exported=False, method=True)
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """The same elements in another tensor's shape.
 
@@ -258,6 +269,7 @@ def _at_least(ndim: int, tensors: tuple[Any, ...]) -> Any:
     return tuple(_at_least(ndim, (x,)) for x in xs)
 
 
+@public(method=True)
 def atleast_1d(*tensors: Any) -> Any:
     """The tensor (or each of several) with at least one dimension.
 
@@ -267,6 +279,7 @@ def atleast_1d(*tensors: Any) -> Any:
     return _at_least(1, tensors)
 
 
+@public(method=True)
 def atleast_2d(*tensors: Any) -> Any:
     """The tensor (or each of several) with at least two dimensions.
 
@@ -276,6 +289,7 @@ def atleast_2d(*tensors: Any) -> Any:
     return _at_least(2, tensors)
 
 
+@public(method=True)
 def atleast_3d(*tensors: Any) -> Any:
     """The tensor (or each of several) with at least three dimensions.
 
@@ -304,12 +318,12 @@ permute_op: Op = define(
     inputs="x",
     eval=lambda x, *, dims: x.transpose(dims),
     type=_permute_type,
-    vjp={"x": lambda g, dims: permute(g, _inverse(dims))},
+    vjp={"x": lambda g, dims: g.permute(_inverse(dims))},
     lower=View(permuted),
     linear=True,
     view=True,
-    batch=lambda op, size, args, batched, params: permute(
-        args[0], (0, *(d + 1 for d in params["dims"]))
+    batch=lambda op, size, args, batched, params: args[0].permute(
+        (0, *(d + 1 for d in params["dims"]))
     ),
     samples=lambda rng: [
         Sample((rng.uniform(-2, 2, a),), {"dims": d})
@@ -320,6 +334,7 @@ permute_op: Op = define(
 _PERMUTE = permute_op.plan((True,))
 
 
+@public(method=True)
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The dimensions in another order, without copying.
 
@@ -350,6 +365,7 @@ def _permuted_plainly(array: np.ndarray, order: tuple[Any, ...]) -> Any:
         return None
 
 
+@public(method=True, inplace=view_form("0, 1"), also=("swapaxes", "swapdims"))
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged, without copying.
 
@@ -376,9 +392,7 @@ def _exchanged(ndim: int, a: int, b: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-swapaxes = swapdims = transpose
-
-
+@public(method=True, inplace=view_form())
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; vectors and scalars stay as they are.
 
@@ -390,6 +404,7 @@ def t(input: Tensor) -> Tensor:
     return input if input.ndim < 2 else transpose(input, 0, 1)
 
 
+@public(method=True)
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions exchanged, and complex numbers conjugated.
 
@@ -399,6 +414,7 @@ def adjoint(input: Tensor) -> Tensor:
     return transpose(input, -2, -1).conj()
 
 
+@public(method=True, also=("moveaxis",))
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to other places, the rest in order.
 
@@ -415,6 +431,3 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     for place, d in sorted(zip(dst, src, strict=True)):
         order.insert(place, d)
     return permute(input, tuple(order))
-
-
-moveaxis = movedim

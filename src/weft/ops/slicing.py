@@ -16,6 +16,7 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import Element, Varied, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
@@ -80,7 +81,7 @@ slice_op: Op = define(
     inputs="x",
     eval=lambda x, *, index: x[(*index, ...)],  # ...: a 0-d view, not a scalar
     type=_slice_type,
-    lower=View(sliced),
+    lower=View(sliced, in_order=True),
     vjp={"x": lambda g, x_shape, index: place_op(g, shape=x_shape, index=index)},
     linear=True,
     view=True,
@@ -158,6 +159,7 @@ place_op: Op = define(
     lower=Varied(_forwards),
     eval=_place_eval,
     type=lambda x, *, shape, index: TensorType(shape, x.dtype),
+    cost=0,
     vjp={"x": lambda g, index: slice_op(g, index=index)},
     linear=True,
     batch=_shift_index,
@@ -172,6 +174,7 @@ place_op: Op = define(
 )
 
 
+@public(method=True)
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """``length`` elements from ``start`` along a dimension, without copying.
 
@@ -194,6 +197,7 @@ def along(x: Tensor, dim: int, item: Any) -> Tensor:
     return bind(slice_op, (x,), {"index": (*(slice(None),) * dim, item)})
 
 
+@public(method=True)
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One element along a dimension, which is left out.
 
@@ -212,6 +216,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 # -- several parts
 
 
+@public(method=True)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along a dimension.
 
@@ -224,6 +229,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple([along(input, d, i) for i in range(input.shape[d])])
 
 
+@public(method=True)
 def split(
     tensor: Tensor,
     split_size_or_sections: Any = None,
@@ -264,6 +270,7 @@ def split(
     )
 
 
+@public(method=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller).
 
@@ -278,6 +285,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, max(operator.index(-(-input.shape[d] // chunks)), 1), d)
 
 
+@public(method=True)
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Any:
     """Pieces cut at indices, or a number of nearly equal ones.
 
@@ -313,6 +321,7 @@ def _split_along(name: str, x: Tensor, cuts: Any, dim: int) -> tuple[Tensor, ...
     return tensor_split(x, cuts, d)
 
 
+@public(method=True)
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Pieces along the second dimension (the first of a vector).
 
@@ -322,6 +331,7 @@ def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _split_along("hsplit", input, indices_or_sections, 1)
 
 
+@public(method=True)
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Pieces along the first dimension.
 
@@ -333,6 +343,7 @@ def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     return _split_along("vsplit", input, indices_or_sections, 0)
 
 
+@public(method=True)
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Pieces along the third dimension.
 

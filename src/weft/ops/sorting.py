@@ -18,6 +18,7 @@ from weft.core.eager_kernels import SLOW
 from weft.core.elementwise import check_accepts
 from weft.core.lowering import Composed, Rowwise, Running, Varied, key_dtype
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.copies import cast
@@ -79,6 +80,7 @@ argsort_op: Op = define(
 )
 
 
+@public(method=True)
 def argsort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
 ) -> Tensor:
@@ -101,6 +103,7 @@ class Sorted(NamedTuple):
     indices: Tensor
 
 
+@public(method=True)
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
 ) -> Sorted:
@@ -115,6 +118,7 @@ def sort(
     return Sorted(gather(input, dim, indices), indices)
 
 
+@public(method=True)
 def msort(input: Tensor) -> Tensor:
     """The elements in order along the first dimension.
 
@@ -180,6 +184,7 @@ topk_index_op: Op = define(
 )
 
 
+@public(method=True)
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> Sorted:
@@ -200,6 +205,7 @@ def topk(
     return Sorted(gather(input, d, indices), indices)
 
 
+@public(method=True)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Extreme:
     """The k-th smallest element along a dimension (k starts at 1).
 
@@ -218,6 +224,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
     return Extreme(values, indices)
 
 
+@public(method=True)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle element (the lower one of two); along a dimension, with indices.
 
@@ -229,6 +236,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return _median("median", input, dim, keepdim, skip_nan=False)
 
 
+@public(method=True)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle one of the elements that are not NaN.
 
@@ -272,6 +280,7 @@ _BETWEEN: dict[str, Any] = {
 }
 
 
+@public(method=True)
 def quantile(
     input: Tensor,
     q: Any,
@@ -291,6 +300,7 @@ def quantile(
     return _quantile("quantile", input, q, dim, keepdim, interpolation)
 
 
+@public(method=True)
 def nanquantile(
     input: Tensor,
     q: Any,
@@ -359,6 +369,7 @@ def _pick_quantiles(rows: Tensor, q: Tensor, name: str, interpolation: str) -> T
     return _BETWEEN[interpolation](low, high, part)
 
 
+@public(method=True)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     """The most frequent element (the smallest of equals), and its last place.
 
@@ -384,6 +395,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     return Extreme(values, indices)
 
 
+@public(method=True)
 def cummax(input: Tensor, dim: int) -> Extreme:
     """The running maximum along a dimension, and where it stands.
 
@@ -393,6 +405,7 @@ def cummax(input: Tensor, dim: int) -> Extreme:
     return _running_extreme("cummax", cummax_index, input, dim)
 
 
+@public(method=True)
 def cummin(input: Tensor, dim: int) -> Extreme:
     """The running minimum along a dimension, and where it stands.
 
@@ -468,6 +481,7 @@ cummax_index = _running_index("cummax_index", np.maximum, np.greater_equal)
 cummin_index = _running_index("cummin_index", np.minimum, np.less_equal)
 
 
+@public(method=True)
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -496,6 +510,7 @@ def unique(
     return out[0] if len(out) == 1 else tuple(out)
 
 
+@public(method=True)
 def bincount(
     input: Tensor, weights: Tensor | None = None, minlength: int = 0
 ) -> Tensor:
@@ -522,6 +537,7 @@ def bincount(
     return Tensor(counts.astype(np.float32 if kept else np.float64)).to(input.device)
 
 
+@public(method=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements fall into each of some equal bins from ``min`` to ``max``.
 
@@ -548,6 +564,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     return Tensor(counts.astype(input.dtype.np)).to(input.device)
 
 
+@public()
 def isin(
     elements: Any,
     test_elements: Any,
@@ -565,6 +582,7 @@ def isin(
     return ~found if invert else found
 
 
+@public(method=True)
 def unique_consecutive(
     input: Tensor,
     return_inverse: bool = False,

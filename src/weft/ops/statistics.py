@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.core.dims import reduced_dims
 from weft.core.elementwise import conj
+from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -37,6 +38,7 @@ def as_floating(name: str, x: Tensor, dtype: Any = None) -> Tensor:
     return x
 
 
+@public(method=True)
 def mean(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -52,6 +54,7 @@ def mean(
     return total / count if count else total * math.nan
 
 
+@public(method=True)
 def nanmean(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -64,6 +67,7 @@ def nanmean(
     return nansum(x, dim, keepdim) / sum(x == x, dim, keepdim)
 
 
+@public(method=True)
 def var(
     input: Tensor,
     dim: Any = None,
@@ -102,6 +106,7 @@ def _spread(
     return total / max(left, 0)
 
 
+@public(method=True)
 def std(
     input: Tensor,
     dim: Any = None,
@@ -118,6 +123,7 @@ def std(
     return sqrt(_spread("std", input, dim, unbiased, keepdim, correction))
 
 
+@public()
 def var_mean(
     input: Tensor,
     dim: Any = None,
@@ -135,6 +141,7 @@ def var_mean(
     return spread, mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
+@public()
 def std_mean(
     input: Tensor,
     dim: Any = None,
@@ -155,6 +162,7 @@ def std_mean(
 # -- several variables
 
 
+@public(method=True)
 def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     """The covariance matrix of variables (rows) over observations (columns).
 
@@ -171,6 +179,7 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     return table if input.ndim == 2 else reshape(table, ())
 
 
+@public(method=True)
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation coefficients of variables (rows).
 
@@ -188,6 +197,7 @@ def corrcoef(input: Tensor) -> Tensor:
 # -- norms and distances
 
 
+@public(method=True)
 def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """``log(sum(exp(x)))``, without overflow.
 
@@ -204,6 +214,7 @@ def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return total + reshape(top, total.shape)
 
 
+@public(method=True)
 def norm(
     input: Tensor,
     p: Any = "fro",
@@ -234,6 +245,7 @@ def norm(
     return sum(size**p, dims, keepdim) ** (1.0 / p)
 
 
+@public(method=True)
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of the difference.
 
@@ -243,6 +255,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return norm(input - other, p)
 
 
+@public()
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance of each row of one matrix from each of the other.
 

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided as _strided
 from weft.core.dims import normalize_dim
 from weft.core.lowering import View
 from weft.core.op import Op, Sample, TensorType, define
+from weft.core.public import public
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.dtype import int64
@@ -91,6 +92,7 @@ windows_op: Op = define(
 )  # fmt: skip
 
 
+@public(exported=False, method=True)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dimension, their elements in a new last dimension (a view).
 
@@ -259,6 +261,7 @@ def offset_of(x: Tensor) -> int:
     return (mine.__array_interface__["data"][0] - start) // mine.itemsize
 
 
+@public(method=True)
 def as_strided(
     input: Tensor, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Tensor:

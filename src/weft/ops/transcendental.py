@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
 from weft.core.elementwise import Public, binary, unary
+from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.ops.select import where
 
@@ -29,6 +30,8 @@ exp: Public = unary(
     d=lambda out: out,
     bulk=COSTLY,
     reference=lambda x: np.power(np.e, x),
+    cost=12,
+    public=Names(array_api=True),
     doc="""e to the power of each element.
 
     >>> weft.exp(weft.tensor([0.0, 1.0]))
@@ -41,6 +44,7 @@ exp2: Public = unary(
     np.exp2,
     d=lambda out: out * math.log(2),
     reference=lambda x: np.power(2.0, x),
+    cost=12,
     doc="""2 to the power of each element.
 
     >>> weft.exp2(weft.tensor([0.0, 3.0]))
@@ -65,6 +69,8 @@ expm1: Public = unary(
     d=lambda out: out + 1,
     bulk=COSTLY,
     reference=lambda x: np.exp(x) - 1,
+    cost=16,
+    public=Names(ufuncs=("expm1",), array_api=True),
     doc="""``exp(x) - 1``, exact near 0.
 
     >>> weft.expm1(weft.tensor([0.0, 1.0]))
@@ -78,6 +84,8 @@ log: Public = unary(
     d=lambda x: 1 / x,
     domain=(0.3, 3.0),
     reference=lambda x: np.log2(x) * np.log(2),
+    cost=16,
+    public=Names(array_api=True),
     doc="""The natural logarithm.
 
     >>> weft.log(weft.tensor([1.0, 10.0]))
@@ -92,6 +100,8 @@ log2: Public = unary(
     domain=(0.3, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x) / np.log(2),
+    cost=26,
+    public=Names(array_api=True),
     doc="""The logarithm to base 2.
 
     >>> weft.log2(weft.tensor([1.0, 8.0]))
@@ -106,6 +116,8 @@ log10: Public = unary(
     domain=(0.3, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x) / np.log(10),
+    cost=26,
+    public=Names(array_api=True),
     doc="""The logarithm to base 10.
 
     >>> weft.log10(weft.tensor([1.0, 20.0]))
@@ -119,6 +131,8 @@ log1p: Public = unary(
     d=lambda x: 1 / (x + 1),
     domain=(-0.6, 3.0),
     reference=lambda x: np.log(1 + x),
+    cost=16,
+    public=Names(array_api=True),
     doc="""``log(1 + x)``, exact near 0.
 
     >>> weft.log1p(weft.tensor([0.0, 1.0]))
@@ -133,6 +147,8 @@ sqrt: Public = unary(
     domain=(0.3, 3.0),
     bulk=COSTLY,
     reference=lambda x: x**0.5,
+    cost=6,
+    public=Names(array_api=True),
     doc="""The square root.
 
     >>> weft.sqrt(weft.tensor([1.0, 2.0]))
@@ -147,6 +163,7 @@ rsqrt: Public = unary(
     domain=(0.3, 3.0),
     bulk=COSTLY,
     reference=lambda x: x**-0.5,
+    cost=8,
     doc="""One over the square root.
 
     >>> weft.rsqrt(weft.tensor([1.0, 4.0]))
@@ -160,6 +177,9 @@ sin: Public = unary(
     d=lambda x: cos(x),
     domain=(-3.0, 3.0),
     reference=lambda x: np.exp(1j * x).imag,
+    cost=20,
+    bounds=(-1, 1),
+    public=Names(array_api=True),
     doc="""The sine.
 
     >>> weft.sin(weft.tensor([0.0, 1.0]))
@@ -173,6 +193,9 @@ cos: Public = unary(
     d=lambda x: -sin(x),
     domain=(-3.0, 3.0),
     reference=lambda x: np.exp(1j * x).real,
+    cost=20,
+    bounds=(-1, 1),
+    public=Names(array_api=True),
     doc="""The cosine.
 
     >>> weft.cos(weft.tensor([0.0, 1.0]))
@@ -187,6 +210,8 @@ tan: Public = unary(
     domain=(-1.2, 1.2),
     bulk=NEVER,
     reference=lambda x: np.sin(x) / np.cos(x),
+    cost=20,
+    public=Names(array_api=True),
     doc="""The tangent.
 
     >>> weft.tan(weft.tensor([0.0, 1.0]))
@@ -200,6 +225,8 @@ asin: Public = unary(
     d=lambda x: rsqrt(1 - x * x),
     domain=(-0.9, 0.9),
     reference=lambda x: np.arctan2(x, np.sqrt(1 - x * x)),
+    cost=20,
+    public=Names(also=("arcsin",), array_api=True),
     doc="""The angle whose sine it is.
 
     >>> weft.asin(weft.tensor([0.0, 1.0]))
@@ -213,6 +240,8 @@ acos: Public = unary(
     d=lambda x: -rsqrt(1 - x * x),
     domain=(-0.9, 0.9),
     reference=lambda x: np.arctan2(np.sqrt(1 - x * x), x),
+    cost=20,
+    public=Names(also=("arccos",), array_api=True),
     doc="""The angle whose cosine it is.
 
     >>> weft.acos(weft.tensor([1.0, 0.0]))
@@ -226,6 +255,8 @@ atan: Public = unary(
     d=lambda x: 1 / (x * x + 1),
     domain=(-3.0, 3.0),
     reference=lambda x: np.arctan2(x, 1.0),
+    cost=16,
+    public=Names(also=("arctan",), array_api=True),
     doc="""The angle whose tangent it is.
 
     >>> weft.atan(weft.tensor([0.0, 1.0]))
@@ -238,6 +269,8 @@ sinh: Public = unary(
     np.sinh,
     d=lambda x: cosh(x),
     reference=lambda x: (np.exp(x) - np.exp(-x)) / 2,
+    cost=24,
+    public=Names(array_api=True),
     doc="""The hyperbolic sine.
 
     >>> weft.sinh(weft.tensor([0.0, 1.0]))
@@ -250,6 +283,8 @@ cosh: Public = unary(
     np.cosh,
     d=lambda x: sinh(x),
     reference=lambda x: (np.exp(x) + np.exp(-x)) / 2,
+    cost=16,
+    public=Names(array_api=True),
     doc="""The hyperbolic cosine.
 
     >>> weft.cosh(weft.tensor([0.0, 1.0]))
@@ -262,6 +297,9 @@ tanh: Public = unary(
     np.tanh,
     d=lambda out: 1 - out * out,
     reference=lambda x: 1 - 2 / (np.exp(2 * x) + 1),
+    cost=20,
+    bounds=(-1, 1),
+    public=Names(array_api=True),
     doc="""The hyperbolic tangent.
 
     >>> weft.tanh(weft.tensor([0.0, 1.0]))
@@ -276,6 +314,8 @@ asinh: Public = unary(
     domain=(-3.0, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x + np.sqrt(x * x + 1)),
+    cost=52,
+    public=Names(also=("arcsinh",), array_api=True),
     doc="""The inverse of the hyperbolic sine.
 
     >>> weft.asinh(weft.tensor([0.0, 1.0]))
@@ -290,6 +330,8 @@ acosh: Public = unary(
     domain=(1.3, 3.0),
     bulk=NEVER,
     reference=lambda x: np.log(x + np.sqrt(x * x - 1)),
+    cost=48,
+    public=Names(also=("arccosh",), array_api=True),
     doc="""The inverse of the hyperbolic cosine.
 
     >>> weft.acosh(weft.tensor([1.0, 2.0]))
@@ -304,6 +346,8 @@ atanh: Public = unary(
     domain=(-0.8, 0.8),
     bulk=NEVER,
     reference=lambda x: (np.log(1 + x) - np.log(1 - x)) / 2,
+    cost=28,
+    public=Names(also=("arctanh",), array_api=True),
     doc="""The inverse of the hyperbolic tangent.
 
     >>> weft.atanh(weft.tensor([0.0, 0.5]))
@@ -318,6 +362,8 @@ sigmoid: Public = unary(
     domain=(-3.0, 3.0),
     bulk=SLOW,
     reference=lambda x: (np.tanh(x / 2) + 1) / 2,
+    cost=16,
+    bounds=(0, 1),
     doc="""``1 / (1 + exp(-x))``, without overflow.
 
     >>> weft.sigmoid(weft.tensor([0.0, 2.0]))
@@ -335,6 +381,8 @@ atan2: Public = binary(
     },
     domain=((0.4, 2.0), (-2.0, 2.0)),
     reference=lambda x, y: np.angle(y + 1j * x),
+    cost=28,
+    public=Names(also=("arctan2",), array_api=True),
     doc="""The angle of the point (other, input).
 
     >>> weft.atan2(weft.tensor([1.0]), weft.tensor([1.0]))
@@ -353,6 +401,8 @@ hypot: Public = binary(
     domain=((0.4, 2.0), (-2.0, 2.0)),
     bulk=SLOW,
     reference=lambda x, y: np.sqrt(x * x + y * y),
+    cost=8,
+    public=Names(array_api=True),
     doc="""The length of the vector (input, other); its gradient at 0 is 0.
 
     >>> weft.hypot(weft.tensor([3.0]), weft.tensor([4.0]))
@@ -370,6 +420,8 @@ logaddexp: Public = binary(
     },
     bulk=SLOW,
     reference=lambda x, y: np.log(np.exp(x) + np.exp(y)),
+    cost=36,
+    public=Names(inplace=False, array_api=True),
     doc="""``log(exp(input) + exp(other))``, without overflow.
 
     >>> weft.logaddexp(weft.tensor([1000.0]), weft.tensor([0.0]))
@@ -378,6 +430,7 @@ logaddexp: Public = binary(
 )
 
 
+@public(method=True, inplace="x")
 def xlogy(input: Any, other: Any) -> Tensor:
     """``input * log(other)``, and 0 where ``input`` is 0.
 
@@ -388,6 +441,7 @@ def xlogy(input: Any, other: Any) -> Tensor:
     return where(other != other, math.nan, chosen)
 
 
+@public(method=True)
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """``log2(2**input + 2**other)``, without overflow.
 
@@ -398,6 +452,7 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     return logaddexp(input * scale, other * scale) / scale
 
 
+@public(method=True, inplace="0.1")
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``, the inverse of the sigmoid.
 
@@ -408,6 +463,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     return log(x / (1 - x))
 
 
+@public(method=True, inplace="")
 def sinc(input: Tensor) -> Tensor:
     """``sin(pi x) / (pi x)``, and 1 at 0.
 
@@ -418,6 +474,7 @@ def sinc(input: Tensor) -> Tensor:
     return where(input == 0, 1, sin(angle) / angle)
 
 
+@public(method=True, inplace="", ufuncs=("deg2rad", "radians"))
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees to radians.
 
@@ -427,6 +484,7 @@ def deg2rad(input: Tensor) -> Tensor:
     return input * (math.pi / 180)
 
 
+@public(method=True, inplace="", ufuncs=("rad2deg", "degrees"))
 def rad2deg(input: Tensor) -> Tensor:
     """Radians to degrees.
 
@@ -436,6 +494,7 @@ def rad2deg(input: Tensor) -> Tensor:
     return input * (180 / math.pi)
 
 
+@public(method=True)
 def angle(input: Tensor) -> Tensor:
     """The angle of each complex number; pi for a negative real one.
 

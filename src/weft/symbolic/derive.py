@@ -11,11 +11,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.core.op import TensorType
+from weft.core.lowering import View
+from weft.core.op import Op, TensorType, find_op
 from weft.dtype import float64
 from weft.errors import ArgumentError, DTypeError
 from weft.graph.gradients import add_gradients
-from weft.graph.ir import CONSTANT, DETACH, INPUT, Builder, Graph, Node
+from weft.graph.ir import CONSTANT, INPUT, RENEW, Builder, Graph, Node
 from weft.graph.symbol import Building, Symbol
 from weft.symbolic.expression import Expression, call, number, product, total, variable
 
@@ -84,10 +85,7 @@ _READ: dict[str, Reader] = {
     "sqrt": lambda x: x**0.5,
     "rsqrt": lambda x: x**-0.5,
 }
-# Operators that leave a single number as it is.
-_SAME = (
-    "cast", "clone", "alias", "expand", "reshape", "sum", "permute", "detach", "renew",
-)  # fmt: skip
+_CAST, _SUM = find_op("cast"), find_op("sum")
 
 
 def read(root: Node, names: dict[Node, Expression] | None = None) -> Expression:
@@ -126,12 +124,17 @@ def _formula(node: Node, found: dict[Any, Expression]) -> Expression:
     if node.op.name == "full":
         return number(node.params["value"])
     args = [found[i] if type(i) is Node else number(i) for i in node.inputs]
-    if node.op.name in _SAME or node.op is DETACH:
+    if _is_same(node.op):
         return args[0]
     arithmetic = _READ.get(node.op.name)
     if arithmetic is not None:
         return arithmetic(*args)
     return call(node.op, tuple(args), node.params)
+
+
+def _is_same(op: Op) -> bool:
+    """Whether an operator leaves a single number as it is."""
+    return isinstance(op.lower, View) or op is RENEW or op is _CAST or op is _SUM
 
 
 # -- derivatives

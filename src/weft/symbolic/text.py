@@ -19,7 +19,7 @@ from weft.symbolic.expression import (
 _SUM, _PRODUCT, _POWER, _ATOM = range(4)  # how tightly a text holds together
 _NAMES = {"log": "ln", "asin": "arcsin", "acos": "arccos", "atan": "arctan"}
 _LATEX = ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "ln")
-_SIGNS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤", "eq": "=", "ne": "≠"}
+_SIGNS = {">": ">", ">=": "≥", "<": "<", "<=": "≤", "==": "=", "!=": "≠"}
 Text = tuple[str, int]
 
 
@@ -167,7 +167,7 @@ def _power(e: Expression, style: _Style) -> Text:
 def _call(e: Expression, style: _Style) -> Text:
     assert e.op is not None
     args = [_write(a, style) for a in e.args]
-    sign = _SIGNS.get(e.op.name)
+    sign = _SIGNS.get(e.op.facts.infix)
     if sign is not None:
         return f"({args[0][0]} {sign} {args[1][0]})", _ATOM
     name = _NAMES.get(e.op.name, e.op.name)

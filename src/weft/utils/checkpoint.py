@@ -19,6 +19,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from weft.autograd.segment import Keep, Named, Result, Segment
+from weft.core.lowering import Library
 from weft.core.mode import mode
 from weft.core.op import all_ops
 from weft.errors import ArgumentError, DTypeError
@@ -27,7 +28,7 @@ from weft.nn.containers import Sequential
 __all__ = ["Result", "checkpoint", "checkpoint_sequential"]
 
 # What "selective" keeps: results that cost much to compute for their size.
-SELECTIVE = Named(("matmul", "wide_matmul", "conv", "conv_bias", "attention"))
+SELECTIVE = Named(op.name for op in all_ops() if isinstance(op.lower, Library))
 
 Policy = str | Iterable[str] | Callable[[Result], bool] | None
 

@@ -1,6 +1,6 @@
 """The seconds that values take to compute, by the roofline of this machine.
 
-Functions that are computed by series count as that many operations; what is computed
+A function that is computed by a series costs what its record says; what is computed
 again element by element is mostly part of another kernel, which then reads what the
 value is made of in place of the value.
 """
@@ -16,12 +16,6 @@ from weft.compile.cost.work import Sizes
 from weft.core.size import elements
 from weft.graph.ir import Node
 
-# Operations for each element, beside one.
-_SERIES = {
-    "exp": 12, "expm1": 16, "log": 16, "log1p": 16, "tanh": 20, "erf": 24,
-    "sigmoid": 16, "sin": 20, "cos": 20, "pow": 30, "sqrt": 6, "rsqrt": 8, "div": 4,
-    "reciprocal": 4, "uniform": 40, "normal": 60,
-}  # fmt: skip
 _LAUNCH = 1e-6  # seconds that anything takes
 
 
@@ -33,9 +27,10 @@ def operations(node: Node, sizes: Sizes) -> int:
     >>> [operations(node, {}) for node in g.nodes]
     [0, 120, 10]
     """
-    found = work.flops(node, sizes) or 0
-    each = _SERIES.get(node.op.name)
-    return found if each is None else each * elements(node.shape, sizes)
+    each = node.op.facts.cost
+    if each > 1:
+        return each * elements(node.shape, sizes)
+    return work.flops(node, sizes) or 0
 
 
 def seconds(nodes: Iterable[Node], sizes: Sizes, roof: Machine) -> float:

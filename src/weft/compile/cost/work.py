@@ -1,7 +1,8 @@
 """What nodes cost: floating-point operations, and bytes read and written.
 
 Every element-wise function of floating numbers counts as one operation for each
-element, be it a sum or an exponential; casts and choices count nothing. Bytes are
+element, be it a sum or an exponential; casts, choices and moves count nothing. Other
+operators' records have a rule (``flops``). Bytes are
 those that must be moved at least: what a node reads through a view counts once, and
 no more of its base than the view shows.
 """
@@ -11,17 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from weft.compile.fusion.groups import Operand
-from weft.core.lowering import Filled, Pointwise, Reduction, View
+from weft.core.lowering import Element, Filled, Pointwise, Reduction, View
 from weft.core.op import TensorType
 from weft.core.size import elements
 from weft.graph.ir import ASSIGN, CONSTANT, GROUP, INPUT, PICK, READ, Graph, Node
 
 Sizes = Mapping[str, int]
 NOTHING = (INPUT, CONSTANT, READ, ASSIGN, GROUP, PICK)  # nodes that compute nothing
-_FREE = {"cast", "where", "conj", "copy"}
-_MOVING = {"cat", "flip", "gather", "place", "put", "scatter", "take"}
-_ADDING = {"add_at", "scatter_add", "cumsum", "cumprod"}
-_LOOKUPS = {"take", "gather"}  # they read as many elements as they give
 
 
 def works(node: Node) -> bool:
@@ -40,43 +37,23 @@ def flops(node: Node, sizes: Sizes) -> int | None:
     >>> [flops(node, {}) for node in g.nodes]
     [0, 128, 16, 16]
     """
-    rule = node.op.lower
-    if not works(node) or isinstance(rule, Filled) or node.op.name in _MOVING:
+    rule, facts = node.op.lower, node.op.facts
+    if not works(node) or isinstance(rule, Filled) or facts.cost == 0:
         return 0
     if isinstance(rule, (Pointwise, Reduction)):
         return _element_wise(node, sizes)
-    if node.op.name in _ADDING:
-        tensors = [i for i in node.inputs if type(i) is Node]
-        return max(elements(i.shape, sizes) for i in tensors[-1:])
-    return _products(node, sizes)
+    if facts.flops is None:
+        return None
+    out = node.shape if isinstance(node.type, TensorType) else ()
+    return elements(facts.flops(out, *(i.shape for i in node.inputs)), sizes)
 
 
 def _element_wise(node: Node, sizes: Sizes) -> int:
     inputs = [i for i in node.inputs if type(i) is Node]
-    if node.op.name in _FREE or not any(n.dtype.is_inexact for n in (node, *inputs)):
+    if not any(n.dtype.is_inexact for n in (node, *inputs)):
         return 0
     reduces = isinstance(node.op.lower, Reduction)
     return elements((inputs[0] if reduces else node).shape, sizes)
-
-
-def _products(node: Node, sizes: Sizes) -> int | None:
-    """Of the operators that are sums of products."""
-    name, inputs = node.op.name, node.inputs
-    if name in ("matmul", "wide_matmul"):
-        return 2 * elements((*node.shape, inputs[0].shape[-1]), sizes)
-    if name in ("conv", "conv_bias"):
-        return 2 * elements((*node.shape, *inputs[1].shape[1:]), sizes)
-    if name == "conv_input_grad":
-        return 2 * elements((*inputs[0].shape, *inputs[1].shape[1:]), sizes)
-    if name == "conv_weight_grad":
-        return 2 * elements((*inputs[1].shape, *node.shape[1:]), sizes)
-    if name in ("attention", "attention_backward"):  # of products: 2, or 5
-        q, k, v = (i.shape for i in inputs[:3])
-        of_keys, of_values = (1, 1) if name == "attention" else (3, 2)
-        pairs = 2 * elements((*q[:-1], k[-2]), sizes)
-        features = of_keys * elements(q[-1:], sizes)
-        return pairs * (features + of_values * elements(v[-1:], sizes))
-    return None
 
 
 # -- bytes
@@ -100,8 +77,8 @@ def bytes_read(nodes: Iterable[Node], sizes: Sizes) -> int:
         if base in inside or not isinstance(base.type, TensorType):
             continue
         shapes = [base.shape, *[view.shape for view in operand.views]]
-        if reader.op.name in _LOOKUPS and value is reader.inputs[0]:
-            shapes.append(reader.shape)
+        if isinstance(reader.op.lower, Element) and reader.op.facts.cost == 0:
+            shapes.append(reader.shape)  # an element is read for each that is given
         count = min(elements(shape, sizes) for shape in shapes)
         most = elements(base.shape, sizes)
         found[base] = min(found.get(base, 0) + count, most)

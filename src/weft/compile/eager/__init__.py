@@ -28,17 +28,10 @@ from weft.compile.targets.cpu.matmul.arrays import (
 from weft.compile.targets.cpu.matmul.kinds import RESULTS
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.config import config
+from weft.core.lowering import Library
 from weft.core.op import Op
 from weft.errors import AllocationError
-from weft.ops.attention import attention_backward_op, attention_op
-from weft.ops.conv import (
-    conv_bias_op,
-    conv_input_grad_op,
-    conv_op,
-    conv_weight_grad_op,
-)  # fmt: skip
 from weft.ops.copies import cast_op
-from weft.ops.products import matmul_op, wide_matmul_op
 from weft.runtime.cpu import pool
 from weft.runtime.cpu.buffers import empty
 
@@ -47,9 +40,8 @@ ndarray = np.ndarray
 
 def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """An operator's result from a kernel, or None if there is none."""
-    routine = _ROUTINES.get(op)
-    if routine is not None:
-        return routine(arrays, params)
+    if isinstance(op.lower, Library):
+        return _ROUTINES[op.lower.family](op.lower.kind, arrays, params)
     from weft.compile.eager import operator
 
     return operator.run(op, arrays, params)
@@ -57,7 +49,10 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
 
 def run_invariant(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of a routine for which the size of a batch does not matter."""
-    return None if op not in _INVARIANT else _ROUTINES[op](arrays, params)
+    rule = op.lower
+    if not isinstance(rule, Library) or rule.family == "product":  # see ``product``
+        return None
+    return _ROUTINES[rule.family](rule.kind, arrays, params)
 
 
 def fused(
@@ -118,7 +113,9 @@ def _gemm(code: str, few: bool) -> Gemm:
     return compiled(np.dtype(code).name, host_isa(), few=few)
 
 
-def _narrow_product(arrays: Sequence[ndarray], params: dict[str, Any]) -> Any:
+def _narrow_product(
+    kind: str, arrays: Sequence[ndarray], params: dict[str, Any]
+) -> Any:
     """A product of short elements: summed in wide ones, and rounded if not asked."""
     (x, y), dtype = arrays, params.get("dtype")
     name = kind_name(x.dtype.name, y.dtype.name)
@@ -145,7 +142,7 @@ def _threads() -> int:
 # -- convolutions
 
 
-def _convolution(name: str, arrays: Sequence[ndarray], params: dict[str, Any]) -> Any:
+def _convolution(kind: str, arrays: Sequence[ndarray], params: dict[str, Any]) -> Any:
     from weft.compile.targets.cpu.convolution import arrays as convolutions
 
     first = arrays[0]
@@ -153,6 +150,7 @@ def _convolution(name: str, arrays: Sequence[ndarray], params: dict[str, Any]) -
         return None
     if any(a.dtype != first.dtype for a in arrays):
         return None
+    name = "convolve" if kind in ("forward", "biased") else kind
     call: Callable[..., ndarray] = getattr(convolutions, name)
     # A batch with an infinity is computed in another way, which its other images see.
     exact = config.strict_ieee or config.batch_invariant
@@ -163,23 +161,18 @@ def _convolution(name: str, arrays: Sequence[ndarray], params: dict[str, Any]) -
 # -- attention
 
 
-def _attention(name: str, arrays: Sequence[ndarray], params: dict[str, Any]) -> Any:
+def _attention(kind: str, arrays: Sequence[ndarray], params: dict[str, Any]) -> Any:
     from weft.compile.targets.cpu.attention import arrays as attentions
 
     if arrays[0].dtype.char not in "fd" or any(0 in a.shape for a in arrays):
         return None
     arrays = [np.asarray(a, order="C") for a in arrays]
-    return getattr(attentions, name)(*arrays, **params, threads=_threads())
+    call = attentions.attend if kind == "forward" else attentions.attend_backward
+    return call(*arrays, **params, threads=_threads())
 
 
-_ROUTINES: dict[Op, Callable[..., Any]] = {
-    matmul_op: _narrow_product,
-    wide_matmul_op: _narrow_product,
-    conv_op: functools.partial(_convolution, "convolve"),
-    conv_bias_op: functools.partial(_convolution, "convolve"),
-    conv_input_grad_op: functools.partial(_convolution, "input_grad"),
-    conv_weight_grad_op: functools.partial(_convolution, "weight_grad"),
-    attention_op: functools.partial(_attention, "attend"),
-    attention_backward_op: functools.partial(_attention, "attend_backward"),
+_ROUTINES: dict[str, Callable[..., Any]] = {  # by the family of ``Library``
+    "product": _narrow_product,
+    "conv": _convolution,
+    "attention": _attention,
 }
-_INVARIANT = _ROUTINES.keys() - {matmul_op, wide_matmul_op}  # these are ``product``'s

@@ -207,8 +207,6 @@ def _of_sizes(fn: Emit) -> Emit:
 
 # -- by name
 
-_LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
-
 BOOL: dict[str, Emit] = {
     "conj": _same,
     "logical_and": lambda b, x, y: b.and_(x, y),
@@ -232,6 +230,8 @@ BOOL: dict[str, Emit] = {
     "isfinite": _always,
 }
 
+LOGICAL = [name for name in BOOL if name.startswith("logical")]
+
 _ANY: dict[str, Emit] = {
     "add": lambda b, x, y: b.add(x, y),
     "sub": lambda b, x, y: b.sub(x, y),
@@ -246,7 +246,7 @@ _ANY: dict[str, Emit] = {
     "bitwise_left_shift": _left_shift,
     "eq": lambda b, x, y: b.icmp_signed("==", x, y),
     "ne": lambda b, x, y: b.icmp_signed("!=", x, y),
-    **{name: of_truth(name, true) for name in _LOGICAL},
+    **{name: of_truth(name, true) for name in LOGICAL},
     **dict.fromkeys(("conj", "floor", "ceil", "trunc", "round"), _same),
     **dict.fromkeys(("isnan", "isinf", "isposinf", "isneginf"), _never),
     "isfinite": _always,

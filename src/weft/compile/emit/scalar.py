@@ -16,6 +16,7 @@ from weft import dtype as dtypes
 from weft.compile.emit import integers, random, sort_keys
 from weft.compile.emit.control_flow import F32, F64, I1, I8, I32, I64
 from weft.compile.emit.math import conversions
+from weft.compile.loop.ir import facts_of
 from weft.config import config
 from weft.dtype import DType
 
@@ -58,16 +59,10 @@ def constant(value: Any, dtype: DType) -> Any:
 
 # -- half types: rounded to nearest, ties to even
 
-# Functions whose result is one of the half type's numbers, if the arguments are.
-_EXACT = {
-    "abs", "ceil", "conj", "copysign", "floor", "fmod", "maximum", "minimum", "neg",
-    "nextafter", "random_unit", "relu", "round", "sign", "trunc", "where",
-}  # fmt: skip
-
 
 def rounds(name: str, dtype: DType) -> bool:
     """Whether a function's result must be rounded to a half type."""
-    return dtype.name in HALF and name not in _EXACT
+    return dtype.name in HALF and not facts_of(name).exact
 
 
 def widened(b: Any, pattern: Any, dtype: DType, *, native: bool = False) -> Any:
@@ -193,10 +188,7 @@ _FLOAT: dict[str, Emit] = {
     "maximum": _maximum,
     "minimum": _minimum,
     "relu": lambda b, x: _maximum(b, x, _number(x, 0.0)),
-    **{
-        name: integers.of_truth(name, _true)
-        for name in ("logical_and", "logical_or", "logical_xor", "logical_not")
-    },
+    **{name: integers.of_truth(name, _true) for name in integers.LOGICAL},
 }
 
 
@@ -208,15 +200,15 @@ def _where(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
 
 
 def _ordered(name: str) -> Emit:
-    signs = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    sign = facts_of(name).infix
 
     def call(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
         kind = kinds[-1]
         if kind.is_inexact:
-            return b.fcmp_ordered(signs[name], *args)
+            return b.fcmp_ordered(sign, *args)
         signed = kind.is_signed and kind is not dtypes.bool_
         compare = b.icmp_signed if signed else b.icmp_unsigned
-        return compare(signs[name], *args)
+        return compare(sign, *args)
 
     return call
 

@@ -30,6 +30,7 @@ from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
 from weft.compile.targets import Target
 from weft.compile.targets.cpu.matmul.call import is_product
+from weft.core.lowering import Library
 from weft.core.rows import Column, Rows, flop, nbytes, percent, seconds
 from weft.graph.interpret import resolve
 from weft.graph.ir import READ, Graph, Node, type_text
@@ -319,7 +320,7 @@ class Program:
         uses = [step for step in self.lowered.steps if isinstance(step, KernelLaunch)]
         if any(node in use.group.nodes for use in uses):
             return "a size is 0, for which its kernel is not made"
-        if node.op.lower is None:
+        if node.op.lower is None or isinstance(node.op.lower, Library):
             return "its record has no lowering to loops"
         inputs = [i for i in node.inputs if type(i) is Node]
         kinds = ", ".join(dict.fromkeys(n.dtype.name for n in (*inputs, node)))

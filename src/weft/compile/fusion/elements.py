@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
-from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position
+from weft.compile.loop.ir import Call, Choice, Const, Let, Load, Position, facts_of
 from weft.compile.loop.ranges import index_range
-from weft.core.lowering import Reduction, Varied
+from weft.core.lowering import Library, Reduction, Varied
 from weft.core.size import Size
 from weft.dtype import DType
 from weft.graph.ir import GraphError, Node
 
 Index = tuple[Any, ...]
 
-_BOOLEAN = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "logical_and", "logical_or"}
-
 
 def lowering_of(node: Node) -> Any:
-    """What is known of a node's operator, for the node's own shapes and dtypes."""
+    """How loops compute a node's elements, for the node's own shapes and dtypes."""
     rule = node.op.lower
+    if isinstance(rule, Library):
+        return None
     if isinstance(rule, Reduction) and node.inputs[0].dtype.is_complex:
         return None  # not even whether any of them is true
     if isinstance(rule, Varied):
@@ -103,7 +103,8 @@ class Builder:
 
     def call(self, name: str, *args: Any, dtype: DType | None = None) -> Any:
         if dtype is None:
-            dtype = dtypes.bool_ if name in _BOOLEAN else args[-1].dtype
+            tells = facts_of(name).returns == "bool"
+            dtype = dtypes.bool_ if tells else args[-1].dtype
         return Call(name, args, dtype)
 
     def choice(self, at: Any, bound: Any, low: Any, high: Any) -> Any:

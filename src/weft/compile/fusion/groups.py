@@ -306,15 +306,16 @@ def _filled(index: Index | None, anywhere: Any) -> Index | None:
 
 def inlined(node: Node, few: int = FEW) -> bool:
     """Whether whoever needs a node computes it again: functions of the index alone,
-    and sums and products of single whole numbers, if they are few."""
+    and cheap functions of single whole numbers, if they are few."""
     if isinstance(node.op.lower, Filled):
         return scalar.has_dtype(node.dtype)
     return (
-        node.op.name in ("add", "sub", "mul")
+        isinstance(node.op.lower, Pointwise)
+        and node.op.facts.cost == 1
         and node.shape == ()
         and node.dtype.category == dtypes.INT
-        and scalar.has_dtype(node.dtype)
         and few > 0
+        and scalar.has_function(node.op.lower.scalar, [node.dtype], node.dtype)
         and all(
             type(i) is not Node or _given(i) or inlined(i, few - 1) for i in node.inputs
         )

@@ -12,14 +12,15 @@
             | index expression              as an int64
             | buffer[index, …]
             | local
-            | function(value, …) : dtype    a scalar function, by name
+            | function(value, …) : dtype    a scalar function, by its opcode
             | index < bound ? value : value
     index   = polynomial over loop variables and sizes, with // and %
 
 A buffer is row-major memory of a shape; ``scratch`` ones belong to one iteration of
 the parallel loops. Loops run from 0. ``local = f(local, …)`` in a loop accumulates;
-where the order of a sum may be changed, the statement says so. A target's schedule may
-add to a loop how it runs:
+where the order of a sum may be changed, the statement says so. Opcodes are named as the
+element-wise operators that they compute, whose facts are theirs (``facts_of``). A
+target's schedule may add to a loop how it runs:
 
     n at once              as vectors of so many iterations
     n totals               each sum has n totals side by side, which are added by halves
@@ -32,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from weft.core.op import Facts, known_op
 from weft.core.size import Scope, Size
 from weft.dtype import DType
 
@@ -223,12 +225,27 @@ def _adds(stmt: Set) -> bool:
     return adds and value.args[0] == stmt.local and value.dtype.is_inexact
 
 
+_NO_OPERATOR = Facts(exact=True)  # random words, sort keys
+
+
+def facts_of(name: str) -> Facts:
+    """The facts of a scalar function, which are those of the operator it is named as.
+
+    >>> from weft.compile.loop.ir import facts_of
+    >>> facts_of("add").infix, facts_of("sort_key").exact
+    ('+', True)
+    """
+    op = known_op(name)
+    return _NO_OPERATOR if op is None else op.facts
+
+
 def divides(value: Any) -> bool:
     """Whether a value is a whole number's division, which 0 is an error for."""
     return (
         isinstance(value, Call)
-        and value.name in ("floor_divide", "remainder", "fmod")
         and not value.dtype.is_inexact
+        and (op := known_op(value.name)) is not None
+        and bool(op.refuses)
     )
 
 

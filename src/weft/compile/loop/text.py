@@ -18,13 +18,9 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
+    facts_of,
 )
 from weft.dtype import DType
-
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=", "eq": "==", "ne": "!=", "logical_and": "and", "logical_or": "or",
-}  # fmt: skip
 
 
 def print_kernel(kernel: Kernel) -> str:
@@ -90,8 +86,9 @@ def value_text(value: Any) -> str:
         low, high = value_text(value.low), value_text(value.high)
         return f"({value.at} < {value.bound} ? {low} : {high})"
     args = [value_text(a) for a in value.args]
-    if value.name in _INFIX and len(args) == 2:
-        return f"({args[0]} {_INFIX[value.name]} {args[1]})"
+    infix = facts_of(value.name).infix
+    if infix:
+        return f"({args[0]} {infix} {args[1]})"
     if value.name == "cast":
         return f"{value.dtype.name}({args[0]})"
     return f"{value.name}({', '.join(args)})"

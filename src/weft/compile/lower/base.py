@@ -27,13 +27,6 @@ from weft.core.size import Size, same, smaller
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
 
-# Scalar functions that are worth keeping rather than computing again.
-_CHEAP = {
-    "absorb", "abs", "add", "cast", "eq", "ge", "gt", "isfinite", "isinf", "isnan",
-    "le", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum", "mul",
-    "ne", "neg", "relu", "sign", "square", "sub", "where",
-}  # fmt: skip
-
 
 class Lowering:
     """One group; indices are polynomials in the group's loop variables."""
@@ -109,7 +102,7 @@ class Lowering:
             return False
         if isinstance(rule, Element):
             return not rule.cheap
-        if rule.scalar not in _CHEAP:
+        if node.op.facts.cost > 1:
             return True
         return any(
             self._costly(b)

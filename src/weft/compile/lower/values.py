@@ -10,6 +10,7 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.compile.loop.ir import Call, Const, Position
 from weft.core.lowering import Reduction
+from weft.core.op import find_op
 from weft.core.size import Size
 from weft.dtype import DType
 from weft.graph.ir import Node
@@ -34,22 +35,19 @@ def as_dtype(value: Any, dtype: DType) -> Any:
 def total_dtype(node: Node) -> DType:
     """What a reduction adds or multiplies in: half types in float32."""
     rule = node.op.lower
-    if not isinstance(rule, Reduction) or rule.combine not in ("add", "mul"):
-        return node.dtype
-    return node.dtype.to_total()
+    rounds = isinstance(rule, Reduction) and not find_op(rule.combine).facts.idempotent
+    return node.dtype.to_total() if rounds else node.dtype
 
 
 def identity(combine: str, dtype: DType) -> Const:
     """What a combination starts from."""
-    if combine in ("add", "logical_or"):
-        return Const(0, dtype)
-    if combine in ("mul", "logical_and"):
-        return Const(1, dtype)
-    if dtype.is_inexact:
-        return Const(-math.inf if combine == "maximum" else math.inf, dtype)
+    start = find_op(combine).facts.identity
+    assert start is not None, combine
+    if dtype.is_inexact or math.isfinite(start):
+        return Const(start, dtype)
     limits = np.iinfo(dtype.np) if dtype is not dtypes.bool_ else None
     low, high = (0, 1) if limits is None else (limits.min, limits.max)
-    return Const(low if combine == "maximum" else high, dtype)
+    return Const(low if start < 0 else high, dtype)
 
 
 def rescoped(value: Any, scope: Any) -> Any:

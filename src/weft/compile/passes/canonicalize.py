@@ -14,28 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.compile.passes.facts import (
-    EXPAND,
-    FULL,
-    WHERE,
-    elementwise,
-    splat,
-    takes_numbers,
-)
+from weft.compile.passes.facts import EXPAND, FULL, WHERE, splat, takes_numbers
 from weft.compile.passes.walk import Call, Found, Walk
-from weft.core.op import Op, TensorType, find_op
+from weft.core.op import Op, TensorType
 from weft.core.size import same_shape
 from weft.graph.ir import CONSTANT, Graph, Node
-
-# Operators that take a number as well as a tensor, and on which dtypes.
-_ON_INTEGERS = frozenset(
-    map(find_op, ("add", "sub", "mul", "maximum", "minimum", "eq", "ne", "lt", "le",
-                  "gt", "ge", "where"))
-)  # fmt: skip
-_ON_FLOATS = _ON_INTEGERS | frozenset(
-    map(find_op, ("div", "pow", "remainder", "fmod", "floor_divide"))
-)
-
 
 _SPREAD = (FULL, EXPAND, CONSTANT)  # the same in several places, or one number
 
@@ -61,7 +44,7 @@ class _Canonical(Walk):
                 break
         else:
             return None
-        if not elementwise(node.op):
+        if not node.op.facts.elementwise:
             return None
         return _with_numbers(node) or _before_expand(node)
 
@@ -85,7 +68,8 @@ def _takes(op: Op, operands: tuple[Any, ...]) -> bool:
     dtype = next((o.dtype for o in operands if type(o) is Node), None)
     if dtype is None or not takes_numbers(dtype):
         return False
-    return op in (_ON_FLOATS if dtype.is_inexact else _ON_INTEGERS)
+    numbers = op.facts.numbers
+    return numbers == "all" or (numbers == "inexact" and dtype.is_inexact)
 
 
 def _before_expand(node: Node) -> Found:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.passes.equations import COMMUTING
 from weft.compile.passes.walk import Found, Walk
 from weft.core.size import Size
 from weft.graph.ir import ASSIGN, GROUP, READ, Graph, Node, Variable
@@ -60,7 +59,7 @@ class _Cse(Walk):
             variable = node.params["variable"]
             return READ, variable, self.assigned[variable]
         inputs = [i if type(i) is Node else key_of(i) for i in node.inputs]
-        if node.op in COMMUTING:
+        if node.op.facts.commutes:
             inputs.sort(key=_place)
         params = node.params
         return node.op, tuple(inputs), tuple([key_of(params[k]) for k in params])

@@ -23,12 +23,6 @@ Bound = dict[str, Any]
 Matcher = Callable[[Any, Bound], bool]
 Maker = Callable[[Bound], Any]
 
-COMMUTING = frozenset(
-    map(find_op, ("add", "mul", "maximum", "minimum", "eq", "ne", "logical_and",
-                  "logical_or", "logical_xor", "bitwise_and", "bitwise_or",
-                  "bitwise_xor"))
-)  # fmt: skip
-
 
 class Equation(NamedTuple):
     """One equation, ready to be applied."""
@@ -129,7 +123,7 @@ def _named(name: str) -> Matcher:
 def _called(
     op: Op, numbers: list[tuple[int, Any]], others: list[tuple[int, Matcher]]
 ) -> Matcher:
-    commutes = op in COMMUTING
+    commutes = op.facts.commutes
 
     def match(value: Any, bound: Bound) -> bool:
         if type(value) is not Node or value.op is not op:

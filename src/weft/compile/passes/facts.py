@@ -1,7 +1,6 @@
 """What a node's value is known to be, before anything runs.
 
 ``splat``        the one number that every element is
-``elementwise``  each element of the result follows from the same one of the inputs
 ``exact_cast``   every value of one dtype is a value of another
 ``Ranges``       whether a value can be infinite or NaN
 """
@@ -15,23 +14,32 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.elementwise import NATIVE_CODES
+from weft.core.lowering import SAME, Reduction, View
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
 from weft.dtype import DType
-from weft.graph.ir import CONSTANT, DETACH, RENEW, Node
+from weft.graph.ir import CONSTANT, RENEW, Node
 
 FULL = find_op("full")
 EXPAND = find_op("expand")
 RESHAPE = find_op("reshape")
 CAST = find_op("cast")
 WHERE = find_op("where")
-SAME = (find_op("clone"), find_op("alias"), DETACH, RENEW)  # in SSA, their input
-_ALSO = (CAST, WHERE, *SAME)
 
 
-def elementwise(op: Op) -> bool:
-    """Whether each element depends on the same element of the inputs alone."""
-    return op.function is not None or op in _ALSO
+def is_same(op: Op) -> bool:
+    """Whether the result is the first input, in a graph, where memory does not show."""
+    return op.lower is SAME or op is RENEW
+
+
+def is_reduction(op: Op) -> bool:
+    """Whether an operator combines the elements along the axes ``dim``."""
+    return isinstance(op.lower, Reduction) and op.lower.splits
+
+
+def rounds(op: Op) -> bool:
+    """Whether a reduction's result depends on the order of its elements."""
+    return not find_op(op.lower.combine).facts.idempotent
 
 
 def splat(value: Any) -> Any:
@@ -107,14 +115,6 @@ def exact_cast(a: DType, b: DType) -> bool:
 
 
 UNKNOWN, NOT_INFINITE, FINITE = range(3)  # NaN is not infinite, and not finite
-_BOUNDED = frozenset(map(find_op, ("sigmoid", "tanh", "sin", "cos", "erf", "sign")))
-_KEEPING = frozenset(
-    map(find_op, ("reshape", "permute", "expand", "slice", "flip", "neg", "abs"))
-) | {*SAME}  # fmt: skip
-
-
-_UNIFORM = find_op("uniform")
-_TELLING = _BOUNDED | _KEEPING | {FULL, CONSTANT, WHERE, CAST, _UNIFORM}
 
 
 class Ranges:
@@ -130,8 +130,6 @@ class Ranges:
         return FINITE if finite else UNKNOWN
 
     def note(self, node: Node) -> None:
-        if node.op not in _TELLING:
-            return
         found = self._found(node)
         if found:
             self._of[node] = found
@@ -144,15 +142,16 @@ class Ranges:
         if op is CONSTANT:
             small = node.params["value"].size <= 1 << 14
             return FINITE if small and np.isfinite(node.params["value"]).all() else 0
-        if op in _BOUNDED:
-            return max(self[inputs[0]], NOT_INFINITE)
-        if op in _KEEPING:
+        if op.facts.bounds is not None and all(map(math.isfinite, op.facts.bounds)):
+            given = [] if op.facts.random else [self[i] for i in inputs]
+            return max(min(given, default=FINITE), NOT_INFINITE)
+        if op.facts.keeps_finite or isinstance(op.lower, View) or is_same(op):
             return self[inputs[0]]
         if op is WHERE:
             return min(self[inputs[1]], self[inputs[2]])
         if op is CAST:
             return self._cast(inputs[0], node.dtype)
-        return FINITE if op is _UNIFORM else UNKNOWN
+        return UNKNOWN
 
     def _cast(self, x: Node, dtype: DType) -> int:
         wide = x.dtype.category == dtypes.INT and dtype is not dtypes.float16

@@ -18,8 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.passes.facts import EXPAND, FULL, elementwise, known_size, splat
+from weft.compile.passes.facts import (
+    EXPAND,
+    FULL,
+    is_reduction,
+    known_size,
+    rounds,
+    splat,
+)
 from weft.compile.passes.walk import Call, Found, Walk
+from weft.core.lowering import View
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
 from weft.dtype import of_array
@@ -37,11 +45,6 @@ from weft.graph.ir import (
 from weft.ops.control.branch import cond_op
 
 SMALL = 1 << 16  # bytes that a constant may always have
-RANDOM = frozenset(map(find_op, ("uniform", "normal", "random_integers")))
-_MOVES = frozenset(
-    map(find_op, ("expand", "reshape", "permute", "slice", "flip", "diagonal"))
-)
-_CHOICES = frozenset(map(find_op, ("amax", "amin", "any", "all")))
 _GIVEN = (INPUT, READ)
 _SUM = find_op("sum")
 _CAT = find_op("cat")
@@ -139,15 +142,16 @@ class _Fold(Walk):
         numbers = [splat(i) for i in node.inputs]
         if any(n is None for n in numbers):
             return None
-        if elementwise(node.op):
+        if node.op.facts.elementwise:
             return self.evaluated(node, numbers)
-        if node.op in _MOVES or (node.op is _CAT and len(set(map(repr, numbers))) == 1):
+        equal = len(set(map(repr, numbers))) == 1
+        if isinstance(node.op.lower, View) or (node.op is _CAT and equal):
             return numbers[0]
         return self.reduced(node, numbers)
 
     def reduced(self, node: Node, numbers: list[Any]) -> Any:
         """A reduction of one number, where every order of adding gives the same."""
-        if node.op is not _SUM and node.op not in _CHOICES:
+        if not is_reduction(node.op) or (rounds(node.op) and node.op is not _SUM):
             return None
         shape = node.inputs[0].shape
         count: Any = 1
@@ -155,7 +159,7 @@ class _Fold(Walk):
             count = count * shape[d]
         if isinstance(count, Size) or count == 0:
             return None
-        if node.op in _CHOICES:
+        if not rounds(node.op):
             return self.evaluated(node, numbers, dim=(), keepdim=False)
         total = numbers[0] * count
         if node.dtype.is_inexact:
@@ -207,7 +211,7 @@ def _nodes(inputs: tuple[Any, ...]) -> list[Node]:
 
 def _foldable(node: Node) -> bool:
     op = node.op
-    if op in RANDOM or op.name in STRUCTURAL or op.composite:
+    if op.facts.random or op.name in STRUCTURAL or op.composite:
         return False
     if any(sized(v) for v in (*node.inputs, *node.params.values())):
         return False

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, WHERE, elementwise, splat
+from weft.compile.passes.facts import EXPAND, RESHAPE, WHERE, splat
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify_views import PERMUTE
 from weft.compile.passes.walk import Call, Found, Walk
+from weft.core.lowering import Filled
 from weft.core.op import Op, find_op
 from weft.core.size import Size, is_one
 from weft.graph.ir import CONSTANT, PICK, Graph, Node
@@ -27,7 +28,6 @@ from weft.ops.attention import attention_op
 _MATMUL, _DIV, _EXP, _SUB, _SUM, _AMAX, _MUL, _ADD, _NOT = map(
     find_op, ("matmul", "div", "exp", "sub", "sum", "amax", "mul", "add", "bitwise_not")
 )
-_GIVEN = (FULL, find_op("arange"))
 _MOST = 1 << 23  # elements of a mask that are looked at
 
 
@@ -163,7 +163,9 @@ def _known(node: Any) -> Any:
         return None if isinstance(node, Size) else node
     if node.op is CONSTANT:
         return node.params["value"]
-    plain = node.op in _GIVEN or elementwise(node.op) or node.op in (EXPAND, RESHAPE)
+    moved = node.op is EXPAND or node.op is RESHAPE
+    given = isinstance(node.op.lower, Filled)
+    plain = given or node.op.facts.elementwise or moved
     if not plain or any(isinstance(n, Size) for n in node.shape):
         return None
     inputs = [_known(i) for i in node.inputs]

@@ -37,7 +37,6 @@ from weft.graph.passes import dead_code
 
 Keep = Callable[[Node], bool]
 
-_MOVING = {"cat", "place", "im2col", "col2im"}  # elements, without looking indices up
 _GIVEN = (INPUT, READ, CONSTANT)
 
 
@@ -71,7 +70,7 @@ def copyable(node: Node) -> bool:
     if not scalar.has_dtype(node.dtype) or node.dtype.category == dtypes.INT:
         return False  # indices that have been checked are to be read where they are
     if isinstance(rule, Element):
-        return not rule.cheap or node.op.name in _MOVING  # or random numbers
+        return not node.op.refuses
     return isinstance(rule, (Pointwise, Filled))
 
 

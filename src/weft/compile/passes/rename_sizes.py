@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.core.op import TensorType
-from weft.core.size import Scope, Size
+from weft.core.size import Assumption, Scope, Size
 from weft.graph.ir import Graph, Node
 
 _LIKE_A_LOOP = re.compile(r"(?!s\d+$)[a-z]+\d*[a-z]*_*")
@@ -52,8 +52,8 @@ def rename_sizes(graph: Graph) -> Graph:
         scope.symbol(spelling(name), hint)
     scope.equal = {spelling(a): spelling(b) for a, b in graph.sizes.equal.items()}
     for found in graph.sizes.assumptions.values():
-        sides = {s: _renamed(getattr(found, s), scope) for s in ("left", "right")}
-        made = found._replace(**sides)
+        left, right = (_renamed(side, scope) for side in (found.left, found.right))
+        made = Assumption(left, found.relation, right, found.line)
         scope.assumptions[str(made)] = made
     new: dict[Any, Any] = {}
     for node in graph.nodes:

@@ -16,8 +16,9 @@ from weft.compile.passes.facts import (
     CAST,
     EXPAND,
     RESHAPE,
-    SAME,
     exact_cast,
+    is_reduction,
+    is_same,
 )
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.walk import Call, Found, Local, Walk
@@ -30,7 +31,6 @@ SLICE = find_op("slice")
 FLIP = find_op("flip")
 CAT = find_op("cat")
 SUM = find_op("sum")
-REDUCTIONS = frozenset(map(find_op, ("sum", "amax", "amin", "any", "all")))
 
 
 def simplify_views(graph: Graph) -> Graph:
@@ -47,8 +47,12 @@ def simplify_views(graph: Graph) -> Graph:
 
 
 class _Views(Walk):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.ops = frozenset(op for op in graph.ops if rules_of(op))
+
     def visit(self, node: Node) -> Found:
-        for rule in RULES.get(node.op, ()):
+        for rule in rules_of(node.op):
             found = rule(node)
             if found is not None:
                 return found
@@ -172,7 +176,7 @@ def _casts(node: Node) -> Found:
 def _drops_reduced(node: Node) -> Found:
     """reshape(sum(x, d, keepdim=True), without d) = sum(x, d)"""
     x = node.inputs[0]
-    if x.op not in REDUCTIONS:
+    if not is_reduction(x.op):
         return None
     params = dict(x.params, keepdim=not x.params["keepdim"])
     shape = x.inputs[0].shape
@@ -203,8 +207,7 @@ def _counts(dims: Any) -> bool:
     return all(i == d for i, d in enumerate(dims))
 
 
-RULES: dict[Op, tuple[Local, ...]] = {
-    **dict.fromkeys(SAME, (_itself,)),
+_RULES: dict[Op, tuple[Local, ...]] = {
     RESHAPE: (_same_shape, _reshapes, _drops_reduced),
     EXPAND: (_same_shape, _expands, _leading_ones),
     PERMUTE: (_same_order, _permutes, _moves_ones),
@@ -212,6 +215,11 @@ RULES: dict[Op, tuple[Local, ...]] = {
     FLIP: (_flips,),
     CAT: (_one_part,),
     CAST: (_same_dtype, _casts),
-    **dict.fromkeys(REDUCTIONS, (_over_ones,)),
 }
-_Views.ops = frozenset(RULES)
+
+
+def rules_of(op: Op) -> tuple[Local, ...]:
+    """The rules that may change a node of an operator."""
+    if is_same(op):
+        return (_itself,)
+    return (_over_ones,) if is_reduction(op) else _RULES.get(op, ())

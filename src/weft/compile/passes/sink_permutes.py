@@ -18,17 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, elementwise
+from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, is_reduction, rounds
 from weft.compile.passes.policy import Policy
-from weft.compile.passes.simplify_views import (
-    CAT,
-    FLIP,
-    PERMUTE,
-    REDUCTIONS,
-    RULES,
-    SLICE,
-    SUM,
-)
+from weft.compile.passes.simplify_views import CAT, FLIP, PERMUTE, SLICE, rules_of
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.core.op import Op, find_op
 from weft.core.size import is_one
@@ -74,15 +66,16 @@ class _Layout(Walk):
         self.own = {n.name for n in graph.nodes}  # the others were moved here
 
     def visit(self, node: Node) -> Found:
-        for rule in RULES.get(node.op, ()):
+        for rule in rules_of(node.op):
             found = rule(node)
             if found is not None:
                 return found
-        if elementwise(node.op):
+        if node.op.facts.elementwise:
             return self.all_at_once(node)
         if node.op is CAT:
             return self.side_by_side(node)
-        move, (x, *_) = MOVES.get(node.op), (*node.inputs, None)
+        move = _reduced if is_reduction(node.op) else MOVES.get(node.op)
+        x, *_ = (*node.inputs, None)
         if move is None or type(x) is not Node or x.op is not PERMUTE:
             return None
         return move(node, x.inputs[0], x.params["dims"])
@@ -160,7 +153,7 @@ def _reordered(x: Node, back: Dims) -> Call | None:
 
 def _reduced(node: Node, x: Node, dims: Dims) -> Found:
     """sum(permute(x), d) = permute(sum(x, dims[d]))"""
-    policy = Policy.ROUNDING if node.op is SUM else Policy.EXACT
+    policy = Policy.ROUNDING if rounds(node.op) else Policy.EXACT
     if not policy.allows(node.dtype):
         return None
     axes = node.params["dim"]
@@ -220,7 +213,6 @@ def _resampled(node: Node, x: Node, dims: Dims) -> Found:
 
 
 MOVES: dict[Op, Callable[[Node, Node, Dims], Found]] = {
-    **dict.fromkeys(REDUCTIONS, _reduced),
     EXPAND: _repeated,
     SLICE: _cut,
     PLACE: _put,

@@ -11,12 +11,14 @@ threads. Few numbers are added up one after the other, so little is lost by roun
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compile.passes.facts import is_reduction, rounds
 from weft.compile.passes.walk import Call, Found, Walk
 from weft.config import config
 from weft.core.lowering import Reduction
@@ -32,13 +34,6 @@ MOST = 128  # parts of columns
 LEAST = 4  # parts that are worth it
 
 _CAST, _RESHAPE = find_op("cast"), find_op("reshape")
-_UFUNCS: dict[str, Any] = {
-    "add": np.add,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "logical_or": np.logical_or,
-    "logical_and": np.logical_and,
-}
 
 
 def split_reductions(graph: Graph) -> Graph:
@@ -57,16 +52,20 @@ def split_reductions(graph: Graph) -> Graph:
 
 
 class _Parted(Walk):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.ops = frozenset(op for op in graph.ops if is_reduction(op))
+
     def visit(self, node: Node) -> Found:
-        op = _PARTS.get(node.op)
-        cut = None if op is None else _cut(node)
-        if op is None or cut is None:
+        cut = _cut(node) if is_reduction(node.op) else None
+        if cut is None:
             return None
         outer, dims, length = cut
-        made = Call(op, (node.inputs[0],), {"dim": dims, "length": length})
+        parts = {"dim": dims, "length": length}
+        made = Call(_parts_of(node.op), (node.inputs[0],), parts)
         rest = (0, *(1 + d for d in outer))  # what comes before is not reduced yet
         found = Call(node.op, (made,), {"dim": rest, "keepdim": False})
-        if node.dtype.to_total() is not node.dtype and node.op.name == "sum":
+        if node.dtype.to_total() is not node.dtype and rounds(node.op):
             found = Call(_CAST, (found,), {"dtype": node.dtype})
         if node.params["keepdim"]:
             found = Call(_RESHAPE, (found,), {"shape": node.shape})
@@ -123,17 +122,17 @@ def _type_of(op: Op) -> Callable[..., TensorType]:
         kept = tuple(n for d, n in enumerate(x.shape) if d not in dim)
         count = (x.shape[dim[0]] + (length - 1)) // length
         whole = op.type(x, dim=dim, keepdim=False)  # type: ignore[misc]
-        dtype = whole.dtype.to_total() if op.name == "sum" else whole.dtype
+        dtype = whole.dtype.to_total() if rounds(op) else whole.dtype
         return TensorType((count, *kept), dtype)
 
     return rule
 
 
 def _eval_of(op: Op) -> Callable[..., Any]:
-    ufunc = _UFUNCS[op.lower.combine]
+    ufunc: Any = find_op(op.lower.combine).eval
 
     def evaluate(x: Any, *, dim: tuple[int, ...], length: int) -> Any:
-        if op.name == "sum" and x.dtype.itemsize == 2:
+        if rounds(op) and x.dtype.itemsize == 2:
             x = x.astype(np.float32)
         first, *others = dim
         x = op.eval(x, dim=tuple(others), keepdim=True)
@@ -144,6 +143,7 @@ def _eval_of(op: Op) -> Callable[..., Any]:
     return evaluate
 
 
+@functools.cache
 def _parts_of(op: Op) -> Op:
     """The operator that reduces to one element for each part of the first axis."""
     return Op(
@@ -153,9 +153,3 @@ def _parts_of(op: Op) -> Op:
         type=_type_of(op),
         lower=Reduction(op.lower.combine),
     )
-
-
-_PARTS: dict[Op, Op] = {
-    op: _parts_of(op) for op in map(find_op, ("sum", "amax", "amin", "any", "all"))
-}
-_Parted.ops = frozenset(_PARTS)

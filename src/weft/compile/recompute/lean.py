@@ -29,11 +29,6 @@ LARGE = 1 << 12  # elements from which on it is worth it
 STEPS = 4  # cheap ones that a value may take
 FEWER = 8  # times: what is so much smaller costs nothing to keep
 _GIVEN = (INPUT, READ, CONSTANT)
-_CHEAP = {
-    "add", "sub", "mul", "neg", "abs", "square", "relu", "where", "cast", "absorb",
-    "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and",
-    "logical_or", "logical_not", "clamp", "sign",
-}  # fmt: skip
 
 
 def lean(graph: Graph, in_place: Collection[Variable] = ()) -> Graph:
@@ -99,7 +94,7 @@ class _Choice:
 
     def _free(self, node: Node, steps: set[Node]) -> bool:
         """Whether a value is made of what is there, in a few cheap steps."""
-        if node.op.name not in _CHEAP or not self._may_go(node) or len(steps) > STEPS:
+        if node.op.facts.cost > 1 or not self._may_go(node) or len(steps) > STEPS:
             return False
         here = self.saved - self.dropped
         others = {b for b in self._sources(node) if b not in here}

@@ -30,6 +30,16 @@ from weft.compile.emit.math import (
 from weft.compile.emit.math.values import Value
 from weft.errors import ArgumentError
 
+# The functions with rare cases that are branched over.
+BRANCHING: dict[str, Callable[..., Value]] = {
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "fmod": basic.fmod,
+    "remainder": basic.remainder,
+    "floor_divide": basic.floor_divide,
+}
+
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     # exponentials
     "exp": exponential.exp,
@@ -57,9 +67,6 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "reciprocal": basic.reciprocal,
     "relu": lambda x: values.at_least(x, 0.0),
     # angles
-    "sin": trigonometric.sin,
-    "cos": trigonometric.cos,
-    "tan": trigonometric.tan,
     "asin": trigonometric.asin,
     "acos": trigonometric.acos,
     "atan": trigonometric.atan,
@@ -82,9 +89,6 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "ceil": basic.ceil,
     "trunc": basic.trunc,
     "round": basic.round_even,
-    "fmod": basic.fmod,
-    "remainder": basic.remainder,
-    "floor_divide": basic.floor_divide,
     # arithmetic
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
@@ -112,13 +116,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "le": Value.__le__,
     "gt": Value.__gt__,
     "ge": Value.__ge__,
+    **BRANCHING,
 }
-
-# Those with rare cases that are branched over.
-BRANCHING = ("sin", "cos", "tan", "fmod", "remainder", "floor_divide")
-
-# Element-wise functions of the operator records that have no code here.
-UNAVAILABLE = ("polygamma",)
 
 
 def emit(name: str, b: Any, *args: Any, fused: bool = False) -> Any:

@@ -28,7 +28,6 @@ from weft.graph.ir import Node
 from weft.ops.shaping import reshape_op
 
 _ALIGN = 64
-COPYING = ("clone", "flip")  # views in graphs whose evaluation copies
 
 
 class Pointer(NamedTuple):
@@ -99,7 +98,7 @@ def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
 
 def _seen(array: np.ndarray, op: Op, params: Mapping[str, Any]) -> Any:
     """A view of an array; None for what would copy its elements."""
-    if op.name in COPYING:
+    if not op.view:
         return None
     if op is not reshape_op:
         return op.kernel(array, **params)

@@ -47,6 +47,7 @@ from weft.compile.loop.ir import (
     Store,
     When,
     divides,
+    facts_of,
     statements,
     sums_of,
 )
@@ -508,7 +509,7 @@ class _Emitter:
 
     def _call(self, value: Any) -> Any:
         args = [self.value(a) for a in value.args]
-        if value.name in _EXTREMES and isinstance(value.args[0], Local):
+        if _chooses(value) and isinstance(value.args[0], Local):
             args[1] = _hidden(self.b, args[1])
         kinds = [a.dtype for a in value.args]
         if divides(value):
@@ -617,13 +618,17 @@ class _Emitter:
         return total
 
 
-_EXTREMES = ("maximum", "minimum")
-
-
 def _is_extreme(value: Any) -> bool:
     """Whether a value is the larger or smaller of two numbers that may be NaN."""
-    call = isinstance(value, Call) and value.name in _EXTREMES
-    return call and value.dtype.name in ("float32", "float64")
+    return isinstance(value, Call) and _chooses(value) and (
+        value.dtype.name in ("float32", "float64")
+    )  # fmt: skip
+
+
+def _chooses(value: Call) -> bool:
+    """Whether a value is one of its two operands, as a reduction combines them."""
+    facts = facts_of(value.name)
+    return facts.idempotent and facts.exact
 
 
 def _branches(body: list[Any]) -> bool:

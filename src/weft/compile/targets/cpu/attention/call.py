@@ -27,27 +27,23 @@ from weft.compile.targets.cpu.jobs import (
     view_of,
 )
 from weft.compile.targets.cpu.matmul.call import MOST_JOBS
+from weft.core.lowering import Library
 from weft.core.size import Size, is_one, same
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.attention import attention_backward_op, attention_op
+from weft.ops.attention import attention_op
 from weft.ops.broadcasting import expand_op
 from weft.ops.shaping import permute_op, reshape_op
 from weft.ops.slicing import slice_op
 from weft.runtime.cpu import pool
 
-# The operands and results in a job's words, in the order of the records.
-_NAMES = {
-    attention_op: (("q", "k", "v", "mask"), ("o", "lse")),
-    attention_backward_op: (
-        ("q", "k", "v", "lse", "g", "delta", "mask"), ("dq", "dk", "dv"),
-    ),
-}  # fmt: skip
-
 
 def is_attention(node: Node) -> bool:
     """Whether a node is an attention that the generated kernels compute."""
-    if node.op not in _NAMES or not all(type(i) is Node for i in node.inputs):
+    rule = node.op.lower
+    if not isinstance(rule, Library) or rule.family != "attention":
+        return False
+    if not all(type(i) is Node for i in node.inputs):
         return False
     return node.inputs[0].dtype.name in ("float32", "float64")
 
@@ -99,9 +95,9 @@ def _splits(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
 
 def usual_function(node: Node) -> str:
     """What most likely computes an attention, of which not all sizes may be known."""
-    given, _ = _NAMES[node.op]
-    rows, masked = node.inputs[0].shape[-2], len(node.inputs) == len(given)
-    forward = node.op is attention_op
+    rule: Library = node.op.lower
+    rows, masked = node.inputs[0].shape[-2], len(node.inputs) == len(rule.operands)
+    forward = rule.kind == "forward"
     if forward and not isinstance(rows, Size) and rows <= plans.FEW_ROWS:
         return "few_tasks"
     return f"{'masked_' * masked}{'forward' if forward else 'backward'}_tasks"
@@ -119,7 +115,7 @@ class Attention(LibraryCall):
 
     def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
         """One job for each stack of heads."""
-        given, made = _NAMES[self.node.op]
+        given, made = self.node.op.lower.operands, self.node.op.outputs
         views = [view_of(operand, sizes) for operand in self.operands]
         if any(view is None for view in views) or not self.picks:
             return None

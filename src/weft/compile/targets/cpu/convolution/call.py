@@ -19,28 +19,19 @@ from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import Job, Pointer, Work
 from weft.compile.tuning.choices import Columns, chosen, threaded
 from weft.config import config
+from weft.core.lowering import Library
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.conv import (
-    conv_bias_op,
-    conv_input_grad_op,
-    conv_op,
-    conv_weight_grad_op,
-)  # fmt: skip
 from weft.ops.shaping import reshape_op
 from weft.runtime.cpu import pool
-
-KINDS = {
-    conv_op: "forward",
-    conv_bias_op: "biased",
-    conv_input_grad_op: "input_grad",
-    conv_weight_grad_op: "weight_grad",
-}
 
 
 def is_convolution(node: Node) -> bool:
     """Whether a node is a convolution that the generated kernels compute."""
-    if node.op not in KINDS or node.dtype.name not in ("float32", "float64"):
+    rule = node.op.lower
+    if not isinstance(rule, Library) or rule.family != "conv":
+        return False
+    if node.dtype.name not in ("float32", "float64"):
         return False
     return len(node.shape) <= 5 and all(type(i) is Node for i in node.inputs)
 
@@ -59,9 +50,10 @@ class Convolution(LibraryCall):
     @staticmethod
     def row_axes(node: Node) -> int | None:
         """Channels of images, or of weights; phases of a stride have no rows."""
-        if node.op is conv_input_grad_op and any(s != 1 for s in node.params["stride"]):
+        kind = node.op.lower.kind
+        if kind == "input_grad" and any(s != 1 for s in node.params["stride"]):
             return None
-        return 1 if node.op is conv_weight_grad_op else 2
+        return 1 if kind == "weight_grad" else 2
 
     def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
         """Whether what follows needs no whole rows: tasks have some pixels each."""
@@ -71,11 +63,11 @@ class Convolution(LibraryCall):
         node = self.node
         inputs = [resolve(i.shape, sizes) for i in node.inputs]
         params = resolve(node.params, sizes)
-        return _shape(KINDS[node.op], inputs, resolve(node.shape, sizes), params)
+        return _shape(node.op.lower.kind, inputs, resolve(node.shape, sizes), params)
 
     def key(self, sizes: Mapping[str, int]) -> str:
         """What a choice for this convolution is stored by."""
-        kind = f"{KINDS[self.node.op]} {self.node.dtype.name} {_is_exact()}"
+        kind = f"{self.node.op.lower.kind} {self.node.dtype.name} {_is_exact()}"
         return threaded(f"convolution {kind} {self._shape(sizes)}")
 
     def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
@@ -87,7 +79,7 @@ class Convolution(LibraryCall):
         code = compiled(node.dtype.name, target)
         threads = max(pool.get_num_threads(), 2)
         cuts = chosen(self.key(sizes), Columns())
-        plan = code.plan(KINDS[node.op], shape, threads, _is_exact(), cuts)
+        plan = code.plan(node.op.lower.kind, shape, threads, _is_exact(), cuts)
         bases = [*[o.base for o in self.operands], node]
         pointers = _pointers(plan, bases)
         assert self.epilogue is None or plan.epilogue >= 0
