@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import weft
+from weft.core.device import Device, cpu, register_device, unregister_device
 from weft.core.op import find_op
-from weft.device import Device, cpu, register_device, unregister_device
 
 
 class Buffer:

@@ -116,7 +116,7 @@ def user_op():
             "x": lambda g, x, y: g * 3 * x * (x * x + y * y).sqrt(),
             "y": lambda g, x, y: g * 3 * y * (x * x + y * y).sqrt(),
         },
-        samples=weft.core.elementwise.samples_in((0.5, 2), (0.5, 2)),
+        samples=weft.ops.elementwise.samples_in((0.5, 2), (0.5, 2)),
         reference=lambda x, y: np.hypot(x, y) ** 3,
     )
     yield op

@@ -33,7 +33,7 @@ def T(array):
 
 @pytest.fixture
 def device():
-    from weft.device import Device, register_device, unregister_device
+    from weft.core.device import Device, register_device, unregister_device
 
     yield register_device(Device("elsewhere", {}))
     unregister_device("elsewhere")

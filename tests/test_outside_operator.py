@@ -8,8 +8,8 @@ import pytest
 
 import weft
 from weft.core.op import all_ops, find_op, unregister
-from weft.core.public import DECLARED
 from weft.errors import ArgumentError
+from weft.ops.public import DECLARED
 from weft.testing import check_op
 
 SOURCE = textwrap.dedent('''
@@ -17,9 +17,9 @@ SOURCE = textwrap.dedent('''
 
     import numpy as np
 
-    from weft.core.elementwise import binary, integer_samples, unary
+    from weft.ops.elementwise import binary, integer_samples, unary
     from weft.core.lowering import Composed
-    from weft.core.public import Names
+    from weft.ops.public import Names
 
     softsign = unary(
         "softsign",

@@ -11,11 +11,11 @@ import pytest
 import weft
 from operator_lists import operator_lists
 from weft.compile.cost.work import flops
-from weft.core.elementwise import unary
 from weft.core.lowering import Library, Pointwise, Reduction
 from weft.core.op import Facts, Op, all_ops, find_op
-from weft.core.public import EXPORTED, public
 from weft.errors import ArgumentError, DTypeError
+from weft.ops.elementwise import unary
+from weft.ops.public import EXPORTED, public
 
 ROOT = pathlib.Path(weft.__file__).parent
 for info in pkgutil.walk_packages(weft.__path__, "weft."):

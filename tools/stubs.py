@@ -4,7 +4,7 @@
     python tools/stubs.py --check    says which are out of date
 
 Functions say where they are defined under which names they are found
-(``weft.core.public``). Weft derives its functions, ``Tensor``'s methods and the array
+(``weft.ops.public``). Weft derives its functions, ``Tensor``'s methods and the array
 API's functions from that when it is imported; the stubs say the same beforehand.
 """
 
@@ -18,7 +18,7 @@ import types
 from collections.abc import Iterator
 
 import weft
-from weft.core import public
+from weft.ops import public
 
 ROOT = pathlib.Path(weft.__file__).parent
 HEAD = "# Written by tools/stubs.py from the declarations of functions.\n\n"

@@ -21,12 +21,12 @@ from weft.autograd import (
 )
 from weft.config import config
 from weft.core.argument_errors import guard as _guard
-from weft.core.public import EXPORTED as _EXPORTED
+from weft.ops.public import EXPORTED as _EXPORTED
 from weft.core.tensor import Tensor
 from weft import methods as _methods
-from weft.core.elementwise import result_type
+from weft.ops.elementwise import result_type
 from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
-from weft.device import (
+from weft.core.device import (
     Device,
     device,
     devices,
@@ -105,23 +105,23 @@ _LAZY = (
 )
 _LAZY_NAMES = {
     "Trainer": "training",
-    "cond": "ops.control",
-    "fori_loop": "ops.control",
+    "cond": "control",
+    "fori_loop": "control",
     "get_num_threads": "runtime.cpu.pool",
     "load": "serialization",
-    "map": "ops.control",
+    "map": "control",
     "plan": "memory.plan",
     "save": "serialization",
-    "scan": "ops.control",
+    "scan": "control",
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
-    "while_loop": "ops.control",
+    "while_loop": "control",
 }
 
 if _TYPE_CHECKING:
     from weft.memory import set_memory_limit
     from weft.memory.plan import plan
-    from weft.ops.control import cond, fori_loop, map, scan, while_loop
+    from weft.control import cond, fori_loop, map, scan, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.training import Trainer

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.device import Device, cpu
+from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
-from weft.device import Device, cpu
-from weft.device import device as find_device
 from weft.errors import ArgumentError, AutogradError, DeviceError, WeftError
 from weft.ufuncs import plain_call
 

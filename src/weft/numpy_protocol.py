@@ -20,7 +20,6 @@ import numpy as np
 
 import weft
 from weft import array_api as xp
-from weft.core.public import UFUNCS as DECLARED_UFUNCS
 from weft.core.tensor import Tensor
 from weft.dtype import _BY_NP
 from weft.errors import AutogradError, DTypeError, ShapeError
@@ -45,6 +44,7 @@ from weft.ops import (
     statistics,
 )
 from weft.ops.operands import as_tensorlike
+from weft.ops.public import UFUNCS as DECLARED_UFUNCS
 
 # -- ufuncs
 

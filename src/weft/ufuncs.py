@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.public import UFUNCS
 from weft.core.tensor import Tensor
+from weft.ops.public import UFUNCS
 
 _PLAIN = (int, float)
 

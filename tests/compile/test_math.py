@@ -19,10 +19,10 @@ from weft.compile.emit.math import BRANCHING, FUNCTIONS, conversions, emit
 from weft.compile.emit.scalar import has_function
 from weft.compile.targets.cpu.math_arrays import apply, module_of
 from weft.compile.targets.cpu.object_code import assembly, host_isa
-from weft.core.elementwise import elementwise_batch
 from weft.core.lowering import Pointwise
 from weft.core.op import all_ops, find_op
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.elementwise import elementwise_batch
 
 LONG = np.longdouble
 has_long = pytest.mark.skipif(

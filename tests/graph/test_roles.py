@@ -14,6 +14,7 @@ from weft.compile import passes as p
 from weft.compile import pipeline
 from weft.compile.passes.recompute import recompute
 from weft.compile.passes.rename_sizes import rename_sizes
+from weft.control.bodies import forms_of, pullback
 from weft.core.op import TensorType
 from weft.graph import (
     Builder,
@@ -28,7 +29,6 @@ from weft.graph import (
 )
 from weft.graph.ir import FORWARD, Role
 from weft.graph.rewrite import rewrite, rule
-from weft.ops.control.bodies import forms_of, pullback
 from weft.utils.checkpoint import checkpoint
 
 

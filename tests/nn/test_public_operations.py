@@ -35,7 +35,7 @@ OPERATORS = {
 # What public functions do besides operators: checks of arguments, kernels of several
 # operators, draws inside a transform, and telling a capture of changes.
 INSIDE = {
-    "weft.core.elementwise": {"check_accepts"},
+    "weft.ops.elementwise": {"check_accepts"},
     "weft.ops.operands": {"as_index"},
     "weft.ops.require": {"known", "require", "require_index"},
     "weft.core.eager_kernels": {"fused", "lstm"},

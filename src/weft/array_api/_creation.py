@@ -8,8 +8,8 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.array_api._common import Array, as_shape, check_array
+from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
-from weft.device import device as find_device
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError
 from weft.interchange import from_dlpack

@@ -8,9 +8,9 @@ from typing import Any
 from weft import dtype as dtypes
 from weft import dtype_info
 from weft.array_api._common import Array, check_array, common_dtype
+from weft.core.device import cpu, devices
+from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
-from weft.device import cpu, devices
-from weft.device import device as find_device
 from weft.dtype import DType, as_dtype, promote_types
 from weft.errors import ArgumentError, DTypeError
 from weft.ops import copies

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array_api._common import Array, check_array, operands
-from weft.core import public
-from weft.core.elementwise import broadcast_shapes
 from weft.ops import (
     arithmetic,
     broadcasting,
     complex_numbers,
     copies,
     predicates,
+    public,
     rounding,
     select,
 )
+from weft.ops.elementwise import broadcast_shapes
 from weft.ops.operands import as_tensorlike
 
 _SAMPLE = "weft.tensor([1, 2])"

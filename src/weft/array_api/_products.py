@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array_api._common import Array, operands
-from weft.core.elementwise import conj
 from weft.errors import ShapeError
 from weft.ops import copies, products, reduce, shaping
+from weft.ops.elementwise import conj
 
 
 def matmul(x1: Array, x2: Array, /) -> Array:

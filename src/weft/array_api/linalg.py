@@ -9,9 +9,9 @@ from weft.array_api._common import Array, operands
 from weft.array_api._manipulation import matrix_transpose
 from weft.array_api._products import matmul, tensordot, vecdot
 from weft.array_api._statistical import total_dtype
-from weft.core.elementwise import broadcast_shapes
 from weft.errors import ArgumentError, ShapeError
 from weft.ops import broadcasting, diagonals, products, reduce, shaping
+from weft.ops.elementwise import broadcast_shapes
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.core.device import Device, cpu
 from weft.core.size import Size
 from weft.core.tape import Leaf, Storage, keep_in_row
-from weft.device import Device, cpu
 from weft.errors import AutogradError, DTypeError, ShapeError
 from weft.runtime.cpu.buffers import owned
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weft.core.device import Device
 from weft.core.tensor import Tensor
-from weft.device import Device
 from weft.dtype import DType
 
 

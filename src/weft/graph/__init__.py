@@ -1,5 +1,6 @@
 """Programs as data: capture, print, check, transform, run and save them."""
 
+from weft import control as _control  # noqa: F401  operators that hold graphs
 from weft.graph import custom, passes, rewrite, values
 from weft.graph.capture import Spec, capture, capturing
 from weft.graph.captured_program import Captured
@@ -13,7 +14,6 @@ from weft.graph.text import print_graph
 from weft.graph.transform import apply, jvp, vjp, vmap
 from weft.graph.verify import verify
 from weft.graph.views import to_dot, to_html, to_svg
-from weft.ops import control as _control  # noqa: F401  operators that hold graphs
 
 __all__ = [
     "Builder",

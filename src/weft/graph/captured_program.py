@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.autograd.modes import no_grad
-from weft.core.inplace import assign
+from weft.core.device import cpu
 from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
-from weft.device import cpu
 from weft.errors import ArgumentError, DTypeError
 from weft.graph.effects import Run
 from weft.graph.interpret import Program, bind_sizes
 from weft.graph.ir import Graph, Node, Variable
 from weft.graph.state_cells import Cell, Guard, commit
+from weft.ops.inplace import assign
 from weft.runtime.cpu.buffers import owned
 
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.device import cpu
 from weft.core.dispatch import bind, type_of
 from weft.core.mode import mode, set_capture
 from weft.core.op import TensorType
 from weft.core.tensor import DeviceTensor, Tensor
-from weft.device import cpu
 from weft.dtype import DType, float64
 from weft.errors import DeviceError, module_stack
 from weft.graph.ir import PICK, Builder, Node, Role, Variable
@@ -301,7 +301,7 @@ class Capture(Building):
         return Cell(variable, tensor)
 
     def _borrow_view(self, tensor: Tensor, base: Tensor) -> Symbol:
-        from weft.core.inplace import replay
+        from weft.ops.inplace import replay
 
         if type(base) in (Tensor, DeviceTensor):
             self.borrow(base)

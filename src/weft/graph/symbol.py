@@ -14,18 +14,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.core.device import Device, cpu
 from weft.core.dispatch import Interpreter, run_composite
-from weft.core.inplace import replay, with_region
 from weft.core.mode import mode, set_capture
 from weft.core.op import Op
 from weft.core.size import hinted
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
-from weft.device import Device, cpu
 from weft.dtype import DType
 from weft.errors import WeftError
 from weft.graph.interpret import resolve
 from weft.graph.ir import DETACH, RENEW, Builder, GraphError, Node, type_text
+from weft.ops.inplace import replay, with_region
 
 MARK = "\u2063"  # invisible: it encloses what stands for a value in a text
 

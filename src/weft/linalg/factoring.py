@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
 from weft.linalg.operands import as_matrix, mirrored, wide
@@ -14,6 +13,7 @@ from weft.ops.linalg.algebra import adjoint
 from weft.ops.linalg.factoring import cholesky_op, complement, qr_op
 from weft.ops.linalg.spectra import eig_op, eigh_op, eigvalsh_op, svd_op, svdvals_op
 from weft.ops.products import matmul
+from weft.ops.public import public
 
 
 class QRResult(NamedTuple):

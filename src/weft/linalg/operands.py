@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from weft.core.elementwise import broadcast_shapes, conj
 from weft.core.pytree import tree_flatten, tree_map
 from weft.core.tensor import Tensor
 from weft.dtype import DType, float32, int64
@@ -19,6 +18,7 @@ from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.diagonals import tril, triu
+from weft.ops.elementwise import broadcast_shapes, conj
 from weft.ops.extremes import amax
 from weft.ops.joining import stack
 from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix

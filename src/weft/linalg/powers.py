@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from weft.core.dims import normalize_dim
-from weft.core.elementwise import broadcast_shapes, conj, result_type
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.linalg.operands import as_matrix, wide
@@ -18,10 +16,12 @@ from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import eye
 from weft.ops.diagonals import diagonal as _diagonal
+from weft.ops.elementwise import broadcast_shapes, conj, result_type
 from weft.ops.index import index_select
 from weft.ops.linalg.algebra import check_matrix
 from weft.ops.linalg.matrix_functions import matrix_exp_op
 from weft.ops.products import matmul
+from weft.ops.public import public
 from weft.ops.reduce import sum
 from weft.ops.shaping import squeeze, unsqueeze
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.linalg.factoring import svdvals
@@ -24,6 +23,7 @@ from weft.ops.linalg.algebra import adjoint, check_kind, check_matrix
 from weft.ops.linalg.matrix_functions import det_op, slogdet_op
 from weft.ops.linalg.solving import inv_op, pinv_op, solve_op, solve_triangular_op
 from weft.ops.products import matmul
+from weft.ops.public import public
 from weft.ops.reduce import sum
 from weft.ops.require import known, require
 from weft.ops.select import where

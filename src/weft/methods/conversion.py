@@ -8,10 +8,10 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.autograd import engine
+from weft.core.device import Device
+from weft.core.device import device as find_device
 from weft.core.mode import mode
 from weft.core.tensor import Tensor as _Tensor
-from weft.device import Device
-from weft.device import device as find_device
 from weft.errors import (
     ArgumentError,
     AutogradError,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.inplace import assign, fitted, inplace
 from weft.core.tensor import Tensor as _Tensor
 from weft.errors import (
     ArgumentError,
@@ -21,6 +20,7 @@ from weft.ops import (  # some for the forms that they declare
     products,
     random,
 )
+from weft.ops.inplace import assign, fitted, inplace
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft.core.eager_kernels import COSTLY
-from weft.core.elementwise import unary
 from weft.core.tensor import Tensor
 from weft.ops.creation import zeros_like
+from weft.ops.elementwise import unary
 from weft.ops.select import where_op
 
 

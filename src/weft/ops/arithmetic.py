@@ -12,7 +12,12 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
-from weft.core.elementwise import (
+from weft.core.number import Number
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, DTypeError
+from weft.ops.complex_numbers import real
+from weft.ops.creation import ones_like
+from weft.ops.elementwise import (
     Public,
     as_operand,
     binary,
@@ -22,14 +27,9 @@ from weft.core.elementwise import (
     times_conj,
     unary,
 )
-from weft.core.elementwise import conj as conj_value
-from weft.core.inplace import arithmetic_form
-from weft.core.number import Number
-from weft.core.public import Names, public
-from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError
-from weft.ops.complex_numbers import real
-from weft.ops.creation import ones_like
+from weft.ops.elementwise import conj as conj_value
+from weft.ops.inplace import arithmetic_form
+from weft.ops.public import Names, public
 from weft.ops.rounding import trunc
 from weft.ops.select import where
 from weft.ops.transcendental import log

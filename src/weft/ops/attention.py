@@ -27,12 +27,6 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.blas import product
-from weft.core.elementwise import (
-    broadcast_shapes,
-    check_accepts,
-    elementwise_batch,
-    result_type,
-)  # fmt: skip
 from weft.core.lowering import Library
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
@@ -41,6 +35,12 @@ from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import ones
 from weft.ops.diagonals import tril
+from weft.ops.elementwise import (
+    broadcast_shapes,
+    check_accepts,
+    elementwise_batch,
+    result_type,
+)  # fmt: skip
 from weft.ops.products import matmul
 from weft.ops.reduce import HALF
 from weft.ops.select import where

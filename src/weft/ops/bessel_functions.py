@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import Public, unary
-from weft.core.public import Names
 from weft.core.tensor import Tensor
 from weft.ops.approximation import Array, horner, in_double, pieces
 from weft.ops.arithmetic import sign
+from weft.ops.elementwise import Public, unary
+from weft.ops.public import Names
 from weft.ops.select import where
 
 

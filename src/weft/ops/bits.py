@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.elementwise import Public, binary, integer_samples, unary
-from weft.core.public import Names
+from weft.ops.elementwise import Public, binary, integer_samples, unary
+from weft.ops.public import Names
 
 
 def _logical(

@@ -12,15 +12,15 @@ import numpy as np
 
 from weft.core import fast_path
 from weft.core.dispatch import bind
-from weft.core.elementwise import broadcast_shapes
 from weft.core.lowering import View, expanded
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import is_one, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
+from weft.ops.elementwise import broadcast_shapes
 from weft.ops.operands import flat_sizes, tensor_list
+from weft.ops.public import public
 from weft.ops.shaping import reshape, transpose
 
 ndarray = np.ndarray

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.elementwise import Public, binary, integer_samples
-from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.ops.arithmetic import abs
+from weft.ops.elementwise import Public, binary, integer_samples
 from weft.ops.operands import as_tensorlike
 from weft.ops.predicates import isfinite, isnan
+from weft.ops.public import Names, public
 
 
 def _compare(

@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.elementwise import (
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.errors import DTypeError, ShapeError
+from weft.ops.creation import zeros_like
+from weft.ops.elementwise import (
     Public,
     elementwise_batch,
     elementwise_type,
@@ -14,13 +18,9 @@ from weft.core.elementwise import (
     samples_in,
     unary,
 )
-from weft.core.elementwise import conj as conj_value
-from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
-from weft.core.tensor import Tensor
-from weft.errors import DTypeError, ShapeError
-from weft.ops.creation import zeros_like
+from weft.ops.elementwise import conj as conj_value
 from weft.ops.joining import stack
+from weft.ops.public import public
 from weft.ops.transcendental import cos, sin
 
 _conj: Public = unary(

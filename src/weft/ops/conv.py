@@ -27,12 +27,12 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from weft.core.blas import product
-from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Library, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.broadcasting import expand
+from weft.ops.elementwise import check_accepts
 from weft.ops.reduce import HALF
 from weft.ops.shaping import movedim, reshape
 

@@ -11,16 +11,15 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core import allocation
+from weft.core.device import Device
+from weft.core.device import device as find_device
 from weft.core.dispatch import bind
 from weft.core.lowering import Filled
 from weft.core.mode import mode
 from weft.core.number import Number
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import OpenSizeError, Size, larger
 from weft.core.tensor import Tensor
-from weft.device import Device
-from weft.device import device as find_device
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import (
     ArgumentError,
@@ -37,6 +36,7 @@ from weft.memory_format import (
     order_of,
     preserve_format,
 )
+from weft.ops.public import public
 from weft.runtime.cpu.buffers import zeros as zeros_array
 
 ndarray = np.ndarray

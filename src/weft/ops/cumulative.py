@@ -16,16 +16,16 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import COMPOSED
-from weft.core.elementwise import check_accepts, conj
 from weft.core.lowering import Reduction, Running, cast_element
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.creation import full_like
+from weft.ops.elementwise import check_accepts, conj
 from weft.ops.joining import cat, cat_op
 from weft.ops.padding import flip_op
+from weft.ops.public import public
 from weft.ops.reduce import (
     HALF,
     along_samples,

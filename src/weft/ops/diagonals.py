@@ -13,7 +13,6 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import View
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import larger, smaller
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -24,6 +23,7 @@ from weft.ops.indexing import getitem, setitem
 from weft.ops.joining import cat
 from weft.ops.operands import tensor_list
 from weft.ops.padding import pad
+from weft.ops.public import public
 from weft.ops.select import where
 from weft.ops.shaping import atleast_2d, movedim, reshape
 

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.core.elementwise import result_type
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.arithmetic import mul
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.diagonals import diagonal
+from weft.ops.elementwise import result_type
 from weft.ops.products import matmul
+from weft.ops.public import public
 from weft.ops.reduce import sum
 from weft.ops.shaping import permute, reshape, squeeze
 

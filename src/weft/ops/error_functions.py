@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import unary
 from weft.core.tensor import Tensor
 from weft.ops.approximation import (
     SQRT_PI,
@@ -22,6 +21,7 @@ from weft.ops.approximation import (
     in_double,
     pieces,
 )
+from weft.ops.elementwise import unary
 
 _ERF_P = (
     1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2,

@@ -16,15 +16,15 @@ from weft.core import fast_path
 from weft.core.dims import normalize_dim, reduced_dims
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import COSTLY
-from weft.core.elementwise import check_accepts
 from weft.core.lowering import Composed, Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Plan, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.copies import cast
+from weft.ops.elementwise import check_accepts
 from weft.ops.gathering import gather
+from weft.ops.public import public
 from weft.ops.reduce import (
     along_samples,
     reduce_batch,

@@ -15,7 +15,12 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import (
+from weft.core.lowering import Fold, cast_element
+from weft.core.op import Op, Sample, define
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError
+from weft.ops.approximation import Array, by_element, horner, in_double, pieces
+from weft.ops.elementwise import (
     check_accepts,
     elementwise_batch,
     elementwise_type,
@@ -23,12 +28,7 @@ from weft.core.elementwise import (
     times,
     unary,
 )
-from weft.core.lowering import Fold, cast_element
-from weft.core.op import Op, Sample, define
-from weft.core.public import public
-from weft.core.tensor import Tensor
-from weft.errors import ArgumentError
-from weft.ops.approximation import Array, by_element, horner, in_double, pieces
+from weft.ops.public import public
 
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510,

@@ -13,16 +13,16 @@ import numpy as np
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import broadcast_shapes
 from weft.core.lowering import Element, Scatter, Varied
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import is_one, same
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.broadcasting import expand
+from weft.ops.elementwise import broadcast_shapes
 from weft.ops.index import as_row, zeros_of
 from weft.ops.operands import as_index, check_range
+from weft.ops.public import public
 from weft.ops.shaping import reshape
 
 

@@ -14,7 +14,6 @@ from weft.core.dims import normalize_dim
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Element, Scatter
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import is_integer
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -22,6 +21,7 @@ from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
 from weft.ops.operands import as_index, check_range, concrete, scalar
+from weft.ops.public import public
 from weft.ops.require import require_index
 from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape

@@ -15,10 +15,7 @@ from weft.core import fast_path
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import broadcast_shapes
-from weft.core.inplace import assign
 from weft.core.mode import RECORDING, mode
-from weft.core.public import public
 from weft.core.size import Size, same, same_shape, slice_bounds
 from weft.core.tape import make_node
 from weft.core.tensor import Tensor
@@ -26,9 +23,12 @@ from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import arange, as_tensor, tensor
+from weft.ops.elementwise import broadcast_shapes
 from weft.ops.index import add_at, put_op, take_op
+from weft.ops.inplace import assign
 from weft.ops.operands import IndexTypeError, as_index, check_range, nonzero
 from weft.ops.padding import flip
+from weft.ops.public import public
 from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op

@@ -10,17 +10,17 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
-from weft.core.elementwise import result_type
 from weft.core.lowering import Element
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import same, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import zeros_like
+from weft.ops.elementwise import result_type
 from weft.ops.operands import tensor_list
+from weft.ops.public import public
 from weft.ops.shaping import atleast_1d, atleast_2d, atleast_3d, reshape, unsqueeze
 from weft.ops.slicing import split
 

@@ -6,16 +6,16 @@ import math
 from typing import Any
 
 from weft import dtype as dtypes
-from weft.core.elementwise import broadcast_shapes, result_type
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
 from weft.ops.creation import arange, check_memory
+from weft.ops.elementwise import broadcast_shapes, result_type
 from weft.ops.index import take_op
 from weft.ops.indexing import getitem
 from weft.ops.operands import as_index, concrete
+from weft.ops.public import public
 from weft.ops.require import require, require_index
 from weft.ops.select import where
 from weft.ops.shaping import reshape

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.elementwise import _wrap_int
 from weft.core.number import Number
-from weft.core.public import public
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError
 from weft.ops.copies import cast
 from weft.ops.creation import as_tensor, parse_size, tensor
+from weft.ops.elementwise import _wrap_int
+from weft.ops.public import public
 from weft.ops.require import require_index
 
 # -- tensors and sizes

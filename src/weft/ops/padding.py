@@ -12,7 +12,6 @@ from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
 from weft.core.lowering import View, flipped
 from weft.core.op import Op, Sample, define
-from weft.core.public import public
 from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
@@ -22,6 +21,7 @@ from weft.ops.creation import arange, ones
 from weft.ops.index import index_select
 from weft.ops.joining import cat
 from weft.ops.operands import flat_sizes
+from weft.ops.public import public
 from weft.ops.select import clamp, where
 from weft.ops.shaping import ravel, reshape, transpose
 from weft.ops.slicing import along, place_op, slice_op

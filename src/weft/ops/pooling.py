@@ -11,12 +11,12 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.ops.conv import Sizes
+from weft.ops.elementwise import check_accepts
 from weft.ops.shaping import reshape
 
 # -- windows that all have one size

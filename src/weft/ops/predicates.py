@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.elementwise import unary
 from weft.core.op import Sample
-from weft.core.public import Names, public
 from weft.core.tensor import Tensor
+from weft.ops.elementwise import unary
+from weft.ops.public import Names, public
 
 # -- elements
 

@@ -11,11 +11,9 @@ import numpy as np
 from weft.core.blas import product
 from weft.core.dims import normalize_dims
 from weft.core.eager_kernels import COMPOSED, SLOW
-from weft.core.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
 from weft.core.lowering import Library
 from weft.core.mode import QUIET, RECORDING, mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.tape import make_node
 from weft.core.tensor import Tensor
 from weft.dtype import (
@@ -32,7 +30,9 @@ from weft.dtype import (
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
+from weft.ops.elementwise import NO_PARAMS, broadcast_shapes, conj, result_type
 from weft.ops.operands import as_tensorlike
+from weft.ops.public import public
 from weft.ops.reduce import HALF, sum
 from weft.ops.shaping import permute, reshape, transpose
 

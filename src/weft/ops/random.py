@@ -18,16 +18,16 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dispatch import beside, bind
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import device_of
 from weft.core.lowering import Element
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import OpenSizeError
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.creation import check_memory, parse_size, placed
+from weft.ops.elementwise import device_of
+from weft.ops.public import public
 from weft.ops.require import require
 from weft.ops.select import where
 from weft.ops.slicing import along

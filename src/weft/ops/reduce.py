@@ -19,11 +19,11 @@ from weft.core.eager_kernels import COSTLY
 from weft.core.lowering import Reduction
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
+from weft.ops.public import public
 from weft.ops.select import where
 from weft.ops.shaping import reshape
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft import errors
-from weft.core.elementwise import elementwise_batch
 from weft.core.lowering import Element
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, OutOfRangeError, ShapeError
+from weft.ops.elementwise import elementwise_batch
 
 
 def known(x: Tensor) -> bool:

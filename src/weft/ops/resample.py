@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied, cast_element
 from weft.core.op import Op, Sample, TensorType, define
 from weft.dtype import DType
 from weft.errors import ShapeError
+from weft.ops.elementwise import check_accepts
 from weft.ops.reduce import HALF
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import Public, binary, unary
-from weft.core.public import Names, public
 from weft.core.tensor import Tensor
 from weft.ops.creation import ones_like
+from weft.ops.elementwise import Public, binary, unary
+from weft.ops.public import Names, public
 
 
 def _rounding(

@@ -16,7 +16,6 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import Varied
 from weft.core.op import Op, Sample, define
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
@@ -34,6 +33,7 @@ from weft.ops.gathering import (
 )
 from weft.ops.index import as_row, zeros_of
 from weft.ops.operands import as_index, check_range, scalar
+from weft.ops.public import public
 from weft.ops.select import where
 from weft.ops.shaping import reshape
 from weft.ops.slicing import slice_op

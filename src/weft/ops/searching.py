@@ -8,17 +8,17 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.dispatch import bind
-from weft.core.elementwise import check_accepts
 from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import same
 from weft.core.tensor import Tensor
 from weft.dtype import promote_types
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
+from weft.ops.elementwise import check_accepts
 from weft.ops.operands import as_tensorlike
+from weft.ops.public import public
 
 
 def _search_eval(edges: Any, values: Any, *, right: bool) -> Any:

@@ -9,7 +9,18 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core import fast_path
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import (
+from weft.core.lowering import Pointwise
+from weft.core.mode import mode
+from weft.core.number import Number
+from weft.core.op import Op, Sample, TensorType, define
+from weft.core.tensor import Tensor
+from weft.dtype_info import finfo
+from weft.errors import ArgumentError, DTypeError
+from weft.ops.bits import logical_not
+from weft.ops.broadcasting import expand
+from weft.ops.copies import cast
+from weft.ops.creation import zeros_like
+from weft.ops.elementwise import (
     Public,
     as_operand,
     binary,
@@ -18,20 +29,9 @@ from weft.core.elementwise import (
     elementwise_type,
     result_type,
 )
-from weft.core.lowering import Pointwise
-from weft.core.mode import mode
-from weft.core.number import Number
-from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import Names, public
-from weft.core.tensor import Tensor
-from weft.dtype_info import finfo
-from weft.errors import ArgumentError, DTypeError
-from weft.ops.bits import logical_not
-from weft.ops.broadcasting import expand
-from weft.ops.copies import cast
-from weft.ops.creation import zeros_like
 from weft.ops.operands import as_tensorlike, nonzero, scalar
 from weft.ops.predicates import isnan, isneginf, isposinf
+from weft.ops.public import Names, public
 
 
 def _half_where_equal(x: Any, y: Any, better: Any) -> Tensor:

@@ -17,15 +17,15 @@ from weft import dtype as dtypes
 from weft.core import fast_path
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.dispatch import bind
-from weft.core.inplace import view_form
 from weft.core.lowering import View, permuted, reshaped
 from weft.core.mode import mode
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import Size, same, same_shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from weft.ops.inplace import view_form
 from weft.ops.operands import flat_sizes, tensor_list
+from weft.ops.public import public
 
 # -- reshape
 

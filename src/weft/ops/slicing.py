@@ -16,10 +16,10 @@ from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.lowering import Element, Varied, View, sliced
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import Size, same, slice_bounds, slice_length
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from weft.ops.public import public
 
 # -- slice and place
 

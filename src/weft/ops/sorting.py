@@ -15,17 +15,17 @@ from weft import dtype as dtypes
 from weft.core.dims import normalize_dim
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import SLOW
-from weft.core.elementwise import check_accepts
 from weft.core.lowering import Composed, Rowwise, Running, Varied, key_dtype
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
+from weft.ops.elementwise import check_accepts
 from weft.ops.extremes import Extreme
 from weft.ops.gathering import gather
 from weft.ops.operands import as_tensorlike, concrete
+from weft.ops.public import public
 from weft.ops.rounding import ceil, floor
 from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape

@@ -6,15 +6,15 @@ import math
 from typing import Any
 
 from weft.core.dims import reduced_dims
-from weft.core.elementwise import conj
-from weft.core.public import public
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs
 from weft.ops.complex_numbers import real
 from weft.ops.copies import cast
+from weft.ops.elementwise import conj
 from weft.ops.extremes import amax, amin
+from weft.ops.public import public
 from weft.ops.reduce import nansum, sum
 from weft.ops.select import where
 from weft.ops.shaping import reshape

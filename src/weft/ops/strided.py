@@ -15,13 +15,13 @@ from numpy.lib.stride_tricks import as_strided as _strided
 from weft.core.dims import normalize_dim
 from weft.core.lowering import View
 from weft.core.op import Op, Sample, TensorType, define
-from weft.core.public import public
 from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.dtype import int64
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.ops.creation import arange
 from weft.ops.index import add_at
+from weft.ops.public import public
 from weft.ops.shaping import flatten, movedim, permute, reshape
 
 # -- windows along one dimension

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
-from weft.core.elementwise import Public, binary, unary
-from weft.core.public import Names, public
 from weft.core.tensor import Tensor
+from weft.ops.elementwise import Public, binary, unary
+from weft.ops.public import Names, public
 from weft.ops.select import where
 
 

@@ -11,11 +11,11 @@ import functools
 from typing import Any
 
 from weft import float64
-from weft.core.inplace import assign, fitted
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.graph.capture import paused
 from weft.graph.state_cells import On
+from weft.ops.inplace import assign, fitted
 from weft.optim.flat import State, checked_gradient
 from weft.optim.stamps import Stamp, likeness
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.compile.program.program import compiled
+from weft.core.device import Device, cpu
 from weft.core.dispatch import bind
 from weft.core.op import Op
 from weft.core.tensor import Tensor
-from weft.device import Device, cpu
 from weft.graph.custom import moved
 from weft.graph.ir import ASSIGN, INPUT, READ, Graph, Node
 from weft.graph.transform import vjp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from weft.device import cpu
+from weft.core.device import cpu
 from weft.dtype import DType
 
 Shapes = Sequence[tuple[int, ...]]

@@ -14,12 +14,12 @@ from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
 from weft.compile.program.program import compiled
 from weft.compile.targets.cpu.driver import start_if_missing
+from weft.core.device import Device, cpu
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.size import Size
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
-from weft.device import Device, cpu
 from weft.errors import ShapeError, WeftError
 from weft.graph.capture import capture_call, layout_of
 from weft.graph.captured_program import Captured, check_apart, rewrite

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.elementwise import NATIVE_CODES
 from weft.core.lowering import SAME, Reduction, View
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, RENEW, Node
+from weft.ops.elementwise import NATIVE_CODES
 
 FULL = find_op("full")
 EXPAND = find_op("expand")

@@ -27,6 +27,7 @@ from weft.compile.passes.facts import (
     splat,
 )
 from weft.compile.passes.walk import Call, Found, Walk
+from weft.control.branch import cond_op
 from weft.core.lowering import View
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
@@ -42,7 +43,6 @@ from weft.graph.ir import (
     sized,
     subgraphs,
 )
-from weft.ops.control.branch import cond_op
 
 SMALL = 1 << 16  # bytes that a constant may always have
 _GIVEN = (INPUT, READ)

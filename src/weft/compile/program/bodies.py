@@ -6,8 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
+from weft.control.bodies import forms_of
 from weft.graph.ir import CONSTANT, INPUT, Graph
-from weft.ops.control.bodies import forms_of
 
 # A run of native code costs as much as interpreting so many nodes, or elements.
 NODES, ELEMENTS = 16, 16384

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft import DType, Tensor, reshape
-from weft.core.elementwise import check_accepts
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.conv import (
     Pairs,
@@ -15,6 +14,7 @@ from weft.ops.conv import (
     conv_op,
     window_counts,
 )
+from weft.ops.elementwise import check_accepts
 
 __all__ = [
     "conv1d",

@@ -10,10 +10,10 @@ import numpy as np
 
 from weft import Tensor, arange, reshape, scatter
 from weft import dtype as dtypes
-from weft.core.elementwise import check_accepts
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
+from weft.ops.elementwise import check_accepts
 from weft.ops.index import take_op
 from weft.ops.operands import as_index
 from weft.ops.pooling import adaptive_bounds, adaptive_max_index_op, max_pool_index_op

@@ -12,11 +12,11 @@ import numpy as np
 
 from weft import Tensor, arange, expand, matmul, movedim, permute, reshape, where
 from weft import dtype as dtypes
-from weft.core.elementwise import check_accepts
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
 from weft.ops.conv import Sizes, col2im_op, im2col_op, window_counts
+from weft.ops.elementwise import check_accepts
 from weft.ops.index import take_op
 from weft.ops.resample import Taps
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.core.blas import one_thread
-from weft.core.elementwise import absorb, conj
 from weft.core.op import TensorType
 from weft.core.size import same_shape
 from weft.core.tensor import Tensor
@@ -25,6 +24,7 @@ from weft.ops.arithmetic import reciprocal
 from weft.ops.copies import cast
 from weft.ops.creation import eye
 from weft.ops.diagonals import diagonal, tril
+from weft.ops.elementwise import absorb, conj
 from weft.ops.select import where
 from weft.ops.shaping import transpose
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.elementwise import elementwise_batch
 from weft.core.op import Op, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError
 from weft.ops.complex_numbers import complex, imag
 from weft.ops.creation import zeros_like
 from weft.ops.diagonals import diag_embed, tril, triu
+from weft.ops.elementwise import elementwise_batch
 from weft.ops.linalg.algebra import (
     adjoint,
     check_kind,

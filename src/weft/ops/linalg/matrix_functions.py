@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.elementwise import conj, elementwise_batch
 from weft.core.op import Op, TensorType, define
 from weft.core.tensor import Tensor
 from weft.ops.complex_numbers import complex, imag, real
 from weft.ops.creation import zeros_like
+from weft.ops.elementwise import conj, elementwise_batch
 from weft.ops.joining import cat
 from weft.ops.linalg.algebra import Array, adjoint, diagonal_of, lapack, rows, same_type
 from weft.ops.linalg.references import (

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.elementwise import elementwise_batch
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
 from weft.errors import DTypeError, ShapeError
 from weft.ops.diagonals import tril, triu
+from weft.ops.elementwise import elementwise_batch
 from weft.ops.linalg.algebra import (
     Array,
     adjoint,

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.elementwise import elementwise_batch
 from weft.core.op import Op, TensorType, define
 from weft.core.tensor import Tensor
 from weft.ops.arithmetic import reciprocal
@@ -20,6 +19,7 @@ from weft.ops.complex_numbers import complex, imag, real
 from weft.ops.copies import cast
 from weft.ops.creation import zeros_like
 from weft.ops.diagonals import diag_embed
+from weft.ops.elementwise import elementwise_batch
 from weft.ops.linalg.algebra import (
     adjoint,
     canonical,

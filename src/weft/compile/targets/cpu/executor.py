@@ -29,9 +29,9 @@ from weft.compile.targets.cpu.executable import (
     value_of,
 )
 from weft.compile.targets.cpu.packed_weights import Stamps, Weights
+from weft.control.bodies import natively
 from weft.graph.interpret import failed
 from weft.graph.ir import PICK, GraphError
-from weft.ops.control.bodies import natively
 from weft.runtime.cpu import arena, pool
 from weft.runtime.cpu.address import address
 from weft.runtime.cpu.buffers import empties, empty

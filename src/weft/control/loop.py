@@ -14,17 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.dispatch import type_of
-from weft.core.op import Sample, TensorType, define
-from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.size import is_integer
-from weft.core.tensor import Tensor
-from weft.core.tracer import Tracer
-from weft.errors import ArgumentError, DTypeError
-from weft.graph import transform
-from weft.graph.ir import Graph
-from weft.ops.control.backward import step_forward
-from weft.ops.control.bodies import (
+from weft.control.backward import step_forward
+from weft.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -42,13 +33,13 @@ from weft.ops.control.bodies import (
     to_batch,
     types_of,
 )
-from weft.ops.control.branch import as_predicate, choose, varies
-from weft.ops.control.repeat import (
+from weft.control.branch import as_predicate, choose, varies
+from weft.control.repeat import (
     batched_step,
     check_carry,
     scan,
 )
-from weft.ops.control.sized import (
+from weft.control.sized import (
     COUNT,
     NONE,
     SOME,
@@ -57,7 +48,7 @@ from weft.ops.control.sized import (
     size_name,
     sized_op,
 )
-from weft.ops.control.staging import (
+from weft.control.staging import (
     Staged,
     as_leaf,
     closed_over,
@@ -65,6 +56,15 @@ from weft.ops.control.staging import (
     outer_graph,
     unshared,
 )
+from weft.core.dispatch import type_of
+from weft.core.op import Sample, TensorType, define
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.size import is_integer
+from weft.core.tensor import Tensor
+from weft.core.tracer import Tracer
+from weft.errors import ArgumentError, DTypeError
+from weft.graph import transform
+from weft.graph.ir import Graph
 from weft.ops.creation import arange, zeros, zeros_like
 
 # -- while_loop(*fixed, *carry) gives (steps, *carry); both graphs take fixed…, carry…

@@ -12,11 +12,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from weft import dtype as dtypes
-from weft.core.op import TensorType
-from weft.graph import transform
-from weft.graph.ir import Graph, Node
-from weft.graph.passes import dead_code
-from weft.ops.control.bodies import (
+from weft.control.bodies import (
     apply_op,
     derived,
     floating,
@@ -28,7 +24,11 @@ from weft.ops.control.bodies import (
     spread,
     types_of,
 )
-from weft.ops.control.branch import cond_op
+from weft.control.branch import cond_op
+from weft.core.op import TensorType
+from weft.graph import transform
+from weft.graph.ir import Graph, Node
+from weft.graph.passes import dead_code
 from weft.ops.creation import zeros
 
 

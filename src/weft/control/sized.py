@@ -14,10 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.op import Sample, TensorType, define
-from weft.graph import transform
-from weft.graph.ir import Graph
-from weft.ops.control.bodies import (
+from weft.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -36,8 +33,11 @@ from weft.ops.control.bodies import (
     tangents,
     types_of,
 )
-from weft.ops.control.branch import choose
-from weft.ops.control.repeat import scan_op
+from weft.control.branch import choose
+from weft.control.repeat import scan_op
+from weft.core.op import Sample, TensorType, define
+from weft.graph import transform
+from weft.graph.ir import Graph
 from weft.ops.creation import arange, zeros
 from weft.ops.extremes import amax
 from weft.ops.joining import cat

@@ -13,15 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.op import Sample, define
-from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.tensor import Tensor
-from weft.core.tracer import Tracer
-from weft.errors import DTypeError, ShapeError
-from weft.func.vmap import Batched, vmap
-from weft.graph import transform
-from weft.graph.ir import Graph
-from weft.ops.control.bodies import (
+from weft.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -36,7 +28,7 @@ from weft.ops.control.bodies import (
     spread,
     tangents,
 )
-from weft.ops.control.staging import (
+from weft.control.staging import (
     Staged,
     as_leaf,
     check_same,
@@ -45,6 +37,14 @@ from weft.ops.control.staging import (
     outer_graph,
     unshared,
 )
+from weft.core.op import Sample, define
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.tensor import Tensor
+from weft.core.tracer import Tracer
+from weft.errors import DTypeError, ShapeError
+from weft.func.vmap import Batched, vmap
+from weft.graph import transform
+from weft.graph.ir import Graph
 from weft.ops.select import where
 
 # -- the operator: cond(pred, *xs), with the graphs of both branches over xs

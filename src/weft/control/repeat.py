@@ -13,16 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core.dispatch import type_of
-from weft.core.mode import mode
-from weft.core.op import Sample, TensorType, define
-from weft.core.pytree import Structure, tree_flatten, tree_unflatten
-from weft.core.size import Size, is_integer, same
-from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, ShapeError
-from weft.graph.ir import Graph
-from weft.ops.control.backward import keeping, step_back, step_forward
-from weft.ops.control.bodies import (
+from weft.control.backward import keeping, step_back, step_forward
+from weft.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -38,7 +30,7 @@ from weft.ops.control.bodies import (
     spread,
     to_batch,
 )
-from weft.ops.control.staging import (
+from weft.control.staging import (
     Staged,
     as_leaf,
     check_same,
@@ -47,6 +39,14 @@ from weft.ops.control.staging import (
     outer_graph,
     unshared,
 )
+from weft.core.dispatch import type_of
+from weft.core.mode import mode
+from weft.core.op import Sample, TensorType, define
+from weft.core.pytree import Structure, tree_flatten, tree_unflatten
+from weft.core.size import Size, is_integer, same
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+from weft.graph.ir import Graph
 from weft.ops.creation import arange, zeros, zeros_like
 from weft.ops.joining import stack
 from weft.ops.shaping import movedim

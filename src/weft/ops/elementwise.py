@@ -20,6 +20,7 @@ import numpy as np
 
 from weft import dtype as dtypes
 from weft.config import config
+from weft.core.device import cpu
 from weft.core.dispatch import bind
 from weft.core.eager_kernels import CHEAP, LARGE
 from weft.core.eager_kernels import run as run_bulk
@@ -35,13 +36,12 @@ from weft.core.op import (
     rule_names,
     unregister,
 )
-from weft.core.public import METHOD, UFUNCS, Names, declare
 from weft.core.size import Size, is_one, same_shape
 from weft.core.tape import Node, drop_spent, make_node
 from weft.core.tensor import Tensor
-from weft.device import cpu
 from weft.dtype import INEXACT_CODES, DType, default_dtype, promote_types
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.ops.public import METHOD, UFUNCS, Names, declare
 
 ndarray = np.ndarray
 new = object.__new__
@@ -628,7 +628,7 @@ absorb = binary(
     Derivative rules use it, so that an element nothing came back to adds
     exactly zero even where its local derivative is infinite.
 
-    >>> absorb = weft.core.elementwise.absorb
+    >>> absorb = weft.ops.elementwise.absorb
     >>> absorb(weft.tensor([0.0, 1.0]), weft.tensor([float("inf"), 2.0]))
     tensor([0., 2.], shape=(2,), dtype=float32)
     """,

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft.core.inplace import Form
-from weft.core.inplace import inplace as written
 from weft.core.op import Op, unregistered
 from weft.core.record import Record
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
+from weft.ops.inplace import Form
+from weft.ops.inplace import inplace as written
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
