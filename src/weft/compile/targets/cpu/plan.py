@@ -79,7 +79,7 @@ class _Planner:
             self.uses += [use] if use is not None else []
         nodes = [node for use in self.uses for node in use.owners]
         self.where = [self.layout.places[n] for n in nodes]
-        self.gaps = [gap for u in self.uses for gap in u.gaps or [0] * len(u.owners)]
+        self.gaps = [at for u in self.uses for at in u.offsets or [0] * len(u.owners)]
         self._give_sizes()
         rows = [
             self._row(step) if isinstance(step, KernelLaunch) else self._job_row(step)
@@ -114,7 +114,7 @@ class _Planner:
     def _row(self, use: KernelLaunch) -> list[int]:
         known = self._known(use)
         count = math.prod(evaluate(n, known) for _, n in use.kernel.parallel)
-        if isinstance(use, Piece) and self.layout.inside.get(use.piece) == use.place:
+        if isinstance(use, Piece) and self.layout.inside.get(use.piece) == use.target:
             count = 0  # it is there
         function = self._function(use)
         _, cuts = self.lowered.table.cut(use.kernel)

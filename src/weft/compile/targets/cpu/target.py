@@ -132,8 +132,8 @@ class CpuTarget:
         return made
 
     def keep(self, key: str, executor: Executor) -> None:
-        if executor.script.can_be_stored:
-            data = executables.to_bytes(executor.script)
+        if executor.executable.can_be_stored:
+            data = executables.to_bytes(executor.executable)
             if len(data) <= LARGEST:
                 kernel_cache.default().put(key, data)
 
