@@ -278,7 +278,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
     w = nn.Parameter(weft.ones(3))
     f = weft.compile(lambda x: (x * w).sum(), verify=True)
     f(weft.ones(3))
-    held = next(e for some in f._entries.values() for e in some)
+    held = next(e for some in f._specializations.values() for e in some)
     assert isinstance(held, entries.Specialization)
     back = held.function.pullback((True,)).program
     spoil(

@@ -48,9 +48,13 @@ class Explanation:
     def __init__(self, function: CompiledFunction, *, measure: bool = False) -> None:
         self.name = getattr(function.fn, "__name__", type(function.fn).__name__)
         self._compiles = list(function.compiles)
-        entries = [e for some in function._entries.values() for e in some]
-        entries.sort(key=lambda entry: -entry.number)
-        self.programs = [p for entry in entries for p in programs_of(entry)]
+        specializations = [
+            e for some in function._specializations.values() for e in some
+        ]
+        specializations.sort(key=lambda specialization: -specialization.number)
+        self.programs = [
+            p for specialization in specializations for p in programs_of(specialization)
+        ]
         self.measured = measure
         for program in self.programs if measure else ():
             program.measure()
@@ -146,17 +150,17 @@ class Explanation:
     __repr__ = __str__
 
 
-def programs_of(entry: Specialization) -> list[Program]:
+def programs_of(specialization: Specialization) -> list[Program]:
     """A compiled form's program, and those of its gradients that were asked for."""
-    number = f"compilation {entry.number + 1}"
-    if not entry.differentiable:
-        store = lambda: _held(entry)  # noqa: E731
-        graph = entry.captured.graph
-        return [Program(number, graph, entry.program, dict, store)]
-    first = len(entry.graph.inputs) - len(entry.variables)
-    known = lambda: _variables(entry, first)  # noqa: E731
+    number = f"compilation {specialization.number + 1}"
+    if not specialization.differentiable:
+        store = lambda: _held(specialization)  # noqa: E731
+        graph = specialization.captured.graph
+        return [Program(number, graph, specialization.program, dict, store)]
+    first = len(specialization.graph.inputs) - len(specialization.variables)
+    known = lambda: _variables(specialization, first)  # noqa: E731
     found = []
-    waiting = [(number, entry.function)]
+    waiting = [(number, specialization.function)]
     for title, function in waiting:
         found.append(Program(title, function.graph, function.program, known, dict))
         backs = function.pullbacks.values()
@@ -164,16 +168,16 @@ def programs_of(entry: Specialization) -> list[Program]:
     return found
 
 
-def _held(entry: Specialization) -> Mapping[Any, Any]:
+def _held(specialization: Specialization) -> Mapping[Any, Any]:
     """The variables' values, for those that have one."""
     found = {}
-    for variable in entry.program.reads:
+    for variable in specialization.program.reads:
         try:
-            found[variable] = entry.cells[variable.name].get()
+            found[variable] = specialization.cells[variable.name].get()
         except WeftError:  # a gradient that is not there now
             continue
     return found
 
 
-def _variables(entry: Specialization, first: int) -> dict[int, Any]:
-    return {first + k: cell.get() for k, cell in enumerate(entry.variables)}
+def _variables(specialization: Specialization, first: int) -> dict[int, Any]:
+    return {first + k: cell.get() for k, cell in enumerate(specialization.variables)}

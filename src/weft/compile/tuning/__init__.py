@@ -34,7 +34,7 @@ def seconds_of(tune: Any) -> float:
 
 
 def tuned(
-    entry: Specialization, arrays: list[Any], seconds: float
+    specialization: Specialization, arrays: list[Any], seconds: float
 ) -> tuple[Specialization, Tuned]:
     """A compiled form with the best choices for its kernels, and what was found."""
     from tqdm import tqdm
@@ -46,9 +46,11 @@ def tuned(
     def progress(what: Any) -> Any:
         return tqdm(what, "tuning", leave=False, delay=2.0, disable=None)
 
-    sizes = bind_sizes(entry.captured.graph.inputs, arrays)
-    found = Search(seconds, progress=progress).run(entry.program, sizes)
+    sizes = bind_sizes(specialization.captured.graph.inputs, arrays)
+    found = Search(seconds, progress=progress).run(specialization.program, sizes)
     if found.changed:
-        pack = entry.pack_weights
-        entry = Specialization(entry.captured, entry.reads, pack_weights=pack)
-    return entry, found
+        pack = specialization.pack_weights
+        specialization = Specialization(
+            specialization.captured, specialization.reads, pack_weights=pack
+        )
+    return specialization, found

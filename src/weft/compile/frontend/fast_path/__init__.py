@@ -1,9 +1,10 @@
 """Running a form again while nothing it depends on has changed.
 
-inside     where CPython keeps what is looked at
-table      what must be as it was, as rows of words
-code       the native function that goes through the rows
-lane       a form's way around everything that only a first run needs
+cpython_layout   where CPython keeps what is looked at
+guard_table      guards as rows of words that native code compares
+guard_rows       the rows for what a specialization has read
+emit             the native function that goes through the rows
+path             runs of a specialization by way of that function
 """
 
 from weft.compile.frontend.fast_path.path import MISS, FastPath, fast_path_of
