@@ -1,8 +1,8 @@
 """Whether what was read at a capture is still so.
 
-Most calls find every value to be the very object it was: that is one pass of C
-loops over all dictionaries, without a Python step for each value. Only when an
-identity differs are values compared one by one.
+In most calls every value is the very object it was: that takes one pass of C loops
+over all dictionaries, without a Python step for each value. Only when an identity
+differs are values compared one by one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Watch:
             return MISSING
 
     def changed(self) -> str | None:
-        """What differs now; values that are equal are taken over."""
+        """The difference in words, or None; equal values replace the old ones."""
         now = self.now()
         if len(now) != len(self.values):
             return f"{self.names[0] if self.names else '?'} has another length"
@@ -82,7 +82,7 @@ class ItemsWatch(Watch):
 
 
 class WholeWatch(Watch):
-    """All items of a container; its length is checked beside."""
+    """All items of a container; its length is checked separately."""
 
     def __init__(self, source: Any, path: str) -> None:
         self.path = path
@@ -137,7 +137,7 @@ def _contents(cell: Any) -> tuple[Any]:
 
 
 class SlotWatch(Watch):
-    """An attribute that lies in a slot."""
+    """An attribute in a slot."""
 
     def __init__(self, source: Any, key: str, name: str, value: Any) -> None:
         get = attrgetter(key)
@@ -145,7 +145,7 @@ class SlotWatch(Watch):
 
 
 class CallWatch(Watch):
-    """What a context variable is."""
+    """The value of a context variable."""
 
     def __init__(self, source: Any, name: str) -> None:
         value = source.get(MISSING)
@@ -153,7 +153,7 @@ class CallWatch(Watch):
 
 
 class KindWatch(Watch):
-    """The class of an object, which can be set."""
+    """The class of an object, because it can be assigned."""
 
     def __init__(self, source: Any, path: str) -> None:
         super().__init__(source, _kind, [f"{path}.__class__"], [type(source)])
@@ -193,7 +193,7 @@ def _bytes(array: Any) -> bytes:
 
 
 def difference(name: str, was: Any, now: Any) -> str:
-    """The text of a change."""
+    """A change in words."""
     if now is MISSING:
         return f"{name} is gone, was {shown(was)}"
     if was is MISSING:
@@ -205,7 +205,7 @@ def difference(name: str, was: Any, now: Any) -> str:
 
 
 class Sized:
-    """The lengths of dictionaries, in which a new name could hide an old one."""
+    """The length of a dictionary in which a new name could hide another one."""
 
     def __init__(self, source: Any, names: Callable[[], Any]) -> None:
         self.source, self.names = source, names
@@ -222,7 +222,7 @@ def _new(had: dict[str, str], now: dict[str, str]) -> str:
 
 
 class Guards:
-    """All that a program read, ready to be checked before each run."""
+    """All values that a program read, to be checked before each run."""
 
     def __init__(
         self, watches: list[Watch], sized: list[Sized], hooks: list[WholeWatch],
@@ -265,16 +265,16 @@ class Guards:
             return False
 
     def changed(self) -> str | None:
-        """What is not as it was, in words; None if nothing."""
+        """The first difference in words; None if there is none."""
         for one in (*self.sized, *self.watches, *self.arrays, *self.hooks):
-            found = one.changed()
-            if found is not None:
-                return found
+            change = one.changed()
+            if change is not None:
+                return change
         self._prepare()
         return None
 
     def plain(self) -> dict[str, str]:
-        """The values that can be written down, by name."""
+        """The plain values as text, by name."""
         from weft.compile.frontend.guards.kinds import plain
 
         return {

@@ -15,10 +15,10 @@ class Tensors:
     """Shapes, dtypes and ``requires_grad`` of tensors that a function has seen."""
 
     def __init__(self, cells: dict[str, Cell], seen: dict[str, Any]) -> None:
-        held = {id(c.tensor): c for c in cells.values() if type(c) is Cell}
-        more = {name: t for name, t in seen.items() if id(t) not in held}
-        self.names = [c.variable.name for c in held.values()] + list(more)
-        self.tensors = [c.tensor for c in held.values()] + list(more.values())
+        own = {id(c.tensor): c for c in cells.values() if type(c) is Cell}
+        more = {name: t for name, t in seen.items() if id(t) not in own}
+        self.names = [c.variable.name for c in own.values()] + list(more)
+        self.tensors = [c.tensor for c in own.values()] + list(more.values())
         self.kinds = [_kind(t) for t in self.tensors]
         self._prepare()
 
@@ -34,7 +34,7 @@ class Tensors:
         ) or self.changed() is None
 
     def changed(self) -> str | None:
-        """Which tensor is of another kind, in words."""
+        """Name a tensor that is of another kind now, in words."""
         for name, tensor, was in zip(self.names, self.tensors, self.kinds, strict=True):
             now = _kind(tensor)
             if now != was:
