@@ -16,7 +16,7 @@ FEW = 8  # rows of a table
 
 
 def report(about: Explanation) -> str:
-    """All programs, briefly."""
+    """The report on all programs."""
     if not about.programs:
         return f"{about.name}: not compiled yet; call it once"
     parts = [
@@ -71,7 +71,7 @@ def _program(program: Program) -> str:
 
 
 def _again(program: Program) -> str:
-    """The title of what is computed again: how much of all work that is."""
+    """The title of the table of recomputed values, with their share of the work."""
     more = sum(one.flops for one in program.again)
     share = more / max(program.flops - more, 1)
     return f"computed again for backward: {flop(more)}, {share:.0%} more"

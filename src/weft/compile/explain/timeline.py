@@ -9,11 +9,11 @@ from weft.compile.explain.memory import Memory
 from weft.core.rows import nbytes
 
 WIDTH, HEIGHT = 1000, 240
-LEFT, TOP, FOOT = 70, 10, 22  # room for the labels
+LEFT, TOP, FOOT = 70, 10, 22  # margins for the labels
 
 
 def timeline(memory: Memory) -> Html:
-    """Bytes live at each step: the arena's below, what a run allocates above it."""
+    """A chart of live bytes at each step: the arena, and above it other memory."""
     whole = [a + b for a, b in zip(memory.live, memory.outside, strict=True)]
     most = max([*whole, memory.layout.nbytes, 1])
     parts = [
@@ -28,17 +28,17 @@ def timeline(memory: Memory) -> Html:
 
 
 def y_of(count: float, most: int) -> float:
-    """Where so many bytes are drawn."""
+    """The coordinate of a number of bytes."""
     return HEIGHT - FOOT - (HEIGHT - FOOT - TOP) * count / most
 
 
 def x_of(step: float, steps: int) -> float:
-    """Where a step is drawn."""
+    """The coordinate of a step."""
     return LEFT + (WIDTH - LEFT) * step / max(steps, 1)
 
 
 def area(kind: str, bytes_live: list[int], most: int) -> Html:
-    """A step of the program is as wide as every other one."""
+    """The area below a line of live bytes; all steps have the same width."""
     base = y_of(0, most)
     path = f"M{LEFT},{base:.1f}"
     for step, count in enumerate(bytes_live):
@@ -49,7 +49,7 @@ def area(kind: str, bytes_live: list[int], most: int) -> Html:
 
 
 def grid(most: int, steps: int, unit: str = "step") -> Iterator[Html]:
-    """Lines for a quarter of the bytes each, and numbers of steps."""
+    """Lines at quarters of the bytes, and numbers of steps."""
     for k in range(5):
         count = most * k / 4
         y = y_of(count, most)
@@ -76,6 +76,6 @@ def _label(x: float, y: float, text: str, anchor: str) -> Html:
 
 
 def legend() -> Html:
-    """What the colours mean."""
+    """The meaning of the colours."""
     arena = tag("span", "arena", kind="arena")
     return joined([arena, tag("span", "calls and outputs", kind="outside")])

@@ -5,15 +5,15 @@
     conv_input_grad(y, w, ...)   →  place(conv_input_grad(y, w), (:, :, ::2, ::2))
 
 Without a stride, such a convolution is a product of matrices. A network's forward and
-backward pass read the same pixels, which are copied once, and the zeros between those
-of the input's gradient become part of what it is added to.
+backward pass read the same pixels, which are copied once, and the zeros between the
+pixels of the input's gradient fuse with the sum that it is a term of.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.graph.ir import Graph, Node
 
@@ -23,7 +23,7 @@ _SLICE, _PLACE = find_op("slice"), find_op("place")
 
 
 def slice_strided_convolutions(graph: Graph) -> Graph:
-    """The graph with strided convolutions of single pixels as slices and products.
+    """Replace strided convolutions of single pixels by slices and products.
 
     >>> def fn(x, w):
     ...     return weft.nn.functional.conv2d(x, w, stride=2)
@@ -38,7 +38,7 @@ def slice_strided_convolutions(graph: Graph) -> Graph:
 class _Strides(Walk):
     ops = frozenset([_CONV, _BIASED, _INPUT_GRAD, _WEIGHT_GRAD])
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op not in self.ops or not _is_thin(node):
             return None
         steps = node.params["stride"]

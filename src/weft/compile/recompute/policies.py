@@ -1,13 +1,13 @@
 """What ``weft.compile(f, memory=...)`` can be told: a policy, or a budget.
 
-nothing         what costs time to compute again is kept (see ``lean``)
+nothing         everything that is not cheap to recompute is kept (see ``lean``)
 "keep"          everything that backward needs is kept
-"recompute"     nothing is
+"recompute"     nothing is kept
 "selective"     results of matrix products, convolutions and attention
-"sqrt"          what crosses about sqrt(N) cuts through the model
+"sqrt"          values that cross about sqrt(N) cuts through the model
 {"matmul"}      results of some operators
 function        results for which it returns True
-"512MB"         whatever fits and takes least time
+"512MB"         the values that fit and save most time
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ POLICIES = ("keep", "recompute", "selective", "sqrt")
 
 
 class Memory(NamedTuple):
-    """How a compiled step is to use memory: a policy, or at most so many bytes."""
+    """The memory that a compiled step may use: a policy, or at most so many bytes."""
 
     policy: Any = "keep"
     limit: int | None = None
 
     @property
     def stamp(self) -> str:
-        """What tells two of them apart; nothing for a function."""
+        """A text that identifies it in cache keys; empty for a function."""
         if isinstance(self.policy, Named):
             return ",".join(sorted(self.policy.names))
         return f"{self.policy} {self.limit}" if isinstance(self.policy, str) else ""
 
     def adapting(self, captured: Captured) -> Adapt:
-        """What is done to the graph of a captured step."""
+        """The pass that adapts the graph of a captured step."""
         return Adapt(self, captured)
 
 
 class Adapt(NamedTuple):
-    """Changes a graph after the passes: what is not kept is computed again."""
+    """A pass after which values that are not kept are recomputed."""
 
     memory: Memory
     captured: Captured
@@ -76,7 +76,7 @@ class Adapt(NamedTuple):
 
 
 def memory_of(given: Any) -> Memory:
-    """What the argument ``memory`` of ``weft.compile`` means.
+    """The meaning of the argument ``memory`` of ``weft.compile``.
 
     >>> from weft.compile.recompute.policies import memory_of
     >>> memory_of("1.5 GB").limit, memory_of("sqrt").policy
@@ -101,7 +101,7 @@ def memory_of(given: Any) -> Memory:
 
 
 def _keep(policy: Any, draft: Draft) -> Keep:
-    """Whether a node's result is kept."""
+    """The function that tells whether a node's result is kept."""
     if policy == "recompute":
         return lambda node: False
     if policy == "sqrt":
@@ -124,7 +124,7 @@ def _by_cuts(draft: Draft) -> Keep:
         cuts = [*square_root(run)]
         for cut in cuts:
             kept |= run.crossing[cut]
-        last = cuts[-1] if cuts else 0  # backward begins in what comes after it
+        last = cuts[-1] if cuts else 0  # backward begins with the values after it
         kept |= {v.node for some in run.at[last:] for v in some}
         dropped |= Planner(run).choice(frozenset(kept)).dropped
     return lambda node: node not in dropped
@@ -133,7 +133,7 @@ def _by_cuts(draft: Draft) -> Keep:
 def _within(
     graph: Graph, captured: Captured, in_place: Collection[Variable], limit: int
 ) -> Graph:
-    usual = lean(graph)  # which costs no time
+    usual = lean(graph)  # it costs no time
     draft = Draft(usual, in_place)
     fixed = fixed_bytes(captured, draft)
     if draft.needs + fixed <= limit:
