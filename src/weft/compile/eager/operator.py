@@ -416,8 +416,8 @@ def fused(
     name: str, fn: Callable[..., Any], tensors: Sequence[Any], key: Hashable
 ) -> Any:
     """A composition's result from kernels of its own, or None if it has none."""
-    given = [t for t in tensors if t is not None]
-    sizes, shapes = _named([t.shape for t in given])
+    inputs = [t for t in tensors if t is not None]
+    sizes, shapes = _named([t.shape for t in inputs])
     kinds = tuple(None if t is None else t.dtype for t in tensors)
     recipe = name, key, kinds, shapes, config.strict_ieee
     program = None
@@ -431,7 +431,7 @@ def fused(
             break
     if program is None:
         return None
-    outputs = program.function(given)
+    outputs = program.function(inputs)
     return outputs if len(outputs) > 1 else outputs[0]
 
 

@@ -66,7 +66,7 @@ def _program(program: Program) -> str:
     lines += _table("calls", program.calls)
     lines += _table(_again(program), program.again)
     lines += _reasons(program)
-    lines += ["", "memory: " + _indented(str(program.memory))]
+    lines += ["", "memory: " + str(program.memory).replace("\n", "\n  ")]
     return "\n".join(lines)
 
 
@@ -88,7 +88,3 @@ def _reasons(program: Program) -> list[str]:
         return []
     lines = [f"{n:>6,} × {why}" for why, n in counts.most_common(FEW)]
     return ["", "why nodes began another kernel", *lines]
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")

@@ -45,7 +45,7 @@ MOST_EXACT = 64  # sets of sizes whose specialization is remembered
 
 
 class Compilation(NamedTuple):
-    """One compilation: why it was needed, and what it took."""
+    """A compilation: why it was needed, and what it took."""
 
     why: str
     seconds: float

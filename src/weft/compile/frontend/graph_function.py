@@ -65,26 +65,26 @@ class GraphFunction:
         floating = [n.dtype.is_inexact for n in self.graph.inputs]
 
         def pull(g: Any, need: Any, *xs: Any) -> Any:
-            given = tuple([one is not None for one in g])
+            present = tuple([one is not None for one in g])
             cotangents = [one for one in g if one is not None]
-            gradients = iter(self.pullback(given)((*xs, *cotangents)))
+            gradients = iter(self.pullback(present)((*xs, *cotangents)))
             return [next(gradients) if wanted else None for wanted in floating]
 
         pull.names = ("need", *[f"x{k}" for k in range(count)])  # type: ignore[attr-defined]
         return pull
 
-    def pullback(self, given: tuple[bool, ...]) -> GraphFunction:
-        """The vjp, a function of the arguments and of the cotangents ``given``."""
-        if given not in self.pullbacks:
+    def pullback(self, present: tuple[bool, ...]) -> GraphFunction:
+        """The vjp, a function of the arguments and of the cotangents ``present``."""
+        if present not in self.pullbacks:
             pure = [node for node in self.graph.nodes if node.op is not ASSIGN]
             forward = Graph(
                 self.graph.name, pure, self.graph.outputs, self.graph.sizes,
                 self.graph.inputs,
             )  # fmt: skip
-            self.pullbacks[given] = GraphFunction(
-                vjp(forward, None, given), device=self.device
+            self.pullbacks[present] = GraphFunction(
+                vjp(forward, None, present), device=self.device
             )
-        return self.pullbacks[given]
+        return self.pullbacks[present]
 
 
 def closed(graph: Graph) -> tuple[Graph, list[Any]]:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.compile.frontend.graph_function import GraphFunction, closed
-from weft.compile.frontend.guards import Guards, Reads
-from weft.compile.frontend.guards.state import Tensors
+from weft.compile.frontend.guards import Guards, Reads, TensorGuards
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
 from weft.compile.program.program import compiled
@@ -48,7 +47,8 @@ class Specialization:
         self.reads = reads
         self.guarded = [guard.read for guard in captured.guards]
         self.values = [guard.value for guard in captured.guards]
-        self.tensors = Tensors(captured.cells, {} if reads is None else reads.seen)
+        seen = {} if reads is None else reads.seen
+        self.tensors = TensorGuards(captured.cells, seen)
         into = [one.recorded for one in self.captured.rewritten]
         self.wanting, graph = _results(captured)
         self.outputs = graph.outputs

@@ -98,19 +98,17 @@ def is_epilogue(group: Group, unit: Call, kind: Any) -> bool:
 
 
 def _reads_here(group: Group, node: Node, operand: Operand, index: Any) -> bool:
-    if index is None or (node in group.rows and node not in _reductions(group)):
+    if index is None:
+        return False
+    if node in group.rows and not isinstance(node.op.lower, Reduction):
         return False
     index = operand.index(group.vars if node in group.rows else index)
     here = flat_position(group.vars, group.shape)
     return same(flat_position(index, operand.base.shape), here)
 
 
-def _reductions(group: Group) -> set[Node]:
-    return {n for n in group.rows if isinstance(n.op.lower, Reduction)}
-
-
 def row_axes(group: Group, node: Node, kind: Any) -> int | None:
-    """How many of a group's axes number the rows of a node that ``kind`` computes.
+    """The number of a group's axes that number rows of a node ``kind`` computes.
 
     None if none do.
     """

@@ -163,7 +163,8 @@ class _Fold(Walk):
             return self.evaluated(node, numbers, dim=(), keepdim=False)
         total = numbers[0] * count
         if node.dtype.is_inexact:
-            exact = float(numbers[0]).is_integer() if _real(numbers[0]) else False
+            real = not isinstance(numbers[0], complex)
+            exact = real and float(numbers[0]).is_integer()
             limit = 1 << _MANTISSA.get(node.dtype.name, 0)
             return total if exact and abs(total) <= limit else None
         return np.asarray(total).astype(node.dtype.np).item()
@@ -230,10 +231,6 @@ def _item(value: np.ndarray, node: Node) -> Any:
     if value.shape != () or of_array(value) is not node.dtype:
         return None
     return value.item()
-
-
-def _real(number: Any) -> bool:
-    return not isinstance(number, complex)
 
 
 def _all_same(value: np.ndarray) -> bool:

@@ -11,8 +11,6 @@ pixels of the input's gradient fuse with the sum that it is a term of.
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.graph.ir import Graph, Node
@@ -45,7 +43,8 @@ class _Strides(Walk):
         index = (slice(None), slice(None), *[slice(None, None, s) for s in steps])
         params = {**node.params, "stride": (1,) * len(steps)}
         if node.op is _INPUT_GRAD:
-            product = Call(node.op, node.inputs, _sized(node, params))
+            params["size"] = tuple(node.inputs[0].shape[2:])  # of the result's gradient
+            product = Call(node.op, node.inputs, params)
             return Call(_PLACE, (product,), {"shape": node.shape, "index": index})
         x, *others = node.inputs
         return Call(node.op, (Call(_SLICE, (x,), {"index": index}), *others), params)
@@ -62,8 +61,3 @@ def _is_thin(node: Node) -> bool:
     if not all(type(n) is int for size in sizes for n in size):
         return False
     return all(n == 1 for n in sizes[0]) and all(n > 0 for n in sizes[1])
-
-
-def _sized(node: Node, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters for a gradient as large as the result's."""
-    return {**params, "size": tuple(node.inputs[0].shape[2:])}

@@ -47,8 +47,8 @@ class _SplitK(Walk):
     def visit(self, node: Node) -> Replacement:
         if product_kind(node) not in FLOATS or not _is_deep(node):
             return None
-        if _is_variable(node.inputs[1]):
-            return None
+        if Operand(node.inputs[1]).base.op is READ:
+            return None  # a variable, which may be kept packed
         left, right = _left(node.inputs[0]), _right(node.inputs[1])
         if left is None or right is None:
             return None
@@ -87,10 +87,6 @@ def _is_transposed(x: Node) -> bool:
 def _reshaped(x: Node, shape: tuple[int, ...]) -> Call | None:
     """A value with its long axis split; None for a view, which would be copied."""
     return None if Operand(x).views else Call(_RESHAPE, (x,), {"shape": shape})
-
-
-def _is_variable(x: Node) -> bool:
-    return Operand(x).base.op is READ
 
 
 def _permuted(x: Call | None, dims: tuple[int, ...]) -> Call | None:

@@ -38,7 +38,7 @@ Local = Callable[[Node], Replacement]
 
 
 class Walk:
-    """One walk over a graph, from its first node to its last."""
+    """A walk over a graph, from its first node to its last."""
 
     ops: frozenset[Op] | None = None  # operators of the nodes to visit; None: all
     needs: frozenset[Op] = frozenset()  # operators that a graph to change must have

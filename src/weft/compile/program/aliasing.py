@@ -182,28 +182,28 @@ class _Sharing:
     ) -> Node | None:
         """A value whose buffer a result takes over."""
         made = made_in(step)
-        for given in names:
-            if not may_share_nodes(given, node) or not self._free(at, given, step):
+        for other in names:
+            if not may_share_nodes(other, node) or not self._free(at, other, step):
                 continue
-            if given not in made and node in self.outputs:
+            if other not in made and node in self.outputs:
                 continue
-            if given in made and given in self.aliasing.over:
+            if other in made and other in self.aliasing.over:
                 continue  # it has taken over another buffer already
-            if self._may_share(kernel, names, given, node):
-                if given in made:
-                    self.aliasing.joint[given] = node
+            if self._may_share(kernel, names, other, node):
+                if other in made:
+                    self.aliasing.joint[other] = node
                 elif node in self.aliasing.inside:
                     continue
                 else:
-                    self.aliasing.over[node] = given
-                return given
+                    self.aliasing.over[node] = other
+                return other
         return None
 
-    def _may_share(self, kernel: Any, names: Any, given: Node, made: Node) -> bool:
+    def _may_share(self, kernel: Any, names: Any, old: Node, new: Node) -> bool:
         """Whether a kernel's loops allow it; analysed once for equal kernels."""
-        if given in self.windowed:
+        if old in self.windowed:
             return False
-        key = id(kernel.body), names[given].name, names[made].name
+        key = id(kernel.body), names[old].name, names[new].name
         if key not in self.known:
             uses = self.uses.get(key[0])
             if uses is None:
@@ -211,20 +211,20 @@ class _Sharing:
             self.known[key] = uses.may_share(*key[1:])
         return self.known[key]
 
-    def _free(self, at: int, given: Node, step: Step) -> bool:
+    def _free(self, at: int, node: Node, step: Step) -> bool:
         """Whether a launch computed a value and this step is its last reader."""
-        if given.op in (INPUT, READ, CONSTANT) or given not in self.launched:
+        if node.op in (INPUT, READ, CONSTANT) or node not in self.launched:
             return False
-        if given in self.order.kept or given in _operands(step):
+        if node in self.order.kept or node in _operands(step):
             return False
-        if given in self.aliasing.inside or given in self.wholes:
+        if node in self.aliasing.inside or node in self.wholes:
             return False
-        return self.order.ends_with(given, at)
+        return self.order.ends_with(node, at)
 
 
-def may_share_nodes(given: Node, node: Node) -> bool:
+def may_share_nodes(old: Node, new: Node) -> bool:
     """Whether two values could share a buffer, by their types."""
-    return given is not node and given.dtype.itemsize == node.dtype.itemsize
+    return old is not new and old.dtype.itemsize == new.dtype.itemsize
 
 
 def _operands(step: Step) -> list[Node]:

@@ -25,7 +25,8 @@ def verify_lowered(lowered: Lowered) -> None:
                     f"{graph.name}: a step reads {base.name!r} before it is made"
                 )
         for node in step.made:
-            if node in there and node not in _pieces(step):
+            of_pieces = isinstance(step, Piece) and node is step.target.whole
+            if node in there and not of_pieces:
                 raise GraphError(f"{graph.name}: two steps make {node.name!r}")
             there.add(node)
         launch = launch_of(step)
@@ -42,11 +43,6 @@ def _computed_anywhere(node: Node) -> bool:
     """Whether a value is computed wherever it is needed, or is a view."""
     base = Operand(node).base
     return inlined(base) or base is not node
-
-
-def _pieces(step: object) -> list[Node]:
-    """The concatenation that several launches compute, piece by piece."""
-    return [step.target.whole] if isinstance(step, Piece) else []
 
 
 def verify_layout(layout: MemoryLayout) -> None:

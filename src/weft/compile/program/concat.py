@@ -50,13 +50,13 @@ def _piece(node: Node, piece: Node, start: Any, scope: Scope) -> Piece:
     """The launch for the piece that begins at ``start`` of the concatenated axis."""
     base, dim = Operand(piece).base, node.params["dim"]
     rows, inner = math.prod(node.shape[:dim]), math.prod(node.shape[dim + 1 :])
-    given = {
+    sizes = {
         "rows": rows, "start": start * inner, "width": piece.shape[dim] * inner,
         "whole": node.shape[dim] * inner,
     }  # fmt: skip
     group = Group(0, piece.shape, scope)
     group.nodes, group.home = [node], {node: ()}
-    kernel = _copy(node.dtype)._replace(given=tuple(given.items()))
+    kernel = _copy(node.dtype)._replace(given=tuple(sizes.items()))
     target = Inside(node, start * math.prod(node.shape[1:]))
     return Piece(kernel, [base, node], (), False, group, base, target)
 

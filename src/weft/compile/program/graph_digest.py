@@ -101,10 +101,6 @@ def plain(value: Any) -> Any:
     return kind.__name__, *convert(value)
 
 
-def _variable(variable: Variable) -> Any:
-    return variable.name, plain(variable.type)
-
-
 def _array(array: np.ndarray) -> Any:
     data = hashlib.sha256(array.tobytes()).digest()
     return of_array(array).name, array.shape, data
@@ -113,7 +109,7 @@ def _array(array: np.ndarray) -> Any:
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     DType: lambda dtype: (dtype.name,),
     TensorType: lambda kind: (plain(kind.shape), kind.dtype.name),
-    Variable: _variable,
+    Variable: lambda variable: (variable.name, plain(variable.type)),
     slice: lambda s: (plain(s.start), plain(s.stop), plain(s.step)),
     np.ndarray: _array,
     dict: lambda some: [(plain(k), plain(v)) for k, v in some.items()],

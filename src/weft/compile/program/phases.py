@@ -31,7 +31,7 @@ class Record:
 
     @property
     def cached(self) -> str:
-        """Where the machine code came from."""
+        """The source of the machine code."""
         if not self.made + self.found:
             return "no kernels"
         if not self.made:

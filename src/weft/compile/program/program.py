@@ -90,7 +90,7 @@ class Program:
     """
 
     passes: pipeline.Passes = ()
-    anomaly: Any = None  # what its results are checked for
+    anomaly: Any = None  # the kinds of numbers that its results must not have
     unchecked: Graph  # without those checks
     key = ""  # on disk
     reads: Sequence[Variable]
@@ -300,12 +300,12 @@ def _key(program: Program, memory: str) -> str:
         return ""
     if has_rules() or any(isinstance(n, Size) for i in graph.inputs for n in i.shape):
         return ""
-    found = digest(graph)
-    if found is None:
+    graph_key = digest(graph)
+    if graph_key is None:
         return ""
     in_place = ",".join(sorted(v.name for v in program.in_place))
     settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
     settings += ", batch invariant" * config.batch_invariant
     settings += f", memory {memory}" + ", packed weights" * program.pack_weights
-    text = f"program {found}\n{in_place}\n{settings}\n{sources()}\n{table().stamp()}"
-    return kernel_cache.key_of(text, program.target.key)
+    lines = f"program {graph_key}", in_place, settings, sources(), table().stamp()
+    return kernel_cache.key_of("\n".join(lines), program.target.key)

@@ -51,7 +51,7 @@ class GroupKernel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KernelLaunch:
-    """One launch of a kernel: the value and the offset of each of its buffers."""
+    """A launch of a kernel: the value and the offset of each of its buffers."""
 
     kernel: Kernel
     owners: list[Node]
@@ -120,7 +120,7 @@ class LibraryCall:
 
     @staticmethod
     def row_axes(node: Node) -> int | None:
-        """How many axes of a result number its rows; None if epilogues do not fit."""
+        """The number of axes that number a result's rows; None: it has no epilogue."""
         raise NotImplementedError
 
     @cached_property

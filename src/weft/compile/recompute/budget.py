@@ -70,16 +70,15 @@ class Budget:
                 break
             goal += round(0.7 * left if left > 0 else 1.2 * left - CLOSE * nbytes / 2)
             goal = (low + high) // 2 if best and not low < goal < high else goal
-        return best or self._leanest(nbytes)
+        if best is None and self.least.needs <= nbytes:
+            best = self.least
+        return best
 
     @cached_property
     def least(self) -> Plan:
         """The plan that needs the fewest bytes, of those that were drafted."""
         plans = [Plan(self.all.graph, self.all.needs, 0.0), *self._lean()]
         return min(plans, key=lambda plan: plan.needs)
-
-    def _leanest(self, nbytes: int) -> Plan | None:
-        return self.least if self.least.needs <= nbytes else None
 
     def _lean(self) -> Iterator[Plan]:
         """Plans for budgets near the smallest."""

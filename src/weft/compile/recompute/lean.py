@@ -93,7 +93,7 @@ class _Choice:
         return pointwise and node not in self.fixed and copyable(node)
 
     def _free(self, node: Node, steps: set[Node]) -> bool:
-        """Whether a value follows from kept ones in a few cheap operations."""
+        """Whether a value takes only a few cheap operations on kept ones."""
         if node.op.facts.cost > 1 or not self._may_go(node) or len(steps) > STEPS:
             return False
         here = self.saved - self.dropped

@@ -139,18 +139,18 @@ def square_root(run: Run) -> Iterable[int]:
 
     With values of b bytes crossing and B in all, s segments take s b + B / s bytes.
     """
-    made = np.cumsum([0, *[sum(v.nbytes for v in some) for some in run.at]])
+    computed = np.cumsum([0, *[sum(v.nbytes for v in some) for some in run.at]])
     widths = np.array([run.bytes_of(c) for c in run.crossing])
     inner = widths[1:-1]
-    if not len(inner) or not made[-1]:
+    if not len(inner) or not computed[-1]:
         return []
     narrow = np.sort(inner[inner > 0])[: max(len(inner) // 4, 1)]
     width = float(np.median(narrow)) if len(narrow) else 1.0
-    count = max(1, round((made[-1] / width) ** 0.5))
+    count = max(1, round((computed[-1] / width) ** 0.5))
     cuts = []
     for k in range(1, count):
-        goal = made[-1] * k / count
-        near = np.flatnonzero(np.abs(made - goal) <= made[-1] / (3 * count))
+        goal = computed[-1] * k / count
+        near = np.flatnonzero(np.abs(computed - goal) <= computed[-1] / (3 * count))
         near = near[(near > 0) & (near < len(run.at))]
         if len(near):
             cuts.append(int(near[np.argmin(widths[near])]))

@@ -75,29 +75,29 @@ class Adapt(NamedTuple):
         return recompute(draft.graph, _keep(policy, draft))
 
 
-def memory_of(given: Any) -> Memory:
+def memory_of(memory: Any) -> Memory:
     """The meaning of the argument ``memory`` of ``weft.compile``.
 
     >>> from weft.compile.recompute.policies import memory_of
     >>> memory_of("1.5 GB").limit, memory_of("sqrt").policy
     (1500000000, 'sqrt')
     """
-    if given is None:
+    if memory is None:
         return Memory()
-    if isinstance(given, str):
-        if given in POLICIES:
-            return Memory(given)
-        if not given.strip()[:1].isdigit() and given.strip()[:1] not in tuple("+-."):
+    if isinstance(memory, str):
+        if memory in POLICIES:
+            return Memory(memory)
+        if not memory.strip()[:1].isdigit() and memory.strip()[:1] not in tuple("+-."):
             raise ArgumentError(
                 "compile: expected memory to be a size such as '512MB', one of the "
                 f"policies {', '.join(map(repr, POLICIES))}, a set of operators' names "
-                f"or a function, got {given!r}"
+                f"or a function, got {memory!r}"
             )
-    elif callable(given):
-        return Memory(given)
-    elif isinstance(given, Iterable):
-        return Memory(named("compile", given))
-    return Memory("budget", parse_bytes(given, "compile"))
+    elif callable(memory):
+        return Memory(memory)
+    elif isinstance(memory, Iterable):
+        return Memory(named("compile", memory))
+    return Memory("budget", parse_bytes(memory, "compile"))
 
 
 def _keep(policy: Any, draft: Draft) -> Keep:

@@ -28,7 +28,7 @@ CELL_CONTENTS = PROXY_MAPPING = 16
 ARRAY_DATA, ARRAY_NDIM, ARRAY_SHAPE = 16, 24, 32
 ARRAY_STRIDES, ARRAY_BASE, ARRAY_DTYPE, ARRAY_FLAGS = 40, 48, 56, 64
 ATTRIBUTES = ("_data", "_node", "_interpreter")
-# From an object to the pointer to its values, and what is added to that, by version.
+# The offset of the pointer to an object's values, and its tag, by version.
 _VALUES = {(3, 11): (-32, 0), (3, 12): (-24, 1)}
 _MOST = 30  # values of an object
 _ORDER = 5  # bytes before the values: prefix, count, and indices of the first three
@@ -120,8 +120,8 @@ def mapping_of(proxy: Any) -> Any:
 def _dicts() -> bool:
     """Whether every change of a dictionary changes its version, and nothing else."""
     sample: dict[Any, Any] = {"a": 1}
-    held = type("Held", (), {})()
-    held.a = 1
+    owner = type("Owner", (), {})()
+    owner.a = 1
     ways: list[tuple[Any, Any]] = [
         (sample, lambda: sample.__setitem__("a", object())),
         (sample, lambda: sample.__setitem__("b", object())),
@@ -130,10 +130,10 @@ def _dicts() -> bool:
         (sample, lambda: sample.setdefault("c", object())),
         (sample, sample.popitem),
         (sample, sample.clear),
-        (vars(held), lambda: setattr(held, "a", object())),
-        (vars(held), lambda: setattr(held, "b", object())),
-        (vars(held), lambda: delattr(held, "b")),
-        (mapping_of(vars(type(held))), lambda: setattr(type(held), "a", object())),
+        (vars(owner), lambda: setattr(owner, "a", object())),
+        (vars(owner), lambda: setattr(owner, "b", object())),
+        (vars(owner), lambda: delattr(owner, "b")),
+        (mapping_of(vars(type(owner))), lambda: setattr(type(owner), "a", object())),
     ]
     for changed, change in ways:
         was = word(id(changed) + DICT_VERSION)

@@ -50,7 +50,7 @@ class Table:
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, ...]] = []
-        self.alive: list[Any] = []  # what must live as long as the rows
+        self.alive: list[Any] = []  # objects that must live as long as the rows
         self._dicts: dict[int, tuple[Any, dict[Any, Any], list[int]]] = {}
 
     def item(self, source: Any, key: Any, value: Any) -> None:

@@ -241,7 +241,10 @@ class FastPath:
                 late = executor.go(args)
             results = []
             for k, ref in self.made:
-                results.append(Tensor(fresh[k] if ref is None else self._copied(ref)))
+                array = (
+                    fresh[k] if ref is None else value_of(ref, executor.known).copy()
+                )
+                results.append(Tensor(array))
             if self.writes:
                 self._write(executor.known)
         finally:
@@ -266,10 +269,6 @@ class FastPath:
             self._show(row, cell)
             row = self.again(args, fresh)
         return True
-
-    def _copied(self, ref: Any) -> np.ndarray:
-        """A copy of a result in the arena."""
-        return value_of(ref, self.executor.known).copy()
 
     def _show(self, row: int, cell: NumberCell) -> None:
         self.shown[row] = value = cell.on[0][cell.on[1]]

@@ -14,7 +14,10 @@ from types import FunctionType
 from typing import Any
 
 from weft.compile.frontend.guards.kinds import MAPPINGS, same, shown
+from weft.graph.capture import layout_of
+from weft.graph.state_cells import Cell
 
+_data, _node = attrgetter("_data"), attrgetter("_node")
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
 
@@ -87,7 +90,7 @@ class WholeWatch(Watch):
     def __init__(self, source: Any, path: str) -> None:
         self.path = path
         self.pairs = isinstance(source, MAPPINGS)
-        get: Any = _pairs if self.pairs else iter
+        get: Any = _keys_and_values if self.pairs else iter
         super().__init__(source, get, [], list(get(source)))
 
     def changed(self) -> str | None:
@@ -121,7 +124,7 @@ class AttributesWatch(WholeWatch):
         return f"{self.path}.{self.values[k % (len(self.values) // 2)]}"
 
 
-def _pairs(source: dict[Any, Any]) -> Iterable[Any]:
+def _keys_and_values(source: dict[Any, Any]) -> Iterable[Any]:
     return chain(source, source.values())
 
 
@@ -129,11 +132,7 @@ class CellWatch(Watch):
     """A closure's variable."""
 
     def __init__(self, cell: Any, name: str, value: Any) -> None:
-        super().__init__(cell, _contents, [name], [value])
-
-
-def _contents(cell: Any) -> tuple[Any]:
-    return (cell.cell_contents,)
+        super().__init__(cell, lambda c: (c.cell_contents,), [name], [value])
 
 
 class SlotWatch(Watch):
@@ -141,7 +140,7 @@ class SlotWatch(Watch):
 
     def __init__(self, source: Any, key: str, name: str, value: Any) -> None:
         get = attrgetter(key)
-        super().__init__(source, lambda held: (get(held),), [name], [value])
+        super().__init__(source, lambda obj: (get(obj),), [name], [value])
 
 
 class CallWatch(Watch):
@@ -149,18 +148,15 @@ class CallWatch(Watch):
 
     def __init__(self, source: Any, name: str) -> None:
         value = source.get(MISSING)
-        super().__init__(source, lambda held: (held.get(MISSING),), [name], [value])
+        super().__init__(source, lambda obj: (obj.get(MISSING),), [name], [value])
 
 
 class KindWatch(Watch):
     """The class of an object, because it can be assigned."""
 
     def __init__(self, source: Any, path: str) -> None:
-        super().__init__(source, _kind, [f"{path}.__class__"], [type(source)])
-
-
-def _kind(held: Any) -> tuple[type]:
-    return (type(held),)
+        name = f"{path}.__class__"
+        super().__init__(source, lambda obj: (type(obj),), [name], [type(source)])
 
 
 class FieldsWatch(Watch):
@@ -172,8 +168,8 @@ class FieldsWatch(Watch):
         values = [getattr(source, field) for field in self.fields]
         super().__init__(source, self._all, names, values)
 
-    def _all(self, held: Any) -> list[Any]:
-        return [getattr(held, field) for field in self.fields]
+    def _all(self, obj: Any) -> list[Any]:
+        return [getattr(obj, field) for field in self.fields]
 
 
 class ArrayWatch(Watch):
@@ -283,3 +279,45 @@ class Guards:
             for name, value in zip(watch.names, watch.values, strict=False)
             if plain(value)
         }
+
+
+class TensorGuards:
+    """Shapes, dtypes and ``requires_grad`` of tensors that a function has seen."""
+
+    def __init__(self, cells: dict[str, Cell], seen: dict[str, Any]) -> None:
+        own = {id(c.tensor): c for c in cells.values() if type(c) is Cell}
+        more = {name: t for name, t in seen.items() if id(t) not in own}
+        self.names = [c.variable.name for c in own.values()] + list(more)
+        self.tensors = [c.tensor for c in own.values()] + list(more.values())
+        self.kinds = [_tensor_kind(t) for t in self.tensors]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.arrays = list(map(_data, self.tensors))
+        self.nodes = list(map(_node, self.tensors))
+
+    def holds(self) -> bool:
+        tensors = self.tensors
+        return (
+            all(map(is_, map(_data, tensors), self.arrays))
+            and all(map(is_, map(_node, tensors), self.nodes))
+        ) or self.changed() is None
+
+    def changed(self) -> str | None:
+        """Name a tensor that is of another kind now, in words."""
+        for name, tensor, was in zip(self.names, self.tensors, self.kinds, strict=True):
+            now = _tensor_kind(tensor)
+            if now != was:
+                return f"{name} is {_kind_text(now)}, was {_kind_text(was)}"
+        self._prepare()
+        return None
+
+
+def _tensor_kind(tensor: Any) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.shape, tensor._node is not None, layout_of(tensor._data)
+
+
+def _kind_text(kind: tuple[Any, ...]) -> str:
+    dtype, shape, recorded, layout = kind
+    text = f"{dtype.name}{list(shape)}" + (" with a gradient" if recorded else "")
+    return text if layout is None else f"{text} with the layout {layout}"

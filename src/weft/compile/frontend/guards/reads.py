@@ -211,8 +211,8 @@ class Reads:
         self.local.update(inner(code))
         if not self.passing and _PASSING.intersection(code.co_names):
             self.passing = True
-            for held, where in list(self.outside.values()):
-                self.everything(held, fields(held), where, True)
+            for obj, where in list(self.outside.values()):
+                self.everything(obj, fields(obj), where, True)
 
     def of_library(self, module: Any, name: str, path: tuple[str, ...]) -> None:
         """Note a value of a standard module, as ``os.environ`` or ``sys.argv``."""
@@ -251,7 +251,7 @@ class Reads:
                 self.cells.setdefault(id(cell), CellWatch(cell, load.name, value))
                 self.discover(value, load.name, load.keys, load.times)
 
-    # -- what is reached
+    # -- objects that are reached
 
     def discover(
         self, value: Any, path: str, keys: tuple[Any, ...] = (), times: int = 1
@@ -323,10 +323,10 @@ class Reads:
                 self.contents(value, path)
 
     def function(self, value: FunctionType, path: str) -> None:
-        held = self.functions.setdefault(value.__code__, [])
-        if any(known is value for known in held):
+        alike = self.functions.setdefault(value.__code__, [])
+        if any(known is value for known in alike):
             return
-        held.append(value)
+        alike.append(value)
         if value.__code__ in self.entered:
             self.note_cells(value)
         for cell in value.__closure__ or ():  # a decorator's function
@@ -343,7 +343,7 @@ class Reads:
             self.attributes(value, vars(value), path)
             self.others.setdefault(id(value), FieldsWatch(value, path))
 
-    def attributes(self, held: Any, own: dict[str, Any], path: str) -> None:
+    def attributes(self, obj: Any, own: dict[str, Any], path: str) -> None:
         """Watch all attributes of an object whose class is not patched."""
         self.wholes.setdefault(id(own), AttributesWatch(own, path))
         for name, attribute in own.items():
@@ -388,35 +388,35 @@ class Reads:
         whole: Any = kind
         get, put, drop = whole.__getattribute__, whole.__setattr__, whole.__delattr__
 
-        def __getattribute__(held: Any, name: str) -> Any:
+        def __getattribute__(obj: Any, name: str) -> Any:
             if name[:2] == "__" and name != "__dict__":
                 if name in _COPYING and self.active():
-                    self.read(held, "__dict__", None, sys._getframe(1))
-                return get(held, name)  # ``isinstance`` asks for the class
+                    self.read(obj, "__dict__", None, sys._getframe(1))
+                return get(obj, name)  # ``isinstance`` asks for the class
             try:
-                value = get(held, name)
+                value = get(obj, name)
             except AttributeError:
                 if self.active():
-                    self.read(held, name, MISSING, sys._getframe(1))
+                    self.read(obj, name, MISSING, sys._getframe(1))
                 raise
             if (
                 mode.capture is not None
                 and not self.busy
-                and (id(held), name) not in self.seen
+                and (id(obj), name) not in self.seen
                 and threading.get_ident() == self.thread
             ):
-                self.read(held, name, value, sys._getframe(1))
+                self.read(obj, name, value, sys._getframe(1))
             return value
 
-        def __setattr__(held: Any, name: str, value: Any) -> None:
+        def __setattr__(obj: Any, name: str, value: Any) -> None:
             if self.active():
-                self.write(held, name, value, sys._getframe(1))
-            put(held, name, value)
+                self.write(obj, name, value, sys._getframe(1))
+            put(obj, name, value)
 
-        def __delattr__(held: Any, name: str) -> None:
+        def __delattr__(obj: Any, name: str) -> None:
             if self.active():
-                self.write(held, name, MISSING, sys._getframe(1))
-            drop(held, name)
+                self.write(obj, name, MISSING, sys._getframe(1))
+            drop(obj, name)
 
         for method in (__getattribute__, __setattr__, __delattr__):
             if not below or method.__name__ in vars(kind):
@@ -441,30 +441,30 @@ class Reads:
         module.__class__ = kind
         self.patched.callback(setattr, module, "__class__", ModuleType)
 
-    def read(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+    def read(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
         """Note an attribute that was read."""
         self.busy = True  # reads from here do not count: see ``active``
         try:
-            self.read_plain(held, name, value, frame)
+            self.read_plain(obj, name, value, frame)
         finally:
             self.busy = False
 
-    def read_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
-        known = self.outside.get(id(held))
-        if known is None or known[0] is not held or (id(held), name) in self.seen:
+    def read_plain(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(obj))
+        if known is None or known[0] is not obj or (id(obj), name) in self.seen:
             return
         users = USERS[frame.f_code.co_filename]
-        if not users and not self.tells(type(held)):
+        if not users and not self.tells(type(obj)):
             return
-        if name in _HOOKS and issubclass(type(held), self.module):
-            self.seen.add((id(held), name))
+        if name in _HOOKS and issubclass(type(obj), self.module):
+            self.seen.add((id(obj), name))
             self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
             return
         keys = keys_after(frame.f_code, frame.f_lasti, name)
         if not keys and not isinstance(value, ARRAYS):  # whose uses are counted
-            self.seen.add((id(held), name))
+            self.seen.add((id(obj), name))
         path = f"{known[1]}.{name}"
-        self.locate(held, name, value, path, users)
+        self.locate(obj, name, value, path, users)
         if value is not MISSING and name != "__dict__" and not _library(value):
             self.discover(value, path, keys)
 
@@ -485,11 +485,11 @@ class Reads:
             counts = self.telling[kind] = own or not others
         return counts
 
-    def locate(self, held: Any, name: str, value: Any, path: str, users: bool) -> None:
+    def locate(self, obj: Any, name: str, value: Any, path: str, users: bool) -> None:
         """Note an attribute where it is stored: in the object, a slot or a class."""
-        own = fields(held)
+        own = fields(obj)
         if name == "__dict__":
-            self.everything(held, own, path, users)
+            self.everything(obj, own, path, users)
         elif own is not None and name in own:
             self.note(own, name, path)
         elif own is not None and (found := _member_of(own, name)) is not None:
@@ -497,19 +497,19 @@ class Reads:
         else:
             if own is not None:
                 self.group(own).absent[name] = path
-            if not self.in_class(held, name, value, path) and value is not MISSING:
-                self.everything(held, own, path.rpartition(".")[0], True)  # computed
+            if not self.in_class(obj, name, value, path) and value is not MISSING:
+                self.everything(obj, own, path.rpartition(".")[0], True)  # computed
 
-    def in_class(self, held: Any, name: str, value: Any, path: str) -> bool:
-        for kind in type(held).__mro__:
+    def in_class(self, obj: Any, name: str, value: Any, path: str) -> bool:
+        for kind in type(obj).__mro__:
             if name not in vars(kind):
                 if of_user(kind):  # where it may come to be
                     self.of_class(kind).absent[name] = f"{kind.__name__}.{name}"
             else:
                 raw = vars(kind)[name]
                 if type(raw) is MemberDescriptorType:
-                    watch = SlotWatch(held, name, path, value)
-                    self.slots.setdefault((id(held), name), watch)
+                    watch = SlotWatch(obj, name, path, value)
+                    self.slots.setdefault((id(obj), name), watch)
                 elif of_user(kind):
                     self.note_class(kind, name)
                     if of_user(type(raw)):  # a descriptor, which has been asked
@@ -531,20 +531,20 @@ class Reads:
         group.values.setdefault(name, vars(kind)[name])
         group.paths[name] = f"{kind.__name__}.{name}"
 
-    def everything(self, held: Any, own: Any, path: str, users: bool) -> None:
+    def everything(self, obj: Any, own: Any, path: str, users: bool) -> None:
         """Note a whole dictionary of attributes; for Weft's code, a model's members."""
-        whole = users or not isinstance(held, self.module)
+        whole = users or not isinstance(obj, self.module)
         lead = path.removesuffix(".__dict__")
         for key, value in list((own or {}).items()):
-            if whole or (key not in _BOOKKEEPING and self.is_part(value)):
+            if whole or (key not in _BOOKKEEPING and self.is_member(value)):
                 self.note(own, key, _attribute(lead, key))
                 self.discover(value, _attribute(lead, key), times=0)
         if own is not None:
-            self.group(own).absent["*" if whole else "parts"] = lead
+            self.group(own).absent["*" if whole else "*members"] = lead
 
-    def is_part(self, value: Any) -> bool:
+    def is_member(self, value: Any) -> bool:
         if issubclass(type(value), tuple):
-            return any(map(self.is_part, value))
+            return any(map(self.is_member, value))
         return issubclass(type(value), (self.module, Tensor, list, dict))
 
     # -- notes
@@ -561,30 +561,30 @@ class Reads:
             group.values[key] = source[key]
             group.paths[key] = path
 
-    def write(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
+    def write(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
         """Refuse an attribute that is about to be set to another value."""
         with self.pausing():
-            self.write_plain(held, name, value, frame)
+            self.write_plain(obj, name, value, frame)
 
-    def write_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
-        known = self.outside.get(id(held))
-        if known is None or known[0] is not held or isinstance(value, Tensor):
+    def write_plain(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(obj))
+        if known is None or known[0] is not obj or isinstance(value, Tensor):
             return
-        if not USERS[frame.f_code.co_filename] and not self.weft_state(held):
+        if not USERS[frame.f_code.co_filename] and not self.weft_state(obj):
             return
-        if isinstance(getattr(type(held), name, None), property):
-            return  # what its function sets is seen by itself
+        if isinstance(getattr(type(obj), name, None), property):
+            return  # its function sets other attributes, which are seen
         try:
-            before = object.__getattribute__(held, name)
+            before = object.__getattribute__(obj, name)
         except AttributeError:
             before = MISSING
         if not same(before, value):
             raise _refused(f"{known[1]}.{name}", before, value)
 
-    def weft_state(self, held: Any) -> bool:
+    def weft_state(self, obj: Any) -> bool:
         """Whether an object of Weft's has state in Python, as a scheduler does."""
-        graph_state = isinstance(held, (self.module, self.optimizer))
-        return not graph_state and type(held).__module__.startswith("weft.")
+        graph_state = isinstance(obj, (self.module, self.optimizer))
+        return not graph_state and type(obj).__module__.startswith("weft.")
 
     # -- the end
 
@@ -615,8 +615,8 @@ class Reads:
     def restore(self) -> None:
         """Undo the function's changes."""
         _restore(self.wholes, self.groups, self.cells)
-        held = {kind: g.values for kind, g in self.of_classes.items()}
-        for kind, values in (*self.classes.items(), *held.items()):
+        read = {kind: g.values for kind, g in self.of_classes.items()}
+        for kind, values in (*self.classes.items(), *read.items()):
             for name, value in values.items():
                 if vars(kind).get(name) is not value and name[:2] != "__":
                     type.__setattr__(kind, name, value)
@@ -648,11 +648,11 @@ class Reads:
         """Watches of class attributes whose names occur in an entered function."""
         names = {name for code in self.entered for name in code.co_names}
         watches: list[Watch] = []
-        for kind, held in self.classes.items():
-            keys = [k for k in held if k in names and k[:2] != "__"]
+        for kind, own in self.classes.items():
+            keys = [k for k in own if k in names and k[:2] != "__"]
             if keys:
                 paths = {k: f"{kind.__name__}.{k}" for k in keys}
-                values = {k: held[k] for k in keys}
+                values = {k: own[k] for k in keys}
                 watches.append(ItemsWatch(vars(kind), paths, values))
         return watches
 
@@ -693,14 +693,14 @@ class Reads:
 
     def present(self, group: _Group) -> dict[str, str]:
         """The names that were absent and are present now."""
-        found = {k: p for k, p in group.absent.items() if k in group.source}
+        present = {k: p for k, p in group.absent.items() if k in group.source}
         if "*" in group.absent:
-            found.update((k, f"{group.absent['*']}.{k}") for k in group.source)
-        if "parts" in group.absent:
-            lead = group.absent["parts"]
-            parts = [k for k, v in group.source.items() if self.is_part(v)]
-            found.update((k, f"{lead}.{k}") for k in parts if k not in _BOOKKEEPING)
-        return found
+            present.update((k, f"{group.absent['*']}.{k}") for k in group.source)
+        if "*members" in group.absent:
+            lead = group.absent["*members"]
+            members = [k for k, v in group.source.items() if self.is_member(v)]
+            present.update((k, f"{lead}.{k}") for k in members if k not in _BOOKKEEPING)
+        return present
 
     def warn(self) -> None:
         """Warn of a line that reads a value which is never the same, as the time."""
