@@ -68,11 +68,8 @@ class FastPath:
         self, specialization: Any, executor: Any, args: tuple[Tensor, ...],
         settings: Any, attributes: Layout,
     ) -> None:  # fmt: skip
-        self.specialization, self.executor, self.settings = (
-            specialization,
-            executor,
-            settings,
-        )
+        self.specialization, self.executor = specialization, executor
+        self.settings = settings
         self.runs = executor.runs  # a run of the usual kind moves addresses
         self.lock, self.addresses = executor.lock, executor.addresses
         self.emptied = bool(specialization.captured.emptied)
@@ -89,11 +86,8 @@ class FastPath:
 
     def _find_results(self) -> None:
         """Find where results are: in fresh memory, or in the arena, to be copied."""
-        specialization, executor, executable = (
-            self.specialization,
-            self.executor,
-            self.executor.executable,
-        )
+        specialization, executor = self.specialization, self.executor
+        executable = executor.executable
         if {type(step) for step in executable.plan} - {tuple} or executor.weights.all:
             raise Unfit
         first = executor.first[2]
@@ -239,14 +233,12 @@ class FastPath:
                 if not all(one() for one in self.rest):
                     return MISS
                 late = executor.go(args)
-            results = []
+            results, known = [], executor.known
             for k, ref in self.made:
-                array = (
-                    fresh[k] if ref is None else value_of(ref, executor.known).copy()
-                )
+                array = fresh[k] if ref is None else value_of(ref, known).copy()
                 results.append(Tensor(array))
             if self.writes:
-                self._write(executor.known)
+                self._write(known)
         finally:
             self.lock.release()
         if late is not None:

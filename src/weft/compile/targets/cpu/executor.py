@@ -98,11 +98,8 @@ class Executor:
         self.weights = Weights(executable.jobs, functions)
         self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
-        inputs, held, rooms = (
-            len(executable.inputs),
-            len(executable.held),
-            len(executable.rooms),
-        )
+        arguments = executable.inputs, executable.held, executable.rooms
+        inputs, held, rooms = map(len, arguments)
         self.first = inputs, inputs + held, inputs + held + rooms
         self.has_state = bool(rooms) or any(one.state for one in executable.held)
         self.rooms = [(r.slot, r.shape, r.dtype.np, r.name) for r in executable.rooms]
