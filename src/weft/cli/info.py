@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 
 import weft
-from weft.ops.creation import physical_memory
+from weft.runtime.cpu.buffers import physical_memory
 from weft.runtime.cpu.kernel_cache import default
 from weft.runtime.cpu.threads import thread_limit
 

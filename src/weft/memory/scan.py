@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.autograd.segment import Segment
-from weft.core import allocation
 from weft.core.pytree import tree_flatten
 from weft.core.rows import Column, Rows, nbytes
 from weft.core.tape import Node
 from weft.core.tensor import Tensor
 from weft.memory.origins import origins
+from weft.runtime import allocation
 
 KINDS = ("parameters", "gradients", "optimizer", "buffers", "activations", "other")
 

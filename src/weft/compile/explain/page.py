@@ -11,7 +11,17 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from weft.compile.cost.machine import machine
-from weft.compile.explain.html import (
+from weft.compile.explain.memory import Value, short_line
+from weft.compile.explain.passes import Pass
+from weft.compile.explain.program import Break, Kernel, Program, Whole
+from weft.compile.explain.report import headline
+from weft.core.rows import Rows, counted, nbytes, percent, seconds
+from weft.graph.ir import Graph
+from weft.graph.text import print_graph
+from weft.graph.views import page as graph_page
+from weft.graph.views.data import read
+from weft.graph.views.escape import embedded_json, markup, printable
+from weft.graph.views.html import (
     Html,
     code,
     folded,
@@ -20,18 +30,8 @@ from weft.compile.explain.html import (
     tag,
     unfolding,
 )
-from weft.compile.explain.memory import Value, short_line
-from weft.compile.explain.passes import Pass
-from weft.compile.explain.program import Break, Kernel, Program, Whole
-from weft.compile.explain.report import headline
-from weft.compile.explain.timeline import legend, timeline
-from weft.core.rows import Rows, counted, nbytes, percent, seconds
-from weft.graph.ir import Graph
-from weft.graph.text import print_graph
-from weft.graph.views import page as graph_page
-from weft.graph.views.data import read
-from weft.graph.views.escape import embedded_json, markup, printable
 from weft.graph.views.palette import style
+from weft.memory.timeline import legend, timeline
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation

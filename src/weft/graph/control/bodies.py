@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import late
 from weft.autograd.modes import enable_grad
 from weft.core.dispatch import bind
 from weft.core.op import Op, TensorType
@@ -83,9 +84,7 @@ def natively() -> Iterator[None]:
 def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
     """A graph as a function of arrays."""
     if getattr(_run, "native", False):
-        from weft.compile.program.bodies import native_of
-
-        native = native_of(graph)
+        native = late.find("native_body")(graph)
         if native is not None:
             known = dict(sizes)
             return lambda feeds: native.run_named(feeds, {}, known=known)[0]
