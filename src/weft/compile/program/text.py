@@ -143,7 +143,7 @@ def steps_text(steps: Sequence[Step], *, loops: bool = False) -> str:
     >>> from weft.compile.program.text import steps_text
     >>> g = weft.graph.capture(lambda x: x.exp() @ x.T, weft.ones(2, 3)).graph
     >>> print(steps_text(pipeline.lower(g, targets.default()).steps))
-    launch kernel0(%x, %exp) → %exp
+    launch kernel0(%exp, %x, count = 6) → %exp
     call matmul(%exp, %permute of %x) → %matmul
     """
     lines: list[str] = []
@@ -192,7 +192,7 @@ def layout_text(layout: MemoryLayout) -> str:
     >>> print(layout_text(lay_out(pipeline.lower(g, targets.default()), {})))
     arena of 64 bytes
     wave 0
-      launch kernel0(%x, %exp) → %exp in arena[0:24]
+      launch kernel0(%exp, %x, count = 6) → %exp in arena[0:24]
     wave 1
       call matmul(%exp, %permute of %x) → %matmul in output
     return %matmul
