@@ -85,7 +85,7 @@ class Golden:
 
     def blocks(self, path, blocks):
         """Compare the code blocks of a page that come after ``<!-- made: name -->``."""
-        made = re.compile(r"(<!-- made: (.+) -->\n```\w*\n).*?(```)", re.DOTALL)
+        made = re.compile(r"(<!-- made: (\w+) -->\n```\w*\n).*?(```)", re.DOTALL)
         page = path.read_text(encoding="utf-8")
         assert [name for _, name, _ in made.findall(page)] == list(blocks)
         self.file(path, made.sub(lambda m: f"{m[1]}{blocks[m[2]]}\n{m[3]}", page))
