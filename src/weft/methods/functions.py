@@ -1,4 +1,4 @@
-"""Which functions of a tensor are its methods too."""
+"""The functions of a tensor that are methods too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiled function is: when and why it was compiled, its kernels, its memory.
+"""``explain()``: when and why a function was compiled, its kernels, its memory.
 
 f.explain()                 a report to read
 f.explain().kernels         what was fused; ``products``, ``calls``, ``breaks``,

@@ -1,4 +1,4 @@
-"""What a graph is, in a few bytes: equal for graphs that compile to the same program.
+"""A graph's digest: equal for graphs that compile to the same program.
 
 Names of nodes count as far as passes read them: whether a node is a gradient, and of
 which value it is a copy. Lines and modules do not count; names of variables do. A graph

@@ -1,4 +1,4 @@
-"""Running a form again while nothing it depends on has changed.
+"""The fast path: a specialization runs again while its guards hold.
 
 inside     where CPython keeps what is looked at
 table      what must be as it was, as rows of words
