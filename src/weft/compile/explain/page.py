@@ -203,10 +203,9 @@ class _Section:
 
     def _stages(self) -> list[Html]:
         """The stages after the passes."""
-        titles = {"fuse": "groups", "alias": "aliases", "plan": "steps and memory"}
         texts = self.program.stages.items()
-        found = [folded(titles[stage], code(_cut(text))) for stage, text in texts]
-        return [tag("h3", "Groups and steps"), *found]
+        found = [folded(stage, code(_cut(text))) for stage, text in texts]
+        return [tag("h3", "Groups, aliases and steps"), *found]
 
     def _graphs(self) -> list[Html]:
         program = self.program
@@ -229,8 +228,8 @@ class _Section:
 def _cut(text: str) -> str:
     """The lines of a text that are worth having in a page."""
     lines = text.split("\n")
-    left = len(lines) - SHOWN
-    return text if left <= 0 else "\n".join([*lines[:SHOWN], f"… {left:,} more lines"])
+    more = [f"… {len(lines) - SHOWN:,} more lines"] if len(lines) > SHOWN else []
+    return "\n".join([*lines[:SHOWN], *more])
 
 
 def _launches(work: Any) -> tuple[str, Html]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 from typing import Any
@@ -58,13 +59,10 @@ def print_kernel(kernel: Kernel) -> str:
 def wrapped(text: str, indent: str = "") -> list[str]:
     """A line, broken between arguments if it is long."""
     kept = _TOGETHER.sub(lambda found: found[0].replace(" ", "\0"), text)
+    whole: Any = {"break_long_words": False, "break_on_hyphens": False}
+    later = f"{indent}    "
     lines = textwrap.wrap(
-        kept,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
-        break_long_words=False,
-        break_on_hyphens=False,
+        kept, WIDTH, initial_indent=indent, subsequent_indent=later, **whole
     )
     return [line.replace("\0", " ") for line in lines]
 
@@ -74,7 +72,7 @@ class _Printer:
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
-        self.count = 0  # names that were given
+        self.number = itertools.count()
         self.names: dict[int, str] = {}  # of the values of the present body
         self.several: set[int] = set()
 
@@ -84,8 +82,7 @@ class _Printer:
         for stmt in body:
             for value in values_of(stmt):
                 self.define(value, indent)
-            text = self.statement(stmt)
-            self.lines += wrapped(text, indent)
+            self.lines += wrapped(self.statement(stmt), indent)
             if isinstance(stmt, (For, When)):
                 self.body(stmt.body, f"{indent}  ")
                 self.names = {}  # it may have changed what they are made of
@@ -97,10 +94,9 @@ class _Printer:
             for arg in value.args:
                 self.define(arg, indent)
             if id(value) in self.several:
-                text = self.value(value)
-                name = self.names[id(value)] = f"v{self.count}"
-                self.count += 1
-                self.lines += wrapped(f"{name} = {text}", indent)
+                name = f"v{next(self.number)}"
+                self.lines += wrapped(f"{name} = {self.value(value)}", indent)
+                self.names[id(value)] = name
 
     def statement(self, stmt: Any) -> str:
         """A statement, or the first line of one with a body."""
@@ -111,8 +107,7 @@ class _Printer:
             return f"when {self.value(stmt.condition)}:"
         text = self.value(stmt.value)
         if isinstance(stmt, Set):
-            note = "  # in any order" if stmt.reorder else ""
-            return f"{stmt.local.name} = {text}{note}"
+            return f"{stmt.local.name} = {text}{'  # in any order' * stmt.reorder}"
         if isinstance(stmt, Store):
             return f"{_place(stmt.buffer.name, stmt.at)} = {text}"
         note = ", from the end if negative" if stmt.wrap else ""
@@ -144,8 +139,8 @@ class _Printer:
 
     def operand(self, value: Any) -> str:
         """A value beside an infix operator."""
-        text = self.value(value)
         named = id(value) in self.names
+        text = self.value(value)
         return f"({text})" if _is_infix(value) and not named else text
 
 
@@ -164,11 +159,8 @@ def _used_again(body: list[Any]) -> set[int]:
     while waiting:
         value = waiting.pop()
         if isinstance(value, Call):
-            if id(value) in seen:
-                again.add(id(value))
-            else:
-                seen.add(id(value))
-                waiting += value.args
+            waiting += () if id(value) in seen else value.args
+            (again if id(value) in seen else seen).add(id(value))
     return again
 
 

@@ -29,8 +29,9 @@ value. An MLP's hidden layer reads
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from weft.compile.fusion.groups import Call, Fusion, Group, Operand, inlined
 from weft.compile.loop.text import wrapped
@@ -74,7 +75,8 @@ def _unit(number: int, unit: Group | Call) -> str:
         _add_views(node, seen, body)
         body.append(f"  {node_text(node)}")
     if isinstance(unit, Group):
-        return "\n".join([_head(number, unit), *body, f"}} → {_names(unit.outputs)}"])
+        gives = ", ".join(f"%{node.name}" for node in unit.outputs)
+        return "\n".join([_head(number, unit), *body, f"}} → {gives}"])
     if unit.node.op in (ASSIGN, GROUP, PICK):  # they name a value, and compute nothing
         return "\n".join(line.removeprefix("  ") for line in body)
     return "\n".join([f"call {number} {{", *body, "}"])
@@ -82,10 +84,10 @@ def _unit(number: int, unit: Group | Call) -> str:
 
 def _head(number: int, group: Group) -> str:
     text = f"group {number} over [{', '.join(map(str, group.shape))}]"
-    reduced = group.reduced or group.tall
-    if reduced:
-        axes = ", ".join(map(str, reduced))
-        text += f", reduced along {'axis' if len(reduced) == 1 else 'axes'} {axes}"
+    axes = group.reduced or group.tall
+    if axes:
+        word = "axis" if len(axes) == 1 else "axes"
+        text += f", reduced along {word} {', '.join(map(str, axes))}"
     return f"{text} {{"
 
 
@@ -112,11 +114,9 @@ def step_text(step: Step, name: Name = lambda node: f"%{node.name}") -> str:
     call = f"{step.node.op.name}({given}) → "
     if isinstance(step, HostCall):
         return f"host {call}{name(step.node)}"
-    made = ", ".join(map(name, step.picks or [step.node]))
-    text = f"call {call}{made}"
-    if step.epilogue is None:
-        return text
-    return f"{text}, then {_launch(step.epilogue, name)}"
+    text = f"call {call}{', '.join(map(name, step.picks or [step.node]))}"
+    then = step.epilogue
+    return text if then is None else f"{text}, then {_launch(then, name)}"
 
 
 def _operand(node: Node) -> str:
@@ -132,8 +132,7 @@ def _launch(launch: KernelLaunch, name_of: Name) -> str:
     ]
     if not isinstance(launch, Epilogue):  # the call gives it its columns
         given += [f"{name} = {size}" for name, size in launch.kernel.given]
-    made = ", ".join(map(name_of, launch.made))
-    return f"{launch.name}({', '.join(given)}) → {made}"
+    return f"{launch.name}({', '.join(given)}) → {', '.join(map(name_of, launch.made))}"
 
 
 def steps_text(steps: Sequence[Step], *, loops: bool = False) -> str:
@@ -155,10 +154,6 @@ def steps_text(steps: Sequence[Step], *, loops: bool = False) -> str:
             seen.add(id(launch.kernel.body))
             lines.append(str(launch.kernel))
     return "\n".join(lines)
-
-
-def _names(nodes: Iterable[Node]) -> str:
-    return ", ".join(f"%{node.name}" for node in nodes)
 
 
 # -- memory
@@ -198,42 +193,32 @@ def layout_text(layout: MemoryLayout) -> str:
     return %matmul
     """
     lines = [f"arena of {layout.layout.nbytes} bytes"]
-    wave = -1
-    place = _places(layout)
-    for step, number in zip(layout.steps, layout.order.waves, strict=True):
-        if number != wave:
-            lines.append(f"wave {number}")
-            wave = number
-        text = step_text(step, lambda node: f"%{node.name}{place(node)}")
-        lines += wrapped(text, "  ")
+    pairs = zip(layout.order.waves, layout.steps, strict=True)
+    for wave, some in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        lines.append(f"wave {wave}")
+        for _, step in some:
+            lines += wrapped(step_text(step, lambda n: _placed(layout, n)), "  ")
     return "\n".join([*lines, *_ends(layout.lowered.graph)])
 
 
 def _ends(graph: Graph) -> list[str]:
     """The new values of variables, and the results."""
-    lines = [
-        f"assign @{n.params['variable'].name} = {_operand(n.inputs[0])}"
-        for n in graph.nodes
-        if n.op is ASSIGN
-    ]
-    if graph.outputs:
-        lines.append(f"return {', '.join(map(_operand, graph.outputs))}")
-    return lines
+    writes = [(n.params["variable"], n) for n in graph.nodes if n.op is ASSIGN]
+    lines = [f"assign @{v.name} = {_operand(n.inputs[0])}" for v, n in writes]
+    outputs = ", ".join(map(_operand, graph.outputs))
+    return [*lines, f"return {outputs}"] if outputs else lines
 
 
-def _places(layout: MemoryLayout) -> Name:
-    """How a value's place is written, for each value of a layout."""
-    state = {made: variable for variable, made in layout.state.items()}
-
-    def place(node: Node) -> str:
-        if node in layout.offsets:
-            first = layout.offsets[node]
-            count = math.prod(resolve(node.shape, layout.sizes))
-            return f" in arena[{first}:{first + count * node.dtype.itemsize}]"
-        if node in state:
-            return f" in @{state[node].name}"
-        if node in layout.joint:
-            return f" in %{layout.joint[node].name}"
-        return " in output" if node in layout.fresh else ""
-
-    return place
+def _placed(layout: MemoryLayout, node: Node) -> str:
+    """A result and its place."""
+    name = f"%{node.name}"
+    if node in layout.offsets:
+        first = layout.offsets[node]
+        count = math.prod(resolve(node.shape, layout.sizes))
+        return f"{name} in arena[{first}:{first + count * node.dtype.itemsize}]"
+    if node in layout.joint:
+        return f"{name} in %{layout.joint[node].name}"
+    state = [v.name for v, made in layout.state.items() if made is node]
+    if state:
+        return f"{name} in @{state[0]}"
+    return f"{name} in output" if node in layout.fresh else name
