@@ -1,5 +1,6 @@
 """The compiler can be seen at every stage: printed, checked, and run by hand."""
 
+import pathlib
 import re
 
 import eight_programs
@@ -182,3 +183,13 @@ def test_printed_kernels_give_what_the_program_gives(name):
     assert native.lowered.kernels
     for node, array in pairs:
         np.testing.assert_allclose(seen(node, memory), array, 2e-6, 1e-6)
+
+
+# -- the documentation
+
+
+def test_the_page_of_passes_has_all_of_them_in_order():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "passes.md").read_text()
+    listed = page.partition("| pass | does |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", listed, re.M) == PASSES
+    assert all(f"`{stage}`" in page for stage in pipeline.STAGES)
