@@ -1,8 +1,8 @@
 """Eight small programs, seen at every stage of the pipeline.
 
-``stages(name)`` is what the golden texts hold: the graph after all passes, its groups,
-the Loop IR of its kernels, and its steps with the memory layout. The CPU level and the
-number of threads are fixed, so that the text is the same on any machine.
+``stages(example)`` is what the golden texts hold: the graph after all passes, its
+groups, the Loop IR of its kernels, and its steps with the memory layout. The CPU level
+and the number of threads are fixed, so that the text is the same on any machine.
 """
 
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.program import compiled
 from weft.compile.program.text import groups_text, layout_text
 from weft.compile.targets.cpu.target import cpu_target
+from weft.compile.tuning import choices
 from weft.graph import capture
 
 LEVEL, THREADS = "avx2", 2
@@ -36,7 +37,7 @@ class Example(NamedTuple):
 
 
 def example(fn, *args, name):
-    """Capture a program; eager calls before it make an optimizer's state."""
+    """Capture a program, with its arguments and the values of its variables."""
     captured = capture(fn, *args, name=name)
     cells = captured.cells
     store = {v: cells[n].get() for n, v in captured.graph.variables.items()}
@@ -134,8 +135,6 @@ PROGRAMS = {
 @contextmanager
 def any_machine():
     """Be independent of this machine's threads, and of what was measured on it."""
-    from weft.compile.tuning import choices
-
     threads, table = weft.get_num_threads(), list(choices._table)
     weft.set_num_threads(THREADS)
     choices._table[:] = [choices.Table()]
