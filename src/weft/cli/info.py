@@ -1,4 +1,4 @@
-"""What this installation is and what limits it."""
+"""``weft info``: the installation, the machine, and what limits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where activations come from, as far as the tape knows.
+"""Origins of activations, as far as the tape knows.
 
 Nobody notes modules and lines while tensors are made, unless memory is recorded. But a
 node of the tape has its operator and the user's line, and the parameter nearest above

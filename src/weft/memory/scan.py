@@ -1,4 +1,4 @@
-"""Which tensors are alive, how large they are, and what they are for.
+"""A scan of the tensors that are alive, with their sizes and purposes.
 
 Nothing is noted while tensors are made: the interpreter knows its objects, and a scan
 asks it. Memory that several tensors share counts once, for the first of the kinds

@@ -1,4 +1,4 @@
-"""What a tensor is: its shape, memory, type, parts and transposes."""
+"""Properties of a tensor: its shape, memory, type, parts and transposes."""
 
 from __future__ import annotations
 

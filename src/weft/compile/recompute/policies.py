@@ -1,4 +1,4 @@
-"""What ``weft.compile(f, memory=...)`` can be told: a policy, or a budget.
+"""Policies and budgets for ``weft.compile(f, memory=...)``.
 
 nothing         what costs time to compute again is kept (see ``lean``)
 "keep"          everything that backward needs is kept

@@ -1,4 +1,4 @@
-"""What the operators of control flow do with their graphs.
+"""Graphs as parameters: how operators of control flow run and transform them.
 
 Every rule of ``cond``, ``scan`` and ``while_loop`` is the same operator applied to
 graphs that were derived from its own. A derived graph is kept with the one it came

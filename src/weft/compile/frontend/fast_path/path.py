@@ -1,4 +1,4 @@
-"""A form's way around everything that only its first run needs.
+"""The fast path of one specialization, around all that only its first run needs.
 
 A run of the usual kind has found what the program reads, bound the memory of its
 variables and left their addresses in place. As long as all of that is as it was, which

@@ -1,4 +1,4 @@
-"""Whether what was read at a capture is still so.
+"""Checks that the values read at a capture are still the same.
 
 Most calls find every value to be the very object it was: that is one pass of C
 loops over all dictionaries, without a Python step for each value. Only when an

@@ -1,4 +1,4 @@
-"""Runs of a script, in memory of its own.
+"""Executors: an executable's memory, and its runs.
 
 A run fills a table of addresses and lets one native loop go through the launches.
 """
