@@ -62,8 +62,8 @@ declare_later("weft.linalg.factoring", "cholesky")
 declare_later("weft.linalg.powers", "cross", "matrix_exp", "matrix_power")
 declare_later("weft.linalg.solving", "det", "inverse", "logdet", "pinverse", "slogdet")
 define_later(
-    "weft.ops.attention", "weft.ops.conv", "weft.ops.fourier", "weft.ops.pooling",
-    "weft.ops.resample", "weft.linalg", "weft.graph.control",
+    "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
+    "weft.ops.conv", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
 )  # fmt: skip
 
 if TYPE_CHECKING:
