@@ -240,7 +240,7 @@ def test_a_pickle_names_nothing_but_what_rebuilds_arrays():
     allowed = {
         ("weft.pickling", "rebuild_tensor"), ("weft.pickling", "rebuild_view"),
         ("weft.core.tensor", "Tensor"), ("weft.core.device", "device"),
-        ("weft.core.op", "find_op"), ("weft.nn.members", "Members"),
+        ("weft.core.op", "find_op"), ("weft.core.members", "Members"),
         ("numpy", "ndarray"), ("numpy", "dtype"), ("builtins", "slice"),
     }  # fmt: skip
     rest = {n for n in names if n not in allowed and not n[0].startswith("numpy._core")}

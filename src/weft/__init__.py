@@ -10,6 +10,22 @@ from typing import Any as _Any
 # NumPy warns about overflow and NaN where PyTorch's semantics are silent.
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 
+from weft import late as _late
+
+_late.provide(
+    Module="nn.module:Module",
+    Optimizer="optim.optimizer:Optimizer",
+    RemovableHandle="nn.module:RemovableHandle",
+    array_api="array_api",
+    eager_kernels="compile.eager",
+    memory_report="memory.report",
+    native_body="compile.program.bodies:native_of",
+    numpy_protocol="numpy_protocol",
+    pool_code="compile.targets.cpu.pool_code",
+    tensor="ops.creation:tensor",
+    zeros="ops.creation:zeros",
+)
+
 from weft import autograd, core
 from weft.autograd import (
     enable_grad,
@@ -58,7 +74,7 @@ from weft.dtype import (
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
 from weft.interchange import from_dlpack
-from weft.memory_format import (
+from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -105,23 +121,23 @@ _LAZY = (
 )
 _LAZY_NAMES = {
     "Trainer": "training",
-    "cond": "control",
-    "fori_loop": "control",
+    "cond": "graph.control",
+    "fori_loop": "graph.control",
     "get_num_threads": "runtime.cpu.pool",
     "load": "serialization",
-    "map": "control",
-    "plan": "memory.plan",
+    "map": "graph.control",
+    "plan": "compile.recompute.prediction",
     "save": "serialization",
-    "scan": "control",
+    "scan": "graph.control",
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
-    "while_loop": "control",
+    "while_loop": "graph.control",
 }
 
 if _TYPE_CHECKING:
     from weft.memory import set_memory_limit
-    from weft.memory.plan import plan
-    from weft.control import cond, fori_loop, map, scan, while_loop
+    from weft.compile.recompute.prediction import plan
+    from weft.graph.control import cond, fori_loop, map, scan, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.training import Trainer

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import late
 from weft.core.device import Device, cpu
 from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
@@ -152,7 +153,7 @@ def array_ufunc(
         found = plain_call(ufunc, args)
         if found is not None:
             return found
-    from weft import numpy_protocol
+    numpy_protocol = late.find("numpy_protocol")
 
     return numpy_protocol.call_ufunc(ufunc, method, args, kwargs)
 
@@ -163,7 +164,7 @@ def array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) 
     >>> np.concatenate([weft.tensor([1]), weft.tensor([2, 3])])
     tensor([1, 2, 3], shape=(3,), dtype=int64)
     """
-    from weft import numpy_protocol
+    numpy_protocol = late.find("numpy_protocol")
 
     return numpy_protocol.call_function(func, args, kwargs)
 
@@ -182,7 +183,7 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
             f"__array_namespace__: expected api_version to be one of "
             f"{', '.join(API_VERSIONS)}, got {api_version!r}"
         )
-    from weft import array_api
+    array_api = late.find("array_api")
 
     return array_api
 

@@ -14,7 +14,6 @@ from weft.compile import passes as p
 from weft.compile import pipeline
 from weft.compile.passes.recompute import recompute
 from weft.compile.passes.rename_sizes import rename_sizes
-from weft.control.bodies import forms_of, pullback
 from weft.core.op import TensorType
 from weft.graph import (
     Builder,
@@ -27,6 +26,7 @@ from weft.graph import (
     print_graph,
     verify,
 )
+from weft.graph.control.bodies import forms_of, pullback
 from weft.graph.ir import FORWARD, Role
 from weft.graph.rewrite import rewrite, rule
 from weft.utils.checkpoint import checkpoint

@@ -10,10 +10,10 @@ import pytest
 
 import weft
 from weft import nn
-from weft.core import allocation
 from weft.core.mode import RECORDING, mode
 from weft.errors import AllocationError, ArgumentError, DTypeError
 from weft.memory import live, parse_bytes, peak, record, reset_peak, snapshot
+from weft.runtime import allocation
 from weft.utils.checkpoint import checkpoint
 
 

@@ -225,7 +225,7 @@ VIEWS = {op.name: op for op in all_ops() if isinstance(op.lower, View)}
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_of_outlines_read_no_element(name):
-    """The record says whether the evaluation copies, for outlines have no memory."""
+    """Records say which views are evaluated as copies: there is no memory to ask."""
     op = VIEWS[name]
     for sample in op.samples(np.random.default_rng(0)):
         x = np.asarray(sample.args[0])

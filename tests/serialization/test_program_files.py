@@ -448,7 +448,7 @@ BOMBS = {
 
 
 LIMITED = f"""
-    import io, resource, sys, weft, weft.nn, weft.graph, weft.control
+    import io, resource, sys, weft, weft.nn, weft.graph, weft.graph.control
     raw = sys.stdin.buffer.read()
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     room = used + 2 * len(raw) + {ALLOWANCE}

@@ -8,9 +8,10 @@ from weft.compile.fusion.groups import Operand
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.pipeline import KERNEL_PASSES
 from weft.compile.program import program
-from weft.compile.program.steps import KernelLaunch
+from weft.compile.program.steps import HostCall, KernelLaunch, launch_of
 from weft.compile.targets.cpu.target import CpuTarget
 from weft.core.tensor import Tensor
+from weft.graph.ir import PICK, READ
 
 
 def kernels_of(graph, target=None, in_place=()):
@@ -37,17 +38,44 @@ def run(native, *args):
 
 def by_loops(native, *args):
     """What the kernels of a program give, by the interpreter of loops."""
-    feeds = [a.numpy() for a in args if isinstance(a, Tensor)]
-    memory = dict(zip(native.lowered.graph.inputs, feeds, strict=True))
-    for step in native.lowered.steps:
-        for node in step.made:
-            memory[node] = np.zeros(node.shape, node.dtype.np)
-        for node in step.owners:
-            if node not in memory:
-                memory[node] = node.params["value"]
-        memory |= {n: memory[n].copy(order="C") for n in step.owners}
-        run_kernel(step.kernel, step.arrays(memory), {})
+    memory = run_steps(native, [a.numpy() for a in args if isinstance(a, Tensor)], {})
     return [seen(o, memory) for o in native.lowered.graph.outputs]
+
+
+def run_steps(native, feeds, store):
+    """Every value of a program: kernels by the interpreter, calls by NumPy."""
+    graph = native.lowered.graph
+    memory = dict(zip(graph.inputs, feeds, strict=True))
+    for node in graph.nodes:
+        if node.op is READ:
+            memory[node] = store[node.params["variable"]]
+    for step in native.lowered.steps:
+        if not isinstance(step, KernelLaunch):
+            memory |= called(step, memory)
+        launch = launch_of(step)
+        if launch is not None:
+            run_launch(launch, memory)
+    return memory
+
+
+def called(step, memory):
+    """What a call computes, by its operator's own evaluation."""
+    node = step.node
+    found = node.op.eval(*[seen(i, memory) for i in node.inputs], **node.params)
+    picks = step.made if isinstance(step, HostCall) else step.picks
+    picks = [n for n in picks if n.op is PICK]
+    return {n: found[n.params["index"]] for n in picks} if picks else {node: found}
+
+
+def run_launch(launch, memory):
+    """Run a kernel one element at a time, on copies that lie row by row."""
+    for node in launch.made:
+        memory[node] = np.zeros(node.shape, node.dtype.np)
+    for node in launch.owners:
+        if node not in memory:
+            memory[node] = node.params["value"]
+    memory |= {n: memory[n].copy(order="C") for n in launch.owners}
+    run_kernel(launch.kernel, launch.arrays(memory), {})
 
 
 def seen(node, memory):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import allocation
 from weft.core.mode import mode
 from weft.core.tape import Backward, Leaf, Wanted
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError, DTypeError, ShapeError
+from weft.runtime import allocation
 from weft.runtime.cpu.buffers import owned
 
 Tensors = Tensor | Sequence[Tensor]

@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import allocation, eager_kernels, fast_path
+from weft import late
+from weft.core import eager_kernels, fast_path
 from weft.core.mode import RECORDING, VIEWS, mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
 from weft.core.tape import record
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.errors import ArgumentError, DeviceError, WeftError
+from weft.runtime import allocation
 
 ndarray = np.ndarray
 new = object.__new__
@@ -258,9 +260,7 @@ def explain(
     if isinstance(error, WeftError):
         return error
     if isinstance(error, MemoryError):
-        from weft.memory.report import failed
-
-        return failed(op, args, params, error)
+        return late.find("memory_report").failed(op, args, params, error)
     try:
         if op.type is not None:
             op.type(*[type_of(a) for a in args], **params)

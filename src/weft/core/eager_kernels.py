@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import late
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
@@ -130,7 +131,7 @@ def kernels() -> Any:
         try:
             if os.name != "posix":
                 raise ImportError("there is no thread pool for this system")
-            from weft.compile import eager
+            _kernels = late.find("eager_kernels")
         except (ImportError, OSError) as error:
             if config.batch_invariant:
                 raise DeviceError(
@@ -138,6 +139,4 @@ def kernels() -> Any:
                     f"attention need kernels for it, but {error}"
                 ) from None
             config.eager_kernels = False
-        else:
-            _kernels = eager
     return _kernels

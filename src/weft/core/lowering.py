@@ -1,4 +1,4 @@
-"""What an operator's record tells the compiler: how one element comes about.
+"""Lowering rules of operator records: how one element comes about.
 
     Pointwise      the element is a scalar function of the inputs' elements there
     View           the element is the input's element at another index

@@ -1,4 +1,4 @@
-"""What the current thread is doing: recording or not, watched or not."""
+"""The state of the current thread: recording or not, watched or not."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft import late
 from weft.core.mode import mode, set_recording, set_views
 from weft.core.op import Plan
 from weft.errors import INTERNAL, AutogradError, describe_line
@@ -458,13 +459,12 @@ def _uses(nodes: Iterable[Any]) -> dict[Leaf, int]:
 
 def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
     """Zeros for the floating outputs that nothing came back through."""
-    from weft.ops.creation import zeros
-
     if node.spent:
         raise _second_backward(node)
     if node.plan.op.many:
         return tuple(slots)  # the rule of such an operator does without them
     device = next((g.device for g in slots if g is not None), None)
+    zeros = late.find("zeros")
     return tuple(
         zeros(shape, dtype=dtype, device=device)
         if g is None and dtype.is_inexact

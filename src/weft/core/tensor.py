@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import late
 from weft.core.device import Device, cpu
 from weft.core.size import Size
 from weft.core.tape import Leaf, Storage, keep_in_row
@@ -279,9 +280,7 @@ def _array_from(data: Any, sizes: tuple[Any, ...]) -> np.ndarray:
             f"({given}); weft.tensor(...) makes a tensor of numbers, and "
             "weft.zeros(...) one of any sizes"
         )
-    from weft.ops.creation import tensor
-
-    return tensor(data, dtype=dtypes.default_dtype())._data
+    return late.find("tensor")(data, dtype=dtypes.default_dtype())._data
 
 
 def _look_at(tensor: Tensor, other: Tensor) -> None:

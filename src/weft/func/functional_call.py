@@ -13,13 +13,11 @@ Slot = tuple[Any, Any]  # a container and the key under which it holds a tensor
 
 def _slots(module: Any) -> dict[str, Slot]:
     """Where each parameter and buffer of a module tree is held."""
-    from weft.nn.parameter import Parameter
-
     out: dict[str, Slot] = {}
     for path, owner in module.named_modules():
         lead = f"{path}." if path else ""
         for name, slot, value in _held(owner):
-            if isinstance(value, Parameter):
+            if isinstance(value, Tensor) and value._parameter:
                 out[lead + name] = slot
         for held in (owner._parameters, owner._buffers):
             out |= {lead + name: (held, name) for name in held}

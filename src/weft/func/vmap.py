@@ -69,6 +69,10 @@ class Batching(Interpreter):
         super().__exit__(*error)
         mode.batching = mode.batching[:-1]
 
+    def batched(self, value: Tensor) -> Tensor:
+        """A value whose first axis is this level's batch."""
+        return Batched(value, interpreter=self)
+
     def lift(self, value: Any) -> Tensor:
         """A value of this level with its batch axis, repeated if it had none."""
         if type(value) is Batched and value._interpreter is self:

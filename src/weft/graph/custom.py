@@ -47,7 +47,7 @@ def _vjp(
 
 def _batch(op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]) -> Any:
     """Batched, it is the program it was made from."""
-    from weft.control.bodies import to_batch
+    from weft.graph.control.bodies import to_batch
 
     first, count = params["count"], params["outs"]
     pairs = list(zip(args, batched, strict=True))[first : first + count]
@@ -68,8 +68,8 @@ STRUCTURAL[custom_op.name] = custom_op
 
 def keep_backward(build: Building, op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """The outputs of a composite operator, with its own backward attached."""
-    from weft.control.staging import Staged, closed_over
     from weft.core.pytree import tree_flatten
+    from weft.graph.control.staging import Staged, closed_over
 
     outs = list(out) if type(out) is tuple else [out]
     count = len(args)

@@ -49,7 +49,7 @@ from weft.errors import (
 )
 
 if TYPE_CHECKING:
-    from weft.control.bodies import Forms
+    from weft.graph.control.bodies import Forms
 
 _new = object.__new__
 

@@ -1,4 +1,4 @@
-"""Where the variables of a captured program live, and what it was captured with."""
+"""Cells that hold a captured program's variables, and their values at capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layer reads what: names of tops and bottoms, put in order and numbered."""
+"""The wiring of a net: names of tops and bottoms, put in order and numbered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where memory goes: live tensors by what they are for, peaks, limits, timelines.
+"""Memory use: live tensors by purpose, peaks, limits and timelines.
 
 weft.memory.live()                  bytes by kind, now
 with weft.memory.record() as r:     every array that is made: r.peak, r.top

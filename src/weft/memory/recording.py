@@ -91,7 +91,7 @@ class Recording:
         >>> memory.to_html().splitlines()[0]
         '<!DOCTYPE html>'
         """
-        from weft.compile.explain.html import joined, table, tag
+        from weft.graph.views.html import joined, table, tag
 
         what = str(self).partition("\n")[0]
         body = joined([
@@ -110,8 +110,8 @@ class Recording:
 
 
 def _picture(recording: Recording) -> Any:
-    from weft.compile.explain import timeline as draw
-    from weft.compile.explain.html import tag
+    from weft.graph.views.html import tag
+    from weft.memory import timeline as draw
 
     shown = thinned(recording.bytes, 1000)
     most = max(recording.peak, 1)

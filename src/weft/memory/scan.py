@@ -1,4 +1,4 @@
-"""Which tensors are alive, how large they are, and what they are for.
+"""A scan of the tensors that are alive, with their sizes and purposes.
 
 Nothing is noted while tensors are made: the interpreter knows its objects, and a scan
 asks it. Memory that several tensors share counts once, for the first of the kinds
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.autograd.segment import Segment
-from weft.core import allocation
 from weft.core.pytree import tree_flatten
 from weft.core.rows import Column, Rows, nbytes
 from weft.core.tape import Node
 from weft.core.tensor import Tensor
 from weft.memory.origins import origins
+from weft.runtime import allocation
 
 KINDS = ("parameters", "gradients", "optimizer", "buffers", "activations", "other")
 

@@ -19,11 +19,11 @@ from weft.errors import (
     DTypeError,
     ShapeError,
 )
-from weft.memory_format import check_format, laid_out
 from weft.ops import (
     copies,
     creation,
 )
+from weft.ops.memory_format import check_format, laid_out
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor

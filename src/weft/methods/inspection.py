@@ -1,4 +1,4 @@
-"""What a tensor is: its shape, memory, type, parts and transposes."""
+"""Properties of a tensor: its shape, memory, type, parts and transposes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.dims import normalize_dim
 from weft.errors import DeviceError, ShapeError
-from weft.memory_format import check_format, contiguous_format, lies_in
 from weft.ops import (
     complex_numbers,
     shaping,
 )
+from weft.ops.memory_format import check_format, contiguous_format, lies_in
 from weft.ops.strided import offset_of
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import numpy as np
 
 from weft import Tensor, no_grad
 from weft import dtype as dtypes
+from weft.core.members import KINDS, Members
 from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, module_stack
-from weft.nn.members import KINDS, Members
 from weft.nn.parameter import Parameter, Uninitialized
 
 Hook = Callable[..., Any]

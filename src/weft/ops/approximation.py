@@ -1,4 +1,4 @@
-"""What the special functions share: float64 inside, in whole arrays, by pieces."""
+"""Series and pieces that the special functions share, in float64 inside."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from weft.core.dispatch import bind
 from weft.core.lowering import SAME, Pointwise
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
-from weft.memory_format import check_format, contiguous_format, laid_out
 from weft.ops.elementwise import elementwise_batch, samples_in
+from weft.ops.memory_format import check_format, contiguous_format, laid_out
 from weft.ops.public import public
 
 # -- cast

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from typing import Any
 
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core import allocation
+from weft import late
 from weft.core.device import Device
 from weft.core.device import device as find_device
 from weft.core.dispatch import bind
@@ -27,7 +26,7 @@ from weft.errors import (
     ShapeError,
     WeftError,
 )
-from weft.memory_format import (
+from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,
     check_format,
@@ -37,6 +36,8 @@ from weft.memory_format import (
     preserve_format,
 )
 from weft.ops.public import public
+from weft.runtime import allocation
+from weft.runtime.cpu.buffers import physical_memory
 from weft.runtime.cpu.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
@@ -276,26 +277,6 @@ def _as_int(name: str, n: Any) -> int:
     raise DTypeError(f"{name}: expected integer sizes, got {type(n).__name__} ({n!r})")
 
 
-def physical_memory() -> int:
-    """Bytes of memory that this machine (or its container) has."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows does not say
-        return 1 << 62
-    for path in (
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ):
-        try:
-            with open(path) as file:
-                text = file.read().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
-
-
 def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
     """Refuse a tensor that cannot fit into memory before asking for it."""
     nbytes: Any = dtype.itemsize
@@ -304,9 +285,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
     if isinstance(nbytes, Size):
         return
     if nbytes > 1 << 28 and nbytes > physical_memory():
-        from weft.memory.report import beyond
-
-        raise beyond(
+        raise late.find("memory_report").beyond(
             f"{name}: a {dtype.name} tensor of shape {shape} needs {nbytes:,} bytes; "
             f"this machine has {physical_memory():,}",
             nbytes,
@@ -370,9 +349,9 @@ def _no_memory(name: str, shape: Any, dtype: DType, error: Exception) -> Excepti
     """The error of an array that the system has no memory for."""
     if isinstance(error, WeftError):
         return error
-    from weft.memory.report import failure
-
-    return failure(name, math.prod(shape) * dtype.itemsize, error)
+    return late.find("memory_report").failure(
+        name, math.prod(shape) * dtype.itemsize, error
+    )
 
 
 @public()

@@ -1,4 +1,4 @@
-"""Where the largest element of each window lies."""
+"""Max pooling's operator: the place of the largest element of each window."""
 
 from __future__ import annotations
 

@@ -440,10 +440,8 @@ def _draw(
             separate.append(run)
     state = (generator or default_generator).take(words * math.prod(lead))
     out = bind(op, state, {"shape": (*lead, *shape), **params})
-    from weft.func.vmap import Batched
-
     for run in separate:
-        out = Batched(out, interpreter=run)
+        out = run.batched(out)
     return out
 
 

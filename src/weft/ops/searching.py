@@ -1,4 +1,4 @@
-"""Where values belong in a sorted sequence: the primitive ``search_sorted``."""
+"""Insertion points in a sorted sequence: the primitive ``search_sorted``."""
 
 from __future__ import annotations
 

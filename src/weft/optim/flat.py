@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import allocation
 from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.runtime import allocation
 
 BLOCK = 1 << 16  # bytes of a piece: its temporaries stay in the cache
 LARGE = 1 << 16  # a parameter of this many elements is not worth gathering

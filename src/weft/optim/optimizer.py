@@ -1,4 +1,4 @@
-"""What every optimizer shares: parameter groups, names, state and saving.
+"""The base of every optimizer: parameter groups, names, state and saving.
 
 An optimizer is two functions. ``start`` gives a parameter's first state, and
 ``update`` takes a gradient, a value, their state and the group's options to the

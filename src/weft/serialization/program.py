@@ -694,7 +694,7 @@ def _short(value: Any) -> str:
 
 def _operators() -> dict[str, Op]:
     """Every operator there is; some are registered when their package is used."""
-    import weft.control
+    import weft.graph.control
     import weft.nn
 
     return {**{op.name: op for op in weft.core.op.all_ops()}, **STRUCTURAL}

@@ -1,4 +1,4 @@
-"""How a program's arguments and results are nested.
+"""The nesting of a program's arguments and results.
 
     node = ["leaf"] | ["none"] | ["list", [i, …]] | ["tuple", [i, …]]
          | ["dict", [key, …], [i, …]]              keys: strings or ints

@@ -1,4 +1,4 @@
-"""What automatic differentiation does, step by step: three tables.
+"""Traces of automatic differentiation, step by step, as three tables.
 
     forward    each step's formula and value
     tangent    how each step moves when one input does (forward mode, a table an input)

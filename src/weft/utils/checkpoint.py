@@ -11,24 +11,19 @@ that computes again what is not kept.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from weft.autograd.segment import Keep, Named, Result, Segment
-from weft.core.lowering import Library
+from weft.autograd.policies import named, selective
+from weft.autograd.segment import Keep, Result, Segment
 from weft.core.mode import mode
-from weft.core.op import all_ops
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.containers import Sequential
 
 __all__ = ["Result", "checkpoint", "checkpoint_sequential"]
-
-# What "selective" keeps: results that cost much to compute for their size.
-SELECTIVE = Named(op.name for op in all_ops() if isinstance(op.lower, Library))
 
 Policy = str | Iterable[str] | Callable[[Result], bool] | None
 
@@ -103,7 +98,7 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
     if callable(policy):
         return False, policy
     if policy == "selective":
-        return False, SELECTIVE
+        return False, selective()
     if policy == "sqrt":
         raise ArgumentError(
             "checkpoint: 'sqrt' cuts a chain of functions into segments; use "
@@ -115,23 +110,6 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
             f"of operators' names or a function, got {policy!r}"
         )
     return False, named("checkpoint", policy)
-
-
-def named(who: str, given: Iterable[str]) -> Named:
-    """The policy that keeps the results of operators with these names.
-
-    >>> from weft.utils.checkpoint import named
-    >>> sorted(named("checkpoint", {"conv", "exp"}).names)
-    ['conv', 'conv_bias', 'exp']
-    """
-    names = frozenset(given)
-    known = [op.name for op in all_ops()]
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 3)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise ArgumentError(f"{who}: no operator is named {name!r}{hint}")
-    return Named(names | {"conv_bias"} if "conv" in names else names)
 
 
 def checkpoint_sequential(

@@ -17,6 +17,7 @@ import weft
 from weft import nn, optim
 from weft.compile.cost.machine import MOVED, Machine, machine
 from weft.compile.cost.work import bytes_read, flops, unfused
+from weft.compile.explain.page import _cut
 from weft.compile.explain.passes import changes
 from weft.compile.pipeline import PASSES
 from weft.compile.program.phases import phase, recording
@@ -226,6 +227,25 @@ def test_differences_lead_from_each_graph_to_the_next(step):
         assert sorted(before) == after
     assert sum(p.gone for p in passes) > 20
     assert len(passes[-1].after) == len(step.explain().program.graph)
+
+
+def test_stages_after_the_passes_are_text(step, page):
+    stages = step.explain().stages
+    assert list(stages) == ["fuse", "alias", "plan"]
+    for node in step.explain().program.lowered.graph.outputs:
+        assert f"%{node.name}" in stages["fuse"]
+        assert f"%{node.name} in output" in stages["plan"]
+    for kernel in step.explain().kernels:
+        assert f"{kernel.name}(" in stages["plan"]
+    for text in stages.values():
+        first = text.splitlines()[0]
+        assert first.replace(">", "&gt;").replace("<", "&lt;") in page
+
+
+def test_a_long_text_is_cut_in_the_page():
+    lines = [str(k) for k in range(1000)]
+    assert _cut("\n".join(lines)) == "\n".join([*lines[:400], "… 600 more lines"])
+    assert _cut("one\ntwo") == "one\ntwo"
 
 
 def test_an_equal_graph_has_no_differences():

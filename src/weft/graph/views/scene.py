@@ -1,4 +1,4 @@
-"""Where everything stands in a drawing, given the groups that are open."""
+"""The place of everything in a drawing, given the groups that are open."""
 
 from __future__ import annotations
 

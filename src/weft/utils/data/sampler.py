@@ -1,4 +1,4 @@
-"""In which order samples come: iterables of indices, and of batches of indices.
+"""Samplers: the order of samples, as iterables of indices or of batches.
 
 Random samplers draw from their own generator, or else from Weft's default one. A
 ``DataLoader`` lends them, for each epoch, the default generator in a state that

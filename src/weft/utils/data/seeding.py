@@ -1,4 +1,4 @@
-"""Which random numbers an epoch, a sample or a batch gets.
+"""Seeds: the random numbers that an epoch, a sample or a batch gets.
 
 Everything is a pure function of the loader's seed, the epoch and the number of the
 sample (or batch) in the epoch, so it does not matter which process draws, or what

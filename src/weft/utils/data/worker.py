@@ -1,4 +1,4 @@
-"""What makes batches: in the main process, or in each of the workers."""
+"""Makers of batches: in the main process, or in each of the workers."""
 
 from __future__ import annotations
 

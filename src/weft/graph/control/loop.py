@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.control.backward import step_forward
-from weft.control.bodies import (
+from weft.core.dispatch import type_of
+from weft.core.op import Sample, TensorType, define
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.size import is_integer
+from weft.core.tensor import Tensor
+from weft.core.tracer import Tracer
+from weft.errors import ArgumentError, DTypeError
+from weft.graph import transform
+from weft.graph.control.backward import step_forward
+from weft.graph.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -33,13 +41,13 @@ from weft.control.bodies import (
     to_batch,
     types_of,
 )
-from weft.control.branch import as_predicate, choose, varies
-from weft.control.repeat import (
+from weft.graph.control.branch import as_predicate, choose, varies
+from weft.graph.control.repeat import (
     batched_step,
     check_carry,
     scan,
 )
-from weft.control.sized import (
+from weft.graph.control.sized import (
     COUNT,
     NONE,
     SOME,
@@ -48,7 +56,7 @@ from weft.control.sized import (
     size_name,
     sized_op,
 )
-from weft.control.staging import (
+from weft.graph.control.staging import (
     Staged,
     as_leaf,
     closed_over,
@@ -56,14 +64,6 @@ from weft.control.staging import (
     outer_graph,
     unshared,
 )
-from weft.core.dispatch import type_of
-from weft.core.op import Sample, TensorType, define
-from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.size import is_integer
-from weft.core.tensor import Tensor
-from weft.core.tracer import Tracer
-from weft.errors import ArgumentError, DTypeError
-from weft.graph import transform
 from weft.graph.ir import Graph
 from weft.ops.creation import arange, zeros, zeros_like
 

@@ -12,7 +12,9 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from weft import dtype as dtypes
-from weft.control.bodies import (
+from weft.core.op import TensorType
+from weft.graph import transform
+from weft.graph.control.bodies import (
     apply_op,
     derived,
     floating,
@@ -24,9 +26,7 @@ from weft.control.bodies import (
     spread,
     types_of,
 )
-from weft.control.branch import cond_op
-from weft.core.op import TensorType
-from weft.graph import transform
+from weft.graph.control.branch import cond_op
 from weft.graph.ir import Graph, Node
 from weft.graph.passes import dead_code
 from weft.ops.creation import zeros

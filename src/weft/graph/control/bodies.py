@@ -1,4 +1,4 @@
-"""What the operators of control flow do with their graphs.
+"""Graphs as parameters: how operators of control flow run and transform them.
 
 Every rule of ``cond``, ``scan`` and ``while_loop`` is the same operator applied to
 graphs that were derived from its own. A derived graph is kept with the one it came
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import late
 from weft.autograd.modes import enable_grad
 from weft.core.dispatch import bind
 from weft.core.op import Op, TensorType
@@ -83,9 +84,7 @@ def natively() -> Iterator[None]:
 def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
     """A graph as a function of arrays."""
     if getattr(_run, "native", False):
-        from weft.compile.program.bodies import native_of
-
-        native = native_of(graph)
+        native = late.find("native_body")(graph)
         if native is not None:
             known = dict(sizes)
             return lambda feeds: native.run_named(feeds, {}, known=known)[0]

@@ -16,7 +16,7 @@ class Html(str):
 def tag(name: str, *children: str, **attributes: str) -> Html:
     """An element; children that are not ``Html`` are escaped.
 
-    >>> from weft.compile.explain.html import tag
+    >>> from weft.graph.views.html import tag
     >>> print(tag("p", "1 < 2", tag("b", "yes"), kind="note"))
     <p class="note">1 &lt; 2<b>yes</b></p>
     """

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.control.bodies import (
+from weft.core.op import Sample, TensorType, define
+from weft.graph import transform
+from weft.graph.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -33,10 +35,8 @@ from weft.control.bodies import (
     tangents,
     types_of,
 )
-from weft.control.branch import choose
-from weft.control.repeat import scan_op
-from weft.core.op import Sample, TensorType, define
-from weft.graph import transform
+from weft.graph.control.branch import choose
+from weft.graph.control.repeat import scan_op
 from weft.graph.ir import Graph
 from weft.ops.creation import arange, zeros
 from weft.ops.extremes import amax

@@ -13,8 +13,15 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.control.backward import keeping, step_back, step_forward
-from weft.control.bodies import (
+from weft.core.dispatch import type_of
+from weft.core.mode import mode
+from weft.core.op import Sample, TensorType, define
+from weft.core.pytree import Structure, tree_flatten, tree_unflatten
+from weft.core.size import Size, is_integer, same
+from weft.core.tensor import Tensor
+from weft.errors import ArgumentError, ShapeError
+from weft.graph.control.backward import keeping, step_back, step_forward
+from weft.graph.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -30,7 +37,7 @@ from weft.control.bodies import (
     spread,
     to_batch,
 )
-from weft.control.staging import (
+from weft.graph.control.staging import (
     Staged,
     as_leaf,
     check_same,
@@ -39,13 +46,6 @@ from weft.control.staging import (
     outer_graph,
     unshared,
 )
-from weft.core.dispatch import type_of
-from weft.core.mode import mode
-from weft.core.op import Sample, TensorType, define
-from weft.core.pytree import Structure, tree_flatten, tree_unflatten
-from weft.core.size import Size, is_integer, same
-from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, ShapeError
 from weft.graph.ir import Graph
 from weft.ops.creation import arange, zeros, zeros_like
 from weft.ops.joining import stack

@@ -33,6 +33,7 @@ the caller is not on the CPU of the time before.
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import signal
 import sys
@@ -53,7 +54,20 @@ from weft.compile.emit.control_flow import (
     when,
 )
 from weft.compile.emit.isa import Isa, new_module
+from weft.compile.targets.cpu.object_code import (
+    Library,
+    add_symbol,
+    compile_known,
+    host_isa,
+)
 
+_LIBRARY_NAMES = (
+    "pthread_cond_broadcast", "pthread_cond_wait", "pthread_create", "pthread_join",
+    "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_sigmask", "usleep",
+)  # fmt: skip
+_LINUX_NAMES = (
+    "syscall", "sched_getcpu", "sched_getaffinity", "pthread_setaffinity_np",
+)  # fmt: skip
 CHUNKS = 64  # at most, where no grain is given
 MAX_THREADS = 1024
 BODY = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
@@ -568,8 +582,20 @@ def pool_module(target: Isa, waiting: str) -> ir.Module:
     """The LLVM module of a pool whose threads sleep in one of two ways.
 
     >>> from weft.compile.targets.cpu.object_code import host_isa
-    >>> module = weft.runtime.cpu.pool_code.pool_module(host_isa(), "condition")
+    >>> module = weft.compile.targets.cpu.pool_code.pool_module(host_isa(), "condition")
     >>> "weft_parallel_for" in module.globals
     True
     """
     return PoolModule(target, waiting).module
+
+
+def pool_library(waiting: str) -> Library:
+    """The pool's machine code, from the cache if it is there."""
+    libc = ctypes.CDLL(None)
+    for name in _LIBRARY_NAMES + (_LINUX_NAMES if waiting == "futex" else ()):
+        address = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
+        add_symbol(name, address or 0)
+    isa = host_isa()
+    name = f"pool, waiting by {waiting}"
+    # Loops that wait or call: passes would gain nothing.
+    return compile_known(name, lambda: pool_module(isa, waiting), isa, level=0)

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.control.bodies import (
+from weft.core.op import Sample, define
+from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.tensor import Tensor
+from weft.core.tracer import Tracer
+from weft.errors import DTypeError, ShapeError
+from weft.func.vmap import Batched, vmap
+from weft.graph import transform
+from weft.graph.control.bodies import (
     apply_op,
     batched,
     check_arrays,
@@ -28,7 +35,7 @@ from weft.control.bodies import (
     spread,
     tangents,
 )
-from weft.control.staging import (
+from weft.graph.control.staging import (
     Staged,
     as_leaf,
     check_same,
@@ -37,13 +44,6 @@ from weft.control.staging import (
     outer_graph,
     unshared,
 )
-from weft.core.op import Sample, define
-from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.tensor import Tensor
-from weft.core.tracer import Tracer
-from weft.errors import DTypeError, ShapeError
-from weft.func.vmap import Batched, vmap
-from weft.graph import transform
 from weft.graph.ir import Graph
 from weft.ops.select import where
 

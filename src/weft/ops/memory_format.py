@@ -62,7 +62,7 @@ def order_of(name: str, x: Any, form: MemoryFormat) -> tuple[int, ...]:
 def lies_in(array: np.ndarray, form: MemoryFormat) -> bool:
     """Whether an array's elements lie in a format.
 
-    >>> from weft.memory_format import lies_in
+    >>> from weft.ops.memory_format import lies_in
     >>> lies_in(np.zeros((2, 3, 4, 4)), weft.channels_last)
     False
     """

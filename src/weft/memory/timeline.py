@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from weft.compile.explain.html import Html, joined, tag
-from weft.compile.explain.memory import Memory
 from weft.core.rows import nbytes
+from weft.graph.views.html import Html, joined, tag
+
+if TYPE_CHECKING:
+    from weft.compile.explain.memory import Memory
 
 WIDTH, HEIGHT = 1000, 240
 LEFT, TOP, FOOT = 70, 10, 22  # room for the labels

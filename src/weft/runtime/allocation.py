@@ -1,4 +1,4 @@
-"""Who counts memory, if anyone: ``weft.memory`` puts its ledger here.
+"""The hook that counts memory, where ``weft.memory`` puts its ledger.
 
 A ledger is told before an operator runs (``expect``) and of the arrays that were
 made (``note``). Without one, that costs a look at ``ledger``.
