@@ -151,7 +151,7 @@ WRITTEN = [
     ("an operator, from outside", "docs/all_of_weft.md", "Custom operators"),
     ("an operator, in Weft", "src/weft/ops/transcendental.py", "sinh"),
     ("a layer with its own gradient", "examples/custom_layer.py", ""),
-    ("a target, by evaluation", "tests/support/toy_target.py", ""),
+    ("a target, by the interpreter of loops", "tests/support/toy_target.py", ""),
 ]  # fmt: skip
 
 

@@ -211,4 +211,5 @@ def set_default_device(device: str | Device | None) -> None:
     mode.device = None if found is cpu else found
 
 
+device.__module__ = "weft"  # where pickles and the documentation find it
 find_device = device
