@@ -4,19 +4,15 @@ import concurrent.futures
 import copy
 import io
 import multiprocessing
-import pathlib
 import pickle
-import sys
 
 import numpy as np
 import pytest
+from layer_cases import CASES as LAYERS
 
 import weft
 from weft import nn, optim
 from weft.utils.data import TensorDataset
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "nn"))
-from layer_cases import CASES as LAYERS
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 

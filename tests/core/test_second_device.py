@@ -5,23 +5,19 @@ fails here; results that come back on the CPU are found by where they are.
 """
 
 import copy
-import pathlib
-import sys
 import threading
 import warnings
 
 import numpy as np
 import pytest
+from cases import CASES, arrays
+from layer_cases import CASES as LAYERS
+from on_device import flat, runs, same
+from toy_device import Toy
 
 import weft
-from toy_device import Toy
 from weft import nn, optim
 from weft.core.op import all_ops
-
-HERE = pathlib.Path(__file__).parent
-sys.path[:0] = [str(HERE / "nn"), str(HERE / "peers")]
-from cases import CASES, arrays  # noqa: E402
-from layer_cases import CASES as LAYERS  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -30,45 +26,7 @@ def toy():
     weft.unregister_device("toy:0")
 
 
-def flat(out):
-    if isinstance(out, weft.Tensor):
-        yield out
-    elif isinstance(out, dict):
-        yield from flat(list(out.values()))
-    elif isinstance(out, (tuple, list)):
-        for one in out:
-            yield from flat(one)
-
-
-def same(there, here, device, close=0.0):
-    """Tensors on the device, of the values that were computed on the CPU."""
-    there, here = list(flat(there)), list(flat(here))
-    assert len(there) == len(here)
-    for a, b in zip(there, here, strict=True):
-        assert a.device is device
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        a, b = (t.detach().cpu().to(weft.complex128).numpy() for t in (a, b))
-        np.testing.assert_allclose(a, b, rtol=close, atol=close)
-
-
 # -- every operator, forward and backward
-
-
-def runs(op, sample, device):
-    tensors = [
-        weft.tensor(a).to(device) if isinstance(a, (np.ndarray, np.generic)) else a
-        for a in sample.args
-    ]
-    leaves = [
-        t.requires_grad_()
-        for t in tensors
-        if isinstance(t, weft.Tensor) and t.dtype.is_inexact
-    ]
-    out = op(*tensors, **sample.params)
-    wanted = [o for o in flat(out) if o.requires_grad]
-    if wanted:
-        sum((o * o.abs()).sum().abs() for o in wanted).backward()
-    return out, [x.grad for x in leaves if x.grad is not None]
 
 
 @pytest.mark.parametrize("name", [op.name for op in all_ops()])

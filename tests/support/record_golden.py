@@ -1,6 +1,6 @@
 """Run the layer cases under PyTorch and keep what they give.
 
-python tests/nn/record_golden.py        (needs torch)
+python tests/support/record_golden.py        (needs torch)
 """
 
 from __future__ import annotations

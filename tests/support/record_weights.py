@@ -1,6 +1,6 @@
 """Write small PyTorch modules' weights, and what the modules give.
 
-python tests/nn/record_weights.py        (needs torch)
+python tests/support/record_weights.py        (needs torch)
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def test_a_limit_says_what_needs_the_memory_and_what_would_help():
     )
     assert len(largest) == 5
     assert all(" in " in made for made, _ in largest)
-    assert all(line.startswith("test_shortage.py:") for _, line in largest)
+    assert all(line.startswith("test_out_of_memory.py:") for _, line in largest)
     ways = re.findall(r"\n    (.*): saves about (.*)", text)
     assert len(ways) == 2
     assert any(way.startswith("weft.compile(step, memory=") for way, _ in ways)
@@ -99,7 +99,7 @@ def test_what_the_system_refuses(monkeypatch):
     text = r"are not to be had: the system refused [\d,]+ bytes \(there is none\)"
     with pytest.raises(AllocationError, match=text) as error:
         weft.compile(step)(x)
-    assert "test_shortage.py" in str(error.value).splitlines()[-2]
+    assert "test_out_of_memory.py" in str(error.value).splitlines()[-2]
 
 
 def test_without_gradients_there_is_the_batch():

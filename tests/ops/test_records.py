@@ -9,9 +9,9 @@ import sys
 
 import numpy as np
 import pytest
+from operator_lists import operator_lists
 
 import weft
-from operator_lists import operator_lists
 from weft.compile.cost.work import flops
 from weft.core.lowering import Library, Pointwise, Reduction
 from weft.core.op import Facts, Op, all_ops, find_op

@@ -152,7 +152,7 @@ def test_an_index_is_checked_where_it_is_found():
     compiled = weft.compile(look)
     compiled(table, ids)
     assert was_found(compiled)
-    with pytest.raises(IndexError, match=r"(?s)6.*test_stored\.py"):
+    with pytest.raises(IndexError, match=r"(?s)6.*test_stored_programs\.py"):
         compiled(table, weft.tensor([1, 6]))
     assert compiled(table, ids).tolist() == (X[[1, 2]] * 2).tolist()
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import weft
 from program_file_mutations import (
     build,
     change_lists,
@@ -28,6 +26,8 @@ from program_file_mutations import (
     split,
     train_step,
 )
+
+import weft
 from weft import nn, optim
 from weft.core.op import TensorType, define, unregister
 from weft.errors import ArgumentError, DTypeError, FileFormatError
@@ -37,7 +37,7 @@ from weft.serialization.text import ALLOWANCE
 
 F = nn.functional
 SOURCE = str(Path(weft.__file__).parents[1])
-GOLDEN = Path(__file__).parent / "golden" / "files"
+GOLDEN = Path(__file__).parent.parent / "golden" / "files"
 
 
 def saved(program):

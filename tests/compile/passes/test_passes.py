@@ -1,13 +1,12 @@
 """Each pass does what its page says, keeps every program's meaning, and is quick."""
 
 import re
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from random_graphs import arrays, graph, programs
 
 import weft
 from weft import models, nn, optim
@@ -23,9 +22,6 @@ from weft.errors import ArgumentError
 from weft.graph import Builder, Program, capture, parse_graph, verify
 from weft.graph.interpret import run_graph
 from weft.graph.rewrite import rule
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "graph"))
-from random_graphs import arrays, graph, programs
 
 F = nn.functional
 
