@@ -31,7 +31,7 @@ class Atom:
         self.kind = kind
         self.a = a
         self.b = b
-        self._text = ""  # both are asked for often, so they are kept
+        self._text = ""  # both are used often, so they are kept
         parts = (_odd(p) if isinstance(p, int) else p for p in (a, b))
         self._hash = hash(kind) if a is None else hash((kind, *parts))
 
@@ -146,7 +146,7 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class OpenSizeError(ArgumentError):
-    """A size that a run decides was asked for as a Python number.
+    """A size that is known only in a run was used as a Python number.
 
     An operator that needs it can still become a node of ``build``'s graph.
     """
@@ -295,7 +295,7 @@ class Size:
     __radd__ = __add__
 
     def _plus(self, number: int) -> Size:
-        """With a number added, which stands last."""
+        """The text with a number added at its end."""
         (*others, (atoms, last)) = self.terms
         terms = self.terms if atoms else tuple(others)
         total = number if atoms else last + number
@@ -376,7 +376,7 @@ class Size:
         return out
 
     def conjugate(self) -> Size:
-        """As of every real number: itself."""
+        """The size itself, as of every real number."""
         return self
 
     # -- questions
@@ -423,7 +423,7 @@ class Size:
         return self._ask("!=", 0)
 
     def __index__(self) -> int:
-        """What the scope says: the example's number, or that there is none."""
+        """The example's number by the scope; an error if there is none."""
         return self.scope.number(self)
 
     __int__ = __index__
@@ -486,15 +486,15 @@ def _size(total: dict[Any, Any], scope: Scope) -> Any:
 
 
 def _place(term: tuple[tuple[Atom, ...], Any]) -> tuple[Any, ...]:
-    """What decides where a term is written: long ones first."""
+    """The sort key of a term in text: long terms come first."""
     atoms = term[0]
     return (-len(atoms), *map(str, atoms))
 
 
 def _both(total: dict[Any, Any]) -> Any:
-    """What the larger and the smaller of the same two add up to, taken out of terms.
+    """Replace ``max(a, b) + min(a, b)`` by ``a + b`` in terms.
 
-    The two may be further by a number: ``max(n - 1, 0) + min(n, 1)`` is ``n``.
+    Both may be shifted by a number: ``max(n - 1, 0) + min(n, 1)`` is ``n``.
     """
     alone = [atoms for atoms in total if len(atoms) == 1 and total[atoms]]
     tops = [atoms for atoms in alone if atoms[0].kind == "max"]
@@ -652,8 +652,8 @@ def _never_below(gap: Any) -> bool:
 
 
 def _odd(number: Any) -> Any:
-    """To be hashed in a number's place: -1 and -2 have the same hash, so that a
-    dictionary would compare sizes, which asks how large they are."""
+    """A number to hash instead of a coefficient: -1 and -2 have the same hash, so that
+    a dictionary would compare sizes, which asks how large they are."""
     return 2 * number + 1
 
 

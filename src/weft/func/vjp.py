@@ -22,7 +22,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 
 
 def entry(x: Tensor) -> Tensor:
-    """A new place on the tape that stands for ``x``."""
+    """A new entry of the tape that stands for ``x``."""
     from weft.ops.copies import alias_op
 
     if x._node is not None:

@@ -197,7 +197,7 @@ def _run(
 
 
 def _from_front(run: Batching, result: Any, out_dims: Any) -> Any:
-    """The outputs with their batch axes where they were asked for."""
+    """The outputs with their batch axes at the wanted positions."""
     from weft.ops.shaping import movedim
 
     leaves, structure = tree_flatten(result)

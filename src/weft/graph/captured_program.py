@@ -53,11 +53,11 @@ class Captured:
         self.rewritten: list[Rewritten] = []  # arguments changed in place
         self.regions: list[Any] = []  # what each checkpointed function keeps
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
-        self.arrays: list[np.ndarray] = []  # NumPy's that are read again in every run
+        self.arrays: list[np.ndarray] = []  # of NumPy, read anew in every run
         self.buffers: list[tuple[Any, str, Tensor]] = []  # of modules, that are set
         self.nonzero: list[int] = []  # inputs that must not be zero
         self.effects: list[Any] = []  # on containers and the terminal, in order
-        self.returned: Any = None  # the result's recipe, if parts of it are not new
+        self.returned: Any = None  # the result's recipe, if some of it is not new
         self.wants: dict[Node, bool] = {}  # of the recipes' nodes: do they want grad?
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self.device = cpu  # of its tensors
@@ -166,7 +166,7 @@ class Rewritten(NamedTuple):
 
 
 def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) -> None:
-    """Refuse an argument that is changed in place while another shows its memory."""
+    """Refuse an argument that is changed in place while another shares its memory."""
     for place, _ in program.rewritten:
         others = [*arrays[:place], *arrays[place + 1 :], *store.values()]
         if any(_may_share(program, arrays[place], other) for other in others):

@@ -62,7 +62,7 @@ class Program:
         self._prepared: dict[tuple[Any, ...], list[Step]] = {}
 
     def _needed(self, roots: Iterable[Node]) -> list[Node]:
-        """What must run, in order; nothing behind a fed node."""
+        """The nodes that must run, in order; none behind a fed node."""
         given = set(self.fed)
         seen: set[Node] = set()
         stack = list(roots)
@@ -169,7 +169,7 @@ class Program:
                 env[i] = None
 
     def _for_sizes(self, sizes: dict[str, int], env: list[Any]) -> list[Step]:
-        """The steps with numbers in place of symbolic sizes; kept for later."""
+        """The steps with numbers for symbolic sizes; kept for later."""
         key = tuple(sorted(sizes.items()))
         found = self._prepared.get(key)
         for i, value in enumerate(self.template):

@@ -187,7 +187,7 @@ class GraphReader(Reader):
         self.variables[name] = found
 
     def _resolve_initial(self) -> None:
-        """A first value stands after the variable it is for."""
+        """Find the variables of first values, which are written after them."""
         for variable, at, name in self._initial:
             if name not in self.nodes:
                 self.tokens.at = at

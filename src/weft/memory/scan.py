@@ -165,7 +165,7 @@ class Scan:
         return Held(owner.nbytes, kind, array.shape, array.dtype.name, name, line)
 
     def names(self) -> dict[int, str]:
-        """Parameters' and buffers' paths, by the memory they lie in."""
+        """Paths of parameters and buffers, by the memory that holds them."""
         inner = {id(child) for m in self.modules for child in m.children()}
         names: dict[int, str] = {}
         for module in self.modules:

@@ -1,6 +1,6 @@
 """The methods of ``weft.Tensor``.
 
-Functions are declared to be methods where they are defined (``core.public``); here are
+Functions are declared to be methods where they are defined (``ops.public``); here are
 the others. ``Methods`` is what type checkers see as ``Tensor``'s base; when this module
 is imported the members of its parts are put on ``Tensor`` itself.
 """

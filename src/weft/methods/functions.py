@@ -1,4 +1,4 @@
-"""Methods of functions that take the tensor at another place."""
+"""Methods of functions whose first argument is not the tensor."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Inspection:
         return steps if dim is None else steps[dim]
 
     def storage_offset(self: Any) -> int:
-        """Where a view begins in the memory of the tensor it is a view of.
+        """The offset of a view in the memory of the tensor it is a view of.
 
         >>> weft.zeros(4, 3)[2].storage_offset()
         6
@@ -97,7 +97,7 @@ class Inspection:
         return offset_of(self)
 
     def is_contiguous(self: Any, memory_format: Any = contiguous_format) -> bool:
-        """Whether the elements lie in memory in row-major order, or in a format.
+        """Whether the layout is row-major, or that of a memory format.
 
         >>> weft.zeros(2, 3).t().is_contiguous()
         False

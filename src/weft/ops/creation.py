@@ -523,7 +523,9 @@ def empty_like(
     if form is preserve_format:
         form = contiguous_format
         for other in (channels_last, channels_last_3d):
-            array = input.lies() if input.ndim == len(other.order or ()) else None
+            array = (
+                input.layout_array() if input.ndim == len(other.order or ()) else None
+            )
             if isinstance(array, ndarray) and array.ndim == input.ndim:
                 form = other if lies_in(array, other) else form
     given = {"dtype": input.dtype if dtype is None else dtype, "device": input.device}

@@ -456,7 +456,7 @@ def unary(
 
     ``lower`` is how compiled code computes it (``core.lowering``); without it the Loop
     IR's scalar function of the same name is used, or ``eval`` if there is none.
-    ``public`` says where the function is found (``core.public``). The other keywords
+    ``public`` says where the function is found (``ops.public``). The other keywords
     are ``Facts``.
     """
     if d is not None:

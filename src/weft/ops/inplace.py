@@ -126,7 +126,7 @@ def _write_there(target: Tensor, new: Tensor, base: Tensor, name: str) -> None:
 
 
 def _check_level(target: Any, new: Any, name: str) -> None:
-    memory = target.lies() if target._base is not None else None
+    memory = target.layout_array() if target._base is not None else None
     if isinstance(memory, np.ndarray):
         _check_memory(memory, name)
     if (

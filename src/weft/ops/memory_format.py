@@ -75,7 +75,7 @@ def lies_in(array: np.ndarray, form: MemoryFormat) -> bool:
 
 
 def laid_out(name: str, x: Any, form: MemoryFormat, *, copy: bool = False) -> Any:
-    """A tensor in a format: itself if it lies so already, unless a copy is wanted."""
+    """A tensor in a format: itself if it has that layout, unless a copy is wanted."""
     from weft.ops.copies import clone
     from weft.ops.shaping import permute
     from weft.ops.strided import memory_order
@@ -87,7 +87,7 @@ def laid_out(name: str, x: Any, form: MemoryFormat, *, copy: bool = False) -> An
             return x
     else:
         order = order_of(name, x, form)
-        array = x.lies()
+        array = x.layout_array()
         there = isinstance(array, np.ndarray) and array.ndim == x.ndim
         if not copy and there and lies_in(array, form):
             return x

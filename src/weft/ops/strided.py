@@ -1,7 +1,7 @@
 """Views of memory by strides: windows, and any that stay inside.
 
 ``windows`` are parts of one dimension that may overlap, ``as_strided`` any elements of
-a vector (the memory) at regular steps. Their transposes add up what lies in one place.
+a vector (the memory) at regular steps. Their transposes add up overlapping elements.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def memory_order(x: Tensor) -> list[int] | None:
     >>> memory_order(weft.zeros(2, 3).t()), memory_order(weft.zeros(4)[::2])
     ([1, 0], None)
     """
-    array = x.lies()
+    array = x.layout_array()
     if not isinstance(array, np.ndarray) or array.ndim != x.ndim:
         return list(range(x.ndim))  # of a transform's values, as if row by row
     order = sorted(range(x.ndim), key=lambda d: (-array.strides[d], d))
@@ -254,7 +254,7 @@ def offset_of(x: Tensor) -> int:
     """Where a view begins in the memory of what it is a view of, in elements."""
     if x._base is None:
         return 0
-    mine, whole = x.lies(), x._base.lies()
+    mine, whole = x.layout_array(), x._base.layout_array()
     if not isinstance(mine, np.ndarray) or not isinstance(whole, np.ndarray):
         return 0
     start = np.lib.array_utils.byte_bounds(whole)[0]

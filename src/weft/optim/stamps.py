@@ -79,7 +79,7 @@ class Stamp:
                     types[kind.dtype] = kind
             params = place if node.op is expand_op else node.params
             inputs = tuple(map(found.get, node.inputs, node.inputs))
-            found[node] = build.again(node, inputs, params, kind)
+            found[node] = build.add_like(node, inputs, params, kind)
 
         def value(source: Any) -> Any:
             if type(source) is not Node:

@@ -40,7 +40,7 @@ _CODE_OF = {d: code for code, d in _CODES.items() if not d.is_complex}
 
 
 class Contents(NamedTuple):
-    """What goes into a file; ``cost`` is what reading the metadata will take."""
+    """The contents of a file; ``cost`` is the bytes that reading the metadata takes."""
 
     metadata: dict[str, str]
     tensors: dict[str, np.ndarray]
@@ -313,7 +313,7 @@ class FileReader:
 
 
 def binary(data: Any) -> Any:
-    """What a file gave, if it was opened in binary."""
+    """The bytes that a file gave; an error if it was not opened in binary."""
     if isinstance(data, str):
         raise DTypeError("load: expected a file opened in binary, got one of text")
     return data

@@ -1,7 +1,7 @@
 """Programs as files: a graph, its parameters and state, and how to call it.
 
-Every part is a list of JSON in the metadata; ``docs/format.md`` describes them.
-Graphs stand before the nodes that hold them, nodes before their users.
+Every section is a list of JSON in the metadata; ``docs/format.md`` describes them.
+Graphs come before the nodes that hold them, nodes before their users.
 
     values     [scope, text]            in the language of graph/values.py
     texts      "…"                      operators, modules and source lines
@@ -238,7 +238,7 @@ class _Encoder:
 def encode_program(
     obj: Graph | Captured, fixed: Mapping[str, str] | None = None, native: bool = False
 ) -> Contents:
-    """What to write for a graph, or for a captured program and its state."""
+    """The contents of a file for a graph, or a captured program and its state."""
     encoder = _Encoder()
     if isinstance(obj, Graph):
         graph, cells = obj, {}
@@ -310,7 +310,7 @@ def _leaves(count: int) -> Structure:
 
 
 class _Values(Reader):
-    """Values of a file; graphs stand in a list of their own."""
+    """Values of a file; graphs are in a list of their own."""
 
     def read(self, text: str) -> Any:
         self.tokens, self._depth = Tokens(text), 0
@@ -435,7 +435,7 @@ class _Decoder:
                 held.requires_grad_()
 
     def check(self, graph: Graph) -> None:
-        """Whatever is wrong with the program, and wherever: say so, run nothing."""
+        """Refuse a program with any mistake, without running any of it."""
         try:
             verify(graph)
         except MemoryError:
@@ -505,7 +505,7 @@ class _Decoder:
         raise self.bad(f"expected an assumption, got {_short(item)}")
 
     def parse(self, values: _Values, text: str) -> Any:
-        self.reader.budget.room(100 * len(text))
+        self.reader.budget.reserve(100 * len(text))
         try:
             return values.read(text)
         except MemoryError:

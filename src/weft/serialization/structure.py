@@ -3,7 +3,7 @@
     node = ["leaf"] | ["none"] | ["list", [i, …]] | ["tuple", [i, …]]
          | ["dict", [key, …], [i, …]]              keys: strings or ints
 
-Children stand before parents, the root last. Named tuples become tuples, and
+Children come before parents, the root last. Named tuples become tuples, and
 subclasses of dictionaries and lists plain ones.
 """
 
@@ -21,7 +21,7 @@ _KINDS = {name: kind for kind, name in _NAMES.items()}
 
 
 def plain(structure: Structure, depth: int = 0) -> Structure:
-    """The same with lists, tuples and dictionaries in place of their subclasses."""
+    """The same value with subclasses of lists, tuples and dictionaries made plain."""
     kind, keys, children = structure
     if kind is None or kind is _Nothing:
         return structure
@@ -86,7 +86,7 @@ def decode_structure(items: Iterable[Any]) -> Structure:
 
 
 def _node(item: Any) -> tuple[Structure, list[Any]]:
-    """A structure still without its children, and their places."""
+    """A structure still without its children, and their indices."""
     match item:
         case ["leaf"]:
             return LEAF, []

@@ -7,7 +7,7 @@
                | ["value", null | bool | int | float | str]
                | ["int", hexadecimal] | ["float", text] | ["complex", text, text]
 
-Children stand before parents, the root last: neither writing nor reading recurses,
+Children come before parents, the root last: neither writing nor reading recurses,
 however deep the nesting. Tensors that share memory are stored once each.
 """
 
@@ -31,7 +31,7 @@ VERSION = "1"
 
 
 class _Place(NamedTuple):
-    """Where an object stands inside the saved one."""
+    """The path of an object inside the saved one."""
 
     parent: _Place | None
     key: Any
@@ -44,7 +44,7 @@ class _Place(NamedTuple):
         return found[::-1]
 
     def text(self) -> str:
-        """As Python writes it: ``obj["a"][3]``."""
+        """The path as Python writes it: ``obj["a"][3]``."""
         return "obj" + "".join(
             f'["{k}"]' if isinstance(k, str) else f"[{k}]" for k in self.keys()
         )
@@ -144,7 +144,7 @@ def _children(value: Any, place: _Place) -> list[tuple[Any, _Place]]:
 
 
 def encode_tree(obj: Any) -> Contents:
-    """What to write for a structure of tensors."""
+    """The contents of a file for a structure of tensors."""
     encoder = _Encoder()
     encoder.run(obj)
     structure = json.dumps(encoder.nodes, separators=(",", ":"), allow_nan=False)

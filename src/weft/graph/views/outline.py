@@ -267,5 +267,5 @@ def graph_of(source: Any, examples: Iterable[Any] = ()) -> Graph:
 
 
 def edge_label(box: Box) -> str:
-    """What flows out of a box."""
+    """The label of the value that leaves a box."""
     return type_text(box.node.type) if box.node.type is not None else ""
