@@ -67,7 +67,7 @@ def asarray(
 
 
 def _shared(obj: Any) -> Any:
-    """What can be taken over without a copy: DLPack or the buffer protocol."""
+    """An array over the object's memory, by DLPack or the buffer protocol."""
     if isinstance(obj, (bool, int, float, complex, list, tuple, np.generic)):
         return None
     if callable(getattr(obj, "__dlpack__", None)):

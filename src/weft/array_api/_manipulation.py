@@ -84,7 +84,7 @@ def matrix_transpose(x: Array, /) -> Array:
 
 
 def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
-    """Axes moved to other places, the rest in order.
+    """Axes moved to other positions, the rest in order.
 
     >>> weft.array_api.moveaxis(weft.ones(2, 3, 4), 0, -1).shape
     (3, 4, 2)
@@ -125,7 +125,7 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
 
 
 def roll(x: Array, /, shift: Any, *, axis: Any = None) -> Array:
-    """The elements moved along axes, those pushed out coming in again.
+    """The elements shifted along axes, those pushed out coming in at the other end.
 
     >>> weft.array_api.roll(weft.arange(4), 1)
     tensor([3, 0, 1, 2], shape=(4,), dtype=int64)

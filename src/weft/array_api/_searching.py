@@ -25,7 +25,7 @@ from weft.ops.operands import nonzero as _nonzero
 
 
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the largest elements are.
+    """The indices of the largest elements.
 
     >>> weft.array_api.argmax(weft.tensor([1, 9, 3]))
     tensor(1, dtype=int64)
@@ -34,7 +34,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
 
 
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the smallest elements are.
+    """The indices of the smallest elements.
 
     >>> weft.array_api.argmin(weft.tensor([5, 9, 3]))
     tensor(2, dtype=int64)
@@ -56,7 +56,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
 def searchsorted(
     x1: Array, x2: Any, /, *, side: str = "left", sorter: Array | None = None
 ) -> Array:
-    """Where elements would be put into a sorted 1-d array.
+    """The indices at which elements would be inserted into a sorted 1-d array.
 
     >>> weft.array_api.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
     tensor([1, 3], shape=(2,), dtype=int64)
@@ -145,7 +145,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
 
 
 class UniqueAll(NamedTuple):
-    """What ``unique_all`` returns."""
+    """The result of ``unique_all``."""
 
     values: Array
     indices: Array
@@ -154,14 +154,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What ``unique_counts`` returns."""
+    """The result of ``unique_counts``."""
 
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
-    """What ``unique_inverse`` returns."""
+    """The result of ``unique_inverse``."""
 
     values: Array
     inverse_indices: Array
@@ -195,7 +195,7 @@ def unique_counts(x: Array, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Array, /) -> UniqueInverse:
-    """The different elements, and which of them stands at each place.
+    """The distinct elements, and the index among them of each element.
 
     >>> weft.array_api.unique_inverse(weft.tensor([2, 1, 2])).inverse_indices
     tensor([1, 0, 1], shape=(3,), dtype=int64)

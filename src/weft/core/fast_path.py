@@ -1,9 +1,9 @@
 """Fast paths of eager operators to a result and its node on the tape.
 
-A public function may take one if ``mode.quick`` is not 0: no transform, capture or other
-observer is active. NumPy computes on plain tensors' arrays, and the array comes here,
-with ``mode.quick`` as ``state``. Value, views and tape are then as ``bind`` would have
-left them. On any error, ``bind`` runs instead and explains it.
+A public function may take one if ``mode.quick`` is not 0: no transform, capture or
+other observer is active. NumPy computes on plain tensors' arrays, and the array comes
+here, with ``mode.quick`` as ``state``. Value, views and tape are then as ``bind`` would
+have left them. On any error, ``bind`` runs instead and explains it.
 """
 
 from __future__ import annotations

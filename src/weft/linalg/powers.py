@@ -108,7 +108,7 @@ def _check_chain(name: str, parts: list[Tensor]) -> None:
 
 
 def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where to split each run of factors, by dynamic programming."""
+    """The index to split each run of factors at, by dynamic programming."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
     best = {}

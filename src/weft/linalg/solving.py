@@ -32,7 +32,7 @@ from weft.ops.transcendental import log
 
 
 class LstsqResult(NamedTuple):
-    """What ``lstsq`` returns."""
+    """The result of ``lstsq``."""
 
     solution: Tensor
     residuals: Tensor
@@ -204,7 +204,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 class SlogdetResult(NamedTuple):
-    """What ``slogdet`` returns."""
+    """The result of ``slogdet``."""
 
     sign: Tensor
     logabsdet: Tensor
