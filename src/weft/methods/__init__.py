@@ -1,8 +1,8 @@
 """The methods of ``weft.Tensor``.
 
 Functions are declared to be methods where they are defined (``ops.public``); here are
-the others. ``Methods`` is what type checkers see as ``Tensor``'s base; when this module
-is imported the members of its parts are put on ``Tensor`` itself.
+the others. Type checkers see ``Methods`` as ``Tensor``'s base; when this module is
+imported, the members of its bases are put on ``Tensor`` itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from weft.linalg import factoring, powers, solving  # noqa: F401
 from weft.methods.casts import Casts
 from weft.methods.conversion import Conversion
 from weft.methods.functions import Functions
+from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
 from weft.methods.operators import Operators
@@ -63,7 +64,9 @@ else:
     Declared = object
 
 
-class Methods(Operators, Functions, InPlace, Inspection, Conversion, Casts, Declared):
+class Methods(
+    Operators, Functions, InPlace, Inspection, Conversion, Gradients, Casts, Declared
+):
     """The methods of ``weft.Tensor``."""
 
 
