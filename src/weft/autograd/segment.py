@@ -169,7 +169,7 @@ class Segment:
         self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
         self.changed: dict[int, Storage] = {}
         self.filled: dict[int, Refill] | None = None
-        self.places: dict[Node, int] = {}  # nodes of the second run
+        self.positions: dict[Node, int] = {}  # nodes of the second run
 
     # -- the first run
 
@@ -271,7 +271,7 @@ class Segment:
     def drop(self) -> None:
         """Forget what the second run gave and nobody took."""
         self.filled = None
-        self.places = {}
+        self.positions = {}
 
     def _joined(self, old: Any, new: Any) -> Any:
         """A kept value, or the recomputed one with its node of the first tape."""
@@ -292,8 +292,8 @@ class Segment:
         if type(node) is Pick:
             below = self._original(node.node)
             return node if below is node.node else below and Pick(below, node.index)
-        place = self.places.get(node)
-        return node if place is None else self.marks[place].node()
+        k = self.positions.get(node)
+        return node if k is None else self.marks[k].node()
 
     def _refill(self) -> None:
         self._check_given()
@@ -310,7 +310,7 @@ class Segment:
             for k, node in enumerate(nodes)
             if k in self.stripped and self.marks[k].node() is not None
         }
-        self.places = {node: k for k, node in enumerate(nodes)}
+        self.positions = {node: k for k, node in enumerate(nodes)}
         for node in nodes:
             node.saved = ()
         if mode.refilled is not None:
@@ -371,7 +371,7 @@ class Segment:
             raise self.differs(k, *[m[k] if k < len(m) else None
                                     for m in (self.marks, again)])  # fmt: skip
 
-    def differs(self, place: int, first: Any, second: Any) -> AutogradError:
+    def differs(self, number: int, first: Any, second: Any) -> AutogradError:
         """The error of a function that did something else the second time."""
         lines = []
         if first is not None:
@@ -380,7 +380,7 @@ class Segment:
             lines.append(f"\n  second run at {second.line}")
         return AutogradError(
             "checkpoint: the function did something else when it was run again for "
-            f"its gradient: operator {place} of {len(self.marks)} was "
+            f"its gradient: operator {number} of {len(self.marks)} was "
             f"{first or 'none'} and is {second or 'none'} now. A checkpointed "
             "function must depend only on its arguments, parameters and Weft's "
             "generators" + "".join(lines)
@@ -399,17 +399,17 @@ def recorded(out: Any, floor: int) -> list[Node]:
 
 def marks_of(nodes: list[Node]) -> list[Mark]:
     """The marks of nodes."""
-    places = {node: k for k, node in enumerate(nodes)}
-    return [_mark(node, places) for node in nodes]
+    positions = {node: k for k, node in enumerate(nodes)}
+    return [_mark(node, positions) for node in nodes]
 
 
-def _mark(node: Node, places: dict[Node, int]) -> Mark:
+def _mark(node: Node, positions: dict[Node, int]) -> Mark:
     held: Any = node.saved
     if type(held) is Deferred:
         saved = held.segment.marks[held.position].saved
     else:
         saved = tuple(_types(node.saved or ()))
-    parents = tuple([_place(parent, places) for parent in node.parents])
+    parents = tuple([_position(parent, positions) for parent in node.parents])
     ref = weakref.ref(node)
     return Mark(node.name, saved, parents, ref, node.code, node.lasti)
 
@@ -422,10 +422,10 @@ def _types(values: Any) -> Iterator[Any]:
             yield from _types(value)
 
 
-def _place(parent: Any, places: dict[Node, int]) -> Any:
+def _position(parent: Any, positions: dict[Node, int]) -> Any:
     if type(parent) is Pick:
-        return _place(parent.node, places), parent.index
-    return None if parent is None else places.get(parent, -1)
+        return _position(parent.node, positions), parent.index
+    return None if parent is None else positions.get(parent, -1)
 
 
 def _leaves(nodes: list[Node]) -> list[tuple[weakref.ref[Tensor], int]]:

@@ -178,8 +178,8 @@ SAME = View(lambda out, x_shape: out, in_order=True)  # memory does not show
 def permuted(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:
     """The index that ``permute`` reads for an element."""
     found: list[Any] = [0] * len(dims)
-    for place, dim in enumerate(dims):
-        found[dim] = out[place]
+    for position, dim in enumerate(dims):
+        found[dim] = out[position]
     return tuple(found)
 
 

@@ -127,8 +127,8 @@ class Plan:
 
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
-        for kind, place, name in self.op.sources(fn):
-            key = (kind, place)
+        for kind, position, name in self.op.sources(fn):
+            key = (kind, position)
             if kind == "param":
                 args.append(name)
                 continue

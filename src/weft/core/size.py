@@ -382,10 +382,10 @@ class Size:
     # -- questions
 
     def _ask(self, relation: str, other: Any) -> bool:
-        gap = self - other
-        if not isinstance(gap, Size):
-            return _RELATIONS[relation](gap, 0)
-        known = _proved(relation, gap)
+        difference = self - other
+        if not isinstance(difference, Size):
+            return _RELATIONS[relation](difference, 0)
+        known = _proved(relation, difference)
         if known is not None:
             return known
         answer = _RELATIONS[relation](self.hint(), _hint(other))
@@ -481,11 +481,11 @@ def _size(total: dict[Any, Any], scope: Scope) -> Any:
     if len(terms) == 1 and not terms[0][0]:
         return terms[0][1]
     if len(terms) > 1:
-        terms.sort(key=_place)
+        terms.sort(key=_sort_key)
     return Size(*terms, scope=scope)
 
 
-def _place(term: tuple[tuple[Atom, ...], Any]) -> tuple[Any, ...]:
+def _sort_key(term: tuple[tuple[Atom, ...], Any]) -> tuple[Any, ...]:
     """The sort key of a term in text: long terms come first."""
     atoms = term[0]
     return (-len(atoms), *map(str, atoms))
@@ -502,11 +502,15 @@ def _both(total: dict[Any, Any]) -> Any:
     for top, end in itertools.product(tops, ends):
         (x, y), low = ((one[0].a, one[0].b) for one in (top, end))
         for u, v in (low, low[::-1]):
-            gap = x - u
-            if total[top] == total[end] and same(gap, y - v) and type(gap) is int:
+            difference = x - u
+            if (
+                total[top] == total[end]
+                and same(difference, y - v)
+                and type(difference) is int
+            ):
                 factor = total.pop(top)
                 del total[end]
-                return (u + v + gap) * factor
+                return (u + v + difference) * factor
     return None
 
 
@@ -581,8 +585,8 @@ def below(value: Any, limit: Any) -> bool:
             )
         top = top + reach
     if isinstance(top, Size) or isinstance(limit, Size):
-        gap = limit - top
-        return not isinstance(gap, Size) and gap >= 0
+        difference = limit - top
+        return not isinstance(difference, Size) and difference >= 0
     return top <= limit
 
 
@@ -591,13 +595,13 @@ def atom_size(atom: Atom, scope: Scope) -> Size:
     return Size(((atom,), 1), scope=scope)
 
 
-def _proved(relation: str, gap: Size) -> bool | None:
-    """Whether ``gap relation 0`` follows from sizes being at least 0."""
-    if any(atom.below_zero for atoms, _ in gap.terms for atom in atoms):
+def _proved(relation: str, difference: Size) -> bool | None:
+    """Whether ``difference relation 0`` follows from sizes being at least 0."""
+    if any(atom.below_zero for atoms, _ in difference.terms for atom in atoms):
         return None
-    positive = all(factor > 0 for _, factor in gap.terms)
-    negative = all(factor < 0 for _, factor in gap.terms)
-    constant = any(not atoms for atoms, _ in gap.terms)
+    positive = all(factor > 0 for _, factor in difference.terms)
+    negative = all(factor < 0 for _, factor in difference.terms)
+    constant = any(not atoms for atoms, _ in difference.terms)
     if positive and relation in (">=", "<"):
         return relation == ">="
     if negative and relation in ("<=", ">"):
@@ -621,17 +625,17 @@ def smaller(a: Any, b: Any) -> Any:
 def _choose(kind: str, a: Any, b: Any) -> Any:
     if not isinstance(a, Size) and not isinstance(b, Size):
         return _COMPUTE[kind](a, b)
-    gap = a - b
-    if not isinstance(gap, Size):
-        above = gap >= 0
+    difference = a - b
+    if not isinstance(difference, Size):
+        above = difference >= 0
     else:
-        above = _never_below(gap)
-        if not above and not _never_below(-gap):
-            return _atom(kind, a, b, gap.scope)
+        above = _never_below(difference)
+        if not above and not _never_below(-difference):
+            return _atom(kind, a, b, difference.scope)
     return a if above == (kind == "max") else b
 
 
-def _never_below(gap: Any) -> bool:
+def _never_below(difference: Any) -> bool:
     """Whether a size is surely at least 0, also for the ends that it is cut off at.
 
     >>> from weft.core.size import Scope, _never_below, smaller
@@ -639,13 +643,13 @@ def _never_below(gap: Any) -> bool:
     >>> _never_below(n - smaller(3, n)), _never_below(n - 1)
     (True, False)
     """
-    if not isinstance(gap, Size):
-        return gap >= 0
-    if _proved(">=", gap):
+    if not isinstance(difference, Size):
+        return difference >= 0
+    if _proved(">=", difference):
         return True
-    for (atom, *others), factor in (term for term in gap.terms if term[0]):
+    for (atom, *others), factor in (term for term in difference.terms if term[0]):
         if not others and atom.kind == ("min" if factor < 0 else "max"):
-            rest = gap - atom_size(atom, gap.scope) * factor
+            rest = difference - atom_size(atom, difference.scope) * factor
             if any(_never_below(rest + end * factor) for end in (atom.a, atom.b)):
                 return True
     return False

@@ -133,8 +133,8 @@ def capture_call(
         del result, copies, sharing, console
         values, cells = run.close(out_leaves)
         changed = [
-            (x.node, Rewritten(place, x._node is not tape))
-            for place, (x, node, tape) in enumerate(begun)
+            (x.node, Rewritten(position, x._node is not tape))
+            for position, (x, node, tape) in enumerate(begun)
             if x.node is not node
         ]
         begun.clear()
@@ -161,10 +161,10 @@ def capture_call(
     made.arrays = run.arrays
     made.buffers = run.kept
     made.emptied = run.emptied
-    places = {node: k for k, node in enumerate(graph.inputs)}
-    made.nonzero = [places[node] for node in run.nonzero]
+    positions = {node: k for k, node in enumerate(graph.inputs)}
+    made.nonzero = [positions[node] for node in run.nonzero]
     if run.writes or returned is not None:  # else a view is as good as a copy
-        made.layouts = [(places[n], how) for n, how in run.layouts.items()]
+        made.layouts = [(positions[n], how) for n, how in run.layouts.items()]
     return made
 
 

@@ -161,19 +161,19 @@ class Rewritten(NamedTuple):
     Its new value is one of the graph's last outputs.
     """
 
-    place: int  # among the arguments that are tensors
+    position: int  # among the arguments that are tensors
     recorded: bool  # whether the change is part of the argument's history
 
 
 def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) -> None:
     """Refuse an argument that is changed in place while another shares its memory."""
-    for place, _ in program.rewritten:
-        others = [*arrays[:place], *arrays[place + 1 :], *store.values()]
-        if any(_may_share(program, arrays[place], other) for other in others):
+    for position, _ in program.rewritten:
+        others = [*arrays[:position], *arrays[position + 1 :], *store.values()]
+        if any(_may_share(program, arrays[position], other) for other in others):
             raise ArgumentError(
                 f"{program.graph.name}: argument "
-                f"{program.graph.inputs[place].name!r} is changed in place, and shares "
-                "its memory with another one; pass a .clone() of one of them"
+                f"{program.graph.inputs[position].name!r} is changed in place, and "
+                "shares its memory with another one; pass a .clone() of one of them"
             )
 
 
@@ -189,8 +189,8 @@ def rewrite(program: Captured, leaves: list[Any], results: Any) -> None:
         return
     given = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
     values = results[len(results) - len(program.rewritten) :]
-    for (place, recorded), value in zip(program.rewritten, values, strict=True):
-        target = given[place]
+    for (position, recorded), value in zip(program.rewritten, values, strict=True):
+        target = given[position]
         if isinstance(target, np.ndarray):
             np.copyto(target, value.to_host())
             continue

@@ -44,7 +44,7 @@ class Run(NamedTuple):
 class Argument(NamedTuple):
     """The tensor at an index among the leaves of the arguments."""
 
-    place: int
+    position: int
 
 
 class Outside(NamedTuple):
@@ -158,7 +158,7 @@ def _shown(shared: Shared, run: Run) -> Tensor:
     if isinstance(root, Node):
         out: Any = run.results[root]
     elif isinstance(root, Argument):
-        out = run.leaves[root.place]
+        out = run.leaves[root.position]
     else:
         out = root.tensor if isinstance(root, Outside) else root.tensor.grad
     with nullcontext() if shared.recorded else no_grad():

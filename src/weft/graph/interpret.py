@@ -140,13 +140,13 @@ class Program:
         """
         template = self.template.copy()
         steps = self._for_sizes(dict(sizes), template) if self.symbolic else self.steps
-        places = [self.slots[fetch] for fetch in self.fetches]
+        positions = [self.slots[fetch] for fetch in self.fetches]
 
         def call(feeds: Sequence[Any]) -> list[ndarray]:
             env = template.copy()
             env[: len(feeds)] = feeds
             self._loop(steps, env, {}, {})
-            return [env[place] for place in places]
+            return [env[position] for position in positions]
 
         return call
 

@@ -86,7 +86,7 @@ class Capture(Building):
         self.slots: dict[int, tuple[dict[str, Any], str]] = {}
         self.roots: set[int] = set()
         self.borrowed: dict[int, Borrowed] = {}
-        self.places: dict[Any, Borrowed] = {}
+        self.by_memory: dict[Any, Borrowed] = {}
         self.made: list[weakref.ref[Symbol]] = []
         self.closed = False
         self.thread = threading.get_ident()
@@ -260,7 +260,7 @@ class Capture(Building):
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")
 
-    def read_again(self, array: np.ndarray) -> None:
+    def note_array(self, array: np.ndarray) -> None:
         self.arrays.append(array)
 
     def note_layout(self, symbol: Symbol) -> None:
@@ -272,8 +272,8 @@ class Capture(Building):
         base = tensor._base
         if base is not None and _shares(tensor, base):
             return self._borrow_view(tensor, base)
-        place = _place(tensor)
-        twin = self.places.get(place)
+        memory = _memory_of(tensor)
+        twin = self.by_memory.get(memory)
         if twin is not None:  # the same memory under another object
             cell, read = twin.cell, twin.tensor.node  # type: ignore[attr-defined]
         else:
@@ -290,7 +290,7 @@ class Capture(Building):
         if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
             self.orders.transposed.add(read)
         held = self._hold(tensor, cell, read, whole=True)
-        self.places.setdefault(place, held)
+        self.by_memory.setdefault(memory, held)
         return held.tensor  # type: ignore[return-value]
 
     def _cell(self, variable: Variable, tensor: Tensor) -> Cell:
@@ -569,7 +569,7 @@ _WATCHING: dict[str, Any] = {
 }
 
 
-def _place(tensor: Any) -> Any:
+def _memory_of(tensor: Any) -> Any:
     array = tensor.__dict__["_data"]
     if not isinstance(array, np.ndarray):
         return id(array)

@@ -289,7 +289,7 @@ class Building(Interpreter):
         """A symbol in a text."""
         return repr(symbol)
 
-    def read_again(self, array: np.ndarray) -> None:
+    def note_array(self, array: np.ndarray) -> None:
         """Note that a NumPy array became a tensor, which each run reads."""
 
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:

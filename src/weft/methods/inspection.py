@@ -11,7 +11,7 @@ from weft.ops import (
     complex_numbers,
     shaping,
 )
-from weft.ops.memory_format import check_format, contiguous_format, lies_in
+from weft.ops.memory_format import check_format, contiguous_format, has_format
 from weft.ops.strided import offset_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Inspection:
         array = _in_memory(self, "is_contiguous")
         if memory_format is contiguous_format:
             return bool(array.flags.c_contiguous)
-        return lies_in(array, check_format("is_contiguous", memory_format))
+        return has_format(array, check_format("is_contiguous", memory_format))
 
     def data_ptr(self: Any) -> int:
         """The address of the first element.

@@ -71,7 +71,7 @@ clone_op: Op = define(
 
 @public(method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy that gradients flow through, row by row unless a format is asked for.
+    """A copy that gradients flow through, contiguous unless a format is given.
 
     >>> x = weft.ones(2)
     >>> x.clone().add_(1)

@@ -210,7 +210,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _beyond(outside: Tensor, limit: Any) -> Tensor:
-    """Where a limit applies: outside of it, and everywhere if it is NaN."""
+    """A mask of the elements beyond a limit; all of them if it is NaN."""
     if type(limit) is Number:
         limit = limit.tensor
     if isinstance(limit, Tensor):

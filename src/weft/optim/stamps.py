@@ -35,9 +35,9 @@ class Stamp:
     def __init__(self, nodes: list[Node], tensors: list[Any], new: Any, local: State):
         self.nodes = nodes
         held = [(k, x) for k, x in enumerate(tensors) if isinstance(x, Symbol)]
-        self.places = {x.node: k for k, x in held}
-        self.given = [n for n in self.places if n not in {*nodes}]
-        self.fits = len(self.places) == len(held) and all(
+        self.positions = {x.node: k for k, x in held}
+        self.given = [n for n in self.positions if n not in {*nodes}]
+        self.fits = len(self.positions) == len(held) and all(
             self._repeats(node, tensors[0].shape) for node in nodes
         )
         self.new = self._source(new)
@@ -45,7 +45,7 @@ class Stamp:
 
     def _repeats(self, node: Node, shape: Any) -> bool:
         if node.op is READ:
-            return node in self.places
+            return node in self.positions
         if node.op is expand_op:
             return node.params["shape"] == shape
         return type(node.op.lower) is Pointwise and node.type.shape in ((), shape)
@@ -53,23 +53,23 @@ class Stamp:
     def _source(self, value: Any) -> Any:
         """A value of the update's own as its node, which outlives it."""
         own = isinstance(value, Symbol) and (
-            value.node in self.places or value.node in {*self.nodes}
+            value.node in self.positions or value.node in {*self.nodes}
         )
         return value.node if own else value
 
     def began_as(self, like: Any) -> bool:
         """Whether what was outside the graph before has been read by these nodes."""
-        return not any(like[self.places[node]][1] for node in self.given)
+        return not any(like[self.positions[node]][1] for node in self.given)
 
     def again(self, tensors: list[Any]) -> tuple[Any, State]:
         """The update of another parameter: its new value, and the state's."""
         run, shape = mode.capture, tensors[0].shape
         build, place = run.builder, {"shape": shape}
         types: dict[Any, TensorType] = {}
-        found = {n: run.lift(tensors[self.places[n]]) for n in self.given}
+        found = {n: run.lift(tensors[self.positions[n]]) for n in self.given}
         for node in self.nodes:
             if node.op is READ:
-                found[node] = run.lift(tensors[self.places[node]])
+                found[node] = run.lift(tensors[self.positions[node]])
                 continue
             kind = node.type
             if kind.shape:
@@ -84,8 +84,8 @@ class Stamp:
         def value(source: Any) -> Any:
             if type(source) is not Node:
                 return source
-            if source in self.places:
-                return tensors[self.places[source]]
+            if source in self.positions:
+                return tensors[self.positions[source]]
             made = run.symbol(found[source])
             made.quiet = True
             return made

@@ -130,13 +130,13 @@ class _Encoder:
             if node.role != FORWARD:
                 self.roles.setdefault(node.role, []).append(len(self.nodes))
             self.nodes.append(self.node(node, scope))
-        row = [graph.name, first, len(self.nodes), self.places(graph.inputs),
-               self.places(graph.outputs), scope]  # fmt: skip
+        row = [graph.name, first, len(self.nodes), self.positions(graph.inputs),
+               self.positions(graph.outputs), scope]  # fmt: skip
         self.graphs[id(graph)] = len(self.rows)
         self.rows.append(row)
         return len(self.rows) - 1
 
-    def places(self, nodes: Any) -> list[int]:
+    def positions(self, nodes: Any) -> list[int]:
         return [self.numbers[node] for node in nodes]
 
     def node(self, node: Node, scope: int) -> list[Any]:
@@ -150,7 +150,7 @@ class _Encoder:
             node.name, self.texts(node.op.name), inputs,
             self.params(json.dumps(params, separators=(",", ":"))),
             self.value(node.type, scope, where), self.texts(node.module),
-            self.texts(self.line(node.line)), self.places(node.after),
+            self.texts(self.line(node.line)), self.positions(node.after),
         ]  # fmt: skip
 
     def line(self, line: str) -> str:
@@ -278,7 +278,7 @@ def _later(program: Captured, fixed: Mapping[str, str], native: bool) -> dict[st
     if not (program.rewritten or fixed or native):
         return {}
     return {
-        "changed": [[place, recorded] for place, recorded in program.rewritten],
+        "changed": [[position, recorded] for position, recorded in program.rewritten],
         "fixed": [[name[:LONGEST], text[:LONGEST]] for name, text in fixed.items()],
         "native": [bool(one) for one in program.wanting] if native else [],
     }
@@ -401,15 +401,19 @@ class _Decoder:
         found: list[Rewritten] = []
         for item in self.charged("changed") if self.later else ():
             match item:
-                case [int(place), bool(recorded)] if 0 <= place < len(graph.inputs):
-                    self.need(place not in [f.place for f in found], "each once", item)
-                    found.append(Rewritten(place, recorded))
+                case [int(position), bool(recorded)] if (
+                    0 <= position < len(graph.inputs)
+                ):
+                    self.need(
+                        position not in [f.position for f in found], "each once", item
+                    )
+                    found.append(Rewritten(position, recorded))
                 case _:
                     raise self.bad(f"expected a changed argument, got {_short(item)}")
         self.need(len(found) <= len(graph.outputs), "an output for each", found)
         outs = graph.outputs[len(graph.outputs) - len(found) :]
         for one, out in zip(found, outs, strict=True):
-            want = graph.inputs[one.place].type
+            want = graph.inputs[one.position].type
             self.need(str(out.type) == str(want), f"a new value as {want}", out.type)
         return found
 

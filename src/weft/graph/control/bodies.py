@@ -189,11 +189,11 @@ def derived(make: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the result of a function of a graph with that graph."""
 
     def find(graph: Graph, *key: Any) -> Any:
-        known, place = forms_of(graph).derived, (make, *key)
-        found = known.get(place)
+        known, position = forms_of(graph).derived, (make, *key)
+        found = known.get(position)
         if found is None:
             with enable_grad():
-                found = known[place] = make(graph, *key)
+                found = known[position] = make(graph, *key)
         return found
 
     return find
