@@ -54,15 +54,15 @@ def asarray(
     shares = given is not None
     out = creation.as_tensor(given if shares else obj)
     wanted = out.dtype if dtype is None else as_dtype(dtype)
-    place = out.device if device is None else find_device(device)
-    changed = wanted is not out.dtype or place is not out.device
+    position = out.device if device is None else find_device(device)
+    changed = wanted is not out.dtype or position is not out.device
     if copy is False and (not shares or changed):
         raise ArgumentError(
             "asarray: copy=False, but making this array needs a copy; pass copy=None"
         )
     if not shares and dtype is not None:
-        return creation.tensor(obj, dtype=wanted, device=place)
-    out = out.to(wanted).to(place)
+        return creation.tensor(obj, dtype=wanted, device=position)
+    out = out.to(wanted).to(position)
     return copies.clone(out) if copy and shares and not changed else out
 
 

@@ -58,10 +58,10 @@ def expand_dims(x: Array, /, *, axis: int | tuple[int, ...] = 0) -> Array:
     (3, 1)
     """
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    places = normalize_dims("expand_dims", axes, x.ndim + len(axes))
+    positions = normalize_dims("expand_dims", axes, x.ndim + len(axes))
     out = x
-    for place in sorted(places):
-        out = shaping.unsqueeze(out, place)
+    for position in sorted(positions):
+        out = shaping.unsqueeze(out, position)
     return out
 
 
@@ -145,8 +145,8 @@ def squeeze(x: Array, /, axis: Any) -> Array:
     """
     axes = axis if isinstance(axis, tuple) else (axis,)
     for a in axes:
-        place = normalize_dim("squeeze", a, x.ndim)
-        if not x.ndim or x.shape[place] != 1:
+        position = normalize_dim("squeeze", a, x.ndim)
+        if not x.ndim or x.shape[position] != 1:
             raise ShapeError(f"squeeze: axis {a} of shape {x.shape} is not of size 1")
     return shaping.squeeze(x, axes)
 

@@ -118,10 +118,10 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
         if check_array("take", x).ndim != 1:
             raise ShapeError(f"take: expected an axis for shape {x.shape}, got None")
         axis = 0
-    places = _from_start("take", indices, x.shape[axis])
+    positions = _from_start("take", indices, x.shape[axis])
     if indices.ndim == 0:
-        return shaping.squeeze(index.index_select(x, axis, places), axis)
-    return index.index_select(x, axis, places)
+        return shaping.squeeze(index.index_select(x, axis, positions), axis)
+    return index.index_select(x, axis, positions)
 
 
 def _from_start(name: str, indices: Array, size: Any) -> Array:
@@ -137,8 +137,8 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     >>> weft.array_api.take_along_axis(x, weft.array_api.argsort(x))
     tensor([[1, 2, 3]], shape=(1, 3), dtype=int64)
     """
-    places = _from_start("take_along_axis", indices, x.shape[axis])
-    return gathering.take_along_dim(x, places, axis)
+    positions = _from_start("take_along_axis", indices, x.shape[axis])
+    return gathering.take_along_dim(x, positions, axis)
 
 
 # -- sets
@@ -177,11 +177,11 @@ def unique_all(x: Array, /) -> UniqueAll:
     """
     array = concrete("unique_all", x)
     found = np.unique_all(array)
-    places = Tensor(np.asarray(found.indices))
+    positions = Tensor(np.asarray(found.indices))
     # The values are picked by index, so that gradients flow to them.
-    values = index.index_select(shaping.reshape(x, (x.numel(),)), 0, places)
+    values = index.index_select(shaping.reshape(x, (x.numel(),)), 0, positions)
     inverse = Tensor(found.inverse_indices.reshape(array.shape))
-    return UniqueAll(values, places, inverse, Tensor(np.asarray(found.counts)))
+    return UniqueAll(values, positions, inverse, Tensor(np.asarray(found.counts)))
 
 
 def unique_counts(x: Array, /) -> UniqueCounts:

@@ -168,13 +168,13 @@ class Windows(Dataset):
 def standard_library(max_chars: int) -> str:
     """The standard library's source, file after file, up to some characters."""
     pieces: list[str] = []
-    room = max_chars
+    left = max_chars
     for path in _sources(sysconfig.get_paths()["stdlib"]):
-        if room <= 0:
+        if left <= 0:
             break
         with open(path, "rb") as file:
-            pieces.append(_decoded(file.read())[:room])
-        room -= len(pieces[-1])
+            pieces.append(_decoded(file.read())[:left])
+        left -= len(pieces[-1])
     return "".join(pieces)
 
 

@@ -108,10 +108,10 @@ def solve_triangular(
     a, b = as_matrix(name, A, square=True), as_matrix(name, B)
     one_type(name, a, b)
     if not left:
-        turned = solve_triangular(
+        solved = solve_triangular(
             adjoint(a), adjoint(b), upper=not upper, unitriangular=unitriangular
         )
-        return adjoint(turned)
+        return adjoint(solved)
     _check_rows(name, a, b)
     params = {"upper": bool(upper), "unitriangular": bool(unitriangular)}
     return solve_triangular_op(*one_batch(name, a, b), **params)

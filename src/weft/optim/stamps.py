@@ -1,8 +1,8 @@
-"""An update that was captured for one parameter, made again for others like it.
+"""An update that was captured for one parameter, copied for others like it.
 
-A rule works element by element, so what it does to two parameters differs in their
-shapes alone. The nodes of the first are a pattern: those of another one are the same
-operators, applied to its own gradient, value and state.
+A rule works element by element, so its nodes for two parameters differ in their shapes
+alone. The nodes of the first are a stamp: another parameter gets the same operators,
+applied to its own gradient, value and state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from weft.optim.flat import State
 
 
 def likeness(tensors: list[Tensor]) -> Any:
-    """What gradient, parameter and state must have in common with others' for the
-    nodes to be the same; None where that cannot be known."""
+    """The key that gradient, parameter and state share with others' whose nodes are the
+    same; None where that cannot be known."""
     watched = mode.observers or mode.inference or mode.recording
     views = any(x._base is not None for x in tensors)
     if watched or views or tensors[0].ndim == 0:
@@ -64,7 +64,7 @@ class Stamp:
     def again(self, tensors: list[Any]) -> tuple[Any, State]:
         """The update of another parameter: its new value, and the state's."""
         run, shape = mode.capture, tensors[0].shape
-        build, place = run.builder, {"shape": shape}
+        build, position = run.builder, {"shape": shape}
         types: dict[Any, TensorType] = {}
         found = {n: run.lift(tensors[self.positions[n]]) for n in self.given}
         for node in self.nodes:
@@ -77,7 +77,7 @@ class Stamp:
                 if kind is None:
                     kind = TensorType(shape, node.type.dtype)
                     types[kind.dtype] = kind
-            params = place if node.op is expand_op else node.params
+            params = position if node.op is expand_op else node.params
             inputs = tuple(map(found.get, node.inputs, node.inputs))
             found[node] = build.add_like(node, inputs, params, kind)
 

@@ -85,7 +85,7 @@ class StaticTensor(Symbol):
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self.refuse()
 
-    def again(self, name: str = "Identity") -> StaticTensor:
+    def renewed(self, name: str = "Identity") -> StaticTensor:
         """A new node with the same value, after the control inputs of this moment."""
         from weft.ops.copies import alias_op
 
@@ -302,7 +302,7 @@ class Graph(Building):
             if not updates:
                 return out
             with self.builder.control(updates):
-                return tree_map(_again, out)
+                return tree_map(_renewed, out)
 
     # -- random numbers: a counter that every draw moves on
 
@@ -379,8 +379,8 @@ def _sized(node: Node) -> bool:
     return any(ir.sized(v) for v in (*node.inputs, *node.params.values()))
 
 
-def _again(leaf: Any) -> Any:
-    return leaf.again() if isinstance(leaf, StaticTensor) else leaf
+def _renewed(leaf: Any) -> Any:
+    return leaf.renewed() if isinstance(leaf, StaticTensor) else leaf
 
 
 class _Stack(threading.local):

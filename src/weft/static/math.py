@@ -27,7 +27,7 @@ def _named(out: Any, name: str | None) -> Any:
     if name is None:
         return out
     node = out.graph.builder.renamed(out.node, name)
-    return out.again(name) if node is None else out.graph.symbol(node)
+    return out.renewed(name) if node is None else out.graph.symbol(node)
 
 
 def _pair(x: Any, y: Any) -> tuple[Any, Any]:
@@ -51,7 +51,7 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     if not isinstance(x, StaticTensor):
         graph = get_default_graph()
         x = graph.symbol(graph.lift(x))
-    return x.again(name)
+    return x.renewed(name)
 
 
 def _unary(fn: Callable[..., Any], name: str, at: str = "[0.5]") -> Callable[..., Any]:

@@ -109,7 +109,7 @@ class Variable(StaticTensor):
         return self._changed(lambda now: now - self._operand(delta))
 
     def _changed(self, change: Callable[[StaticTensor], Any]) -> StaticTensor:
-        self._check_place()
+        self._check_outside_control_flow()
         return self._assign(self._fitting(change(self.read_value())))
 
     def _operand(self, value: Any) -> Any:
@@ -121,7 +121,7 @@ class Variable(StaticTensor):
             "assign_add and assign_sub make nodes that change it in a run"
         )
 
-    def _check_place(self) -> None:
+    def _check_outside_control_flow(self) -> None:
         if mode.capture is not None and mode.capture is not self.graph:
             raise GraphError(
                 f"variable {self.name!r} cannot be assigned inside a branch or body of "
@@ -129,7 +129,7 @@ class Variable(StaticTensor):
             )
 
     def _assign(self, value: Any) -> StaticTensor:
-        self._check_place()
+        self._check_outside_control_flow()
         node = self.graph.builder.assign(self.variable, self.graph.lift(value))
         return self.graph.symbol(node)  # type: ignore[return-value]
 

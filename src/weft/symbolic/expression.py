@@ -168,7 +168,7 @@ def make(
 ) -> Expression:
     """The one formula with these operands."""
     if kind in (SUM, PRODUCT):
-        args = tuple(sorted(args, key=lambda a: _place(kind, a)))
+        args = tuple(sorted(args, key=lambda a: _sort_key(kind, a)))
     key = (kind, type(value), _frozen(value), op, args)
     found = _known.get(key)
     if found is None:
@@ -193,7 +193,7 @@ def _order(e: Expression) -> tuple[Any, ...]:
     return _RANK[e.kind], text
 
 
-def _place(kind: str, e: Expression) -> tuple[Any, ...]:
+def _sort_key(kind: str, e: Expression) -> tuple[Any, ...]:
     """Numbers first in products, last in sums, where what has a minus follows."""
     if kind == PRODUCT:
         return (e.kind != NUMBER, *e.order)
