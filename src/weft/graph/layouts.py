@@ -46,7 +46,7 @@ class Layouts:
         todo, seen = [node], set()
         while todo:
             one = todo.pop()
-            if one in seen or len(one.type.shape if _single(one) else (0, 0)) < 2:
+            if one in seen or (type(one.type) is not tuple and len(one.type.shape) < 2):
                 continue
             seen.add(one)
             if one in self.transposed or _moves_axes(one):
@@ -78,10 +78,6 @@ class Layouts:
                 raise _unknown("return", "of one of the results")
 
 
-def _single(node: Node) -> bool:
-    return type(node.type) is not tuple
-
-
 def _moves_axes(node: Node) -> bool:
     rule = node.op.lower
     if not node.op.view or (isinstance(rule, View) and rule.in_order):
@@ -89,12 +85,11 @@ def _moves_axes(node: Node) -> bool:
     if node.op is not find_op("permute"):
         return True
     shape = node.inputs[0].type.shape
-    order = [d for d in node.params["dims"] if not _is_known_one(shape[d])]
+    # axes of size one do not count; an open size is not to be compared
+    order = [
+        d for d in node.params["dims"] if type(shape[d]) is not int or shape[d] != 1
+    ]
     return order != sorted(order)
-
-
-def _is_known_one(size: Any) -> bool:
-    return type(size) is int and size == 1  # an open size is not to be asked
 
 
 def _goes_through(tensor: Any, view: Any) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.autograd.function import Function
 from weft.core.device import Device
 from weft.core.device import device as find_device
 from weft.core.mode import mode
@@ -186,7 +188,48 @@ def _moved(x: Any, device: Device) -> Any:
     if capture is not None and x._capture is capture and device is capture.device:
         return x  # a constant of the program, which runs there
     if x.requires_grad and mode.recording:
-        from weft.autograd.moving import Move
-
-        return Move.apply(x, device)
+        return _Move.apply(x, device)
     return x._moved(device)
+
+
+class _Move(Function):
+    """``apply(tensor, device)``: a copy; its gradient goes back to the first device."""
+
+    @staticmethod
+    def forward(ctx: Any, x: _Tensor, device: Any) -> _Tensor:
+        ctx.home = x.device
+        return x._moved(device)
+
+    @staticmethod
+    def backward(ctx: Any, g: _Tensor) -> tuple[Any, ...]:
+        return g.to(ctx.home), None
+
+
+def _cast(name: str, dtype: dtypes.DType) -> Callable[..., Any]:
+    def method(self: Any) -> Any:
+        return copies.cast(self, dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"""The tensor converted to {dtype.name}.
+
+    >>> weft.ones(1).{name}().dtype
+    weft.{dtype.name}
+    """
+    return method
+
+
+class Casts:
+    """Conversions to a dtype by its name: ``x.float()``, ``x.long()``."""
+
+    float = _cast("float", dtypes.float32)
+    double = _cast("double", dtypes.float64)
+    half = _cast("half", dtypes.float16)
+    bfloat16 = _cast("bfloat16", dtypes.bfloat16)
+    byte = _cast("byte", dtypes.uint8)
+    char = _cast("char", dtypes.int8)
+    short = _cast("short", dtypes.int16)
+    int = _cast("int", dtypes.int32)
+    long = _cast("long", dtypes.int64)
+    bool = _cast("bool", dtypes.bool_)
+    cfloat = _cast("cfloat", dtypes.complex64)
+    cdouble = _cast("cdouble", dtypes.complex128)

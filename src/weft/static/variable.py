@@ -91,7 +91,8 @@ class Variable(StaticTensor):
     def read_value(self) -> StaticTensor:
         """A node that reads the value when it runs (after its control inputs)."""
         graph = self.graph
-        node = graph.builder.read(self.variable, f"{_short(self.name)}/read")
+        name = self.name.rpartition("/")[2]
+        node = graph.builder.read(self.variable, f"{name}/read")
         return graph.symbol(node)  # type: ignore[return-value]
 
     value = read_value
@@ -163,10 +164,6 @@ class Variable(StaticTensor):
         from weft.static.session import default_session
 
         (session or default_session()).load(self, value)
-
-
-def _short(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def _initial(graph: Graph, value: Any, dtype: Any) -> Node:
