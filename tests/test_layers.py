@@ -11,7 +11,7 @@ SOURCE = pathlib.Path(__file__).parents[1] / "src" / "weft"
 ORDER = (
     "errors", "late", "dtype", "dtype_info", "config",
     "runtime", "core",
-    "printing", "ops", "ufuncs", "interchange", "linalg", "special", "fft",
+    "printing", "ops", "interchange", "linalg", "special", "fft",
     "autograd", "pickling", "func", "methods",
     "graph", "memory", "compile",
     "nn", "optim",

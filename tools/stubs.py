@@ -11,6 +11,7 @@ API's functions from that when it is imported; the stubs say the same beforehand
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import pathlib
 import sys
@@ -95,6 +96,8 @@ def _declared() -> Iterator[
     tuple[object, public.Names | public.public, tuple[str, ...]]
 ]:
     """The declarations of Weft's own functions, each with all its names."""
+    for module in set(public.LATER.values()):
+        importlib.import_module(module)
     for name, (fn, names) in public.DECLARED.items():
         yield fn, names, (name, *names.also)
 

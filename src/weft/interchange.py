@@ -17,7 +17,7 @@ from weft.core.device import Device, cpu
 from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DeviceError, WeftError
-from weft.ufuncs import plain_call
+from weft.ops.public import UFUNCS
 
 CPU_CODE = 1  # DLPack's kDLCPU
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -217,3 +217,20 @@ def shallow_copy(self: Tensor) -> Tensor:
         twin._node = None
         twin.requires_grad_()
     return twin
+
+
+def plain_call(ufunc: Any, args: tuple[Any, ...]) -> Any:
+    """A ufunc of tensors and Python numbers; None where it takes more than that.
+
+    >>> weft.interchange.plain_call(np.sqrt, (weft.tensor([4.0, 9.0]),))
+    tensor([2., 3.], shape=(2,), dtype=float32)
+    """
+    name = UFUNCS.get(ufunc)
+    if name is None:
+        return None
+    for a in args:
+        if not isinstance(a, Tensor) and type(a) not in (int, float):
+            return None
+    import weft
+
+    return getattr(weft, name)(*args)

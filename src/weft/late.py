@@ -1,9 +1,9 @@
-"""Parts of higher packages that lower ones need when they run.
+"""Functions of higher packages that lower ones call when they run.
 
 A package imports only those before it (``tests/test_layers.py`` has the order). Where
 it needs a later one after all (the tape makes zeros, an eager operator asks the
-compiler for a kernel), it asks for that by name. ``weft`` says where the names are
-found; their modules are imported when they are first asked for.
+compiler for a kernel), it looks that up by name. ``weft`` declares the modules of these
+names; they are imported at the first use.
 """
 
 from __future__ import annotations

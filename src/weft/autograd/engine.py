@@ -197,7 +197,7 @@ def _checked(x: Tensor, g: Any, allow_unused: bool, zeros: bool, k: int) -> Any:
 
 
 class HookHandle:
-    """Takes a hook off again with ``remove()``."""
+    """Removes a hook with ``remove()``."""
 
     _next = 0
 

@@ -88,7 +88,7 @@ class Evaluator:
 
 
 def beside(x: Tensor) -> AbstractContextManager[None]:
-    """What is drawn inside is drawn where ``x`` is computed: now, or in its graph."""
+    """Draw random numbers inside where ``x`` is computed: now, or in its graph."""
     return nullcontext() if x._interpreter is None else x._interpreter.taking()
 
 
@@ -206,7 +206,7 @@ def _inner(one: Any, other: Any) -> Any:
 
 
 def run_composite(op: Op, args: tuple[Any, ...]) -> Any:
-    """Run a program over tensors without recording its parts."""
+    """Run a program over tensors without recording its operators."""
     before = set_recording(False)
     try:
         return op.eval(*args)
@@ -256,7 +256,7 @@ def type_of(value: Any) -> Any:
 def explain(
     op: Op, args: tuple[Any, ...], params: dict[str, Any], error: Exception
 ) -> Exception:
-    """The clear form of an evaluation's error: the type rule's, if it has one."""
+    """An evaluation's error in clear words: the type rule's, if it has one."""
     if isinstance(error, WeftError):
         return error
     if isinstance(error, MemoryError):

@@ -42,7 +42,7 @@ _kernels: Any = None  # the compiler's side, once it is loaded
 
 
 def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
-    """What an operator with a ``bulk`` gives, by a kernel where that pays."""
+    """The result of an operator with a ``bulk``, by a kernel where that pays."""
     if config.batch_invariant:
         return _invariant(op, arrays, params)
     if len(arrays) == 1 and arrays[0].size < op.bulk:  # what is small is not to wait

@@ -156,16 +156,16 @@ def _check_forward(
 ) -> None:
     from weft.func import jvp
 
-    places = [k for k, v in enumerate(vs) if v is not None]
+    positions = [k for k, v in enumerate(vs) if v is not None]
 
     def of_active(*moved: Any) -> tuple[Tensor, ...]:
         args = list(plain)
-        for k, x in zip(places, moved, strict=True):
+        for k, x in zip(positions, moved, strict=True):
             args[k] = x
         return tuple(_outputs(fn, args))
 
-    primals = tuple(plain[k] for k in places)
-    tangents = tuple(vs[k] for k in places)
+    primals = tuple(plain[k] for k in positions)
+    tangents = tuple(vs[k] for k in positions)
     _, found = jvp(of_active, primals, tangents)
     for k, (t, expected) in enumerate(zip(found, numeric, strict=True)):
         _match("forward", k, np.asarray(t.detach().cpu().numpy()), expected, atol, rtol)

@@ -46,7 +46,7 @@ def _vjp(
 
 
 def _batch(op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]) -> Any:
-    """Batched, it is the program it was made from."""
+    """The outputs of the forward program, which is batched itself."""
     from weft.graph.control.bodies import to_batch
 
     first, count = params["count"], params["outs"]
@@ -102,9 +102,9 @@ def keep_backward(build: Building, op: Op, args: tuple[Any, ...], out: Any) -> A
 
 
 def without_backward(graph: Graph) -> Graph:
-    """The graph with the values that ``custom`` nodes stand for in their place.
+    """The graph with ``custom`` nodes replaced by the values that they stand for.
 
-    To be done when nothing will be differentiated any more.
+    It is made when nothing will be differentiated any more.
     """
     if not any(node.op is custom_op for node in graph.nodes):
         return graph
@@ -125,7 +125,7 @@ def without_backward(graph: Graph) -> Graph:
 
 
 def moved(node: Node, made: dict[Node, Node]) -> Node:
-    """A node that takes others' replacements as its inputs."""
+    """The node with its inputs replaced as ``made`` says."""
     inputs = tuple(made.get(i, i) if type(i) is Node else i for i in node.inputs)
     after = tuple(made.get(a, a) for a in node.after)
     if inputs == node.inputs and after == node.after:

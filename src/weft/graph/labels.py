@@ -42,7 +42,7 @@ def known_names(fn: Any) -> dict[int, str]:
 
 
 def outer_values(fn: Any) -> dict[str, Any]:
-    """What a Python function refers to outside itself, by name."""
+    """The values that a Python function refers to outside itself, by name."""
     code = getattr(fn, "__code__", None)
     if code is None:
         return {}

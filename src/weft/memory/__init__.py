@@ -69,7 +69,7 @@ def peak() -> int:
 
 
 def reset_peak() -> None:
-    """Begin anew: the peak is what is live now, without garbage that waits.
+    """Set the peak to the bytes that are live now, without uncollected garbage.
 
     >>> weft.memory.reset_peak()
     >>> weft.memory.peak() >= weft.memory.live().parameters

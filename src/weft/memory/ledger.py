@@ -86,7 +86,7 @@ class Ledger:
             self._paths.clear()
 
     def survey(self) -> None:
-        """Enter what is there, and say what it is for."""
+        """Enter all live arrays, each with its kind."""
         scan = Scan()
         names = scan.names()
         for owner, kind, _ in scan.found.values():

@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 
 
 def origins(nodes: Iterable[Node]) -> dict[int, Origin]:
-    """The origins of what nodes keep, by the memory that it lies in."""
+    """The origins of saved values, by the memory that holds them."""
     found: dict[int, Origin] = {}
     for node in nodes:
         for value in tree_flatten(node.saved)[0] if type(node.saved) is tuple else ():

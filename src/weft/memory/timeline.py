@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from weft.compile.explain.memory import Memory
 
 WIDTH, HEIGHT = 1000, 240
-LEFT, TOP, FOOT = 70, 10, 22  # room for the labels
+LEFT, TOP, FOOT = 70, 10, 22  # space for the labels
 
 
 def timeline(memory: Memory) -> Html:
@@ -31,12 +31,12 @@ def timeline(memory: Memory) -> Html:
 
 
 def y_of(count: float, most: int) -> float:
-    """Where so many bytes are drawn."""
+    """The vertical position of a number of bytes."""
     return HEIGHT - FOOT - (HEIGHT - FOOT - TOP) * count / most
 
 
 def x_of(step: float, steps: int) -> float:
-    """Where a step is drawn."""
+    """The horizontal position of a step."""
     return LEFT + (WIDTH - LEFT) * step / max(steps, 1)
 
 
@@ -79,6 +79,6 @@ def _label(x: float, y: float, text: str, anchor: str) -> Html:
 
 
 def legend() -> Html:
-    """What the colours mean."""
+    """The legend of the colours."""
     arena = tag("span", "arena", kind="arena")
     return joined([arena, tag("span", "calls and outputs", kind="outside")])

@@ -11,7 +11,7 @@ import numpy as np
 
 SQRT_PI = math.sqrt(math.pi)
 Array = np.ndarray
-_BLOCK = 8192  # elements at a time, so that what is between stays in the cache
+_BLOCK = 8192  # elements at a time, so that intermediate results stay in the cache
 
 
 def in_double(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""Orders in which a tensor's elements lie in memory, under PyTorch's names.
+"""Memory formats: layouts of a tensor's elements, under PyTorch's names.
 
-A format changes where elements lie, never their indices: a channels-last image still
-has the shape (N, C, H, W). Programs that are compiled choose layouts themselves.
+A format changes the strides, never the indices: a channels-last image still has the
+shape (N, C, H, W). Compiled programs choose layouts themselves.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def order_of(name: str, x: Any, form: MemoryFormat) -> tuple[int, ...]:
     return form.order
 
 
-def lies_in(array: np.ndarray, form: MemoryFormat) -> bool:
-    """Whether an array's elements lie in a format.
+def has_format(array: np.ndarray, form: MemoryFormat) -> bool:
+    """Whether an array has the layout of a format.
 
-    >>> from weft.ops.memory_format import lies_in
-    >>> lies_in(np.zeros((2, 3, 4, 4)), weft.channels_last)
+    >>> from weft.ops.memory_format import has_format
+    >>> has_format(np.zeros((2, 3, 4, 4)), weft.channels_last)
     False
     """
     if form is preserve_format:
@@ -75,7 +75,7 @@ def lies_in(array: np.ndarray, form: MemoryFormat) -> bool:
 
 
 def laid_out(name: str, x: Any, form: MemoryFormat, *, copy: bool = False) -> Any:
-    """A tensor in a format: itself if it lies so already, unless a copy is wanted."""
+    """A tensor in a format: itself if it has that layout, unless a copy is wanted."""
     from weft.ops.copies import clone
     from weft.ops.shaping import permute
     from weft.ops.strided import memory_order
@@ -87,9 +87,9 @@ def laid_out(name: str, x: Any, form: MemoryFormat, *, copy: bool = False) -> An
             return x
     else:
         order = order_of(name, x, form)
-        array = x.lies()
+        array = x.layout_array()
         there = isinstance(array, np.ndarray) and array.ndim == x.ndim
-        if not copy and there and lies_in(array, form):
+        if not copy and there and has_format(array, form):
             return x
     if order == tuple(range(x.ndim)):
         return clone(x)

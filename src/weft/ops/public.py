@@ -6,9 +6,9 @@
     def clamp(input, min=None, max=None):      weft.clamp, Tensor.clamp, Tensor.clamp_,
         …                                      weft.clip, Tensor.clip, Tensor.clip_
 
-``weft`` takes over what is declared when it is imported, and finds later declarations
-when they are asked for. ``tools/stubs.py`` writes the same as stubs, for editors and
-type checkers.
+``weft`` takes over all declarations when it is imported, and finds later ones when they
+are first used. ``tools/stubs.py`` writes the same as stubs, for editors and type
+checkers.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 class Names(Record):
-    """Where a function is found beside its module.
+    """The public names of a function.
 
     ``inplace`` are the arguments of the in-place form's example, True where the builder
-    of an element-wise operator knows them, or what makes the form of the function and a
-    name (``core.inplace``). ``also`` are other names for the function and its forms.
+    of an element-wise operator knows them, or a function that makes the form of the
+    function and a name (``ops.inplace``). ``also`` are other names for both.
     """
 
     exported: bool = True  # as weft.name

@@ -192,7 +192,7 @@ class _Steps:
         return rows
 
     def _pulls(self) -> dict[Node, list[Expression]]:
-        """What each node's adjoint is summed from: one part for each use."""
+        """The terms of each node's adjoint, one for each use."""
         found: dict[Node, list[Expression]] = {n: [] for n in self.nodes}
         for node in reversed(self.nodes):
             for parent, slope in self._slopes(node):

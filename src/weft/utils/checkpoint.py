@@ -5,8 +5,8 @@
     y = checkpoint_sequential(blocks, "sqrt", x)    about sqrt(N) segments
 
 The gradients are the same bits as without: the second run draws the same random
-numbers, and changes running statistics back. Inside a compiled step it is the program
-that computes again what is not kept.
+numbers, and restores running statistics. In a compiled step, the program recomputes
+the values that are not kept.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ def checkpoint(
 ) -> Any:
     """Call ``function`` and keep only its arguments for the backward pass.
 
-    The first gradient that needs a value from inside runs the function again, once;
-    each value is let go of as it is used. ``policy`` says which results are kept
-    (and then not computed again): none ("recompute", the default), all ("keep"),
-    those of matrix products and convolutions ("selective"), those of some operators
-    (a set of names; "conv" is any convolution), or what a function of a ``Result``
-    says.
+    The first gradient that needs a value from inside runs the function once more; each
+    value is let go of as it is used. ``policy`` says which results are kept (and not
+    recomputed): none ("recompute", the default), all ("keep"), those of matrix products
+    and convolutions ("selective"), those of some operators (a set of names; "conv" is
+    any convolution), or those for which a function of a ``Result`` says so.
 
     A second run that does something else is an error that names the operator;
     ``determinism_check="none"`` compares the operators alone and not their types.
@@ -81,7 +80,7 @@ def checkpoint(
 
 
 def _captured(function: Callable[..., Any], args: Any, kwargs: Any, keep: Any) -> Any:
-    """Run a function as part of a graph; what is compiled of it obeys the policy."""
+    """Run a function as part of a graph; the compiled program obeys the policy."""
     from weft.graph.outside_tensors import Capture
 
     run = mode.capture
@@ -140,7 +139,7 @@ def checkpoint_sequential(
 
 
 def _bounds(count: int, segments: int | str | None) -> list[tuple[int, int]]:
-    """Where each segment begins and ends."""
+    """The bounds of each segment."""
     if not count:
         raise ArgumentError("checkpoint_sequential: got no functions to run")
     if segments is None or segments == "sqrt":

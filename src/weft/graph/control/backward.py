@@ -1,8 +1,8 @@
 """One step of a scan, forwards with tangents or backwards with cotangents.
 
 A step back needs values of the step that it undoes. They are *kept*: the way there
-gives them as further outputs, each stacked over the steps. What depends on no step
-(a transposed weight) and what is a mere view is computed again instead.
+gives them as further outputs, each stacked over the steps. Values that depend on no
+step (a transposed weight) and mere views are recomputed instead.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from weft.graph.control.bodies import (
     derived,
     floating,
     graph_of,
-    parts,
     pullback,
     pushforward,
     some,
+    split,
     spread,
     types_of,
 )
@@ -60,8 +60,8 @@ def step_back(
     There are cotangents of some final carries (``has_g``) and of some ``y``. A step
     further back has one of each carry that it reaches.
     """
-    first, carry, rows = parts(body.inputs, fixed, carried)
-    want_first, _, want_rows = parts(wanted, fixed, carried)
+    first, carry, rows = split(body.inputs, fixed, carried)
+    want_first, _, want_rows = split(wanted, fixed, carried)
     moving = floating(carry)
     whole = pullback(body, (*want_first, *moving, *want_rows))
     gs = whole.inputs[len(body.inputs) :]
@@ -79,13 +79,13 @@ def step_back(
         """The graph of a step whose carries have these cotangents."""
 
         def fn(build: Any, args: list[Any]) -> Sequence[Any]:
-            firsts, g, sums, kept, xs, gy = parts(
+            firsts, g, sums, kept, xs, gy = split(
                 args, fixed, len(some_g), n_sums, len(cut.kept), sum(cut.rows)
             )
             pairs = zip(spread(g, carries), flowing, strict=True)
             own = [one if flows else None for one, flows in pairs]
             found = cut.apply([*firsts, *kept, *xs], [*own, *spread(gy, has_gy)], build)
-            at_first, at_carry, at_rows = parts(found, n_sums, n_g)
+            at_first, at_carry, at_rows = split(found, n_sums, n_g)
             pairs = zip(sums, at_first, strict=True)
             added = [s if a is None else s + a for s, a in pairs]
             ends = zip(some(at_carry, carries), some_g, strict=True)
@@ -251,7 +251,7 @@ def step_forward(
 
     fixed…, d fixed… | carry…, d carry… | x…, dx…  gives  carry…, d carry… | dy…
     """
-    first, carry, rows = parts(body.inputs, fixed, carried)
+    first, carry, rows = split(body.inputs, fixed, carried)
     moving = floating(carry)
     push = pushforward(body, (*first_moves, *moving, *rows_move))
     types = [
@@ -260,7 +260,7 @@ def step_forward(
     ]  # fmt: skip
 
     def fn(build: Any, args: list[Any]) -> Sequence[Any]:
-        a, da, c, dc, x, dx = parts(
+        a, da, c, dc, x, dx = split(
             args, fixed, sum(first_moves), carried, sum(moving), len(rows)
         )
         found = transform.apply(push, [*a, *c, *x, *da, *dc, *dx], build)

@@ -32,7 +32,7 @@ from weft.runtime.cpu.buffers import owned
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
 
-# -- what is kept with a graph
+# -- programs and graphs kept with a graph
 
 
 class Forms:
@@ -72,7 +72,7 @@ _run = threading.local()
 
 @contextmanager
 def natively() -> Iterator[None]:
-    """Inside, bodies that are worth it run as machine code."""
+    """Let bodies that are worth it run as machine code inside the block."""
     before = getattr(_run, "native", False)
     _run.native = True
     try:
@@ -173,7 +173,7 @@ def apply_op(op: Op, args: Iterable[Any], **params: Any) -> tuple[Any, ...]:
     return bind(op, tuple(args), {**params, "sizes": sizes})
 
 
-def parts(values: Sequence[Any], *counts: int) -> list[list[Any]]:
+def split(values: Sequence[Any], *counts: int) -> list[list[Any]]:
     """The values in groups of these sizes; the last takes the rest."""
     out, start = [], 0
     for count in counts:
@@ -186,14 +186,14 @@ def parts(values: Sequence[Any], *counts: int) -> list[list[Any]]:
 
 
 def derived(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep what is made from a graph with that graph."""
+    """Keep the result of a function of a graph with that graph."""
 
     def find(graph: Graph, *key: Any) -> Any:
-        known, place = forms_of(graph).derived, (make, *key)
-        found = known.get(place)
+        known, position = forms_of(graph).derived, (make, *key)
+        found = known.get(position)
         if found is None:
             with enable_grad():
-                found = known[place] = make(graph, *key)
+                found = known[position] = make(graph, *key)
         return found
 
     return find
@@ -204,12 +204,12 @@ def floating(nodes: Iterable[Node]) -> tuple[bool, ...]:
 
 
 def some(values: Iterable[Any], which: Iterable[bool]) -> list[Any]:
-    """The values that are asked for."""
+    """The wanted values."""
     return [v for v, w in zip(values, which, strict=True) if w]
 
 
 def spread(values: Iterable[Any], which: Iterable[bool]) -> list[Any]:
-    """The values back at the places that were asked for, None elsewhere."""
+    """The values at the wanted positions, None elsewhere."""
     rest = iter(values)
     return [next(rest) if w else None for w in which]
 
@@ -249,7 +249,7 @@ def pushforward(graph: Graph, moves: tuple[bool, ...]) -> Graph:
 
 @derived
 def tangents(graph: Graph, moves: tuple[bool, ...]) -> Graph:
-    """As ``pushforward``, with the floating outputs' tangents only."""
+    """The graph of ``pushforward`` with the floating outputs' tangents only."""
     both = pushforward(graph, moves)
     outs = both.outputs[len(graph.outputs) :]
     return dead_code(Graph(both.name, both.nodes, outs, both.sizes, both.inputs))
@@ -292,7 +292,7 @@ def to_batch(value: Tensor, size: Any) -> Tensor:
 
 
 def present(values: Iterable[Any]) -> tuple[bool, ...]:
-    """Which tangents or cotangents there are."""
+    """A flag for each tangent or cotangent: whether there is one."""
     return tuple(value is not None for value in values)
 
 

@@ -33,10 +33,10 @@ from weft.graph.control.bodies import (
     floating,
     graph_of,
     own,
-    parts,
     present,
     pullback,
     runner,
+    split,
     spread,
     to_batch,
     types_of,
@@ -99,8 +99,8 @@ def _vjp(g: Any, xs: Any, outs: Any, need: Any, body: Graph, fixed: int) -> Any:
 
 def _jvp(ts: Any, xs: Any, condition: Graph, body: Graph, fixed: int) -> Any:
     carried = len(body.outputs)
-    first, carry = parts(xs, fixed)
-    t_first, t_carry = parts(ts, fixed)
+    first, carry = split(xs, fixed)
+    t_first, t_carry = split(ts, fixed)
     moving = floating(body.outputs)
     forward = step_forward(body, fixed, carried, present(t_first), ())
     asks = _condition_forward(condition, fixed, present(t_first), moving)
@@ -125,14 +125,14 @@ def _condition_forward(
     moving: tuple[bool, ...],
 ) -> Graph:
     """The condition of values that have tangents beside them."""
-    first, carry = parts(condition.inputs, fixed)
+    first, carry = split(condition.inputs, fixed)
     types = [
         *types_of(first), *types_of(first, first_moves), *types_of(carry),
         *types_of(carry, moving),
     ]  # fmt: skip
 
     def fn(build: Any, args: list[Any]) -> Sequence[Any]:
-        a, _, c, _ = parts(args, fixed, sum(first_moves), len(carry))
+        a, _, c, _ = split(args, fixed, sum(first_moves), len(carry))
         return transform.apply(condition, [*a, *c], build)
 
     return graph_of(f"{condition.name}_forward", condition, types, fn)
@@ -140,7 +140,7 @@ def _condition_forward(
 
 def _batch(op: Any, size: Any, args: Any, mask: Any, params: Any) -> Any:
     condition, body, fixed = params["condition"], params["body"], params["fixed"]
-    first, carry = parts(mask, fixed)
+    first, carry = split(mask, fixed)
     graph, ends = batched_step(body, size, first, carry, ())
     asks, (differs,) = batched(condition, size, (*first, *ends), (False,))
     if differs:
@@ -169,7 +169,7 @@ def _batch_masked(
 ) -> Any:
     """Examples that differ in their number of steps: go on while any does, and let
     those that are done keep what they have."""
-    first, carry = parts(mask, fixed)
+    first, carry = split(mask, fixed)
     every = (True,) * len(carry)
     given = _with_batches(args, fixed, carry, every, size)
     asks = batched(condition, size, (*first, *every), (True,))[0]
@@ -201,7 +201,7 @@ def _step_where(step: Graph, asks: Graph, fixed: int) -> Graph:
 
     def fn(build: Any, args: list[Any]) -> Sequence[Any]:
         *given, on, counts = args
-        first, carry = parts(given, fixed)
+        first, carry = split(given, fixed)
         new = transform.apply(step, given, build)
         kept = [_where_rows(on, a, b) for a, b in zip(new, carry, strict=True)]
         still = transform.apply(asks, [*first, *kept], build)[0]
@@ -289,7 +289,7 @@ def while_loop(
 
 
 def _listed(result: Any, count: int) -> Any:
-    """What a body over several arguments returned; one value need be in no tuple."""
+    """The results of a body over several arguments; one value need be in no tuple."""
     if count == 1 and not isinstance(result, (tuple, list)):
         return (result,)
     return result
@@ -342,7 +342,7 @@ def _staged(outer: Any, ask: Any, step: Any, carry: Any, structure: Any) -> Any:
         while_op, (*outside, *carry, *numbers.values()), condition=condition, body=body,
         fixed=len(outside),
     )  # fmt: skip
-    _, final, moved_on = parts(found, 1, len(carry))
+    _, final, moved_on = split(found, 1, len(carry))
     hand_on(outer, list(numbers), moved_on)
     return tree_unflatten(final, structure)
 
@@ -377,5 +377,5 @@ def fori_loop(
 def _fori_known(lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
     from weft.core.size import larger
 
-    places = arange(lower, larger(lower, upper))
-    return scan(lambda c, i: (body_fun(i, c), None), init_val, places)[0]
+    positions = arange(lower, larger(lower, upper))
+    return scan(lambda c, i: (body_fun(i, c), None), init_val, positions)[0]

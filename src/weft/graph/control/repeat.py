@@ -29,11 +29,11 @@ from weft.graph.control.bodies import (
     floating,
     forms_of,
     own,
-    parts,
     present,
     runner,
     shape_of,
     some,
+    split,
     spread,
     to_batch,
 )
@@ -103,7 +103,7 @@ def _vjp(
     saves: Any = None
     if not any(present(g[shown:])):  # as in a first derivative: nobody else has them
         body, saves = _plain(body, shown)
-    g_carry, g_ys = parts(g[: len(body.outputs)], carried)
+    g_carry, g_ys = split(g[: len(body.outputs)], carried)
     g_carry = some(g_carry, floating(body.outputs[:carried]))
     g_ys = some(g_ys, floating(body.outputs[carried:]))
     step = step_back(body, fixed, carried, wanted, present(g_carry), present(g_ys))
@@ -114,8 +114,8 @@ def _vjp(
         kept = apply_op(
             scan_op, xs, body=again, carried=carried, reverse=reverse, **how
         )[carried:]
-    first, _, rows = parts(xs, fixed, carried)
-    want_first, want_carry, want_rows = parts(wanted, fixed, carried)
+    first, _, rows = split(xs, fixed, carried)
+    want_first, want_carry, want_rows = split(wanted, fixed, carried)
     ends = some(body.outputs[:carried], floating(body.outputs[:carried]))
     starts = [
         zeros(node.shape, dtype=node.dtype) if one is None else one
@@ -131,7 +131,7 @@ def _vjp(
          *some(g_ys, present(g_ys)), *counts),
         body=step.back, carried=len(starts) + len(sums), reverse=not reverse, **how,
     )  # fmt: skip
-    at_start, at_first, at_rows = parts(found, len(starts), len(sums))
+    at_start, at_first, at_rows = split(found, len(starts), len(sums))
     at_carry = spread(at_start, step.carries)
     every = spread(at_carry, floating(body.outputs[:carried]))
     return [
@@ -152,16 +152,17 @@ def _plain(body: Graph, shown: int) -> tuple[Graph, Any]:
 
 
 def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
-    """The body that also gives what its derivative will need, and how many those are.
+    """The body with the values that its derivative needs as further outputs, and their
+    number.
 
-    Only if the tape will ask for it; else the derivative takes the way there again.
+    It is used if the tape records; otherwise the derivative runs the body once more.
     """
     need = [mode.recording and x._node is not None for x in args]
     if not any(need):
         return body, 0
     wanted = tuple(a and b for a, b in zip(need, floating(body.inputs), strict=True))
     has_g, has_gy = (
-        (True,) * sum(floating(outs)) for outs in parts(body.outputs, carried)
+        (True,) * sum(floating(outs)) for outs in split(body.outputs, carried)
     )
     step = step_back(body, fixed, carried, wanted, has_g, has_gy)
     full = keeping(body, step, body.outputs)
@@ -172,8 +173,8 @@ def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
 def _jvp(
     ts: Any, xs: Any, body: Graph, fixed: int, carried: int, length: Any, reverse: bool
 ) -> Any:
-    t_first, t_carry, t_rows = parts(ts, fixed, carried)
-    first, carry, rows = parts(xs, fixed, carried)
+    t_first, t_carry, t_rows = split(ts, fixed, carried)
+    first, carry, rows = split(xs, fixed, carried)
     moving = floating(body.inputs[fixed : fixed + carried])
     forward = step_forward(body, fixed, carried, present(t_first), present(t_rows))
     starts = [
@@ -193,7 +194,7 @@ def _jvp(
 
 def _batch(op: Any, size: Any, args: Any, mask: Any, params: Any) -> Any:
     body, fixed, carried = params["body"], params["fixed"], params["carried"]
-    first, carry, rows = parts(mask, fixed, carried)
+    first, carry, rows = split(mask, fixed, carried)
     graph, ends = batched_step(body, size, first, carry, rows)
     start = fixed + carried
     given = list(args)
@@ -426,7 +427,7 @@ def _staged(
         scan_op, args, body=body, fixed=len(fixed), carried=carried, length=steps,
         reverse=reverse, saved=saved,
     )  # fmt: skip
-    final, moved_on, ys = parts(outs[: len(outs) - saved], count, len(numbers))
+    final, moved_on, ys = split(outs[: len(outs) - saved], count, len(numbers))
     hand_on(outer, list(numbers), moved_on)
     return tree_unflatten(final, structure), tree_unflatten(ys, y_shape)
 

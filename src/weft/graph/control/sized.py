@@ -77,8 +77,8 @@ def _sized_jvp(ts: Any, xs: Any, graph: Graph, size: str) -> Any:
 
 
 def _sized_batch(op: Any, size: Any, args: Any, mask: Any, params: Any) -> Any:
-    """Examples that differ in their count all take the largest: what lies beyond an
-    example's own count is masked in the graph."""
+    """Examples that differ in their count all take the largest: elements beyond an
+    example's own count are masked in the graph."""
     graph = params["graph"]
     every = (True,) * len(graph.outputs)
     if not mask[0]:

@@ -40,9 +40,9 @@ def outer_graph(*trees: Any) -> Building | None:
 
 
 def unshared(leaves: list[Tensor]) -> list[Tensor]:
-    """Results that nothing else shows, as those of a graph are: others are copied.
+    """Results that share no memory, as those of a graph; copies where they do.
 
-    Who holds them is asked of Python; the list is the only one that may.
+    Reference counts tell; the list alone may hold a result.
     """
     for k in range(len(leaves)):
         leaf = leaves[k]
@@ -58,7 +58,7 @@ def unshared(leaves: list[Tensor]) -> list[Tensor]:
 
 
 class Staging(Building):
-    """The interpreter of one branch or body while it is turned into a graph."""
+    """The interpreter of one branch or body while it becomes a graph."""
 
     name = "a branch or body"
 
@@ -255,7 +255,7 @@ def hand_on(outer: Any, keys: Sequence[Any], values: Sequence[Tensor]) -> None:
 
 
 def closed_over(*staged: Staged, without: Sequence[Tensor] = ()) -> list[Tensor]:
-    """What some functions use from outside, each once."""
+    """The tensors that some functions use from outside, each once."""
     skip = {id(tensor) for tensor in without}
     found = {}
     for one in staged:

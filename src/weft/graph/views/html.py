@@ -30,7 +30,7 @@ def joined(parts: Iterable[str]) -> Html:
 
 
 def folded(title: str, *children: str, kind: str = "more") -> Html:
-    """What is shown when its title is clicked."""
+    """An element whose contents show when its title is clicked."""
     return tag("details", tag("summary", title), *children, kind=kind)
 
 
@@ -59,7 +59,7 @@ def _cell(name: str, column: Column, text: str) -> Html:
 
 
 def unfolding(rows: Rows, inside: Callable[[Any], Html]) -> Html:
-    """Rows of which each opens, and shows what is ``inside``."""
+    """A table whose rows open and show their ``inside``."""
     widths = " ".join(map(_width, rows.columns))
     grid = f"grid-template-columns: {widths}"
     head = [_span(c, c.title) for c in rows.columns]
