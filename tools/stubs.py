@@ -21,6 +21,9 @@ from collections.abc import Iterator
 import weft
 from weft.ops import public
 
+for late in set(public.LATER.values()):
+    importlib.import_module(late)  # which declares functions too
+
 ROOT = pathlib.Path(weft.__file__).parent
 HEAD = "# Written by tools/stubs.py from the declarations of functions.\n\n"
 
@@ -96,8 +99,6 @@ def _declared() -> Iterator[
     tuple[object, public.Names | public.public, tuple[str, ...]]
 ]:
     """The declarations of Weft's own functions, each with all its names."""
-    for module in set(public.LATER.values()):
-        importlib.import_module(module)
     for name, (fn, names) in public.DECLARED.items():
         yield fn, names, (name, *names.also)
 
