@@ -1,4 +1,4 @@
-"""What LLVM is told about a loop."""
+"""Hints that LLVM is given about a loop."""
 
 from __future__ import annotations
 

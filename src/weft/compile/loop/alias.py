@@ -1,4 +1,4 @@
-"""Whether what a kernel writes may take the place of what it reads.
+"""Proofs that a kernel's result may take the place of a value that it reads.
 
     for i < n: y[i] = x[i] * 2        y may lie where x is
     for i < n: y[i] = x[n-1-i]        it may not

@@ -1,4 +1,4 @@
-"""What statements read and write, and whether iterations depend on one another.
+"""Dependences: what statements read and write, from iteration to iteration.
 
 Positions are compared as polynomials; where that does not settle a question, the
 answer is the careful one.

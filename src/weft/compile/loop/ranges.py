@@ -1,4 +1,4 @@
-"""How far an index reaches, for all values of the loop variables.
+"""Ranges of indices, for all values of the loop variables.
 
 Extents are polynomials, so the ends of an index are found by putting each variable at
 its own ends.

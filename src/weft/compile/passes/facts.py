@@ -1,4 +1,4 @@
-"""What a node's value is known to be, before anything runs.
+"""Facts about a node's value that are known before anything runs.
 
 ``splat``        the number that all elements are equal to
 ``exact_cast``   whether every value of one dtype is a value of another

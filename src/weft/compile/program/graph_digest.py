@@ -1,4 +1,4 @@
-"""What a graph is, in a few bytes: equal for graphs that compile to the same program.
+"""A graph's digest: equal for graphs that compile to the same program.
 
 Roles of nodes count, whereas names, lines and modules do not; names of variables do.
 A graph has no digest if anything outside of it decides what it computes: an operator

@@ -1,4 +1,4 @@
-"""Which values of a training step are kept for backward, and which computed again.
+"""Recomputation: which values of a training step are kept, which computed again.
 
     lean        cheap values that every step recomputes
     policies    the argument ``memory`` of ``weft.compile``

@@ -1,4 +1,4 @@
-"""Where an array's memory begins, quickly.
+"""The address of an array's memory, found quickly.
 
 NumPy's own ways make a dictionary or an object for each question. The pointer stands
 behind the object's header; whether it does is tried once, else the slow way is taken.

@@ -1,6 +1,6 @@
-"""Running a form again while nothing it depends on has changed.
+"""The fast path: a specialization runs again while its guards hold.
 
-cpython_layout   where CPython keeps what is looked at
+cpython_layout   where CPython keeps the values that are compared
 guard_table      guards as rows of words that native code compares
 guard_rows       the rows for what a specialization has read
 emit             the native function that goes through the rows

@@ -1,4 +1,4 @@
-"""Where CPython keeps what a program depends on, for native code that looks there.
+"""The layout of CPython's objects, for guards in native code.
 
 Tensors have their attributes in an array of values beside the object, and dictionaries
 a version number that differs after each change. Both are internals of CPython, which

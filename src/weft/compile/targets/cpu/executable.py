@@ -1,4 +1,4 @@
-"""A native program for one set of sizes, as data: what an ``Executor`` runs.
+"""Executables: programs for one set of sizes, as data that an ``Executor`` runs.
 
     slots      places that launches know the address of: arguments, variables, outputs,
                constants, and values in one arena

@@ -1,4 +1,4 @@
-"""Runs of a script, in memory of its own.
+"""Executors: an executable's memory, and its runs.
 
 A run fills a table of addresses and lets one native loop go through the launches.
 """
@@ -29,7 +29,7 @@ from weft.compile.targets.cpu.executable import (
     value_of,
 )
 from weft.compile.targets.cpu.packed_weights import Stamps, Weights
-from weft.control.bodies import natively
+from weft.graph.control.bodies import natively
 from weft.graph.interpret import failed
 from weft.graph.ir import PICK, GraphError
 from weft.runtime.cpu import arena, pool
@@ -98,8 +98,8 @@ class Executor:
         self.weights = Weights(executable.jobs, functions)
         self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
-        arguments = executable.inputs, executable.held, executable.rooms
-        inputs, held, rooms = map(len, arguments)
+        inputs, held = len(executable.inputs), len(executable.held)
+        rooms = len(executable.rooms)
         self.first = inputs, inputs + held, inputs + held + rooms
         self.has_state = bool(rooms) or any(one.state for one in executable.held)
         self.rooms = [(r.slot, r.shape, r.dtype.np, r.name) for r in executable.rooms]

@@ -1,4 +1,4 @@
-"""How a module becomes code in memory.
+"""Object code: modules optimised, compiled, kept on disk and loaded.
 
     target = host_isa()                       CPU, features, vector width
     library = compile_module(module, target)     LLVM IR to machine code, in-process

@@ -1,4 +1,4 @@
-"""Small squares copied and turned in registers.
+"""Small squares, transposed in registers while they are copied.
 
     for p < 16:
       for q < 16:

@@ -1,4 +1,4 @@
-"""Which form the loops of a kernel get.
+"""Schedules for CPUs: the form that the loops of a kernel get.
 
 flat     axes that lie behind one another in memory become one loop, cut into
          pieces; else parallel over the outer axes

@@ -1,4 +1,4 @@
-"""What forward and backward are made of: products of blocks, turned panels, masks."""
+"""Building blocks of attention: products of blocks, transposed panels, masks."""
 
 from __future__ import annotations
 

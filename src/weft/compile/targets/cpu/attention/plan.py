@@ -1,4 +1,4 @@
-"""How attention is cut into blocks and tasks, and the jobs that say so."""
+"""Attention cut into blocks and tasks, and the jobs that say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a convolution, run on each part of the result as soon as it is there.
+"""Epilogues of convolutions, run on each part of the result while it is hot.
 
     void epilogue(context, first_row, last_row, first_column, last_column)
 

@@ -1,4 +1,4 @@
-"""What follows a product, run on each part of C as soon as it is there.
+"""Epilogues of products, run on each part of C while it is in a cache.
 
     void epilogue(context, first_row, last_row, first_column, last_column)
 
