@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import weft
-from weft.compile import pipeline
+from weft.compile import pipeline, targets
 from weft.compile.emit.support import supported
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.program.program import compiled
@@ -42,6 +42,7 @@ class LoopTarget:
     """Programs as loops that are interpreted; see ``weft.compile.targets.Target``."""
 
     name = key = "loops"
+    cost = targets.default().cost
 
     def supports(self, node):
         return supported(node)

@@ -21,12 +21,8 @@ from weft.compile.targets.cpu.attention import (
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.call import Attention, is_apart
 from weft.compile.targets.cpu.attention.generate import PARTS
-from weft.compile.targets.cpu.attention.plan import (
-    BACKWARD_KEYS,
-    FEW_ROWS,
-    FORWARD_KEYS,
-    Options,
-)
+from weft.compile.targets.cpu.attention.plan import Options
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import capture
@@ -95,14 +91,14 @@ def near(got, want, dtype, allowed=8):
 SHAPES = [  # rows, keys, depth, width
     (1, 1, 1, 1),
     (1, 77, 8, 8),
-    (FEW_ROWS, 3, 2, 7),
-    (FEW_ROWS + 1, FORWARD_KEYS + 1, 17, 65),
+    (COST.attention.few_rows, 3, 2, 7),
+    (COST.attention.few_rows + 1, COST.attention.forward_keys + 1, 17, 65),
     (2, 300, 40, 70),
     (33, 65, 17, 16),
     (64, 64, 64, 64),
-    (57, FORWARD_KEYS + 1, 15, 33),
-    (130, 2 * FORWARD_KEYS + 3, 32, 1),
-    (29, BACKWARD_KEYS + 30, 128, 100),
+    (57, COST.attention.forward_keys + 1, 15, 33),
+    (130, 2 * COST.attention.forward_keys + 3, 32, 1),
+    (29, COST.attention.backward_keys + 30, 128, 100),
     (300, 40, 3, 128),
 ]
 
@@ -147,7 +143,7 @@ def masks(rows, keys, dtype, rng):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_masks(target, dtype, rows):
     machine = host_isa(target)
-    keys = FORWARD_KEYS + 9
+    keys = COST.attention.forward_keys + 9
     given = arrays((rows, keys, 6, 5), dtype, (2, 3))
     for mask in masks(rows, keys, dtype, np.random.default_rng(1)):
         for causal in (False, True):

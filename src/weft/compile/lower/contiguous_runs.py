@@ -11,13 +11,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from weft.compile import targets
 from weft.compile.loop.ir import For, Kernel, Store, When
 from weft.compile.loop.rewrite import uses
 from weft.compile.loop.schedule import tile
 from weft.compile.targets.cpu.streaming_stores import is_large
 from weft.core.size import Atom, Size
-
-SHORT = 16  # elements of a run that is worth a loop of its own
 
 
 def in_runs(kernel: Kernel) -> Kernel:
@@ -56,7 +55,8 @@ def _length(loop: For) -> int:
         return 0
     run = min(found)
     whole = all(n % run == 0 for n in (loop.extent, *found))
-    return run if whole and SHORT <= run < loop.extent else 0
+    least = targets.default().cost.loops.least_run
+    return run if whole and least <= run < loop.extent else 0
 
 
 def _parted(kernel: Kernel, loop: For, run: int, number: int) -> For:

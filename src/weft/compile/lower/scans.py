@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.fusion.elements import Builder, lowering_of
 from weft.compile.loop.ir import (
     Buffer,
@@ -36,9 +37,7 @@ from weft.compile.tuning.choices import Loops
 from weft.core.lowering import Fold, Rowwise, Running, Scatter
 from weft.core.size import Size, smaller
 
-PARTS = 8  # blocks of rows that a scatter is divided into
 BLOCK = Loops().block
-WIDE = 16  # elements behind an index from which on that is worth it
 
 
 class ScatterLoops(Lowering):
@@ -79,7 +78,8 @@ class ScatterLoops(Lowering):
         if not rest or self.shared != pairs:
             return False
         known = [n for n in rest if isinstance(n, int)]
-        return len(known) < len(rest) or _product(known) >= WIDE
+        least = targets.default().cost.ordering.scatter_width
+        return len(known) < len(rest) or _product(known) >= least
 
     def _starts(self, lead: int) -> list[Any]:
         index = self.group.vars
@@ -150,11 +150,13 @@ class ScatterLoops(Lowering):
     def _in_parts(self) -> Kernel:
         scope, sizes = self.group.scope, self.out.shape
         part, row = scope.symbol("part"), scope.symbol("r")
-        height = (sizes[0] + (PARTS - 1)) // PARTS
+        blocks = targets.default().cost.ordering.scatter_blocks
+        height = (sizes[0] + (blocks - 1)) // blocks
         (start,) = self._starts(0)
         moved = replaced(start, "i0", part * height + row, {})
         begin = For("r", smaller(sizes[0] - part * height, height), moved.body)
-        return self._made((("part", PARTS),), [begin, *self._own_updates(part, height)])
+        body = [begin, *self._own_updates(part, height)]
+        return self._made((("part", blocks),), body)
 
     def _own_updates(self, part: Any, height: Any) -> list[Any]:
         """All updates, of which only those of the part's rows are made."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.fusion.elements import Builder
 from weft.compile.loop.ir import (
     Buffer,
@@ -35,9 +36,6 @@ from weft.core.lowering import key_dtype
 from weft.core.op import TensorType
 from weft.dtype import DType
 from weft.graph.ir import Node
-
-SHORT = 128  # elements, up to which all pairs are compared
-LONG = 4096  # elements, from which on digits are larger
 
 
 class _LineLoops(Lowering):
@@ -144,7 +142,8 @@ class SortLoops(_LineLoops):
 
     def line(self) -> list[Any]:
         key = self._key(descending=self.node.params["descending"])
-        short = isinstance(self.size, int) and self.size <= SHORT
+        most = targets.default().cost.ordering.pairs
+        short = isinstance(self.size, int) and self.size <= most
         return self._by_pairs(key) if short else self._by_digits(key)
 
     # -- comparing all
@@ -177,7 +176,8 @@ class SortLoops(_LineLoops):
 
     def _by_digits(self, key: Any) -> list[Any]:
         known = isinstance(self.size, int)
-        self.bits = 11 if known and self.size >= LONG else 8
+        long = known and self.size >= targets.default().cost.ordering.long
+        self.bits = 11 if long else 8
         self.kinds = 1 << self.bits  # digits there are
         rounds = -(-_key_bits(self.node.inputs[0].dtype) // self.bits)
         whole = dtypes.int32 if known and self.size < 1 << 31 else dtypes.int64

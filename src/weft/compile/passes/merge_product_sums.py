@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from weft.compile import targets
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify_views import PERMUTE
 from weft.compile.passes.walk import Call, Found, Walk
@@ -27,7 +28,6 @@ _CAT = find_op("cat")
 _MATMUL = find_op("matmul")
 _SUM = find_op("sum")
 _TURN = (1, 0)
-MANY = 4  # terms from which on it is worth joining their operands
 
 
 def merge_product_sums(graph: Graph) -> Graph:
@@ -66,8 +66,9 @@ class _Sums(Walk):
             return None  # the sum goes on
         thin, rows, rest = self.terms(node)
         found: list[Any] = []
+        many = targets.default().cost.fusion.merged_sums
         for terms, whole in ((thin, _product), (rows, _total)):
-            found += [whole(self._in_order(terms))] if len(terms) >= MANY else terms
+            found += [whole(self._in_order(terms))] if len(terms) >= many else terms
         if len(found) == len(thin) + len(rows):
             return None
         total, *others = found + rest

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.compile.lower.deduplicate import KernelTable
     from weft.compile.program.memory_layout import MemoryLayout
     from weft.compile.program.steps import LibraryCall, Step
+    from weft.compile.targets.cpu import cost_model
     from weft.compile.tuning.choices import Loops
     from weft.graph.ir import Graph, Node
 
@@ -52,10 +53,39 @@ class Plan(Protocol):
     timeline: list[Any]
 
 
+class CostModel(Protocol):
+    """The thresholds that passes, fusion and lowering read of a target.
+
+    A target's own modules may read more: see ``targets.cpu.cost_model``.
+    """
+
+    @property
+    def loops(self) -> cost_model.Loops: ...
+
+    @property
+    def reductions(self) -> cost_model.Reductions: ...
+
+    @property
+    def fusion(self) -> cost_model.Fusion: ...
+
+    @property
+    def ordering(self) -> cost_model.Ordering: ...
+
+    @property
+    def recompute(self) -> cost_model.Recompute: ...
+
+    @property
+    def split_k(self) -> cost_model.SplitK: ...
+
+
 class Target(Protocol):
     """A machine that programs are compiled for."""
 
     name: str
+
+    @property
+    def cost(self) -> CostModel:
+        """The thresholds that decide what is worth doing on this machine."""
 
     @property
     def key(self) -> str:

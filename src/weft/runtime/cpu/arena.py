@@ -24,9 +24,9 @@ import numpy as np
 from weft.core import allocation
 from weft.core.op import TensorType
 from weft.errors import AllocationError, ArgumentError
+from weft.runtime.cpu.address import ALIGNMENT, round_up
 from weft.runtime.cpu.buffers import fresh_pages
 
-ALIGNMENT = 64  # a cache line, and the widest vector
 _HUGE = 2 << 20  # from this size on, ask for huge pages
 
 Key = Hashable
@@ -137,10 +137,6 @@ class _Block(NamedTuple):
     members: tuple[Key, ...]
 
 
-def _round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
 def _check(buffer: Buffer, known: dict[Key, Buffer]) -> None:
     if buffer.nbytes < 0 or buffer.first > buffer.last:
         raise ArgumentError(
@@ -200,7 +196,7 @@ def _blocks(buffers: Sequence[Buffer]) -> list[_Block]:
 def _block(chain: list[Buffer]) -> _Block:
     alignment = max(b.alignment for b in chain)
     return _Block(
-        nbytes=_round_up(max(b.nbytes for b in chain), max(alignment, ALIGNMENT)),
+        nbytes=round_up(max(b.nbytes for b in chain), max(alignment, ALIGNMENT)),
         first=min(b.first for b in chain),
         last=max(b.last for b in chain),
         alignment=alignment,
@@ -403,7 +399,7 @@ def _allocate(nbytes: int) -> np.ndarray:
 
 def _mapped(nbytes: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
-    pages = fresh_pages(_round_up(nbytes, mmap.PAGESIZE))
+    pages = fresh_pages(round_up(nbytes, mmap.PAGESIZE))
     if nbytes >= _HUGE:
         _ask_for_huge_pages(pages)
     return np.frombuffer(pages, np.uint8)

@@ -26,13 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import AllocationError
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, round_up
 
 SMALLEST = 1 << 21  # bytes; below, the system's allocator keeps most pages by itself
 SHARE = 8  # one part in so many of the machine's memory may wait
 _STEPS = 8  # sizes of blocks between a power of two and the next
 _HUGE = 2 << 20  # bytes of a huge page
-_LINE = 64  # bytes: where arrays begin
 _NUMBERS = "bBhHiIlLqQefdFD?"  # codes of dtypes that arrays are made of directly
 
 
@@ -247,7 +246,7 @@ def empties(wanted: Sequence[tuple[Sequence[int], Any]]) -> list[np.ndarray]:
     kinds = [np.dtype(dtype) for _, dtype in wanted]
     pairs = zip(wanted, kinds, strict=True)
     sizes = [math.prod(shape) * kind.itemsize for (shape, _), kind in pairs]
-    places = list(itertools.accumulate((n + -n % _LINE for n in sizes), initial=0))
+    places = list(itertools.accumulate(map(round_up, sizes), initial=0))
     direct = all(kind.char in _NUMBERS for kind in kinds)
     if places[-1] < SMALLEST or not direct:
         return [empty(shape, dtype) for shape, dtype in wanted]
@@ -283,7 +282,7 @@ class Block:
             self.hold = Hold(self.take(max(self.nbytes, nbytes)))
             self.at = 0
         lease = Lease(self.hold, self.at, tuple(shape), kind.str)
-        self.at += nbytes + -nbytes % _LINE
+        self.at += round_up(nbytes)
         return np.asarray(lease)
 
     def __enter__(self) -> None:

@@ -33,11 +33,10 @@ from weft.control.bodies import natively
 from weft.graph.interpret import failed
 from weft.graph.ir import PICK, GraphError
 from weft.runtime.cpu import arena, pool
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, aligned_memory
 from weft.runtime.cpu.buffers import empties, empty
 
 ndarray = np.ndarray
-_ALIGN = 64
 
 
 class Workspaces:
@@ -60,9 +59,8 @@ class Workspaces:
 
     def _allocate(self) -> None:
         self.threads = pool.get_num_threads()
-        self.memory = np.empty(self.threads * self.each + _ALIGN, np.uint8)
-        start = address(self.memory)
-        self.words[self.at] = start + -start % _ALIGN
+        self.memory, start = aligned_memory(self.threads * self.each)
+        self.words[self.at] = start
         self.words[self.at + 1] = self.each
 
     def check(self) -> None:

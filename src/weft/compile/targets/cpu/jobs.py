@@ -26,8 +26,7 @@ from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.shaping import reshape_op
-
-_ALIGN = 64
+from weft.runtime.cpu.address import round_up
 
 
 class Pointer(NamedTuple):
@@ -172,7 +171,7 @@ class Jobs:
             words,
             _pairs(pointers, 3),
             self.workspaces,
-            self.each + -self.each % _ALIGN,
+            round_up(self.each),
             _pairs(self.contexts, 2),
             _pairs(self.tables.places, 2),
             _pairs(packs, 5),
@@ -192,7 +191,7 @@ class _Tables:
         if id(table) not in self._starts:
             self._starts[id(table)] = self._size
             self._parts.append(table)
-            self._size += table.nbytes + -table.nbytes % _ALIGN
+            self._size += round_up(table.nbytes)
         self.places.append((word, self._starts[id(table)]))
 
     @property

@@ -51,19 +51,18 @@ from weft.compile.loop.ir import (
     statements,
     sums_of,
 )
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.register_transpose import SIDE, Turn, emit_turn, turning
 from weft.compile.targets.cpu.streaming_stores import (
-    LEAST,
-    LINE,
-    PART,
     copied,
     emit_copy,
     emit_fence,
     emit_line,
 )
 from weft.core.size import Size, may_be_negative
+from weft.runtime.cpu.address import ALIGNMENT
 
-MOVES = 8  # elements that are moved one after the other
+_CHUNK = COST.streaming.chunk
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
 
@@ -140,7 +139,7 @@ class _Emitter:
             size = math.prod(buffer.shape)
             kind = ir.ArrayType(scalar.memory_type(buffer.dtype), size)
             room = self.b.alloca(kind, name=buffer.name)
-            room.align = 64
+            room.align = ALIGNMENT
             self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
         self._declare_locals(kernel.body)
         if self.checks:
@@ -269,7 +268,7 @@ class _Emitter:
 
     def _hint(self, stmt: For) -> Any:
         if _moves(stmt.body):
-            return scalar_hint(self.module, MOVES)
+            return scalar_hint(self.module, COST.loops.scalar_moves)
         return vector_hint(self.module, stmt.vector) if stmt.vector else None
 
     def _stream(self, stmt: For, stores: list[Store]) -> None:
@@ -289,7 +288,7 @@ class _Emitter:
         b, size = self.b, store.buffer.dtype.itemsize
         to = b.bitcast(self._address(store.buffer, store.at), POINTER)
         source = b.bitcast(source, POINTER)
-        if isinstance(count, int) and count * size == LINE:
+        if isinstance(count, int) and count * size == COST.caches.line:
             emit_line(b, self.target, to, source)
             return
         copy = emit_copy(self.module, self.target)
@@ -299,12 +298,14 @@ class _Emitter:
         """A loop in parts: what some stores get is kept, and passes caches by."""
         b = self.b
         rooms = {s.buffer.name: self._part(s.buffer) for s in stores}
-        if isinstance(stmt.extent, int) and stmt.extent <= LEAST:
+        if isinstance(stmt.extent, int) and stmt.extent <= COST.streaming.least_row:
             self._one_part(stmt, stores, rooms, i64(0), stmt.extent)
             return
         extent = self.index(stmt.extent)
-        with loop(b, self._edge(stmt, stores[0]), extent, i64(PART), name="part") as p:
-            end = b.add(p, i64(PART), flags=["nsw"])
+        with loop(
+            b, self._edge(stmt, stores[0]), extent, i64(_CHUNK), name="part"
+        ) as p:
+            end = b.add(p, i64(_CHUNK), flags=["nsw"])
             end = b.select(b.icmp_signed("<", end, extent), end, extent)
             first = b.select(b.icmp_signed("<", p, i64(0)), i64(0), p)
             count = b.sub(end, first, flags=["nsw"])
@@ -335,15 +336,15 @@ class _Emitter:
         """Where the first part would begin for all others to begin with a line."""
         self.symbols[stmt.var] = i64(0)
         start = self.b.ptrtoint(self._address(store.buffer, store.at), I64)
-        over = self.b.and_(start, i64(LINE - 1))
+        over = self.b.and_(start, i64(COST.caches.line - 1))
         return self.b.sub(i64(0), self.b.udiv(over, i64(store.buffer.dtype.itemsize)))
 
     def _part(self, buffer: Buffer) -> Any:
         """Memory for a part of a result, in the function's first block."""
-        kind = ir.ArrayType(scalar.memory_type(buffer.dtype), PART)
+        kind = ir.ArrayType(scalar.memory_type(buffer.dtype), _CHUNK)
         with self.b.goto_entry_block():
             room = self.b.alloca(kind, name=f"{buffer.name}.part")
-        room.align = 64
+        room.align = ALIGNMENT
         return room
 
     def _strips(self, stmt: For, sums: list[Local], lanes: int) -> None:
@@ -388,7 +389,7 @@ class _Emitter:
         kind = ir.ArrayType(scalar.register_type(local.dtype), lanes)
         with self.b.goto_entry_block():
             room = self.b.alloca(kind, name=f"{local.name}.lanes")
-        room.align = 64
+        room.align = ALIGNMENT
         return room
 
     def _add_lanes(self, local: Local, room: Any, lanes: int) -> None:

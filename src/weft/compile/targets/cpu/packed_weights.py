@@ -18,12 +18,11 @@ import numpy as np
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import Jobs
 from weft.compile.targets.cpu.matmul.tasks import JOB
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, aligned_memory
 
 ndarray = np.ndarray
 _B, _C, _READY = (JOB.index(name) for name in ("*b", "*c", "*packed"))
 _SHAPE = [JOB.index(name) for name in ("n", "k", "b_row", "b_col")]
-_ALIGN = 64
 Stamps = Callable[[int], Any]
 
 
@@ -31,9 +30,7 @@ class _Panels:
     """A packed matrix, in memory of its own; ``stamp`` says of which value."""
 
     def __init__(self, nbytes: int, stamp: Any) -> None:
-        self.memory = np.empty(nbytes + _ALIGN, np.uint8)
-        start = address(self.memory)
-        self.address = start + -start % _ALIGN
+        self.memory, self.address = aligned_memory(nbytes)
         self.stamp = stamp  # what a key's numbers are of lives as long
 
 

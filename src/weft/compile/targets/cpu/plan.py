@@ -38,12 +38,9 @@ from weft.compile.targets.cpu.executable import (
     Write,
 )
 from weft.compile.targets.cpu.grain import grain_of
-from weft.compile.tuning.choices import Loops
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, READ, Node, Variable
-
-GRAIN = Loops().grain
 
 
 class Plan(NamedTuple):
@@ -118,8 +115,7 @@ class _Planner:
             count = 0  # it is there
         function = self._function(use)
         _, cuts = self.lowered.table.cut(use.kernel)
-        worth = GRAIN if cuts.grain == Loops().grain else cuts.grain
-        grain = grain_of(count, use.operations(self.sizes), worth)
+        grain = grain_of(count, use.operations(self.sizes), cuts.grain)
         return [0, function, *self.found[use], count, grain, ITERATIONS, 0, 0]
 
     def _job_row(self, routine: LibraryCall) -> list[int]:

@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I32
+from weft.compile.emit.vectors import transpose
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import For, Load, Store
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import substitute
+from weft.compile.targets.cpu.cost_model import COST
 from weft.core.size import same
 
-SIDE = 16
+SIDE = COST.loops.square
 
 
 class Turn(NamedTuple):
@@ -75,27 +77,6 @@ def emit_turn(b: Any, source: Any, step: Any, target: Any, element: Any) -> None
     for _ in range(SIDE):
         rows.append(b.load(b.bitcast(source, kind.as_pointer()), align=width))
         source = b.gep(source, [step], inbounds=True)
-    for k, row in enumerate(turned(b, rows)):
+    for k, row in enumerate(transpose(b, rows)):
         place = b.gep(target, [ir.Constant(I32, k * SIDE)], inbounds=True)
         b.store(row, b.bitcast(place, kind.as_pointer()), align=width)
-
-
-def turned(b: Any, rows: list[Any]) -> list[Any]:
-    """The rows of the transposed square: blocks of lanes change places."""
-    rows, count, size = list(rows), len(rows), 1
-    lanes = range(count)
-    while size < count:
-        low = [k if not k & size else count + k - size for k in lanes]
-        high = [k + size if not k & size else count + k for k in lanes]
-        for i in lanes:
-            if not i & size:
-                pair = rows[i], rows[i | size]
-                rows[i] = _shuffle(b, *pair, low)
-                rows[i | size] = _shuffle(b, *pair, high)
-        size *= 2
-    return rows
-
-
-def _shuffle(b: Any, a: Any, c: Any, lanes: list[int]) -> Any:
-    mask = ir.Constant(ir.VectorType(I32, len(lanes)), lanes)
-    return b.shuffle_vector(a, c, mask)

@@ -36,19 +36,13 @@ from weft.compile.loop.rewrite import uses, with_places
 from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.pairwise_sums import in_levels
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.streaming_stores import is_large
 from weft.compile.tuning.choices import Loops
 from weft.core.size import Size, hinted, same, same_shape
 from weft.graph.ir import GraphError
 
-BLOCK, CHUNK = Loops().block, Loops().chunk
-LONG = 512  # elements of a row that is read in longer pieces
-COLUMN = 512  # numbers that are added up one after the other: it decides rounding
-ROWS = 8  # that are combined at a time
-FAR = 1 << 23  # bytes that are not all in a near cache
-SIMPLE = 4  # operations, at most, of loops that wait for memory
-
-
+_COST = COST.loops
 # -- nothing is reduced
 
 
@@ -206,7 +200,7 @@ def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
     read = {v.buffer.name for v in _values(kernel) if isinstance(v, Load)}
     found = [b for b in kernel.buffers if b.name in read]
     return read <= set(buffers) and all(
-        is_large(b.shape, b.dtype.itemsize, FAR) for b in found
+        is_large(b.shape, b.dtype.itemsize, _COST.far) for b in found
     )
 
 
@@ -247,7 +241,9 @@ def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return kernel._replace(body=_rows_in_levels(kernel, kernel.body, group.tall))
     if len(group.shape) - 1 not in group.kept:
         return in_levels(kernel)
-    short = in_levels(kernel, COLUMN) if _tall(group) else kernel
+    short = (
+        in_levels(kernel, COST.reductions.serial_columns) if _tall(group) else kernel
+    )
     try:
         size = _width(group, loops)
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
@@ -267,7 +263,7 @@ def _jammed(kernel: Kernel) -> Kernel:
             continue
         (inner,) = next(loop.body for loop in found if loop.var == var)
         with suppress(GraphError):
-            kernel = join(unroll(kernel, var, ROWS), inner.var)
+            kernel = join(unroll(kernel, var, _COST.jammed_rows), inner.var)
     return kernel
 
 
@@ -279,7 +275,7 @@ def _combines_rows(loop: For) -> bool:
     if not all(isinstance(s, Store) and s.buffer.scratch for s in inner.body):
         return False
     calls = [v for v in parts(s.value for s in inner.body) if isinstance(v, Call)]
-    return loop.extent >= ROWS and len(calls) <= SIMPLE
+    return loop.extent >= _COST.jammed_rows and len(calls) <= _COST.jammed_operations
 
 
 def _in_order(body: list[Any]) -> list[Any]:
@@ -295,7 +291,7 @@ def _in_order(body: list[Any]) -> list[Any]:
 def _tall(group: Group) -> bool:
     """Whether many numbers are added up one after the other, as far as is known."""
     sizes = hinted(tuple(group.shape[d] for d in group.inner))
-    return sizes is not None and math.prod(sizes) > COLUMN
+    return sizes is not None and math.prod(sizes) > COST.reductions.serial_columns
 
 
 def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
@@ -318,10 +314,10 @@ def _width(group: Group, loops: Loops) -> int:
     short pieces would each lie in another page.
     """
     size = group.shape[-1]
-    narrow = not isinstance(size, Size) and size < 4 * Loops().wide
+    narrow = not isinstance(size, Size) and size < 4 * _COST.wide
     if not narrow or len(group.outer) > 1:
         return loops.wide
-    return loops.block if size < LONG else 4 * loops.block
+    return loops.block if size < _COST.long_row else 4 * loops.block
 
 
 def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:

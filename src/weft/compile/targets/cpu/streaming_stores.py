@@ -18,17 +18,14 @@ from weft.compile.loop.ir import Buffer, Call, For, Kernel, Load, Store, When
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import uses
 from weft.compile.loop.staging import most
+from weft.compile.targets.cpu.cost_model import COST
 from weft.core.size import Size, same
 
-LARGE = 1 << 25  # bytes of a result of which caches would keep little
-COPIED = 1 << 24  # bytes of one that is but a copy, which waits for memory alone
-PART = 1024  # elements that are computed at a time
-LEAST = 64  # elements of a row that is worth it, unless they are at hand
-LINE = 64  # bytes that are written as one
+_COST, _LINE = COST.streaming, COST.caches.line
 _NAME = "stream"
 
 
-def is_large(shape: tuple[Any, ...], itemsize: int, limit: int = LARGE) -> bool:
+def is_large(shape: tuple[Any, ...], itemsize: int, limit: int = _COST.large) -> bool:
     """Whether an array is known to be too large for caches.
 
     >>> from weft.compile.targets.cpu.streaming_stores import is_large
@@ -49,7 +46,7 @@ def streamed(stmt: For, kernel: Kernel, target: Isa, known: Any) -> list[Store]:
     if not target.triple.startswith(("x86", "i686")):
         return []
     longest = most(stmt.extent)
-    short = longest is not None and longest < LEAST
+    short = longest is not None and longest < _COST.least_row
     if short and not _at_hand(stmt, kernel):
         return []
     if any(isinstance(s, (For, When)) for s in stmt.body):
@@ -81,7 +78,7 @@ def _may_pass(store: Store, var: str, kernel: Kernel, known: Any) -> bool:
     buffer = store.buffer
     if buffer.name not in {b.name for b in kernel.buffers}:
         return False
-    limit = LARGE if copied(store, var) is None else COPIED
+    limit = _COST.large if copied(store, var) is None else _COST.copied
     size = buffer.dtype.itemsize
     if size % 4 or not is_large(buffer.shape, size, limit):
         return False
@@ -107,9 +104,9 @@ def emit_copy(module: ir.Module, target: Isa) -> ir.Function:
         made.attributes.add("noinline")
         prepare_function(made, target)
         to, source, count = made.args
-        begun = b.and_(b.sub(i64(0), b.ptrtoint(to, I64)), i64(LINE - 1))
+        begun = b.and_(b.sub(i64(0), b.ptrtoint(to, I64)), i64(_LINE - 1))
         begun = b.select(b.icmp_signed("<", begun, count), begun, count)
-        whole = b.add(begun, b.and_(b.sub(count, begun), i64(-LINE)))
+        whole = b.add(begun, b.and_(b.sub(count, begun), i64(-_LINE)))
         _copy(b, to, source, i64(0), begun, I32)
         vector = ir.VectorType(I32, target.bits // 32)
         _copy(b, to, source, begun, whole, vector)
@@ -121,14 +118,14 @@ def emit_copy(module: ir.Module, target: Isa) -> ir.Function:
 def emit_line(b: Any, target: Isa, to: Any, source: Any) -> None:
     """Copy as much as a line has; at once, if it is one."""
     copy = emit_copy(b.module, target)
-    over = b.and_(b.ptrtoint(to, I64), i64(LINE - 1))
+    over = b.and_(b.ptrtoint(to, I64), i64(_LINE - 1))
     with b.if_else(b.icmp_signed("==", over, i64(0)), likely=True) as (one, other):
         with one:
             vector = ir.VectorType(I32, target.bits // 32)
-            for start in range(0, LINE, target.bits // 8):
+            for start in range(0, _LINE, target.bits // 8):
                 _move(b, to, source, i64(start), vector)
         with other:
-            b.call(copy, [to, source, i64(LINE)])
+            b.call(copy, [to, source, i64(_LINE)])
 
 
 def _copy(b: Any, to: Any, source: Any, start: Any, stop: Any, kind: Any) -> None:

@@ -21,6 +21,7 @@ from weft.compile.targets import Replay
 from weft.compile.targets.cpu import executable as executables
 from weft.compile.targets.cpu import library, schedules
 from weft.compile.targets.cpu.code import Code
+from weft.compile.targets.cpu.cost_model import COST, CpuCostModel
 from weft.compile.targets.cpu.executor import Executor
 from weft.compile.targets.cpu.jobs import Jobs
 from weft.compile.targets.cpu.kernel import emit_kernel
@@ -32,14 +33,13 @@ from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Graph, Node
 from weft.runtime.cpu import kernel_cache
 
-LARGEST = 64 << 20  # bytes of an executable that is kept
-
 
 @dataclass(frozen=True)
 class CpuTarget:
     """CPUs with an instruction set."""
 
     isa: Isa
+    cost: CpuCostModel = COST
     name = "cpu"
 
     @property
@@ -134,7 +134,7 @@ class CpuTarget:
     def keep(self, key: str, executor: Executor) -> None:
         if executor.script.can_be_stored:
             data = executables.to_bytes(executor.script)
-            if len(data) <= LARGEST:
+            if len(data) <= self.cost.stored_executable:
                 kernel_cache.default().put(key, data)
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import For, Kernel, Let, When, sums_of
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.register_transpose import turning
 from weft.compile.targets.cpu.streaming_stores import streamed
 from weft.core.size import Size
 
-LANES = (64, 32, 16)  # totals of one sum, side by side
+_TOTALS = COST.loops.totals
 
 
 def lanes_of(extent: Any) -> int:
@@ -29,9 +30,9 @@ def lanes_of(extent: Any) -> int:
     [0, 16, 16, 32, 64, 64]
     """
     if isinstance(extent, Size):
-        return LANES[0]
-    whole = [n for n in LANES if extent % n == 0 and extent >= n]
-    rest = [n for n in LANES if extent >= (2 * n if n > LANES[-1] else n)]
+        return _TOTALS[0]
+    whole = [n for n in _TOTALS if extent % n == 0 and extent >= n]
+    rest = [n for n in _TOTALS if extent >= (2 * n if n > _TOTALS[-1] else n)]
     return next(iter([*whole, *rest]), 0)
 
 

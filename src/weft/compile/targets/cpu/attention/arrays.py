@@ -23,9 +23,9 @@ from weft.compile.targets.cpu.object_code import (  # fmt: skip
 )
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
+from weft.runtime.cpu.address import aligned_memory
 
 ndarray = np.ndarray
-_ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
@@ -50,10 +50,10 @@ class Attention:
         """Carry out a plan on the arrays that it was made for."""
         address = self.address(plan.function)
         workers = pool.default().threads if threads > 1 else 1
-        memory = np.empty(workers * plan.workspace + _ALIGN, np.uint8)
-        start = memory.ctypes.data
+        # The memory lives until all jobs are done.
+        _memory, start = aligned_memory(workers * plan.workspace)
         for job in plan.jobs:
-            job[-2:] = start + -start % _ALIGN, plan.workspace
+            job[-2:] = start, plan.workspace
             if threads > 1:
                 pool.default().run(address, job.ctypes.data, plan.tasks)
             else:

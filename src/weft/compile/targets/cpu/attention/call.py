@@ -18,6 +18,7 @@ from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.attention import plan as plans
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.plan import Options, Plan
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import (
     Job,
@@ -26,7 +27,6 @@ from weft.compile.targets.cpu.jobs import (
     outline,
     view_of,
 )
-from weft.compile.targets.cpu.matmul.call import MOST_JOBS
 from weft.core.lowering import Library
 from weft.core.size import Size, is_one, same
 from weft.graph.interpret import resolve
@@ -98,7 +98,7 @@ def usual_function(node: Node) -> str:
     rule: Library = node.op.lower
     rows, masked = node.inputs[0].shape[-2], len(node.inputs) == len(rule.operands)
     forward = rule.kind == "forward"
-    if forward and not isinstance(rows, Size) and rows <= plans.FEW_ROWS:
+    if forward and not isinstance(rows, Size) and rows <= COST.attention.few_rows:
         return "few_tasks"
     return f"{'masked_' * masked}{'forward' if forward else 'backward'}_tasks"
 
@@ -129,7 +129,8 @@ class Attention(LibraryCall):
             name = made[pick.params["index"]]
             array = outline(resolve(pick.shape, sizes), pick.dtype.np)
             arrays[name], owners[name] = array, (array, pick)
-        if not plans.fits(arrays) or math.prod(arrays["q"].shape[:-4]) > MOST_JOBS:
+        jobs = math.prod(arrays["q"].shape[:-4])
+        if not plans.fits(arrays) or jobs > COST.matmul.most_jobs:
             return None
         code = compiled(arrays["q"].dtype.name, target)
         params = resolve(self.node.params, sizes)

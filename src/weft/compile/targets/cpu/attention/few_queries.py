@@ -38,8 +38,7 @@ from weft.compile.targets.cpu.attention.record import (
     mask_at,
     read_job,
 )
-
-_SIDE_BY_SIDE = 4  # vectors of features that are summed at once
+from weft.compile.targets.cpu.cost_model import COST
 
 
 class Few:
@@ -174,12 +173,12 @@ class Few:
 
     def _emit_add(self) -> ir.Function:
         """``out += sum(weights[j] * v[j])``."""
-        lib, lanes, many = self.lib, self.lanes, range(_SIDE_BY_SIDE)
+        lib, lanes, count = self.lib, self.lanes, COST.attention.feature_vectors
         arguments = "*weights *v v_row *out width keys"
         with lib.routine("few_add", arguments) as (b, s, made):
-            step = i64(_SIDE_BY_SIDE * lanes)
+            step = i64(count * lanes)
             with loop(b, i64(0), s.width, step, name="d") as d:
-                starts = [b.add(d, i64(v * lanes)) for v in many]
+                starts = [b.add(d, i64(v * lanes)) for v in range(count)]
                 masks = [self._some(b, b.sub(s.width, start)) for start in starts]
                 places = [at(b, s.out, start, lib.element) for start in starts]
 

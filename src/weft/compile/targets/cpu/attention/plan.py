@@ -10,16 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compile.targets.cpu.attention.record import ADDED, CHOSEN, JOB
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
+from weft.runtime.cpu.address import round_up
 
+_COST = COST.attention
 ndarray = np.ndarray
-# These decide the order of sums, so they are the same on every machine. Rows are a
-# multiple of the tallest register tiles'; where half of a square is hidden, few of them
-# compute less in vain.
-FORWARD_KEYS = 128
-BACKWARD_ROWS, CAUSAL_ROWS, BACKWARD_KEYS = 56, 28, 256
-FEW_ROWS = 6  # that are computed one after the other
-_PANELS = 4  # of queries that a forward task takes, for each block of keys
 _FIELD = {word.lstrip("*"): at for at, word in enumerate(JOB)}
 POINTERS = [word.lstrip("*") for word in JOB[1 : JOB.index("heads")]]
 _STRIDED = ("q", "k", "v", "g")
@@ -51,18 +47,18 @@ def forward(
     width = arrays["v"].shape[-1]
     heads = math.prod(lead)
     panels = _ceil(rows, tile.width)
-    each = max(min(_PANELS, panels * heads // (4 * threads), panels), 1)
+    each = max(min(_COST.panels, panels * heads // (_COST.heads * threads), panels), 1)
     block = each * tile.width
     slack = tile.width * tile.lanes
     parts = {
         "turned": block * depth + slack,
         "other": block * (width + tile.lanes),
-        "scores": FORWARD_KEYS * tile.width + slack,
+        "scores": _COST.forward_keys * tile.width + slack,
         "tops": block,
         "sums": block,
     }
-    sizes = {"block_rows": block, "block_keys": FORWARD_KEYS}
-    if rows <= FEW_ROWS:
+    sizes = {"block_rows": block, "block_keys": _COST.forward_keys}
+    if rows <= _COST.few_rows:
         return _plan("few_tasks", arrays, options, sizes, parts, 1)
     return _plan("forward_tasks", arrays, options, sizes, parts, _ceil(rows, block))
 
@@ -73,8 +69,8 @@ def backward(
     """The plan of ``dq``, ``dk`` and ``dv``, or of those that there are."""
     *lead, rows, depth = arrays["q"].shape
     keys, width = arrays["v"].shape[-2:]
-    block = CAUSAL_ROWS if options.causal else BACKWARD_ROWS
-    across = _ceil(BACKWARD_KEYS, tile.width) * tile.width
+    block = _COST.causal_rows if options.causal else _COST.backward_rows
+    across = _ceil(_COST.backward_keys, tile.width) * tile.width
     slack = tile.width * tile.lanes
     parts = {
         "turned": across * depth + slack,
@@ -82,9 +78,9 @@ def backward(
         "scores": block * across,
         "slopes": block * across,
     }
-    apart = threads > 1 and math.prod(lead) < 4 * threads
-    tasks = _ceil(rows, block) + _ceil(keys, BACKWARD_KEYS) if apart else 1
-    sizes = {"block_rows": block, "block_keys": BACKWARD_KEYS,
+    apart = threads > 1 and math.prod(lead) < _COST.heads * threads
+    tasks = _ceil(rows, block) + _ceil(keys, _COST.backward_keys) if apart else 1
+    sizes = {"block_rows": block, "block_keys": _COST.backward_keys,
              "keys_row": across, "apart": int(apart), "tasks": tasks}  # fmt: skip
     return _plan("backward_tasks", arrays, options, sizes, parts, tasks)
 
@@ -118,7 +114,7 @@ def _rooms(parts: Mapping[str, int], itemsize: int) -> tuple[dict[str, int], int
     found, total = {}, 0
     for name, elements in parts.items():
         found[f"{name}_at"] = total
-        total += -(-elements * itemsize // 64) * 64
+        total += round_up(elements * itemsize)
     return found, total
 
 

@@ -21,10 +21,10 @@ from weft.compile.targets.cpu.object_code import Library, compile_known, host_is
 from weft.compile.tuning.choices import Columns
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
+from weft.runtime.cpu.address import aligned_memory
 
 ndarray = np.ndarray
 Pairs = Sequence[Sequence[int]]
-_ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
@@ -82,13 +82,13 @@ class Convolutions:
         """Carry out a plan on the operands and the result that it was made for."""
         address = self.address(plan.function)
         workers = pool.default().threads if threads > 1 else 1
-        memory = np.empty(workers * plan.workspace + _ALIGN, np.uint8)
-        start = memory.ctypes.data
+        # The memory lives until all jobs are done.
+        _memory, start = aligned_memory(workers * plan.workspace)
         for fields in plan.jobs:
             job = fields.copy()
             for field, array in zip(plan.pointers, arrays, strict=True):
                 job[field] = array.ctypes.data
-            job[-2:] = start + -start % _ALIGN, plan.workspace
+            job[-2:] = start, plan.workspace
             if threads > 1:
                 pool.default().run(address, job.ctypes.data, plan.tasks)
             else:

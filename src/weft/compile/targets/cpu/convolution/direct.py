@@ -33,12 +33,12 @@ from weft.compile.targets.cpu.convolution.patches import (
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.routines import Parts
 from weft.compile.targets.cpu.convolution.windows import all_whole, call_windows
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.strip import by_heights
 from weft.compile.targets.cpu.matmul.tasks import blocks, divide
 
-HEIGHTS = (8, 4, 2, 1)
-SUMS = 16  # vectors of sums that are held at a time
+_COST = COST.convolution
 STRIP = (
     "*image *windows *masks *runs *counts step whole *weights weights_row *order k "
     "*bias *to to_row count"
@@ -107,7 +107,7 @@ class Direct:
                 b, s.step, lambda kind: b.call(self.strip(kind, height), where + what)
             )
 
-        by_heights(b, HEIGHTS, i64(0), s.rows, strip)
+        by_heights(b, _COST.heights, i64(0), s.rows, strip)
         with b.if_then(b.not_(plain)):
             spots = at(b, s.spots, s.begin, I64)
             rest = [out, s.out_row, spots, s.rows, count, s.begin, s.spot_run]
@@ -152,7 +152,7 @@ def _several(
 ) -> Any:
     """Whole vectors, some at a time for each element of the windows; how many."""
     lanes, element = lib.tile.lanes, lib.element
-    wide = min(4, SUMS // len(starts))
+    wide = min(4, _COST.direct_sums // len(starts))
     some = b.mul(b.sdiv(vectors, i64(wide)), i64(wide))
     stop = b.select(b.trunc(s.whole, I1), some, i64(0))
     with loop(b, i64(0), stop, i64(wide), name="v") as v:

@@ -14,12 +14,12 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, i64, loop
 from weft.compile.emit.vectors import PTR, minimum, while_less
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.epilogue import FOLLOWER
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tasks import divide
 
-NEAR = 1 << 13  # elements of a result that are followed at a time: they are near
-FEWEST = 8  # rows of them
+_COST = COST.convolution
 TILES = "*epilogue *context first last channels tiles height width begin end"
 
 
@@ -38,8 +38,9 @@ def channels_of(b: Any, s: Any, image: Any, first: Any, last: Any) -> list[Any]:
 
 def some_rows(b: Any, columns: Any) -> Any:
     """How many rows of so many columns to compute before what follows them."""
-    found = b.sdiv(i64(NEAR), columns)
-    return b.select(b.icmp_signed("<", found, i64(FEWEST)), i64(FEWEST), found)
+    found = b.sdiv(i64(_COST.epilogue), columns)
+    least = i64(_COST.epilogue_rows)
+    return b.select(b.icmp_signed("<", found, least), least, found)
 
 
 def emit_follow_tiles(lib: Library) -> ir.Function:

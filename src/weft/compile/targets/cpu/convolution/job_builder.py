@@ -11,8 +11,8 @@ from weft.compile.targets.cpu.convolution.record import JOB
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View
 from weft.compile.targets.cpu.matmul.tiling import Tiling
+from weft.runtime.cpu.address import ALIGNMENT
 
-EVEN = 2  # rows of a task are a multiple of these: tiles of one row are slow
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
 FOLLOWER = _FIELDS["epilogue"]
@@ -110,7 +110,7 @@ class Draft:
         for name, size in (parts | sizes).items():
             if name != "rows":
                 self.set(**{f"{name}_at": at})
-            at += up(size, 64)
+            at += up(size, ALIGNMENT)
         self.set(workspace_bytes=at)
 
     def count_rectangles(self) -> None:

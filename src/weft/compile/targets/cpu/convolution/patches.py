@@ -24,10 +24,10 @@ from weft.compile.emit.vectors import (
     store,
     suffix,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 
 FILL = "*image *windows *masks *runs *counts begin end rows *to to_row step"
-AHEAD = 4  # rows that are copied without waiting
 KINDS = ("unit", "second", "any")  # steps between neighbours of 1, of 2, of more
 Loader = Callable[[Any, Any], Any]  # (builder, row) -> vector
 
@@ -79,8 +79,9 @@ def _emit_fill(lib: Library, kind: str) -> ir.Function:
                         here = at(b, to, b.mul(place, s.to_row), lib.element)
                         store(b, value, here)
 
-            whole = b.and_(s.rows, i64(-AHEAD))
-            rows(AHEAD, i64(0), whole)
+            count = COST.convolution.patch_rows
+            whole = b.and_(s.rows, i64(-count))
+            rows(count, i64(0), whole)
             rows(1, whole, s.rows)
 
         with_loader(b, lib, kind, s, v, copy)

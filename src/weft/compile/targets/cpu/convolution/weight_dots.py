@@ -33,10 +33,10 @@ from weft.compile.targets.cpu.convolution.patches import (
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.routines import Parts
 from weft.compile.targets.cpu.convolution.windows import all_whole, call_windows
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.strip import by_heights
 
-HEIGHTS = (8, 4, 2, 1)
 STRIP = "*image *windows *masks *runs *counts step whole *gradient count *sums"
 
 
@@ -102,7 +102,7 @@ class Dots:
                 b, s.step, lambda kind: b.call(self.strip(kind, height), where + what)
             )
 
-        by_heights(b, HEIGHTS, i64(0), s.rows, strip)
+        by_heights(b, COST.convolution.heights, i64(0), s.rows, strip)
 
     def _finish(self, b: Any, s: Any) -> None:
         """Add up the lanes of each weight's sums."""

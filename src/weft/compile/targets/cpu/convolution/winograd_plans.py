@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compile.targets.cpu.convolution.job_builder import (
-    EVEN,
     IMAGE,
     OTHER,
     OUT,
@@ -20,13 +19,10 @@ from weft.compile.targets.cpu.convolution.job_builder import (
 from weft.compile.targets.cpu.convolution.partition import Work, best_cut
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View, tile_views
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
-FEW_CHANNELS = 16  # fewer are not worth the transforms
-FEW_TILES = 12  # fewer fill no vector
-BLOCK = 128  # channels that are summed at a time
-KERNEL_ROWS, KERNEL_COLUMNS = 126, 256  # channels of x and of y in a task
-KERNEL_BLOCK = 128  # tiles that are summed at a time
+_COST = COST.winograd
 
 
 def has_winograd(tile: Tiling) -> bool:
@@ -38,8 +34,8 @@ def tiles_pay(shape: Shape, rows: int, k: int) -> bool:
     """Whether tiles are possible, and worth it for so many channels."""
     _, n1, n2 = shape.counts
     tiles = shape.images * ceil(n1, 2) * ceil(n2, 2)
-    full = shape.images * shape.pixels >= 2 * tiles >= 2 * FEW_TILES
-    return shape.is_3x3 and full and min(rows, k) >= FEW_CHANNELS
+    full = shape.images * shape.pixels >= 2 * tiles >= 2 * _COST.least_tiles
+    return shape.is_3x3 and full and min(rows, k) >= _COST.least_channels
 
 
 def turned_shape(shape: Shape) -> Shape:
@@ -85,7 +81,7 @@ def winograd_plan(
     columns = shape.images * view.pixels
     work = Work(rows, columns, shape.groups)
     height, across = best_cut(work, tile, many, threads)
-    block = min(BLOCK, up(draft["k"], tile.lanes))
+    block = min(_COST.block, up(draft["k"], tile.lanes))
     draft.set(
         columns=columns, block=block, task_columns=across, task_rows=height,
         sums_row=across + tile.lanes,
@@ -106,12 +102,12 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
     tile = draft.tile
     view, tiles = tile_views(shape)
     rows, columns = shape.group_channels, shape.group_filters
-    across = min(KERNEL_COLUMNS, up(columns, tile.width))
+    across = min(_COST.weight_columns, up(columns, tile.width))
     blocks = ceil(columns, across) * shape.groups
-    down = max(ceil(rows, KERNEL_ROWS), ceil(threads, blocks))
-    height = up(ceil(rows, min(down, ceil(rows, tile.height))), EVEN)
+    down = max(ceil(rows, _COST.weight_rows), ceil(threads, blocks))
+    height = up(ceil(rows, min(down, ceil(rows, tile.height))), COST.convolution.even)
     k = shape.images * view.pixels
-    block = min(KERNEL_BLOCK, up(k, tile.lanes))
+    block = min(_COST.weight_block, up(k, tile.lanes))
     draft.set(
         rows=rows, k=k, block=block, task_rows=height, task_columns=across,
         sums_row=across + tile.lanes,

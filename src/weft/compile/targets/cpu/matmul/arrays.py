@@ -26,9 +26,8 @@ from weft.compile.targets.cpu.object_code import Library, compile_known, host_is
 from weft.config import config
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, aligned_memory
 
-_ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
@@ -117,9 +116,8 @@ class Gemm:
         """The address of workspaces that this thread may use."""
         held = self._local.__dict__
         if held.get("workers", 0) < workers:
-            held["memory"] = np.empty(workers * self.bytes + _ALIGN, np.uint8)
-            start = address(held["memory"])
-            held["workers"], held["start"] = workers, start + -start % _ALIGN
+            held["memory"], held["start"] = aligned_memory(workers * self.bytes)
+            held["workers"] = workers
         return held["start"]
 
 

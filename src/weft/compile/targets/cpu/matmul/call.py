@@ -18,6 +18,7 @@ from weft.compile.emit.isa import Isa
 from weft.compile.fusion.groups import Operand, origin
 from weft.compile.program.steps import LibraryCall, Step
 from weft.compile.targets.cpu.convolution.call import is_convolution
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import (
     Job,
@@ -38,7 +39,6 @@ from weft.compile.targets.cpu.matmul.generate import is_few, tile_for
 from weft.compile.targets.cpu.matmul.kinds import FLOATS, RESULTS
 from weft.compile.targets.cpu.matmul.tasks import (
     JOB,
-    SMALL,
     Split,
     best_split,
     is_cut,
@@ -56,16 +56,11 @@ from weft.ops.products import matmul_op, wide_matmul_op
 from weft.ops.shaping import permute_op, reshape_op
 from weft.runtime.cpu import pool
 
-MOST_JOBS = 256  # of one product: beyond that, its operands are not regular enough
+_COST = COST.matmul
 _FIRST_ROW = JOB.index("first_row")
 CONTEXT = JOB.index("*context")
 _POINTERS = [JOB.index(f"*{name}") for name in "abc"]
 _PACKED = JOB.index("*packed")
-LEAST_WEIGHT = 1 << 14  # elements that are worth packing once
-MOST_ROWS = 512  # for which it is worth that
-AGAIN = 32  # multiplications that take as long as a number of a result, read again
-OFTEN = 4  # products that read the same operand: it is worth packing it once
-LARGE = 1024  # sizes from which another register tile is worth its code
 
 
 def is_product(node: Node) -> bool:
@@ -142,7 +137,7 @@ def read_often(nodes: Iterable[Node]) -> set[Node]:
     return {
         node.inputs[1]
         for node in products
-        if len(readers[origin(node.inputs[1])]) >= OFTEN
+        if len(readers[origin(node.inputs[1])]) >= _COST.readers
     }
 
 
@@ -257,8 +252,8 @@ def _shape(kind: str, m: int, n: int, k: int, turned: str) -> int:
     if config.batch_invariant:
         return 0
     tile = tile_for(kind, host_isa(), WIDE)
-    once = tile.width // 2 < n <= tile.width and m >= LARGE and k > tile.depth
-    return WIDE if once or min(m, n, k) >= LARGE else 0
+    once = tile.width // 2 < n <= tile.width and m >= _COST.wide_tile and k > tile.depth
+    return WIDE if once or min(m, n, k) >= _COST.wide_tile else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +312,7 @@ class Product(LibraryCall):
         if not self.steady or len(shape) != 2 or len(self.operands) != 2:
             return None
         (m, n), tile = shape, gemm.tile
-        if not gemm.fewest < m <= MOST_ROWS or n * k < LEAST_WEIGHT:
+        if not gemm.fewest < m <= _COST.weight_rows or n * k < _COST.weight:
             return None
         words = -(-k // gemm.group)
         panels, length = -(-n // tile.width), -(-words // tile.lanes) * tile.lanes
@@ -353,7 +348,7 @@ class Product(LibraryCall):
         free, whole = (
             best_split(tile, m, n, batch, threads, whole)[1] for whole in (False, True)
         )
-        return (whole - free) * threads * k <= batch * m * n * AGAIN
+        return (whole - free) * threads * k <= batch * m * n * _COST.reread
 
     def _streams(self, sizes: Mapping[str, int]) -> bool:
         """Whether its epilogue goes through other arrays as large as the result.
@@ -384,7 +379,7 @@ class Product(LibraryCall):
         outer = shape[:-3]
         if any(view is None for view in views):
             return None
-        if math.prod(outer) > MOST_JOBS or not out.size:
+        if math.prod(outer) > _COST.most_jobs or not out.size:
             return None
         arrays = [view[0] for view in views] + [out]
         starts = [view[1] for view in views] + [out]
@@ -416,6 +411,6 @@ class Product(LibraryCall):
             jobs.append(Job(job, pointers))
         few = self._is_few(arrays, cuts, target)
         function = Symbol("gemm", self._code(cuts, few), "gemm_tasks")
-        share = min(math.prod(shape) * k / SMALL, 1.0)
+        share = min(math.prod(shape) * k / _COST.serial, 1.0)
         pack = self._pack(gemm, shape, k, cuts)
         return Work(function, jobs, cut.tasks, gemm.bytes, CONTEXT, share, pack)

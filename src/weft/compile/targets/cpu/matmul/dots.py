@@ -24,23 +24,18 @@ from weft.compile.emit.vectors import (
     store,
     totals,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
+_COST = COST.matmul
 DOTS = "*big big_row count *small small_row few k later *sums"
-# Rows of C for which turning B around costs more than dot products do, where there
-# are registers for sixteen sums and an instruction for words that lie as they do.
-SEVERAL = 32
-# Of a row that several dot products take at a time: four of each operand fill the
-# first cache. It decides rounding.
-STRETCH_BYTES = 4096
-AHEAD = 2  # times as many rows later lie those that are asked for
 
 
 def several_limit(tile: Tiling, kind: Kind) -> int:
     """The most rows of C for dot products of rows; 0 if they don't pay."""
-    return SEVERAL if tile.many and kind.along is kind else 0
+    return _COST.dot_rows if tile.many and kind.along is kind else 0
 
 
 def emit_dots(
@@ -62,7 +57,7 @@ def emit_several_dots(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """As ``dots``, for more rows of small: some of big's are held for all of them."""
-    chunk = chunk * most // SEVERAL
+    chunk = chunk * most // _COST.dot_rows
     with lib.routine(f"several_dots{tag}", DOTS) as (b, s, made):
         s.by_rows = by_rows
         for start, stop, rows in _steps(b, s.count, 4):
@@ -138,7 +133,7 @@ def _dot_tile(
         made: list[Any] = []
         for row in big:
             if few == 1 and mask is None:  # each is read once: it comes from afar
-                later = b.add(k, b.mul(i64(AHEAD * height), s.big_row))
+                later = b.add(k, b.mul(i64(_COST.dots_ahead * height), s.big_row))
                 prefetch(b, at(b, row, later, item), level=2)
             left = words(row, k, mask, not s.by_rows)
             made += [

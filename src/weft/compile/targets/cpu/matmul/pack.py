@@ -21,10 +21,9 @@ from weft.compile.emit.vectors import (
     store,
     transpose,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
-
-_ROWS_AT_A_TIME = 8
 
 
 class Packing:
@@ -77,7 +76,7 @@ class Packing:
         Contiguous rows are read some rows at a time, across all panels: a panel at a
         time would touch a page of memory for every two cache lines.
         """
-        step = pick(b, s.unit_b_col, _ROWS_AT_A_TIME, s.deep)
+        step = pick(b, s.unit_b_col, COST.matmul.copied_rows, s.deep)
         step = b.select(b.icmp_signed(">", step, i64(0)), step, i64(1))
         element, width = self.lib.element, i64(self.lib.tile.width)
         with (

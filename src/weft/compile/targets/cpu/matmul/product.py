@@ -22,6 +22,7 @@ from weft.compile.emit.known_values import (
     value,
 )  # fmt: skip
 from weft.compile.emit.vectors import PTR, at, minimum
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.epilogue import follow
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
@@ -40,7 +41,6 @@ _SOME_ROWS = (
     "height by_columns pack_a unit_a_col"
 )
 _FLAGS = "by_columns", "pack_a", "unit_a_col"
-_FROM_MEMORY = 1 << 20  # elements of B that are too many for a cache
 KNOWABLE = frozenset(
     ["m", "n", "k", "a_row", "a_col", "b_row", "b_col", "c_row", "keep"]
 )
@@ -256,7 +256,7 @@ def _direct_b(b: Any, s: Any, lib: Library) -> Any:
     tile, elements = lib.tile, times(b, s.n, s.k)
     near = compare(b, "<=", elements, tile.depth * tile.columns)
     few = compare(b, "<=", s.m, 2 * tile.height)
-    seldom = both(b, few, compare(b, "<=", elements, _FROM_MEMORY))
+    seldom = both(b, few, compare(b, "<=", elements, COST.matmul.cached))
     direct = both(b, s.unit_b_col, either(b, near, seldom))
     if has_masks(lib.target):
         return direct

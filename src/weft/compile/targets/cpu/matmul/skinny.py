@@ -27,9 +27,8 @@ from weft.compile.emit.vectors import (
     splat,
     store,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.dots import (
-    SEVERAL,
-    STRETCH_BYTES,
     added,
     emit_dots,
     emit_several_dots,
@@ -41,15 +40,9 @@ from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
+_COST, _ALIAS = COST.matmul, COST.caches.alias
 SUMS = "*big big_k count *small small_row small_k few k *sums"
 DELIVER = "*sums count few *c c_row by_rows keep"
-# Each sum that is held while columns are added up, in bytes. Not a multiple of a page:
-# a load waits for an earlier store whose address has the same last twelve bits.
-CHUNK_BYTES = 16384 + 512
-# Of a row of the small operand that is packed at a time; it decides rounding.
-REACH_BYTES = 16384 - 512
-_PAGE, _LINE = 4096, 64
-STEPS = 8  # columns that are added up at a time
 
 
 class Skinny:
@@ -60,10 +53,10 @@ class Skinny:
         self.most = few_limit(lib.tile)
         self.made: dict[Any, ir.Function] = {}
         itemsize = lib.target.bits // lib.tile.lanes // 8
-        self.chunk, self.reach = CHUNK_BYTES // itemsize, REACH_BYTES // itemsize
-        self.stretch = STRETCH_BYTES // ITEMSIZE[str(lib.item)]
-        self.short_chunk = self.chunk * self.most // SEVERAL
-        needed = self.most * (self.chunk + self.reach) + _PAGE // itemsize
+        self.chunk, self.reach = _COST.sums // itemsize, _COST.small // itemsize
+        self.stretch = _COST.dot_bytes // ITEMSIZE[str(lib.item)]
+        self.short_chunk = self.chunk * self.most // _COST.dot_rows
+        needed = self.most * (self.chunk + self.reach) + _ALIAS // itemsize
         assert needed <= lib.tile.workspace
 
     def _function(self, emit: Callable[..., ir.Function], by_rows: bool) -> ir.Function:
@@ -185,7 +178,7 @@ def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
     That is dot products of A's rows, and of B's columns, those of several rows, and
     sums of A's columns, and of B's rows.
     """
-    limit, many = few_limit(tile), 4 * tile.lanes
+    limit, many = few_limit(tile), _COST.long * tile.lanes
     narrow, flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
     tall, wide, long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
     rows = both(b, both(b, long, wide), both(b, s.unit_b_row, s.unit_a_col))
@@ -204,13 +197,14 @@ def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
 def _apart(b: Any, workspace: Any, big: Any) -> Any:
     """A place for sums, half a page from where big's rows begin."""
     distance = b.sub(b.ptrtoint(big, I64), b.ptrtoint(workspace, I64))
-    shift = b.and_(b.add(distance, i64(_PAGE // 2)), i64(_PAGE - _LINE))
+    middle = b.add(distance, i64(_ALIAS // 2))
+    shift = b.and_(middle, i64(_ALIAS - COST.caches.line))
     return at(b, workspace, shift, I8)
 
 
 def few_limit(tile: Tiling) -> int:
     """The most rows or columns of C that count as few."""
-    return min(4, tile.lanes)
+    return min(_COST.few, tile.lanes)
 
 
 class _Sides:
@@ -259,7 +253,7 @@ def _add_up(b: Any, lib: Library, s: Any, few: int, chunk: int) -> None:
         row = at(b, s.sums, i64(q * chunk), lib.element)
         with loop(b, i64(0), s.count, i64(lib.tile.lanes)) as x:
             store(b, zero, at(b, row, x, lib.element))
-    steps = STEPS if few == 1 else STEPS // 2  # scales are held in registers
+    steps = _COST.added_columns // min(few, 2)  # scales are held in registers
     whole = b.mul(b.sdiv(s.k, i64(steps)), i64(steps))
     with loop(b, i64(0), whole, i64(steps)) as k:
         _add_columns(b, lib, s, few, chunk, k, steps)

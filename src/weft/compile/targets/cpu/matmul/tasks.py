@@ -16,10 +16,12 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I8, I64, i64, loop
 from weft.compile.emit.vectors import PTR, at, choose, minimum, while_less
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
+_COST = COST.matmul
 # A job: these as 64-bit integers, one after the other. It is a context for the thread
 # pool, which keeps its status in front; worker w has the workspace at
 # ``workspace + w * workspace_bytes``.
@@ -29,12 +31,6 @@ JOB = [
     "a_batch", "b_batch", "c_batch", "task_rows", "task_columns", "*workspace",
     "workspace_bytes",
 ]  # fmt: skip
-SMALL = 1 << 19  # multiplications that are not worth sharing
-# What packing costs, as products with the same numbers: one that is packed takes as
-# long as eight that are multiplied and added.
-_PACKING = 8
-_TIMES = 1, 2, 3, 4  # tasks for each thread
-_LATE = 24  # a thread that is late has this part of a task still to do, say
 
 
 class Split(NamedTuple):
@@ -76,7 +72,8 @@ def split(
 
 def is_cut(m: int, n: int, k: int, batch: int, threads: int) -> bool:
     """Whether matrices of a batch are worth cutting for a number of threads."""
-    return threads > 1 and batch < 4 * threads and batch * m * n * k > SMALL
+    work = batch * m * n * k
+    return threads > 1 and batch < _COST.matrices * threads and work > _COST.serial
 
 
 def _cut(tile: Tiling, m: int, n: int, batch: int, across: int, down: int) -> Split:
@@ -102,11 +99,11 @@ def best_split(
     >>> best_split(tile, 128, 4096, 1, 2, False)[0]  # B is packed once
     Split(rows=132, columns=512, tasks=8)
     """
-    most = 1 if whole else _TIMES[-1] * threads
+    most = 1 if whole else _COST.tasks[-1] * threads
     cuts = {
         _cut(tile, m, n, batch, across, _ceil(times * threads, across * batch))
         for across in (1 << bit for bit in range(most.bit_length()))
-        for times in _TIMES
+        for times in _COST.tasks
     }
     timed = ((_finish(tile, m, n, batch, threads, cut), cut) for cut in cuts)
     time, cut = min(timed, key=lambda one: (one[0], one[1].tasks, one[1].rows))
@@ -120,10 +117,10 @@ def _finish(tile: Tiling, m: int, n: int, batch: int, threads: int, cut: Split) 
         blocks = _ceil(columns, tile.columns)
         for rows in _sizes(m, cut.rows):
             packed = columns + rows * blocks + tile.width  # as if: to begin takes time
-            task = rows * columns + _PACKING * packed
+            task = rows * columns + _COST.packing * packed
             heapq.heapreplace(ends, ends[0] + task)
             longest = max(longest, task)
-    return max(ends) + longest // _LATE
+    return max(ends) + longest // _COST.late
 
 
 def _sizes(size: int, block: int) -> list[int]:

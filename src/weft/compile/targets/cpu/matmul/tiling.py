@@ -7,12 +7,9 @@ import pathlib
 from typing import NamedTuple
 
 from weft.compile.emit.isa import Isa
+from weft.compile.targets.cpu.cost_model import COST
 
-# Sums over k are cut into blocks of this many bytes of a row. It decides rounding,
-# so it is the same on every machine.
-DEPTH_BYTES = 1024
-_TOGETHER = 14  # rows of A that are packed at a time, or fewer
-_DEFAULT_L2, _SMALLEST_L2 = 512 * 1024, 256 * 1024
+_COST = COST.matmul
 _CACHE = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 
 
@@ -46,7 +43,7 @@ class Tiling(NamedTuple):
 
         Columns of A are read in lines, of which a low strip needs a small part.
         """
-        return self.height * max(_TOGETHER // self.height, 1)
+        return self.height * max(_COST.packed_rows // self.height, 1)
 
     @property
     def row_panel(self) -> int:
@@ -90,7 +87,7 @@ def tiling(itemsize: int, target: Isa, shape: int = 0) -> Tiling:
     lanes = target.lanes(itemsize)
     many = has_many(target)
     heights, vectors = SHAPES[many][shape]
-    depth = DEPTH_BYTES // itemsize
+    depth = _COST.depth // itemsize
     width = vectors * lanes
     columns = _second_cache() // 2 // (depth * itemsize) // width * width
     return Tiling(lanes, heights, vectors, depth, columns, many)
@@ -112,7 +109,9 @@ def _second_cache() -> int:
     try:
         text = _CACHE.read_text().strip()
     except OSError:
-        return _DEFAULT_L2
+        return COST.caches.second
     size = text.rstrip("KM")
     unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-    return max(int(size) * unit, _SMALLEST_L2) if size.isdigit() else _DEFAULT_L2
+    if not size.isdigit():
+        return COST.caches.second
+    return max(int(size) * unit, COST.caches.least_second)

@@ -33,6 +33,7 @@ from weft.compile.emit.vectors import (
     minimum,
     store,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.epilogue import follow
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
@@ -40,9 +41,7 @@ from weft.compile.targets.cpu.matmul.pack import Packing, turned_square
 from weft.compile.targets.cpu.matmul.strip import in_groups
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
-_PAGE = 4096  # bytes after which a place in the first cache comes again
-_LONG = 128  # steps of k that pay for turning back
-_PANELS = 8  # of rows of C' that are turned back at a time
+_COST = COST.matmul
 Strips = Callable[..., None]
 
 
@@ -55,7 +54,8 @@ def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
     flat = compare(b, "<=", times(b, s.m, 2), s.n)
     lanes = times(b, rounded(b, s.m, tile.lanes), 7)
     flat = both(b, flat, compare(b, ">=", times(b, s.m, 8), lanes))  # most are used
-    long = both(b, compare(b, "<=", s.m, s.k), compare(b, ">=", s.k, _LONG))
+    long = compare(b, "<=", s.m, s.k)
+    long = both(b, long, compare(b, ">=", s.k, _COST.transposed_k))
     rows = rounded(b, s.m, tile.width)
     held = times(b, rows, added(b, s.k, tile.lanes + _span(tile)))
     fits = compare(b, "<=", held, tile.depth * tile.columns)
@@ -64,7 +64,7 @@ def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
 
 def _span(tile: Tiling) -> int:
     """Columns of C that are turned back at a time."""
-    return _PANELS * tile.together
+    return _COST.transposed_panels * tile.together
 
 
 class Turned:
@@ -108,7 +108,7 @@ class Turned:
         Rows whose starts have one place in a cache would push each other out.
         """
         apart = b.mul(t.a_row, i64(itemsize(self.lib.element)))
-        same = b.icmp_signed("==", b.and_(apart, i64(_PAGE - 1)), i64(0))
+        same = b.icmp_signed("==", b.and_(apart, i64(COST.caches.alias - 1)), i64(0))
         return either(b, t.by_columns, both(b, t.unit_a_col, b.not_(same)))
 
     def _rows(self, b: Any, t: Any, begin: Any, end: Any, strips: Strips) -> None:
