@@ -118,7 +118,7 @@ def test_narrower_vectors(target, dtype):
     for shape in SHAPES[1:8]:
         given = arrays(shape, dtype)
         for causal in (False, True):
-            got = both(*given, causal=causal, target=machine)
+            got = both(*given, causal=causal, isa=machine)
             near(got, reference(*given, causal=causal), dtype)
 
 
@@ -147,7 +147,7 @@ def test_masks(target, dtype, rows):
     given = arrays((rows, keys, 6, 5), dtype, (2, 3))
     for mask in masks(rows, keys, dtype, np.random.default_rng(1)):
         for causal in (False, True):
-            got = both(*given, mask, causal=causal, target=machine)
+            got = both(*given, mask, causal=causal, isa=machine)
             near(got, reference(*given, mask, causal=causal), dtype)
 
 
@@ -264,7 +264,7 @@ def test_nothing_is_touched_beyond_the_arrays(target):
             options = Options(causal=False, scale=0.5, zeros=True)
             for kind in (plan.forward, plan.backward):
                 code.run(kind(guarded, options, code.tile, 1), 1)
-            want = attend(q, k, v, mask, scale=0.5, target=host_isa(target))
+            want = attend(q, k, v, mask, scale=0.5, isa=host_isa(target))
             np.testing.assert_array_equal(guarded["o"], want[0])
             np.testing.assert_array_equal(guarded["lse"], want[1])
             assert np.isfinite(guarded["dq"]).all()

@@ -150,10 +150,10 @@ def _library(waiting: str) -> Any:
     for name in _LIBRARY_NAMES + (_LINUX_NAMES if waiting == "futex" else ()):
         found = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
         add_symbol(name, found or 0)
-    target = host_isa()
+    isa = host_isa()
     name = f"pool, waiting by {waiting}"
     # Loops that wait or call: passes would gain nothing.
-    return compile_known(name, lambda: pool_module(target, waiting), target, level=0)
+    return compile_known(name, lambda: pool_module(isa, waiting), isa, level=0)
 
 
 # -- the process's pool

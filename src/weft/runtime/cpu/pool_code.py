@@ -172,9 +172,9 @@ def counter(b: Any) -> Any:
 class PoolModule:
     """Builds the functions of a pool, one by one."""
 
-    def __init__(self, target: Isa, waiting: str) -> None:
-        self.module = new_module("pool", target)
-        self.machine = target.triple.partition("-")[0]
+    def __init__(self, isa: Isa, waiting: str) -> None:
+        self.module = new_module("pool", isa)
+        self.machine = isa.triple.partition("-")[0]
         block = ir.ArrayType(ir.IntType(8), BLOCK)
         self.block = ir.GlobalVariable(self.module, block, "weft_pool")
         self.block.initializer = ir.Constant(block, None)
@@ -564,7 +564,7 @@ class PoolModule:
             b.ret_void()
 
 
-def pool_module(target: Isa, waiting: str) -> ir.Module:
+def pool_module(isa: Isa, waiting: str) -> ir.Module:
     """The LLVM module of a pool whose threads sleep in one of two ways.
 
     >>> from weft.compile.targets.cpu.object_code import host_isa
@@ -572,4 +572,4 @@ def pool_module(target: Isa, waiting: str) -> ir.Module:
     >>> "weft_parallel_for" in module.globals
     True
     """
-    return PoolModule(target, waiting).module
+    return PoolModule(isa, waiting).module

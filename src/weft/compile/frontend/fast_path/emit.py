@@ -99,7 +99,7 @@ class Words:
         return b.zext(found, I64)
 
 
-def emit_again(module: ir.Module, target: Isa) -> None:
+def emit_again(module: ir.Module, isa: Isa) -> None:
     """A method of a header: two tuples, arguments and results, to a number of Python's.
 
     That is HOLDS, and the program has run into these results if the header says how; or
@@ -108,7 +108,7 @@ def emit_again(module: ir.Module, target: Isa) -> None:
     """
     kind = ir.FunctionType(I64, [I64, I64.as_pointer(), I64])
     made = ir.Function(module, kind, "again")
-    prepare_function(made, target)
+    prepare_function(made, isa)
     b = ir.IRBuilder(made.append_basic_block("entry"))
     array, arguments, _ = made.args
     given, results = (b.load(b.gep(arguments, [i64(k)])) for k in range(2))

@@ -54,10 +54,10 @@ def driver() -> Driver:
     """
     from weft.runtime.cpu import pool
 
-    target = host_isa()
+    isa = host_isa()
     pool.link()
     # Small loops that nothing is gained by vectors for: passes would take longest.
-    library = compile_known("driver", lambda: _module(target), target, level=0)
+    library = compile_known("driver", lambda: _module(isa), isa, level=0)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         library.address("run")
     )
@@ -72,20 +72,20 @@ def start_if_missing() -> None:
         driver.start()
 
 
-def _module(target: Isa) -> ir.Module:
+def _module(isa: Isa) -> ir.Module:
     from weft.compile.frontend.fast_path.emit import emit_again
     from weft.runtime.cpu.pool_code import BODY, emit_parallel
 
-    module = new_module("driver", target)
-    _emit_iterations(module, target, BODY)
-    _emit_jobs(module, target, BODY)
-    _emit_gang(module, target, BODY)
-    _emit_fill(module, target, BODY)
-    _emit_follow(module, target)
-    emit_again(module, target)
+    module = new_module("driver", isa)
+    _emit_iterations(module, isa, BODY)
+    _emit_jobs(module, isa, BODY)
+    _emit_gang(module, isa, BODY)
+    _emit_fill(module, isa, BODY)
+    _emit_follow(module, isa)
+    emit_again(module, isa)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
     made = ir.Function(module, kind, "run")
-    prepare_function(made, target)
+    prepare_function(made, isa)
     b = ir.IRBuilder(made.append_basic_block("entry"))
     rows, first, last = made.args
     with loop(b, first, last) as k:
@@ -102,19 +102,19 @@ def _module(target: Isa) -> ir.Module:
     return module
 
 
-def _body(module: ir.Module, target: Isa, kind: Any, name: str) -> Any:
+def _body(module: ir.Module, isa: Isa, kind: Any, name: str) -> Any:
     """A loop's body: its builder, the fields of its row, and its arguments."""
     made = ir.Function(module, kind, name)
-    prepare_function(made, target)
+    prepare_function(made, isa)
     b = ir.IRBuilder(made.append_basic_block("entry"))
     row = b.bitcast(made.args[0], I64.as_pointer())
     fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3, 7)]
     return b, fields, made.args
 
 
-def _emit_iterations(module: ir.Module, target: Isa, kind: Any) -> None:
+def _emit_iterations(module: ir.Module, isa: Isa, kind: Any) -> None:
     """A range of a kernel's iterations."""
-    b, fields, (_, begin, end, _) = _body(module, target, kind, "iterations")
+    b, fields, (_, begin, end, _) = _body(module, isa, kind, "iterations")
     function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
     table = b.inttoptr(fields[1], SIGNATURE.args[0])
     sizes = b.inttoptr(fields[2], SIGNATURE.args[1])
@@ -122,9 +122,9 @@ def _emit_iterations(module: ir.Module, target: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_jobs(module: ir.Module, target: Isa, kind: Any) -> None:
+def _emit_jobs(module: ir.Module, isa: Isa, kind: Any) -> None:
     """A range of the tasks of several jobs, counted through."""
-    b, fields, (_, begin, end, worker) = _body(module, target, kind, "jobs")
+    b, fields, (_, begin, end, worker) = _body(module, isa, kind, "jobs")
     function, jobs, tasks, length = fields
     function = b.inttoptr(function, kind.as_pointer())
     past = b.add(b.sdiv(b.sub(end, i64(1)), tasks), i64(1))
@@ -138,9 +138,9 @@ def _emit_jobs(module: ir.Module, target: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_gang(module: ir.Module, target: Isa, kind: Any) -> None:
+def _emit_gang(module: ir.Module, isa: Isa, kind: Any) -> None:
     """A range of the grains of several launches."""
-    b, fields, (_, begin, end, worker) = _body(module, target, kind, "gang")
+    b, fields, (_, begin, end, worker) = _body(module, isa, kind, "gang")
     rows = b.inttoptr(fields[1], I64.as_pointer())
     with loop(b, i64(0), fields[2]) as r:
         row = b.gep(rows, [b.mul(r, i64(FIELDS))])
@@ -157,9 +157,9 @@ def _emit_gang(module: ir.Module, target: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_fill(module: ir.Module, target: Isa, kind: Any) -> None:
+def _emit_fill(module: ir.Module, isa: Isa, kind: Any) -> None:
     """Present addresses, put where launches find them."""
-    b, fields, (_, begin, end, _) = _body(module, target, kind, "fill")
+    b, fields, (_, begin, end, _) = _body(module, isa, kind, "fill")
     slots, rows = (b.inttoptr(f, I64.as_pointer()) for f in fields[:2])
     with loop(b, begin, end) as k:
         row = b.gep(rows, [b.mul(k, i64(3))])
@@ -169,7 +169,7 @@ def _emit_fill(module: ir.Module, target: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_follow(module: ir.Module, target: Isa) -> None:
+def _emit_follow(module: ir.Module, isa: Isa) -> None:
     """A epilogue of routines: a kernel for some rows and columns.
 
     Its context is ``function table sizes count first width each``: the kernel, where
@@ -177,7 +177,7 @@ def _emit_follow(module: ir.Module, target: Isa) -> None:
     many iterations a row has.
     """
     made = ir.Function(module, FOLLOWER, "follow")
-    prepare_function(made, target)
+    prepare_function(made, isa)
     b = ir.IRBuilder(made.append_basic_block("entry"))
     context, top, bottom, left, right = made.args
     words = b.inttoptr(b.ptrtoint(context, I64), I64.as_pointer())

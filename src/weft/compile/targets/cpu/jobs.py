@@ -111,9 +111,9 @@ class Jobs:
     """The jobs of an instance's routines, and where addresses stand in them."""
 
     def __init__(
-        self, routines: Sequence[LibraryCall], sizes: Mapping[str, int], target: Isa
+        self, routines: Sequence[LibraryCall], sizes: Mapping[str, int], isa: Isa
     ) -> None:
-        found = {r: r.work(sizes, target) for r in routines}
+        found = {r: r.work(sizes, isa) for r in routines}
         self.works = {r: work for r, work in found.items() if work and work.jobs}
         self.starts: dict[LibraryCall, int] = {}
         self.words: list[int] = []

@@ -52,7 +52,12 @@ from weft.compile.loop.ir import (
     sums_of,
 )
 from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.register_transpose import SIDE, Turn, emit_turn, turning
+from weft.compile.targets.cpu.register_transpose import (
+    SIDE,
+    Square,
+    emit_transpose,
+    transposed_square,
+)
 from weft.compile.targets.cpu.streaming_stores import (
     copied,
     emit_copy,
@@ -66,9 +71,9 @@ _CHUNK = COST.streaming.chunk
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
 
-def emit_kernel(module: ir.Module, kernel: Kernel, target: Isa) -> ir.Function:
+def emit_kernel(module: ir.Module, kernel: Kernel, isa: Isa) -> ir.Function:
     """Add a kernel's function to a module."""
-    return _Emitter(module, kernel, target).run()
+    return _Emitter(module, kernel, isa).run()
 
 
 def _as_vector(b: Any, room: Any, kind: ir.VectorType) -> Any:
@@ -84,10 +89,10 @@ def _numbers(first: int, count: int) -> ir.Constant:
 class _Emitter:
     """One kernel."""
 
-    def __init__(self, module: ir.Module, kernel: Kernel, target: Isa) -> None:
+    def __init__(self, module: ir.Module, kernel: Kernel, isa: Isa) -> None:
         self.module = module
         self.kernel = kernel
-        self.target = target
+        self.isa = isa
         self.pointers: dict[str, Any] = {}
         self.symbols: dict[str, Any] = {}
         self.locals: dict[str, Any] = {}
@@ -102,7 +107,7 @@ class _Emitter:
     def run(self) -> ir.Function:
         inner = self._inner()
         outer = ir.Function(self.module, SIGNATURE, self.kernel.name)
-        prepare_function(outer, self.target)
+        prepare_function(outer, self.isa)
         b = ir.IRBuilder(outer.append_basic_block("entry"))
         table, sizes, begin, end = outer.args
         args = []
@@ -127,7 +132,7 @@ class _Emitter:
         name = f"{kernel.name}.loops"
         made = ir.Function(self.module, ir.FunctionType(VOID, types), name)
         made.linkage = "internal"
-        prepare_function(made, self.target)
+        prepare_function(made, self.isa)
         self.b = ir.IRBuilder(made.append_basic_block("entry"))
         for buffer, arg in zip(kernel.buffers, made.args, strict=False):
             arg.add_attribute("noalias")
@@ -239,16 +244,16 @@ class _Emitter:
                 self._store(stmt)
 
     def _for(self, stmt: For) -> None:
-        turn = turning(stmt) if stmt.in_registers else None
-        if turn is None:
+        square = transposed_square(stmt) if stmt.in_registers else None
+        if square is None:
             self._loop(stmt)
             return
         whole = [
-            self.b.icmp_signed("==", self.index(n), i64(SIDE)) for n in turn.extents
+            self.b.icmp_signed("==", self.index(n), i64(SIDE)) for n in square.extents
         ]
-        with self.b.if_else(self.b.and_(*whole)) as (square, rest):
-            with square:
-                self._turn(turn)
+        with self.b.if_else(self.b.and_(*whole)) as (full, rest):
+            with full:
+                self._transpose(square)
             with rest:
                 self._loop(stmt)
 
@@ -289,9 +294,9 @@ class _Emitter:
         to = b.bitcast(self._address(store.buffer, store.at), POINTER)
         source = b.bitcast(source, POINTER)
         if isinstance(count, int) and count * size == COST.caches.line:
-            emit_line(b, self.target, to, source)
+            emit_line(b, self.isa, to, source)
             return
-        copy = emit_copy(self.module, self.target)
+        copy = emit_copy(self.module, self.isa)
         b.call(copy, [to, source, b.mul(self._count(count), i64(size))])
 
     def _in_parts(self, stmt: For, stores: list[Store]) -> None:
@@ -362,7 +367,7 @@ class _Emitter:
         whole = b.udiv(count, i64(lanes))
         with loop(b, i64(0), whole) as strip:
             first = b.mul(strip, i64(lanes), flags=["nsw"])
-            width = self.target.lanes(max(4, *[local.dtype.itemsize for local in sums]))
+            width = self.isa.lanes(max(4, *[local.dtype.itemsize for local in sums]))
             hint = strip_hint(self.module, width, max(lanes // width, 1))
             self._strip(stmt, rooms, first, i64(lanes), hint)
         first = b.mul(whole, i64(lanes), flags=["nsw"])
@@ -408,14 +413,14 @@ class _Emitter:
         first = b.extract_element(totals, ir.Constant(I32, 0))
         b.store(b.fadd(b.load(place), first), place)
 
-    def _turn(self, turn: Turn) -> None:
-        buffers = turn.source.buffer, turn.target.buffer
-        source, target = (
+    def _transpose(self, square: Square) -> None:
+        buffers = square.source.buffer, square.target.buffer
+        source, to = (
             self.b.gep(self.pointers[b.name], [self.index(at)], inbounds=True)
-            for b, at in zip(buffers, (turn.start, turn.first), strict=True)
+            for b, at in zip(buffers, (square.start, square.first), strict=True)
         )
-        element = scalar.memory_type(turn.source.dtype)
-        emit_turn(self.b, source, self.index(turn.step), target, element)
+        element = scalar.memory_type(square.source.dtype)
+        emit_transpose(self.b, source, self.index(square.step), to, element)
 
     def _let(self, stmt: Let, branch: bool) -> None:
         kinds = [stmt.value.dtype]
@@ -515,7 +520,7 @@ class _Emitter:
         kinds = [a.dtype for a in value.args]
         if divides(value):
             self._note(self.b.zext(scalar.is_zero(self.b, args[1]), I64))
-        name, dtype, fused = value.name, value.dtype, self.target.fused
+        name, dtype, fused = value.name, value.dtype, self.isa.fused
         found = scalar.emit(self.b, name, args, kinds, dtype, fused=fused)
         return self._rounded(found, dtype) if scalar.rounds(name, dtype) else found
 
@@ -540,13 +545,13 @@ class _Emitter:
             return self.b.trunc(found, I1)
         if dtype.name not in scalar.HALF:
             return found
-        native = self.target.converts_half
+        native = self.isa.converts_half
         value = scalar.widened(self.b, found, dtype, native=native)
         self.patterns[value] = found
         return value
 
     def _narrowed(self, value: Any, dtype: Any) -> Any:
-        native = self.target.converts_half
+        native = self.isa.converts_half
         return scalar.narrowed(self.b, value, dtype, native=native)
 
     def _rounded(self, value: Any, dtype: Any) -> Any:

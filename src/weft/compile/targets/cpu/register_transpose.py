@@ -1,4 +1,4 @@
-"""Small squares copied and turned in registers.
+"""Small squares that are transposed in registers while they are copied.
 
     for p < 16:
       for q < 16:
@@ -26,8 +26,8 @@ from weft.core.size import same
 SIDE = COST.loops.square
 
 
-class Turn(NamedTuple):
-    """A square that is turned: where it begins, and how far its rows are apart."""
+class Square(NamedTuple):
+    """A square that is transposed: where it begins, and the stride of its rows."""
 
     source: Load
     target: Store
@@ -37,8 +37,8 @@ class Turn(NamedTuple):
     first: Any
 
 
-def turning(loop: For) -> Turn | None:
-    """The square that a nest of two loops turns, if that is all it does."""
+def transposed_square(loop: For) -> Square | None:
+    """The square that a nest of two loops transposes, if that is all it does."""
     if len(loop.body) != 1 or not isinstance(loop.body[0], For):
         return None
     inner = loop.body[0]
@@ -59,7 +59,7 @@ def turning(loop: For) -> Turn | None:
         return None
     starts = [_at_zero(flat, loop.var, inner.var) for flat in (source, target)]
     extents = (loop.extent, inner.extent)
-    return Turn(load, store, extents, starts[0], step, starts[1])
+    return Square(load, store, extents, starts[0], step, starts[1])
 
 
 def _at_zero(flat: Any, *names: str) -> Any:
@@ -68,8 +68,8 @@ def _at_zero(flat: Any, *names: str) -> Any:
     return flat
 
 
-def emit_turn(b: Any, source: Any, step: Any, target: Any, element: Any) -> None:
-    """Copy a square whose rows are ``step`` elements apart, turned."""
+def emit_transpose(b: Any, source: Any, step: Any, target: Any, element: Any) -> None:
+    """Copy the transpose of a square whose rows are ``step`` elements apart."""
     kind = ir.VectorType(element, SIDE)
     width = max(element.width // 8 if isinstance(element, ir.IntType) else
                 {"float": 4, "double": 8}.get(str(element), 1), 1)  # fmt: skip

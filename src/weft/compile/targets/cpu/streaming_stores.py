@@ -38,12 +38,12 @@ def is_large(shape: tuple[Any, ...], itemsize: int, limit: int = _COST.large) ->
     return not isinstance(total, Size) and total >= limit
 
 
-def streamed(stmt: For, kernel: Kernel, target: Isa, known: Any) -> list[Store]:
+def streamed(stmt: For, kernel: Kernel, isa: Isa, known: Any) -> list[Store]:
     """The stores of an innermost loop that are to pass caches by.
 
     Their addresses follow each other, and may depend on ``known`` symbols alone.
     """
-    if not target.triple.startswith(("x86", "i686")):
+    if not isa.triple.startswith(("x86", "i686")):
         return []
     longest = most(stmt.extent)
     short = longest is not None and longest < _COST.least_row
@@ -94,7 +94,7 @@ def _used_once(buffer: Buffer, kernel: Kernel) -> bool:
     return sum(found.name == buffer.name for found, _ in uses(kernel.body)) == 1
 
 
-def emit_copy(module: ir.Module, target: Isa) -> ir.Function:
+def emit_copy(module: ir.Module, isa: Isa) -> ir.Function:
     """``void stream(to, from, bytes)``, which is there once: whole lines pass by."""
     if _NAME in module.globals:
         return module.globals[_NAME]
@@ -102,27 +102,27 @@ def emit_copy(module: ir.Module, target: Isa) -> ir.Function:
     with function(module, _NAME, VOID, arguments) as (b, made):
         made.linkage = "internal"
         made.attributes.add("noinline")
-        prepare_function(made, target)
+        prepare_function(made, isa)
         to, source, count = made.args
         begun = b.and_(b.sub(i64(0), b.ptrtoint(to, I64)), i64(_LINE - 1))
         begun = b.select(b.icmp_signed("<", begun, count), begun, count)
         whole = b.add(begun, b.and_(b.sub(count, begun), i64(-_LINE)))
         _copy(b, to, source, i64(0), begun, I32)
-        vector = ir.VectorType(I32, target.bits // 32)
+        vector = ir.VectorType(I32, isa.bits // 32)
         _copy(b, to, source, begun, whole, vector)
         _copy(b, to, source, whole, count, I32)
         b.ret_void()
     return made
 
 
-def emit_line(b: Any, target: Isa, to: Any, source: Any) -> None:
+def emit_line(b: Any, isa: Isa, to: Any, source: Any) -> None:
     """Copy as much as a line has; at once, if it is one."""
-    copy = emit_copy(b.module, target)
+    copy = emit_copy(b.module, isa)
     over = b.and_(b.ptrtoint(to, I64), i64(_LINE - 1))
     with b.if_else(b.icmp_signed("==", over, i64(0)), likely=True) as (one, other):
         with one:
-            vector = ir.VectorType(I32, target.bits // 32)
-            for start in range(0, _LINE, target.bits // 8):
+            vector = ir.VectorType(I32, isa.bits // 32)
+            for start in range(0, _LINE, isa.bits // 8):
                 _move(b, to, source, i64(start), vector)
         with other:
             b.call(copy, [to, source, i64(_LINE)])

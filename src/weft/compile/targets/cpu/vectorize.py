@@ -15,7 +15,7 @@ from typing import Any
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import For, Kernel, Let, When, sums_of
 from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.register_transpose import turning
+from weft.compile.targets.cpu.register_transpose import transposed_square
 from weft.compile.targets.cpu.streaming_stores import streamed
 from weft.core.size import Size
 
@@ -63,7 +63,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _loop(stmt: For, kernel: Kernel, isa: Isa, known: set[str]) -> For:
-    if turning(stmt) is not None:
+    if transposed_square(stmt) is not None:
         return stmt._replace(in_registers=True)
     totals = lanes_of(stmt.extent) if sums_of(stmt) else 0
     if totals:

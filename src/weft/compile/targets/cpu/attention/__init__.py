@@ -1,6 +1,6 @@
-"""Attention and its gradients, generated for a target.
+"""Attention and its gradients, generated for an instruction set.
 
-    emit_attention(module, dtype, target, part)
+    emit_attention(module, dtype, isa, part)
 
 adds functions ``void attention_X_tasks(int64_t *job, begin, end, worker)``, with X
 ``forward``, ``few`` (the same for few queries) and ``backward``, or ``masked_forward``

@@ -32,11 +32,11 @@ _TASKS = ctypes.CFUNCTYPE(
 
 
 class Attention:
-    """The compiled attention of one element type for one target."""
+    """The compiled attention of one element type for one instruction set."""
 
-    def __init__(self, dtype: str, target: Isa) -> None:
-        self.tile = tile_for(dtype, target)
-        self._library = ahead(functools.partial(_library, dtype, target))
+    def __init__(self, dtype: str, isa: Isa) -> None:
+        self.tile = tile_for(dtype, isa)
+        self._library = ahead(functools.partial(_library, dtype, isa))
 
     def start(self, function: str) -> None:
         """Have a function's code made, which nothing but running needs."""
@@ -60,22 +60,22 @@ class Attention:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _library(dtype: str, target: Isa, part: str) -> Library:
-    text = f"attention {part} {dtype} {tile_for(dtype, target)}"
-    make = functools.partial(_module, dtype, target, part)
-    return compile_known(text, make, target, level=0, linked=True)
+def _library(dtype: str, isa: Isa, part: str) -> Library:
+    text = f"attention {part} {dtype} {tile_for(dtype, isa)}"
+    make = functools.partial(_module, dtype, isa, part)
+    return compile_known(text, make, isa, level=0, linked=True)
 
 
-def _module(dtype: str, target: Isa, part: str) -> ir.Module:
-    module = new_module(f"attention_{dtype}", target)
-    emit_attention(module, dtype, target, part)
+def _module(dtype: str, isa: Isa, part: str) -> ir.Module:
+    module = new_module(f"attention_{dtype}", isa)
+    emit_attention(module, dtype, isa, part)
     return module
 
 
 @ahead
-def compiled(dtype: str, target: Isa) -> Attention:
+def compiled(dtype: str, isa: Isa) -> Attention:
     """The attention of an element type, made once."""
-    return Attention(dtype, target)
+    return Attention(dtype, isa)
 
 
 def attend(
@@ -87,7 +87,7 @@ def attend(
     causal: bool = False,
     scale: float | None = None,
     zeros: bool = True,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> tuple[ndarray, ndarray]:
     """``softmax(q k^T * scale + mask) v`` and the logarithm of each row's sum.
@@ -107,7 +107,7 @@ def attend(
         "lse": np.empty(q.shape[:-1], q.dtype),
     }
     options = Options(causal, _scale(q, scale), zeros)
-    _run("forward", arrays | made, options, target, threads)
+    _run("forward", arrays | made, options, isa, threads)
     return made["o"], made["lse"]
 
 
@@ -123,7 +123,7 @@ def attend_backward(
     causal: bool = False,
     scale: float | None = None,
     zeros: bool = True,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> tuple[ndarray, ndarray, ndarray]:
     """The gradients of q, k and v, where g is that of the output.
@@ -150,7 +150,7 @@ def attend_backward(
         f"d{n}": np.empty(x.shape, x.dtype) for n, x in (("q", q), ("k", k), ("v", v))
     }
     options = Options(causal, _scale(q, scale), zeros)
-    _run("backward", arrays | given | made, options, target, threads)
+    _run("backward", arrays | given | made, options, isa, threads)
     return made["dq"], made["dk"], made["dv"]
 
 
@@ -162,10 +162,10 @@ def _run(
     kind: str,
     arrays: Mapping[str, ndarray],
     options: Options,
-    target: Isa | None,
+    isa: Isa | None,
     threads: int,
 ) -> None:
-    code = compiled(arrays["q"].dtype.name, target or host_isa())
+    code = compiled(arrays["q"].dtype.name, isa or host_isa())
     plan = getattr(plans, kind)(arrays, options, code.tile, threads)
     code.run(plan, threads)
 

@@ -210,7 +210,7 @@ def number_of(b: Any, bits: Any, element: Any) -> Any:
 
 def exponential(b: Any, lib: Library, x: Any) -> Any:
     """``exp(x)`` for x that is not above zero (but for rounding)."""
-    with fused_products(lib.target.fused):
+    with fused_products(lib.isa.fused):
         return exp_negative(Value(b, x)).ir
 
 

@@ -113,7 +113,7 @@ class Attention(LibraryCall):
     def row_axes(node: Node) -> int | None:
         return None  # an element of a row is finished with the last block of keys
 
-    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
+    def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         """One job for each stack of heads."""
         given, made = self.node.op.lower.operands, self.node.op.outputs
         views = [view_of(operand, sizes) for operand in self.operands]
@@ -132,7 +132,7 @@ class Attention(LibraryCall):
         jobs = math.prod(arrays["q"].shape[:-4])
         if not plans.fits(arrays) or jobs > COST.matmul.most_jobs:
             return None
-        code = compiled(arrays["q"].dtype.name, target)
+        code = compiled(arrays["q"].dtype.name, isa)
         params = resolve(self.node.params, sizes)
         options = Options(params["causal"], params["scale"], params["zeros"])
         kind = "forward" if self.node.op is attention_op else "backward"

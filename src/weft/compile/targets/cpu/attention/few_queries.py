@@ -218,7 +218,7 @@ class Few:
         factor = b.fdiv(filled(lib.vector, 1.0), total)
         factor = b.select(nobody, other, factor)
         with b.if_then(given(b, s.lse)):
-            log = emit("log", b, total, fused=lib.target.fused)
+            log = emit("log", b, total, fused=lib.isa.fused)
             value = b.fadd(b.fadd(load(b, s.tops, lib.vector), log),
                            b.select(nobody, other, self.none))  # fmt: skip
             one = b.extract_element(value, I32(0))

@@ -272,7 +272,7 @@ class Forward:
         factor = b.select(nobody, other, b.fdiv(one, sums))
         rows = b.sub(s.rows, i64(v * tile.lanes))
         with b.if_then(given(b, s.lse)):
-            log = emit("log", b, sums, fused=lib.target.fused)
+            log = emit("log", b, sums, fused=lib.isa.fused)
             total = b.fadd(b.fadd(tops, log), b.select(nobody, other, zero))
             mask = first_lanes(b, rows, tile.lanes)
             store(b, total, self._at(b, s.lse, 0, v), mask)

@@ -28,16 +28,16 @@ def part_of(function: str) -> str:
     return "few" if function.startswith("few_") else "blocks"
 
 
-def emit_attention(module: ir.Module, dtype: str, target: Isa, part: str) -> None:
+def emit_attention(module: ir.Module, dtype: str, isa: Isa, part: str) -> None:
     """Add functions ``attention_X_tasks``.
 
     X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: what
     is without a mask is half as much code.
     """
     masked = part == "masked_blocks"
-    tile = tile_for(dtype, target)
+    tile = tile_for(dtype, isa)
     name = "attention_masked" if masked else "attention"
-    parts = Parts(Library(module, name, FLOATS[dtype], target, tile), masked=masked)
+    parts = Parts(Library(module, name, FLOATS[dtype], isa, tile), masked=masked)
     if part == "few":
         Few(parts).emit()
     else:

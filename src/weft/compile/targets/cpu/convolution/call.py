@@ -55,7 +55,7 @@ class Convolution(LibraryCall):
             return None
         return 1 if kind == "weight_grad" else 2
 
-    def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
+    def fits(self, sizes: Mapping[str, int], isa: Isa) -> bool:
         """Whether what follows needs no whole rows: tasks have some pixels each."""
         return self.epilogue is None or not self.epilogue.whole
 
@@ -70,13 +70,13 @@ class Convolution(LibraryCall):
         kind = f"{self.node.op.lower.kind} {self.node.dtype.name} {_is_exact()}"
         return threaded(f"convolution {kind} {self._shape(sizes)}")
 
-    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
+    def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         """Jobs for a part of the result each."""
         node = self.node
         shape = self._shape(sizes)
         if 0 in resolve(node.shape, sizes):
             return None
-        code = compiled(node.dtype.name, target)
+        code = compiled(node.dtype.name, isa)
         threads = max(pool.get_num_threads(), 2)
         cuts = chosen(self.key(sizes), Columns())
         plan = code.plan(node.op.lower.kind, shape, threads, _is_exact(), cuts)

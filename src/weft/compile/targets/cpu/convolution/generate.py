@@ -22,9 +22,9 @@ from weft.compile.targets.cpu.matmul.kinds import FLOATS
 RARE = "direct_tasks", "dots_tasks"  # of few channels in each group
 
 
-def emit_conv(module: ir.Module, dtype: str, target: Isa, *, rare: bool) -> None:
+def emit_conv(module: ir.Module, dtype: str, isa: Isa, *, rare: bool) -> None:
     """Add ``conv_X_tasks`` for each kind of tasks that is rare, or each that is not."""
-    lib = Library(module, "conv", FLOATS[dtype], target, tile_for(dtype, target))
+    lib = Library(module, "conv", FLOATS[dtype], isa, tile_for(dtype, isa))
     parts = Parts(lib)
     if rare:
         Direct(parts).emit()

@@ -51,7 +51,7 @@ GEMM = "gemm"  # the function of a plan that is a product of matrices
 
 
 class Planner:
-    """Plans for one element type and target.
+    """Plans for one element type and tiling.
 
     ``exact`` ones sum products of the operands' elements alone. Others may sum
     products of sums; then an infinity or NaN also reaches the results beside those

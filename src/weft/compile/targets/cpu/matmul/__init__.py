@@ -1,6 +1,6 @@
-"""Matrix products: C[m, n] (+)= A[m, k] @ B[k, n], generated for a target.
+"""Matrix products: C[m, n] (+)= A[m, k] @ B[k, n], for an instruction set.
 
-    function = emit_gemm(module, "gemm", "float32", target)
+    function = emit_gemm(module, "gemm", "float32", isa)
 
 adds two functions to the module:
 

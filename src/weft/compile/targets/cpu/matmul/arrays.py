@@ -34,24 +34,24 @@ _TASKS = ctypes.CFUNCTYPE(
 
 
 class Gemm:
-    """The compiled products of one element type for one target.
+    """The compiled products of one element type for one instruction set.
 
     Without ``few``, they are not for those of few rows or columns: see ``is_few``.
     """
 
     def __init__(
-        self, dtype: str, target: Isa, shape: int = 0, few: bool = True,
+        self, dtype: str, isa: Isa, shape: int = 0, few: bool = True,
         **options: Any,
     ) -> None:  # fmt: skip
         options = {**options, "shape": shape, "few": few}
-        make = functools.partial(_module, dtype, target, options)
-        text = f"gemm {dtype} {tile_for(dtype, target, shape)} {options}"
+        make = functools.partial(_module, dtype, isa, options)
+        text = f"gemm {dtype} {tile_for(dtype, isa, shape)} {options}"
         self._library = ahead(
-            lambda: compile_known(text, make, target, level=0, linked=True)
+            lambda: compile_known(text, make, isa, level=0, linked=True)
         )
-        self.tile = tile_for(dtype, target, shape)
-        self.bytes = workspace_bytes(dtype, target, shape)
-        kind = kind_of(dtype, target)
+        self.tile = tile_for(dtype, isa, shape)
+        self.bytes = workspace_bytes(dtype, isa, shape)
+        kind = kind_of(dtype, isa)
         self.group = kind.group  # items in a word of a panel
         # rows of C up to which nothing is packed
         self.fewest = max(few_limit(self.tile), several_limit(self.tile, kind))
@@ -121,15 +121,15 @@ class Gemm:
         return held["start"]
 
 
-def _module(dtype: str, target: Isa, options: dict[str, Any]) -> ir.Module:
-    module = new_module(f"gemm_{dtype}", target)
-    emit_gemm(module, "gemm", dtype, target, **options)
+def _module(dtype: str, isa: Isa, options: dict[str, Any]) -> ir.Module:
+    module = new_module(f"gemm_{dtype}", isa)
+    emit_gemm(module, "gemm", dtype, isa, **options)
     return module
 
 
-def compiled(dtype: str, target: Isa, shape: int = 0, few: bool = True) -> Gemm:
+def compiled(dtype: str, isa: Isa, shape: int = 0, few: bool = True) -> Gemm:
     """The products of an element type by one shape of tile, made once."""
-    return _compiled(dtype, target, shape, few)
+    return _compiled(dtype, isa, shape, few)
 
 
 _compiled = ahead(Gemm)
@@ -140,18 +140,18 @@ def name_of(dtype: str, shape: int, few: bool) -> str:
     return f"{dtype} {shape} {int(few)}"
 
 
-def named(name: str, target: Isa) -> Gemm:
+def named(name: str, isa: Isa) -> Gemm:
     """Compiled products by their name.
 
     >>> from weft.compile.targets.cpu.matmul.arrays import compiled, name_of, named
     >>> from weft.compile.targets.cpu.object_code import host_isa
-    >>> target = host_isa()
+    >>> isa = host_isa()
     >>> name = name_of("uint8 int8", 1, False)
-    >>> named(name, target) is compiled("uint8 int8", target, 1, False)
+    >>> named(name, isa) is compiled("uint8 int8", isa, 1, False)
     True
     """
     dtype, shape, few = name.rsplit(" ", 2)  # some kinds are two words
-    return compiled(dtype, target, int(shape), few == "1")
+    return compiled(dtype, isa, int(shape), few == "1")
 
 
 def kind_name(left: str, right: str) -> str:
@@ -172,7 +172,7 @@ def matmul_arrays(
     out: np.ndarray | None = None,
     *,
     accumulate: bool = False,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> np.ndarray:
     """``a @ b`` of matrices, or of stacks of matrices with equal leading sizes.
@@ -188,7 +188,7 @@ def matmul_arrays(
            [14., 50.]], dtype=float32)
     """
     out = _checked_out(a, b, out, accumulate)
-    gemm = compiled(kind_name(a.dtype.name, b.dtype.name), target or host_isa())
+    gemm = compiled(kind_name(a.dtype.name, b.dtype.name), isa or host_isa())
     m, n = out.shape[-2:]
     batch = out.shape[0] if out.ndim == 3 else 1
     cut = split(gemm.tile, m, n, a.shape[-1], batch=batch, threads=threads)

@@ -114,9 +114,9 @@ PACK = Op(
 )
 
 
-def packed(node: Node, target: Isa) -> Node:
+def packed(node: Node, isa: Isa) -> Node:
     """A node that is a matrix as panels."""
-    tile = tile_for(node.dtype.name, target)
+    tile = tile_for(node.dtype.name, isa)
     params = {"width": tile.width, "lanes": tile.lanes}
     assert PACK.type is not None
     kind = PACK.type(node.type, **params)
@@ -147,13 +147,13 @@ class Panels(LibraryCall):
 
     few: bool = True  # as for ``Product``
 
-    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
+    def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         view = view_of(self.operands[0], sizes)
         if view is None or not view[0].size:
             return None
         array, start = view
         kind = self.node.dtype.name
-        gemm = compiled(kind, target)
+        gemm = compiled(kind, isa)
         out = np.empty((1, array.shape[1]), array.dtype)
         cut = Split(1, 1, -(-array.shape[1] // gemm.tile.width))
         job = make_job(array[:1], array, out, cut, workspace=(0, 0))
@@ -170,7 +170,7 @@ def _is_turned(operand: Operand) -> bool:
     return any(view.op is permute_op for view in operand.views)
 
 
-def with_panels(steps: Iterable[Step], graph: Graph, target: Isa) -> list[Step]:
+def with_panels(steps: Iterable[Step], graph: Graph, isa: Isa) -> list[Step]:
     """The steps with right operands that are read often packed before the first."""
     often = read_often(graph.nodes)
     panels: dict[Node, Node] = {}
@@ -179,7 +179,7 @@ def with_panels(steps: Iterable[Step], graph: Graph, target: Isa) -> list[Step]:
         if isinstance(step, Product) and (right := step.node.inputs[1]) in often:
             operand = step.inputs[1]
             if right not in panels:
-                panels[right] = packed(operand, target)
+                panels[right] = packed(operand, isa)
                 found.append(Panels(panels[right], [operand]))
             step = replace(step, inputs=[*step.inputs, panels[right]])
         found.append(step)
@@ -200,28 +200,28 @@ def with_weights(steps: Iterable[Step], graph: Graph) -> list[Step]:
     ]
 
 
-def with_few(steps: Sequence[Step], target: Isa) -> list[Step]:
+def with_few(steps: Sequence[Step], isa: Isa) -> list[Step]:
     """The steps with products that know whether any needs code for few rows.
 
     One library has the code of all.
     """
     nodes = [step.node for step in steps if isinstance(step, LibraryCall)]
-    few = need_few(nodes, target) and not config.batch_invariant
+    few = need_few(nodes, isa) and not config.batch_invariant
     return [
         replace(step, few=few) if isinstance(step, (Product, Panels)) else step
         for step in steps
     ]
 
 
-def need_few(nodes: Iterable[Node], target: Isa) -> bool:
+def need_few(nodes: Iterable[Node], isa: Isa) -> bool:
     """Whether some of a program's products may be of few rows or columns.
 
     Convolutions bring the code for those along.
     """
-    return any(is_convolution(node) or _may_be_few(node, target) for node in nodes)
+    return any(is_convolution(node) or _may_be_few(node, isa) for node in nodes)
 
 
-def _may_be_few(node: Node, target: Isa) -> bool:
+def _may_be_few(node: Node, isa: Isa) -> bool:
     kind = product_kind(node)
     if kind is None:
         return False
@@ -230,7 +230,7 @@ def _may_be_few(node: Node, target: Isa) -> bool:
         return True
     turned = [_is_turned(Operand(i)) for i in node.inputs]
     a, b = ((1, x) if t else (x, 1) for t, x in zip(turned, (k, n), strict=True))
-    return is_few(kind, target, 0, (m, n, k), a, b)
+    return is_few(kind, isa, 0, (m, n, k), a, b)
 
 
 def usual_shape(node: Node) -> int:
@@ -324,7 +324,7 @@ class Product(LibraryCall):
         """What a choice for this product is stored by."""
         return self._chosen(sizes)[0]
 
-    def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
+    def fits(self, sizes: Mapping[str, int], isa: Isa) -> bool:
         """Whether it is worth it that its epilogue follows, for some sizes.
 
         One of whole rows keeps columns from being cut, which must not cost more than
@@ -333,13 +333,13 @@ class Product(LibraryCall):
         if self.epilogue is None or not self.epilogue.whole:
             return True
         _, cuts = self._chosen(sizes)
-        return bool(cuts.across) or self._may_be_whole(sizes, target)
+        return bool(cuts.across) or self._may_be_whole(sizes, isa)
 
-    def _may_be_whole(self, sizes: Mapping[str, int], target: Isa) -> bool:
+    def _may_be_whole(self, sizes: Mapping[str, int], isa: Isa) -> bool:
         """Whether rows as a whole cost no more than another look at the result."""
         threads = pool.get_num_threads()
         _, cuts = self._chosen(sizes)
-        tile = compiled(self._kind, target, cuts.shape).tile
+        tile = compiled(self._kind, isa, cuts.shape).tile
         *lead, m, n = resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         batch = lead[-1] if lead else 1
@@ -361,16 +361,16 @@ class Product(LibraryCall):
         others = [n for n in self.epilogue.owners if n is not self.node]
         return sum(elements(n.shape, sizes) >= count for n in others) > 1
 
-    def _is_few(self, arrays: Sequence[Any], cuts: Cut, target: Isa) -> bool:
+    def _is_few(self, arrays: Sequence[Any], cuts: Cut, isa: Isa) -> bool:
         if config.batch_invariant:  # few rows must have the bits of many
             return False
         a, b, out = arrays
         sizes = *out.shape[-2:], a.shape[-1]
         left, right = ([s // x.itemsize for s in x.strides[-2:]] for x in (a, b))
         ready = len(self.operands) > 2
-        return is_few(self._kind, target, cuts.shape, sizes, left, right, ready=ready)
+        return is_few(self._kind, isa, cuts.shape, sizes, left, right, ready=ready)
 
-    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
+    def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         """One job for each stack of matrices."""
         node = self.node
         shape = resolve(node.shape, sizes)
@@ -384,12 +384,12 @@ class Product(LibraryCall):
         arrays = [view[0] for view in views] + [out]
         starts = [view[1] for view in views] + [out]
         _, cuts = self._chosen(sizes)
-        gemm = compiled(self._kind, target, cuts.shape)
+        gemm = compiled(self._kind, isa, cuts.shape)
         (m, n), k = shape[-2:], arrays[0].shape[-1]
         batch = shape[-3] if len(shape) > 2 else 1
         threads = max(pool.get_num_threads(), 2)
         whole = self.epilogue is not None and self.epilogue.whole
-        rows = whole or (self._streams(sizes) and self._may_be_whole(sizes, target))
+        rows = whole or (self._streams(sizes) and self._may_be_whole(sizes, isa))
         cut = split(
             gemm.tile, m, n, k, batch=batch, threads=threads, whole=rows,
             parts=cuts[:2],
@@ -409,7 +409,7 @@ class Product(LibraryCall):
             if len(self.operands) > 2:
                 pointers.append(Pointer(_PACKED, self.operands[2].base))
             jobs.append(Job(job, pointers))
-        few = self._is_few(arrays, cuts, target)
+        few = self._is_few(arrays, cuts, isa)
         function = Symbol("gemm", self._code(cuts, few), "gemm_tasks")
         share = min(math.prod(shape) * k / _COST.serial, 1.0)
         pack = self._pack(gemm, shape, k, cuts)

@@ -22,7 +22,7 @@ class Library(NamedTuple):
     module: ir.Module
     name: str
     kind: Kind
-    target: Isa
+    isa: Isa
     tile: Tiling
 
     @property
@@ -43,7 +43,7 @@ class Library(NamedTuple):
     @property
     def masks_are_free(self) -> bool:
         """Whether masked loads and stores cost no more than plain ones."""
-        return self.target.bits == 512
+        return self.isa.bits == 512
 
     @contextmanager
     def routine(
@@ -57,7 +57,7 @@ class Library(NamedTuple):
         types = [PTR if word.startswith("*") else I64 for word in names]
         full = self.name + (f"_{name}" if name else "")
         with function(self.module, full, VOID, types) as (b, made):
-            prepare_function(made, self.target)
+            prepare_function(made, self.isa)
             if not public:
                 made.linkage = "internal"
                 made.attributes.add("noinline")

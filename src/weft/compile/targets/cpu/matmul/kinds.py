@@ -192,8 +192,8 @@ RESULTS = {
 }  # fmt: skip
 
 
-def kind_of(name: str, target: Isa) -> Kind:
-    """How a target multiplies operands of these dtypes.
+def kind_of(name: str, isa: Isa) -> Kind:
+    """The multiplication of operands of these dtypes on an instruction set.
 
     >>> from weft.compile.targets.cpu.matmul.kinds import kind_of
     >>> from weft.compile.targets.cpu.object_code import host_isa
@@ -202,14 +202,14 @@ def kind_of(name: str, target: Isa) -> Kind:
     """
     if name in FLOATS:
         return FLOATS[name]
-    features = target.features.split(",")
+    features = isa.features.split(",")
     if name in BYTES:
-        if target.bits == 512 and "+avx512vnni" in features:
+        if isa.bits == 512 and "+avx512vnni" in features:
             return Fours(BYTES[name])
-        x86 = target.triple.startswith(("x86", "i686"))
+        x86 = isa.triple.startswith(("x86", "i686"))
         return (Twos if x86 else Bytes)(BYTES[name])
     if name not in RESULTS:
         raise DTypeError(f"gemm: expected one of {', '.join(RESULTS)}, got {name}")
-    if name == "bfloat16" and target.bits == 512 and "+avx512bf16" in features:
+    if name == "bfloat16" and isa.bits == 512 and "+avx512bf16" in features:
         return Pairs()
-    return Half(name.split()[0], target.converts_half)
+    return Half(name.split()[0], isa.converts_half)

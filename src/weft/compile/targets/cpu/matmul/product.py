@@ -258,7 +258,7 @@ def _direct_b(b: Any, s: Any, lib: Library) -> Any:
     few = compare(b, "<=", s.m, 2 * tile.height)
     seldom = both(b, few, compare(b, "<=", elements, COST.matmul.cached))
     direct = both(b, s.unit_b_col, either(b, near, seldom))
-    if has_masks(lib.target):
+    if has_masks(lib.isa):
         return direct
     return both(b, direct, _whole_vectors(b, s.n, tile.lanes))
 

@@ -52,7 +52,7 @@ class Skinny:
         self.lib, self.packing = lib, packing
         self.most = few_limit(lib.tile)
         self.made: dict[Any, ir.Function] = {}
-        itemsize = lib.target.bits // lib.tile.lanes // 8
+        itemsize = lib.isa.bits // lib.tile.lanes // 8
         self.chunk, self.reach = _COST.sums // itemsize, _COST.small // itemsize
         self.stretch = _COST.dot_bytes // ITEMSIZE[str(lib.item)]
         self.short_chunk = self.chunk * self.most // _COST.dot_rows

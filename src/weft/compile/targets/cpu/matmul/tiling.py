@@ -1,4 +1,4 @@
-"""Sizes of a matrix product's tiles and blocks on a target."""
+"""Sizes of a matrix product's tiles and blocks for an instruction set."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ SHAPES: dict[bool, tuple[tuple[tuple[int, ...], int], ...]] = {
 WIDE = 1  # the one of them, where there are many registers, that reads A least often
 
 
-def tiling(itemsize: int, target: Isa, shape: int = 0) -> Tiling:
+def tiling(itemsize: int, isa: Isa, shape: int = 0) -> Tiling:
     """The tiling for elements of a size, with a register tile of ``SHAPES``.
 
     Results are the same for every shape.
@@ -84,8 +84,8 @@ def tiling(itemsize: int, target: Isa, shape: int = 0) -> Tiling:
     >>> tile.height, tile.width, tile.depth
     (6, 16, 256)
     """
-    lanes = target.lanes(itemsize)
-    many = has_many(target)
+    lanes = isa.lanes(itemsize)
+    many = has_many(isa)
     heights, vectors = SHAPES[many][shape]
     depth = _COST.depth // itemsize
     width = vectors * lanes
@@ -93,14 +93,14 @@ def tiling(itemsize: int, target: Isa, shape: int = 0) -> Tiling:
     return Tiling(lanes, heights, vectors, depth, columns, many)
 
 
-def has_many(target: Isa) -> bool:
-    """Whether the target has 32 vector registers."""
-    return target.bits == 512 or not target.triple.startswith(("x86", "i686"))
+def has_many(isa: Isa) -> bool:
+    """Whether there are 32 vector registers."""
+    return isa.bits == 512 or not isa.triple.startswith(("x86", "i686"))
 
 
-def has_masks(target: Isa) -> bool:
-    """Whether the target loads and stores parts of a vector in one instruction."""
-    return target.triple.startswith(("x86", "i686")) and target.bits >= 256
+def has_masks(isa: Isa) -> bool:
+    """Whether one instruction loads or stores some lanes of a vector."""
+    return isa.triple.startswith(("x86", "i686")) and isa.bits >= 256
 
 
 @functools.cache
