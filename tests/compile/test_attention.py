@@ -20,7 +20,7 @@ from weft.compile.targets.cpu.attention import (
 )
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.call import Attention, is_apart
-from weft.compile.targets.cpu.attention.generate import PARTS
+from weft.compile.targets.cpu.attention.generate import UNITS
 from weft.compile.targets.cpu.attention.plan import Options
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.object_code import host_isa
@@ -270,7 +270,7 @@ def test_nothing_is_touched_beyond_the_arrays(target):
             assert np.isfinite(guarded["dq"]).all()
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", UNITS)
 def test_code_for_other_machines_compiles(part):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

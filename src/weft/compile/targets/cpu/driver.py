@@ -11,7 +11,7 @@ from weft.compile.emit.control_flow import I64, POINTER, VOID, i64, loop
 from weft.compile.emit.isa import Isa, new_module, prepare_function
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.kernel import SIGNATURE
-from weft.compile.targets.cpu.matmul.epilogue import FOLLOWER
+from weft.compile.targets.cpu.matmul.epilogue import EPILOGUE
 from weft.compile.targets.cpu.object_code import (
     Library,
     compile_known,
@@ -32,7 +32,7 @@ class Driver(NamedTuple):
     jobs: int
     gang: int
     fill: int
-    follow: int
+    epilogue: int
     library: Library
 
 
@@ -81,7 +81,7 @@ def _module(isa: Isa) -> ir.Module:
     _emit_jobs(module, isa, BODY)
     _emit_gang(module, isa, BODY)
     _emit_fill(module, isa, BODY)
-    _emit_follow(module, isa)
+    _emit_epilogue(module, isa)
     emit_again(module, isa)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
     made = ir.Function(module, kind, "run")
@@ -169,14 +169,14 @@ def _emit_fill(module: ir.Module, isa: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_follow(module: ir.Module, isa: Isa) -> None:
+def _emit_epilogue(module: ir.Module, isa: Isa) -> None:
     """A epilogue of routines: a kernel for some rows and columns.
 
     Its context is ``function table sizes count first width each``: the kernel, where
     among its sizes the first column and the number of columns stand (or -1), and how
     many iterations a row has.
     """
-    made = ir.Function(module, FOLLOWER, "follow")
+    made = ir.Function(module, EPILOGUE, "follow")
     prepare_function(made, isa)
     b = ir.IRBuilder(made.append_basic_block("entry"))
     context, top, bottom, left, right = made.args

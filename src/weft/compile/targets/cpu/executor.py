@@ -50,7 +50,7 @@ class Workspaces:
         if len(jobs.contexts):
             words, numbers = jobs.contexts.T
             self.words[words] = address(contexts) + 8 * contexts.shape[1] * numbers
-            self.words[words - 1] = driver().follow
+            self.words[words - 1] = driver().epilogue
         if len(jobs.tables):
             words, offsets = jobs.tables.T
             self.words[words] = address(data) + offsets

@@ -58,9 +58,9 @@ def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
     try:
         if len(nest) == 1 and _linear(kernel):
             return _in_chunks(kernel, nest[0], loops.chunk)
-        turned = _turned(kernel, names)
-        if turned:
-            return _in_squares(kernel, names, turned, loops.square)
+        by_columns = _read_by_columns(kernel, names)
+        if by_columns:
+            return _in_squares(kernel, names, by_columns, loops.square)
         return _parallel(kernel, names[:-1])
     except GraphError:
         return _apart(kernel, len(names) - 1)
@@ -175,7 +175,7 @@ def _linear(kernel: Kernel) -> bool:
 # -- what is read by columns
 
 
-def _turned(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
+def _read_by_columns(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
     """A loop along which buffers lie in memory that is not the last one, and which."""
     found: dict[str, list[str]] = {}
     for value in _values(kernel):
@@ -204,9 +204,9 @@ def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
     )
 
 
-def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Kernel:
+def _in_squares(kernel: Kernel, names: list[str], by_columns: Any, side: int) -> Kernel:
     """Small squares of two axes, so that what is read by columns stays near."""
-    (dim, buffers), last = turned, names[-1]
+    (dim, buffers), last = by_columns, names[-1]
     kernel = tile(kernel, dim, side, names=("u", "a"))
     kernel = tile(kernel, last, side, names=("v", "b"))
     squares = ["v", "u"] if _reads_in_order(kernel, buffers) else ["u", "v"]

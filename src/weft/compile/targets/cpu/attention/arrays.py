@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from weft.compile.emit.isa import Isa, new_module
 from weft.compile.targets.cpu.attention import plan as plans
-from weft.compile.targets.cpu.attention.generate import emit_attention, part_of
+from weft.compile.targets.cpu.attention.generate import emit_attention, unit_of
 from weft.compile.targets.cpu.attention.plan import Options, Plan
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.matmul.generate import tile_for
@@ -40,11 +40,11 @@ class Attention:
 
     def start(self, function: str) -> None:
         """Have a function's code made, which nothing but running needs."""
-        self._library.start(part_of(function))
+        self._library.start(unit_of(function))
 
     def address(self, function: str) -> int:
         """Where a plan's function is."""
-        return self._library(part_of(function)).address(f"attention_{function}")
+        return self._library(unit_of(function)).address(f"attention_{function}")
 
     def run(self, plan: Plan, threads: int) -> None:
         """Carry out a plan on the arrays that it was made for."""
@@ -60,15 +60,15 @@ class Attention:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _library(dtype: str, isa: Isa, part: str) -> Library:
-    text = f"attention {part} {dtype} {tile_for(dtype, isa)}"
-    make = functools.partial(_module, dtype, isa, part)
+def _library(dtype: str, isa: Isa, unit: str) -> Library:
+    text = f"attention {unit} {dtype} {tile_for(dtype, isa)}"
+    make = functools.partial(_module, dtype, isa, unit)
     return compile_known(text, make, isa, level=0, linked=True)
 
 
-def _module(dtype: str, isa: Isa, part: str) -> ir.Module:
+def _module(dtype: str, isa: Isa, unit: str) -> ir.Module:
     module = new_module(f"attention_{dtype}", isa)
-    emit_attention(module, dtype, isa, part)
+    emit_attention(module, dtype, isa, unit)
     return module
 
 

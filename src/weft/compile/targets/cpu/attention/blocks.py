@@ -30,7 +30,7 @@ from weft.compile.targets.cpu.matmul.strip import Strips, along, by_heights
 _PRODUCT = "*a a_stride *b b_row b_panel *c c_row m n k keep"
 
 
-class Parts:
+class Emitters:
     """Functions of a library that others call, emitted when first asked for."""
 
     def __init__(self, lib: Library, *, masked: bool) -> None:
@@ -50,7 +50,7 @@ class Parts:
 
     def _product(self, name: str, *, rows: bool) -> ir.Function:
         lib = self.lib
-        with lib.routine(name, _PRODUCT) as (b, s, made):
+        with lib.function(name, _PRODUCT) as (b, s, made):
 
             def strip(row: Any, height: int) -> None:
                 step = b.mul(row, s.a_stride) if rows else row
@@ -68,16 +68,16 @@ class Parts:
         return made
 
     @functools.cached_property
-    def turn(self) -> ir.Function:
+    def transposed_panel(self) -> ir.Function:
         """``to[:, j] = source[j, :] * factor``, in panels of a tile's width."""
         lib = self.lib
         width, arguments = i64(lib.tile.width), "*source row *to k count factor"
-        with lib.routine("turn_all", arguments) as (b, s, made):
+        with lib.function("turn_all", arguments) as (b, s, made):
             with loop(b, i64(0), s.count, width) as j:
                 here = at(b, s.source, b.mul(j, s.row), lib.element)
                 to = at(b, s.to, b.mul(j, s.k), lib.element)
                 some = minimum(b, width, b.sub(s.count, j))
-                b.call(self.packing.turn, [here, s.row, to, s.k, some])
+                b.call(self.packing.transposed_panel, [here, s.row, to, s.k, some])
             factor = splat(b, number_of(b, s.factor, lib.element), lib.tile.lanes)
             whole = b.mul(b.sdiv(b.add(s.count, b.sub(width, i64(1))), width), width)
             with loop(b, i64(0), b.mul(whole, s.k), i64(lib.tile.lanes)) as i:
@@ -89,7 +89,7 @@ class Parts:
     def fill(self) -> ir.Function:
         """Zeros."""
         lib = self.lib
-        with lib.routine("fill", "*to count") as (b, s, made):
+        with lib.function("fill", "*to count") as (b, s, made):
             lanes = i64(lib.tile.lanes)
             whole = b.mul(b.sdiv(s.count, lanes), lanes)
             with loop(b, i64(0), whole, lanes) as i:
@@ -105,7 +105,7 @@ class Parts:
         """Apply a mask to scores[row, key]."""
         lib, lanes = self.lib, i64(self.lib.tile.lanes)
         arguments = "*scores scores_row *mask mask_row mask_col kind rows keys"
-        with lib.routine("mask_rows", arguments) as (b, s, made):
+        with lib.function("mask_rows", arguments) as (b, s, made):
 
             def each(chosen: bool) -> None:
                 with (
@@ -120,11 +120,11 @@ class Parts:
         return made
 
     @functools.cached_property
-    def mask_turned(self) -> ir.Function:
+    def mask_transposed(self) -> ir.Function:
         """Apply a mask to a panel of scores[key, row]."""
         lib, lanes = self.lib, self.lib.tile.lanes
         arguments = "*scores *mask mask_row mask_col kind rows keys"
-        with lib.routine("mask_turned", arguments) as (b, s, made):
+        with lib.function("mask_turned", arguments) as (b, s, made):
 
             def each(chosen: bool) -> None:
                 with (

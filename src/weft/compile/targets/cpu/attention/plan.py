@@ -50,8 +50,8 @@ def forward(
     each = max(min(_COST.panels, panels * heads // (_COST.heads * threads), panels), 1)
     block = each * tile.width
     slack = tile.width * tile.lanes
-    parts = {
-        "turned": block * depth + slack,
+    regions = {
+        "transposed": block * depth + slack,
         "other": block * (width + tile.lanes),
         "scores": _COST.forward_keys * tile.width + slack,
         "tops": block,
@@ -59,8 +59,8 @@ def forward(
     }
     sizes = {"block_rows": block, "block_keys": _COST.forward_keys}
     if rows <= _COST.few_rows:
-        return _plan("few_tasks", arrays, options, sizes, parts, 1)
-    return _plan("forward_tasks", arrays, options, sizes, parts, _ceil(rows, block))
+        return _plan("few_tasks", arrays, options, sizes, regions, 1)
+    return _plan("forward_tasks", arrays, options, sizes, regions, _ceil(rows, block))
 
 
 def backward(
@@ -72,8 +72,8 @@ def backward(
     block = _COST.causal_rows if options.causal else _COST.backward_rows
     across = _ceil(_COST.backward_keys, tile.width) * tile.width
     slack = tile.width * tile.lanes
-    parts = {
-        "turned": across * depth + slack,
+    regions = {
+        "transposed": across * depth + slack,
         "other": across * width + slack,
         "scores": block * across,
         "slopes": block * across,
@@ -82,7 +82,7 @@ def backward(
     tasks = _ceil(rows, block) + _ceil(keys, _COST.backward_keys) if apart else 1
     sizes = {"block_rows": block, "block_keys": _COST.backward_keys,
              "keys_row": across, "apart": int(apart), "tasks": tasks}  # fmt: skip
-    return _plan("backward_tasks", arrays, options, sizes, parts, tasks)
+    return _plan("backward_tasks", arrays, options, sizes, regions, tasks)
 
 
 def _plan(
@@ -90,7 +90,7 @@ def _plan(
     arrays: Mapping[str, ndarray],
     options: Options,
     sizes: Mapping[str, int],
-    parts: Mapping[str, int],
+    regions: Mapping[str, int],
     tasks: int,
 ) -> Plan:
     """A job for each place of the leading axes but two."""
@@ -98,9 +98,9 @@ def _plan(
         function = f"masked_{function}"
     lead = arrays["q"].shape[:-2]
     itemsize = arrays["q"].itemsize
-    room, total = _rooms(parts, itemsize)
+    offsets, total = _offsets(regions, itemsize)
     inner = lead[-2:]
-    known = {**sizes, **room, **_options(options), "heads": (1, *inner)[-1]}
+    known = {**sizes, **offsets, **_options(options), "heads": (1, *inner)[-1]}
     places = list(np.ndindex(*lead[:-2]))
     jobs = [
         _job({n: a[place] for n, a in arrays.items()}, len(inner), known)
@@ -109,10 +109,10 @@ def _plan(
     return Plan(function, jobs, places, tasks * math.prod(inner), total)
 
 
-def _rooms(parts: Mapping[str, int], itemsize: int) -> tuple[dict[str, int], int]:
+def _offsets(regions: Mapping[str, int], itemsize: int) -> tuple[dict[str, int], int]:
     """Bytes into the workspace for each part, a cache line apart."""
     found, total = {}, 0
-    for name, elements in parts.items():
+    for name, elements in regions.items():
         found[f"{name}_at"] = total
         total += round_up(elements * itemsize)
     return found, total

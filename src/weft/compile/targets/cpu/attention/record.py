@@ -25,7 +25,7 @@ JOB = [
     "mask_outer", "mask_head", "mask_row", "mask_col", "mask_kind",
     "causal", "zeros", "scale", "apart", "tasks",
     "block_rows", "block_keys", "keys_row",
-    "turned_at", "other_at", "scores_at", "slopes_at", "tops_at", "sums_at",
+    "transposed_at", "other_at", "scores_at", "slopes_at", "tops_at", "sums_at",
     "*workspace", "workspace_bytes",
 ]  # fmt: skip
 ADDED, CHOSEN = 1, 2  # kinds of masks: numbers to add, or who takes part

@@ -15,7 +15,7 @@ from weft.runtime.cpu.address import ALIGNMENT
 
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
-FOLLOWER = _FIELDS["epilogue"]
+EPILOGUE = _FIELDS["epilogue"]
 
 
 class Plan(NamedTuple):
@@ -40,11 +40,11 @@ class Plan(NamedTuple):
 def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan:
     """A plan of finished jobs."""
     tasks = max(draft.tasks for draft in drafts)
-    room = max(draft["workspace_bytes"] for draft in drafts)
+    workspace = max(draft["workspace_bytes"] for draft in drafts)
     tables = [draft.tables for draft in drafts]
     rows = [draft.fields for draft in drafts]
-    epilogue = -1 if any(draft["spots"] for draft in drafts) else FOLLOWER
-    return Plan(function, rows, tuple(pointers), tasks, room, tables, epilogue)
+    epilogue = -1 if any(draft["spots"] for draft in drafts) else EPILOGUE
+    return Plan(function, rows, tuple(pointers), tasks, workspace, tables, epilogue)
 
 
 class Draft:
@@ -83,18 +83,18 @@ class Draft:
         self.table("taps", np.ascontiguousarray(view.tap_offsets, np.int32))
         self.table("windows", view.windows(channels, masks_row))
 
-    def room(self, across: int, sums: int, vectors: int, taps: int) -> None:
+    def workspace(self, across: int, sums: int, vectors: int, taps: int) -> None:
         """Lay out a workspace with panels of some columns and so many sums."""
         tile = self.tile
         slack = tile.width * tile.lanes
-        parts = {
+        regions = {
             "rows": tile.row_panel,
             "panels": tile.depth * across + slack,
             "sums": sums + tile.lanes,
         }
-        self.lay_out(parts, self.table_room("", vectors, taps))
+        self.lay_out(regions, self.table_regions("", vectors, taps))
 
-    def table_room(self, prefix: str, vectors: int, taps: int) -> dict[str, int]:
+    def table_regions(self, prefix: str, vectors: int, taps: int) -> dict[str, int]:
         """Bytes of what is known about a block's windows."""
         runs = 16 * vectors * self.tile.lanes
         sizes = {"masks": 4 * vectors * taps, "runs": runs, "counts": 8 * vectors}
@@ -105,9 +105,9 @@ class Draft:
 
         Packed rows come first.
         """
-        parts = {name: count * self.itemsize for name, count in elements.items()}
+        regions = {name: count * self.itemsize for name, count in elements.items()}
         at = 0
-        for name, size in (parts | sizes).items():
+        for name, size in (regions | sizes).items():
             if name != "rows":
                 self.set(**{f"{name}_at": at})
             at += up(size, ALIGNMENT)

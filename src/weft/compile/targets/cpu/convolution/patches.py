@@ -65,7 +65,7 @@ def by_kind(b: Any, step: Any, run: Callable[[str], Any]) -> None:
 def _emit_fill(lib: Library, kind: str) -> ir.Function:
     lanes = lib.tile.lanes
     with (
-        lib.routine(f"fill_{kind}", FILL) as (b, s, made),
+        lib.function(f"fill_{kind}", FILL) as (b, s, made),
         loop(b, s.begin, s.end, name="v") as v,
     ):
         to = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), lib.element)

@@ -33,10 +33,10 @@ from weft.compile.targets.cpu.convolution.tables import (
 )  # fmt: skip
 from weft.compile.targets.cpu.convolution.winograd_plans import (
     has_winograd,
+    input_grad_draft,
+    input_grad_shape,
     kernels_plan,
     tiles_pay,
-    turned_draft,
-    turned_shape,
     winograd_draft,
     winograd_plan,
 )  # fmt: skip
@@ -104,12 +104,12 @@ class Planner:
     def input_grad(self, shape: Shape) -> Plan:
         """x's gradient from y's and weights: a job for each phase of the stride."""
         if self._is_product(shape, shape.channels, shape.filters):
-            return self._product(shape, turned=True)
-        turned = turned_shape(shape)
-        if self._in_tiles(turned, shape.group_channels, shape.group_filters):
-            draft = turned_draft(self._draft(), shape)
+            return self._product(shape, transposed=True)
+        transposed = input_grad_shape(shape)
+        if self._in_tiles(transposed, shape.group_channels, shape.group_filters):
+            draft = input_grad_draft(self._draft(), shape)
             ends = IMAGE, OTHER, OUT
-            return winograd_plan(draft, turned, self.threads, ends, self.cuts.tiles)
+            return winograd_plan(draft, transposed, self.threads, ends, self.cuts.tiles)
         phases = itertools.product(
             *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
         )
@@ -128,11 +128,11 @@ class Planner:
         few = shape.images < _COST.packed_images
         return full or few or min(rows, k) < _COST.packed_channels
 
-    def _product(self, shape: Shape, *, turned: bool = False) -> Plan:
+    def _product(self, shape: Shape, *, transposed: bool = False) -> Plan:
         """Weights, or their transpose, times each image."""
         m, n, k = shape.filters, shape.pixels, shape.channels
         strides = (k, 1)
-        if turned:
+        if transposed:
             m, k, strides = k, m, (1, k)
         cut = split(self.tile, m, n, k, batch=shape.images, threads=self.threads)
         job = np.zeros(len(PRODUCT), np.int64)
@@ -144,9 +144,9 @@ class Planner:
         for name, value in given.items():
             job[PRODUCT.index(name)] = value
         pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
-        room = self.tile.workspace * self.itemsize
+        workspace = self.tile.workspace * self.itemsize
         epilogue = PRODUCT.index("*epilogue")
-        return Plan(GEMM, [job], pointers, cut.tasks, room, [[]], epilogue)
+        return Plan(GEMM, [job], pointers, cut.tasks, workspace, [[]], epilogue)
 
     def _in_tiles(self, shape: Shape, rows: int, k: int) -> bool:
         """Whether Winograd's method is to be used."""
@@ -208,7 +208,7 @@ class Planner:
             sums_row=across + tile.lanes,
         )  # fmt: skip
         job.view(shape, view, channels, vectors)
-        job.room(across, rows * (across + tile.lanes), vectors, view.taps)
+        job.workspace(across, rows * (across + tile.lanes), vectors, view.taps)
         job.count_rectangles()
 
     def _direct(self, job: Draft, shape: Shape, view: View, channels: int) -> None:
@@ -223,7 +223,7 @@ class Planner:
         if not job["order"]:
             job.table("order", np.arange(k))
         job.view(shape, view, channels, vectors)
-        job.room(0, rows * (across + tile.lanes), vectors, view.taps)
+        job.workspace(0, rows * (across + tile.lanes), vectors, view.taps)
         parts = ceil(shape.groups, job["task_groups"])
         job.tasks = parts * ceil(view.pixels, across) * shape.images
 
@@ -244,7 +244,7 @@ class Planner:
         vectors = block // tile.lanes
         job.set(block=block, task_groups=groups)
         job.view(shape, view, shape.group_channels, vectors)
-        job.room(0, groups * weights * tile.lanes, vectors, view.taps)
+        job.workspace(0, groups * weights * tile.lanes, vectors, view.taps)
         job.tasks = ceil(shape.groups, groups)
         return plan_of("dots_tasks", [job], (IMAGE, OTHER, OUT))
 
@@ -277,7 +277,7 @@ class Planner:
             task_rows=height, task_columns=across, sums_row=across + tile.lanes,
         )  # fmt: skip
         job.view(shape, view, shape.group_channels, vectors)
-        job.room(across, rows * (across + tile.lanes), vectors, view.taps)
+        job.workspace(across, rows * (across + tile.lanes), vectors, view.taps)
         job.count_rectangles()
         return plan_of("weight_tasks", [job], (IMAGE, OTHER, OUT))
 

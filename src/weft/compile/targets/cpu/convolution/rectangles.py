@@ -25,7 +25,7 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
 
     Numbers beyond a job's last group are no work: jobs of one launch are counted alike.
     """
-    with lib.routine(name, TASKS, public=True) as (b, t, made):
+    with lib.function(name, TASKS, public=True) as (b, t, made):
         s = read_job(b, t.job, t.worker)
         down = blocks(b, s.rows, s.task_rows)
         across = blocks(b, s.columns, s.task_columns)

@@ -10,7 +10,7 @@ from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.strip import Strips
 
 
-class Parts:
+class Emitters:
     """What a module of convolutions has once."""
 
     def __init__(self, lib: Library) -> None:

@@ -41,7 +41,7 @@ def emit_windows(lib: Library) -> ir.Function:
     """The windows of columns ``begin`` to ``end``."""
     lanes = lib.tile.lanes
     with (
-        lib.routine("windows", ARGUMENTS) as (b, s, made),
+        lib.function("windows", ARGUMENTS) as (b, s, made),
         loop(b, s.begin, s.end, i64(lanes), name="j") as j,
     ):
         s.v = b.sdiv(b.sub(j, s.begin), i64(lanes))

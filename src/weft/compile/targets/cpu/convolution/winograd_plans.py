@@ -38,7 +38,7 @@ def tiles_pay(shape: Shape, rows: int, k: int) -> bool:
     return shape.is_3x3 and full and min(rows, k) >= _COST.least_channels
 
 
-def turned_shape(shape: Shape) -> Shape:
+def input_grad_shape(shape: Shape) -> Shape:
     """The convolution with turned kernels that leads from y's gradient to x's."""
     _, low1, low2 = shape.low
     return shape._replace(
@@ -59,7 +59,7 @@ def winograd_draft(draft: Draft, shape: Shape) -> Draft:
     return draft
 
 
-def turned_draft(draft: Draft, shape: Shape) -> Draft:
+def input_grad_draft(draft: Draft, shape: Shape) -> Draft:
     """What x's gradient by tiles needs to know of its operands."""
     each, row = shape.group_filters, 9 * shape.group_channels
     draft.set(
@@ -87,12 +87,12 @@ def winograd_plan(
         sums_row=across + tile.lanes,
     )  # fmt: skip
     _describe(draft, shape, view, tiles, draft["k"], across)
-    parts = {
+    regions = {
         "rows": 16 * block * tile.height,
         "panels": 16 * block * across,
         "sums": 16 * rows * draft["sums_row"],
     }
-    _lay_out(draft, parts, across)
+    _lay_out(draft, regions, across)
     draft.count_rectangles()
     return plan_of("winograd_tasks", [draft], pointers)
 
@@ -114,13 +114,13 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
     )  # fmt: skip
     _describe(draft, shape, view, tiles, shape.group_channels, block)
     draft.table("y_windows", tiles.windows(columns, draft["masks_row"]))
-    parts = {
+    regions = {
         "rows": 16 * block * tile.height,
         "panels": 16 * (block * across + tile.width * tile.lanes),
         "turns": 16 * block * tile.width,
         "sums": 16 * rows * draft["sums_row"],
     }
-    _lay_out(draft, parts, block)
+    _lay_out(draft, regions, block)
     draft.count_rectangles()
     return plan_of("kernels_tasks", [draft], (IMAGE, OTHER, OUT))
 
@@ -139,7 +139,9 @@ def _describe(
     draft.set(step=2)
 
 
-def _lay_out(draft: Draft, parts: dict[str, int], columns: int) -> None:
+def _lay_out(draft: Draft, regions: dict[str, int], columns: int) -> None:
     vectors = columns // draft.tile.lanes
-    tables = draft.table_room("", vectors, 16) | draft.table_room("y_", vectors, 4)
-    draft.lay_out(parts, tables)
+    tables = draft.table_regions("", vectors, 16) | draft.table_regions(
+        "y_", vectors, 4
+    )
+    draft.lay_out(regions, tables)

@@ -76,9 +76,9 @@ class Transforms:
         return _emit_kernels(self.lib)
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
-    def weights(self, turned: bool) -> ir.Function:
+    def weights(self, rotated: bool) -> ir.Function:
         """Kernels, or kernels turned by half a circle, to 16 packed strips."""
-        return _emit_weights(self.lib, turned)
+        return _emit_weights(self.lib, rotated)
 
     @functools.cached_property
     def results(self) -> ir.Function:
@@ -135,7 +135,7 @@ def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
     lanes, element = lib.tile.lanes, lib.element
     taps = size * size
     with (
-        lib.routine(name, TILES) as (b, s, made),
+        lib.function(name, TILES) as (b, s, made),
         loop(b, s.begin, s.end, name="v") as v,
     ):
         start = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), element)
@@ -158,12 +158,12 @@ def _store_points(b: Any, lib: Library, grid: Any, to: Any, step: Any) -> None:
         store(b, value, place)
 
 
-def _emit_weights(lib: Library, turned: bool) -> ir.Function:
+def _emit_weights(lib: Library, rotated: bool) -> ir.Function:
     """``to[point, row, k]`` from 3x3 kernels ``weights[row, k]``."""
     lanes, element = lib.tile.lanes, lib.element
-    name = "turned_weights" if turned else "weights"
+    name = "turned_weights" if rotated else "weights"
     with (
-        lib.routine(name, WEIGHTS) as (b, s, made),
+        lib.function(name, WEIGHTS) as (b, s, made),
         loop(b, i64(0), s.rows) as i,
         loop(b, i64(0), s.k, i64(lanes), name="k") as k,
     ):
@@ -176,7 +176,7 @@ def _emit_weights(lib: Library, turned: bool) -> ir.Function:
             place = at(b, s.weights, offset, element)
             kernels.append(load(b, place, lib.vector, nine))
         taps = transpose(b, kernels)[:9]
-        if turned:
+        if rotated:
             taps.reverse()
         to = at(b, s.to, b.add(b.mul(i, s.to_row), k), element)
         points = _both_ways(b, _weight_line, _square(taps, 3))
@@ -187,7 +187,7 @@ def _emit_weights(lib: Library, turned: bool) -> ir.Function:
 def _emit_results(lib: Library) -> ir.Function:
     """Tiles of 2x2 results, a bias added, where the result has them."""
     lanes, element = lib.tile.lanes, lib.element
-    with lib.routine("results", RESULTS) as (b, s, made):
+    with lib.function("results", RESULTS) as (b, s, made):
         vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
         biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
         with loop(b, i64(0), s.rows) as row:
@@ -217,7 +217,7 @@ def _emit_kernels(lib: Library) -> ir.Function:
     """``out[j, row]``, kernels of 9 elements, from sums of columns j."""
     lanes, element = lib.tile.lanes, lib.element
     with (
-        lib.routine("kernels", KERNELS) as (b, s, made),
+        lib.function("kernels", KERNELS) as (b, s, made),
         loop(b, i64(0), s.rows) as row,
         loop(b, i64(0), s.count, i64(lanes), name="j") as j,
     ):

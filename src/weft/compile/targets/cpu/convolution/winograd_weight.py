@@ -13,10 +13,10 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, i64, loop
 from weft.compile.emit.vectors import at, minimum
-from weft.compile.targets.cpu.convolution.epilogue import follow
+from weft.compile.targets.cpu.convolution.epilogue import call_epilogue
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.convolution.winograd import multiply_points, tile_windows
 from weft.compile.targets.cpu.convolution.winograd_transforms import POINTS, Transforms
@@ -26,13 +26,13 @@ from weft.compile.targets.cpu.matmul.strip import by_heights
 class Kernels:
     """Emits the function that computes a rectangle of kernels."""
 
-    def __init__(self, parts: Parts, transforms: Transforms) -> None:
-        self.parts, self.lib, self.transforms = parts, parts.lib, transforms
+    def __init__(self, emitters: Emitters, transforms: Transforms) -> None:
+        self.emitters, self.lib, self.transforms = emitters, emitters.lib, transforms
 
     def emit(self) -> ir.Function:
         """The rectangle's function: rows are x's channels, columns y's."""
         lib, tile = self.lib, self.lib.tile
-        with lib.routine("kernels_part", RECTANGLE) as (b, t, made):
+        with lib.function("kernels_part", RECTANGLE) as (b, t, made):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             self._begin(b, s)
@@ -42,8 +42,8 @@ class Kernels:
                 rest = b.add(s.deep, i64(tile.lanes - 1))
                 s.vectors = b.sdiv(rest, i64(tile.lanes))
                 end = b.add(p, s.deep)
-                call_windows(b, self.parts.windows, s, p, end)
-                tile_windows(b, self.parts.windows, s, s.other_step, p, end)
+                call_windows(b, self.emitters.windows, s, p, end)
+                tile_windows(b, self.emitters.windows, s, s.other_step, p, end)
                 self._panels(b, s)
                 by_heights(
                     b,
@@ -81,7 +81,7 @@ class Kernels:
                 source = at(b, s.turns, b.mul(point, s.turn_point), element)
                 to = at(b, first, b.mul(point, s.panel_point), element)
                 turn = [source, s.block, to, s.deep, count]
-                b.call(self.parts.packing.turn, turn)
+                b.call(self.emitters.packing.transposed_panel, turn)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         """Transformed tiles of some channels of the image, times all panels."""
@@ -89,7 +89,7 @@ class Kernels:
         where = [s.image, windows, s.masks, s.runs, s.counts]
         what = [i64(0), s.vectors, i64(height), s.workspace, s.block, s.strip_point]
         b.call(self.transforms.pixels, [*where, *what, s.step])
-        multiply_points(b, self.parts, s, row, height)
+        multiply_points(b, self.emitters, s, row, height)
 
     def _finish(self, b: Any, s: Any) -> None:
         """The kernels of each pair of channels, from the sums of their points."""
@@ -102,4 +102,4 @@ class Kernels:
         b.call(self.transforms.kernels, [*sums, out, s.out_row])
         start = b.mul(s.group, s.columns)
         filters = b.add(start, s.column_begin), b.add(start, s.column_end)
-        follow(b, s, filters, [row, b.mul(s.row_end, i64(9))])
+        call_epilogue(b, s, filters, [row, b.mul(s.row_end, i64(9))])

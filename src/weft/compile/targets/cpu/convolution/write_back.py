@@ -18,7 +18,11 @@ from weft.compile.emit.vectors import (
     transpose,
     while_less,
 )  # fmt: skip
-from weft.compile.targets.cpu.convolution.epilogue import channels_of, follow, some_rows
+from weft.compile.targets.cpu.convolution.epilogue import (
+    call_epilogue,
+    channels_of,
+    some_rows,
+)
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.tasks import divide
@@ -36,9 +40,9 @@ class Deliver:
         return _emit_scatter(self.lib)
 
     @functools.cached_property
-    def turned(self) -> ir.Function:
+    def transposed(self) -> ir.Function:
         """A matrix's transpose."""
-        return _emit_turned(self.lib)
+        return _emit_transpose(self.lib)
 
     def image(self, b: Any, s: Any) -> None:
         """C[channel, pixel] to images, one image after the other."""
@@ -74,7 +78,7 @@ class Deliver:
             here = at(b, source, b.mul(i, s.sums_row), element), s.sums_row
             there = at(b, to, b.mul(i, s.out_row), element), s.out_row
             b.call(self.packing.copy, [*here, *there, b.sub(end, row), count])
-            follow(b, s, channels_of(b, s, n, row, end), [p, b.add(p, count)])
+            call_epilogue(b, s, channels_of(b, s, n, row, end), [p, b.add(p, count)])
 
     def weight(self, b: Any, s: Any) -> None:
         """C[element, channel] to weights (channel, element)."""
@@ -83,10 +87,10 @@ class Deliver:
         offset = b.add(b.mul(s.column_begin, s.out_row), s.row_begin)
         to = at(b, out, offset, element)
         sizes = b.sub(s.row_end, s.row_begin), s.across
-        b.call(self.turned, [s.sums, s.sums_row, to, s.out_row, *sizes])
+        b.call(self.transposed, [s.sums, s.sums_row, to, s.out_row, *sizes])
         start = b.mul(s.group, s.columns)
         filters = b.add(start, s.column_begin), b.add(start, s.column_end)
-        follow(b, s, filters, [s.row_begin, s.row_end])
+        call_epilogue(b, s, filters, [s.row_begin, s.row_end])
 
 
 def _emit_scatter(lib: Library) -> ir.Function:
@@ -97,7 +101,7 @@ def _emit_scatter(lib: Library) -> ir.Function:
     """
     arguments = "*source source_row *to to_row *spots rows count first run"
     with (
-        lib.routine("scatter", arguments) as (b, s, made),
+        lib.function("scatter", arguments) as (b, s, made),
         b.if_else(b.icmp_signed(">", s.run, i64(0))) as (second, any_),
     ):
         with second:
@@ -146,14 +150,14 @@ def _spread(b: Any, lib: Library, source: Any, to: Any, count: Any) -> None:
         store(b, half, at(b, to, i64(k), lib.element), mask)
 
 
-def _emit_turned(lib: Library) -> ir.Function:
+def _emit_transpose(lib: Library) -> ir.Function:
     """``to[j, i] = source[i, j]`` for i below rows and j below count.
 
     Source rows may be read to the end of their last vector.
     """
     lanes, element = lib.tile.lanes, lib.element
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine("turned", arguments) as (b, s, made):
+    with lib.function("turned", arguments) as (b, s, made):
         last = b.sub(s.rows, i64(1))
         with (
             loop(b, i64(0), s.count, i64(lanes), name="j") as j,

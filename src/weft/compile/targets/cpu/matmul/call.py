@@ -165,7 +165,7 @@ class Panels(LibraryCall):
         return Work(function, [Job(job, pointers)], cut.tasks)
 
 
-def _is_turned(operand: Operand) -> bool:
+def _is_transposed(operand: Operand) -> bool:
     """Whether an operand is a view with its axes in another order."""
     return any(view.op is permute_op for view in operand.views)
 
@@ -228,8 +228,8 @@ def _may_be_few(node: Node, isa: Isa) -> bool:
     (m, n), k = node.shape[-2:], node.inputs[0].shape[-1]
     if any(isinstance(size, Size) for size in (m, n, k)):
         return True
-    turned = [_is_turned(Operand(i)) for i in node.inputs]
-    a, b = ((1, x) if t else (x, 1) for t, x in zip(turned, (k, n), strict=True))
+    transposed = [_is_transposed(Operand(i)) for i in node.inputs]
+    a, b = ((1, x) if t else (x, 1) for t, x in zip(transposed, (k, n), strict=True))
     return is_few(kind, isa, 0, (m, n, k), a, b)
 
 
@@ -238,16 +238,16 @@ def usual_shape(node: Node) -> int:
     (m, n), k = node.shape[-2:], node.inputs[0].shape[-1]
     if any(isinstance(size, Size) for size in (m, n, k)):
         return 0
-    turned = "t" if _is_turned(Operand(node.inputs[0])) else "n"
-    return _shape(product_kind(node) or "", m, n, k, turned)
+    layout = "t" if _is_transposed(Operand(node.inputs[0])) else "n"
+    return _shape(product_kind(node) or "", m, n, k, layout)
 
 
-def _shape(kind: str, m: int, n: int, k: int, turned: str) -> int:
+def _shape(kind: str, m: int, n: int, k: int, layout: str) -> int:
     """The usual register tile: a wide one if A is large and its rows are contiguous.
 
     Elsewhere it gains too little to have the code of another one made.
     """
-    if kind not in FLOATS or turned[0] == "t" or not has_many(host_isa()):
+    if kind not in FLOATS or layout[0] == "t" or not has_many(host_isa()):
         return 0
     if config.batch_invariant:
         return 0
@@ -289,12 +289,13 @@ class Product(LibraryCall):
         """What the product is stored by, and how it is to be cut."""
         kind, (*lead, m, n) = self._kind, resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
-        turned = "".join("t" if _is_turned(o) else "n" for o in self.operands[:2])
+        views = self.operands[:2]
+        layout = "".join("t" if _is_transposed(o) else "n" for o in views)
         whole = self.epilogue is not None and self.epilogue.whole
         ready = len(self.operands) > 2
-        kinds = f"{turned}{' whole' * whole}{' packed' * ready}"
+        kinds = f"{layout}{' whole' * whole}{' packed' * ready}"
         key = threaded(f"product {kind} {lead} {m} {n} {k} {kinds}")
-        cut = chosen(key, Cut(shape=_shape(kind, m, n, k, turned)))
+        cut = chosen(key, Cut(shape=_shape(kind, m, n, k, layout)))
         if ready or not cut.shape < len(SHAPES[True]):  # panels have their width
             cut = cut._replace(shape=0)
         return key, cut

@@ -42,7 +42,7 @@ def emit_dots(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """``sums[q, p]`` (+)= the dot product of big's row p and small's row q."""
-    with lib.routine(f"dots{tag}", DOTS) as (b, s, made):
+    with lib.function(f"dots{tag}", DOTS) as (b, s, made):
         s.by_rows = by_rows
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
@@ -58,7 +58,7 @@ def emit_several_dots(
 ) -> ir.Function:
     """As ``dots``, for more rows of small: some of big's are held for all of them."""
     chunk = chunk * most // _COST.dot_rows
-    with lib.routine(f"several_dots{tag}", DOTS) as (b, s, made):
+    with lib.function(f"several_dots{tag}", DOTS) as (b, s, made):
         s.by_rows = by_rows
         for start, stop, rows in _steps(b, s.count, 4):
             with (

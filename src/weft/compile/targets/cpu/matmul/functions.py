@@ -46,7 +46,7 @@ class Library(NamedTuple):
         return self.isa.bits == 512
 
     @contextmanager
-    def routine(
+    def function(
         self, name: str, arguments: str, *, public: bool = False
     ) -> Iterator[tuple[Any, Any, ir.Function]]:
         """A function whose arguments are named; ``*x`` is a pointer, ``x`` an int64.

@@ -43,9 +43,9 @@ class Packing:
         return _emit_gather(self.lib)
 
     @functools.cached_property
-    def turn(self) -> ir.Function:
+    def transposed_panel(self) -> ir.Function:
         """Copies columns with unit stride to rows."""
-        return _emit_turn(self.lib)
+        return _emit_transpose(self.lib)
 
     def rows(self, b: Any, s: Any, a: Any, height: Any) -> None:
         """Rows of A that follow ``a``, as the kind of strip for A's strides wants.
@@ -99,15 +99,18 @@ class Packing:
         def straight() -> None:
             b.call(self.copy, [here, s.b_row, to, width, rows, count])
 
-        def turned() -> None:
-            b.call(self.turn, [here, s.b_col, to, rows, count])
+        def transposed() -> None:
+            b.call(self.transposed_panel, [here, s.b_col, to, rows, count])
 
         def other() -> None:
             strides = [s.b_row, s.b_col]
             b.call(self.gather, [here, *strides, to, width, rows, count])
 
         branch(
-            b, s.unit_b_col, straight, lambda: branch(b, s.unit_b_row, turned, other)
+            b,
+            s.unit_b_col,
+            straight,
+            lambda: branch(b, s.unit_b_row, transposed, other),
         )
 
 
@@ -127,7 +130,7 @@ def _emit_copy(lib: Library) -> ir.Function:
     """``to[i, :count] = source[i, :count]`` for rows with unit stride."""
     lanes = lib.tile.lanes
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine("copy", arguments) as (b, s, made):
+    with lib.function("copy", arguments) as (b, s, made):
         whole = b.mul(b.sdiv(s.count, i64(lanes)), i64(lanes))
         mask = first_lanes(b, b.sub(s.count, whole), lanes)
         rest = b.icmp_signed("<", whole, s.count)
@@ -146,7 +149,7 @@ def _emit_copy(lib: Library) -> ir.Function:
 def _emit_gather(lib: Library) -> ir.Function:
     """``to[i, :count] = source[i, :count]`` of items, for any strides."""
     arguments = "*source source_row source_col *to to_row rows count"
-    with lib.routine("gather", arguments) as (b, s, made):
+    with lib.function("gather", arguments) as (b, s, made):
         rows = loop(b, i64(0), s.rows)
         with rows as i:
             source = at(b, s.source, b.mul(i, s.source_row), lib.item)
@@ -157,7 +160,7 @@ def _emit_gather(lib: Library) -> ir.Function:
     return made
 
 
-def turned_square(
+def load_transposed(
     b: Any, lib: Library, s: Any, row: Any, column: Any, last: Any, mask: Any = None
 ) -> list[Any]:
     """A square of ``source``, its rows as columns; those beyond the last repeat it."""
@@ -169,21 +172,21 @@ def turned_square(
     return transpose(b, found)
 
 
-def _emit_turn(lib: Library) -> ir.Function:
+def _emit_transpose(lib: Library) -> ir.Function:
     """``to[k, j] = source[j, k]``: a panel from columns that are contiguous.
 
     Squares of vectors are transposed in registers. The last square of a panel writes
     rows beyond it, which the next panel overwrites (or the workspace's slack takes).
     """
     lanes, width = lib.tile.lanes, i64(lib.tile.width)
-    with lib.routine("turn", "*source source_row *to k count") as (b, s, made):
+    with lib.function("turn", "*source source_row *to k count") as (b, s, made):
         last = b.sub(s.count, i64(1))
         with (
             loop(b, i64(0), s.count, i64(lanes), name="j") as j,
             loop(b, i64(0), s.k, i64(lanes)) as k,
         ):
             mask = first_lanes(b, b.sub(s.k, k), lanes)
-            for lane, value in enumerate(turned_square(b, lib, s, j, k, last, mask)):
+            for lane, value in enumerate(load_transposed(b, lib, s, j, k, last, mask)):
                 row = b.mul(b.add(k, i64(lane)), width)
                 store(b, value, at(b, s.to, b.add(row, j), lib.element))
     return made

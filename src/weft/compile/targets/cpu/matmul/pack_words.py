@@ -82,16 +82,19 @@ class Words(Packing):
             call = [here, s.b_row, to, width, rows, count]
             b.call(self._function(_emit_across, True), call)
 
-        def turned() -> None:
+        def transposed() -> None:
             call = [here, s.b_col, to, rows, count]
-            b.call(self._function(_emit_turn, True), call)
+            b.call(self._function(_emit_transpose, True), call)
 
         def other() -> None:
             call = [here, s.b_col, s.b_row, to, i64(1), width, count, rows]
             b.call(self._function(_emit_collect, True), call)
 
         branch(
-            b, s.unit_b_col, straight, lambda: branch(b, s.unit_b_row, turned, other)
+            b,
+            s.unit_b_col,
+            straight,
+            lambda: branch(b, s.unit_b_row, transposed, other),
         )
 
 
@@ -108,7 +111,7 @@ def _emit_across(lib: Library, right: bool) -> ir.Function:
     """``to[q, j]`` is the word of ``source[group * q + ..., j]``, j below ``count``."""
     group = lib.kind.group
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine(_name("across", right), arguments) as (b, s, made):
+    with lib.function(_name("across", right), arguments) as (b, s, made):
         whole = _whole(b, s.rows, group)
         with loop(b, i64(0), whole, i64(group)) as k:
             _interleave(b, lib, right, s, k, None)
@@ -174,7 +177,7 @@ def _emit_along(lib: Library, right: bool) -> ir.Function:
     items = ir.VectorType(lib.item, step)
     words = lib.kind.group.bit_length() - 1
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine(_name("along", right), arguments) as (b, s, made):
+    with lib.function(_name("along", right), arguments) as (b, s, made):
         last = words_of(b, s.count, lib.kind)
         with loop(b, i64(0), s.rows) as i:
             source = at(b, s.source, b.mul(i, s.source_row), lib.item)
@@ -195,13 +198,13 @@ def _emit_along(lib: Library, right: bool) -> ir.Function:
     return made
 
 
-def _emit_turn(lib: Library, right: bool) -> ir.Function:
+def _emit_transpose(lib: Library, right: bool) -> ir.Function:
     """``to[q, j]`` is the word of ``source[j, group * q + ...]``: see ``pack``."""
     lanes, width = lib.tile.lanes, i64(lib.tile.width)
     step = lanes * lib.kind.group
     items = ir.VectorType(lib.item, step)
     name = _name("turn", right)
-    with lib.routine(name, "*source source_row *to k count") as (b, s, made):
+    with lib.function(name, "*source source_row *to k count") as (b, s, made):
         last = b.sub(s.count, i64(1))
         with loop(b, i64(0), s.count, i64(lanes), name="j") as j:
             rows = []
@@ -225,7 +228,7 @@ def _emit_collect(lib: Library, right: bool) -> ir.Function:
     """``to[i, q]`` is the word of ``source[i, group * q + ...]``, for any strides."""
     group, items = lib.kind.group, ir.VectorType(lib.item, lib.kind.group)
     arguments = "*source source_row source_k *to to_row to_k rows k"
-    with lib.routine(_name("collect", right), arguments) as (b, s, made):
+    with lib.function(_name("collect", right), arguments) as (b, s, made):
         last = b.sub(s.k, i64(1))
         with (
             loop(b, i64(0), s.rows) as i,
@@ -253,7 +256,7 @@ def _emit_shift(lib: Library) -> ir.Function:
     kind: Any = lib.kind
     tile, lanes = lib.tile, lib.tile.lanes
     zero = zeros(lib.vector)
-    with lib.routine("shift", "*source *to rows words by_columns") as (b, s, made):
+    with lib.function("shift", "*source *to rows words by_columns") as (b, s, made):
 
         def sum_of(step: int, count: Any, mask: bool, source: Any) -> Any:
             def add(q: Any, sums: list[Any]) -> list[Any]:

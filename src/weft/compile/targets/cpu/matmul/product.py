@@ -23,14 +23,14 @@ from weft.compile.emit.known_values import (
 )  # fmt: skip
 from weft.compile.emit.vectors import PTR, at, minimum
 from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
 from weft.compile.targets.cpu.matmul.pack_words import Words
 from weft.compile.targets.cpu.matmul.skinny import Skinny, conditions, find_units
 from weft.compile.targets.cpu.matmul.strip import Strips, in_groups, in_strips
 from weft.compile.targets.cpu.matmul.tiling import Tiling, has_masks
-from weft.compile.targets.cpu.matmul.transposed import Turned, is_flat
+from weft.compile.targets.cpu.matmul.transposed import Transposed, is_flat
 
 ARGUMENTS = (
     "*a *b *c *packed *epilogue *context m n k a_row a_col b_row b_col c_row keep "
@@ -56,13 +56,13 @@ class Product:
         self.lib, self.known, self.few = lib, known, few
         self.packing: Any = Words(lib) if lib.kind.widens else Packing(lib)
         self.skinny = Skinny(lib, self.packing)
-        self.turned = Turned(lib, self.packing)
+        self.transposed = Transposed(lib, self.packing)
         self.strips = Strips(lib)
         self._made: dict[Any, ir.Function] = {}
 
     def emit(self) -> ir.Function:
         """The public function."""
-        with self.lib.routine("", ARGUMENTS, public=True) as (b, s, made):
+        with self.lib.function("", ARGUMENTS, public=True) as (b, s, made):
             q = SimpleNamespace(**{**vars(s), **self.known})
             _decide(b, q, self.lib)
             if self.few:
@@ -84,7 +84,7 @@ class Product:
         branch(
             b,
             both(b, s.is_flat, b.not_(ready)),
-            lambda: self.turned.emit(b, s, self._strips),
+            lambda: self.transposed.emit(b, s, self._strips),
             lambda: self._blocks(b, s),
         )
 
@@ -160,7 +160,7 @@ class Product:
                 ahead = self._ahead(b, q, height)
                 self._strips(b, q, row, height, self._right(b, q), ahead)
             bottom, right = b.add(row, height), b.add(s.j, s.across)
-            follow(b, s, row, bottom, s.j, right, final)
+            call_epilogue(b, s, row, bottom, s.j, right, final)
 
         in_groups(b, self.lib.tile, s.row_begin, s.row_end, strips)
 
@@ -192,7 +192,7 @@ class Product:
         known = tuple([flag if isinstance(flag, bool) else None for flag in flags])
         if known not in self._made:
             name = "some_rows" + "".join("nyx"[2 if k is None else k] for k in known)
-            with self.lib.routine(name, _SOME_ROWS) as (b, q, made):
+            with self.lib.function(name, _SOME_ROWS) as (b, q, made):
                 for flag, value in zip(_FLAGS, known, strict=True):
                     given = b.trunc(getattr(q, flag), I1)
                     setattr(q, flag, given if value is None else value)

@@ -34,7 +34,7 @@ from weft.compile.targets.cpu.matmul.dots import (
     emit_several_dots,
     several_limit,
 )
-from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.pack import Packing
@@ -75,7 +75,7 @@ class Skinny:
     @functools.cached_property
     def deliver_several(self) -> ir.Function:
         """Puts sums of several rows of C into it."""
-        with self.lib.routine("deliver_several", DELIVER) as (b, s, made):
+        with self.lib.function("deliver_several", DELIVER) as (b, s, made):
             _deliver_columns(b, self.lib, s, self.short_chunk)
         return made
 
@@ -99,7 +99,7 @@ class Skinny:
 
     def _way(self, b: Any, s: Any, way: Any, by_rows: bool) -> None:
         way(b, _Sides(b, s, self.lib, by_rows), s)
-        follow(b, s, s.row_begin, s.row_end, s.column_begin, s.column_end)
+        call_epilogue(b, s, s.row_begin, s.row_end, s.column_begin, s.column_end)
 
     def _dots(self, b: Any, side: _Sides, s: Any) -> None:
         """Blocks of k as long as the packed small operand fits the workspace."""
@@ -236,7 +236,7 @@ def _emit_sums(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """``sums[q, x] = sum over k of small[q, k] * big[k, x]``, in order of k."""
-    with lib.routine(f"sums{tag}", SUMS) as (b, s, made):
+    with lib.function(f"sums{tag}", SUMS) as (b, s, made):
         s.by_rows = by_rows
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
@@ -298,7 +298,7 @@ def _add_columns(
 
 def _emit_deliver(lib: Library, most: int, chunk: int) -> ir.Function:
     """Sums to C: ``C[x, q]`` if ``by_rows``, else ``C[q, x]``."""
-    with lib.routine("deliver", DELIVER) as (b, s, made):
+    with lib.function("deliver", DELIVER) as (b, s, made):
         branch(
             b,
             b.trunc(s.by_rows, I1),

@@ -49,7 +49,7 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
     tile = lib.tile
     arguments = ARGUMENTS + " *shift" * lib.kind.shifted
     name = {True: "rows", False: "columns", None: "strip"}[rows]
-    with lib.routine(f"{name}{height}", arguments) as (b, s, made):
+    with lib.function(f"{name}{height}", arguments) as (b, s, made):
         s.rows = rows
         if height == tile.height:
             _plan_fetches(b, lib, s)

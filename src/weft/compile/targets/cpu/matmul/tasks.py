@@ -135,7 +135,7 @@ def _ceil(x: int, y: int) -> int:
 def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
     """``void name_tasks(job, begin, end, worker)``: a loop body for the thread pool."""
     arguments = "*job begin end worker"
-    with lib.routine("tasks", arguments, public=True) as (b, s, made):
+    with lib.function("tasks", arguments, public=True) as (b, s, made):
         job = SimpleNamespace(**fields(b, s.job, JOB))
         offset = b.mul(s.worker, job.workspace_bytes)
         job.workspace = at(b, job.workspace, offset, I8)
@@ -156,7 +156,7 @@ def emit_pack(lib: Library, packing: Packing) -> ir.Function:
     A task is a panel. The job is one of products; the panels go to its ``c``.
     """
     tile, element = lib.tile, lib.element
-    with lib.routine("pack", "*job begin end worker", public=True) as (b, s, made):
+    with lib.function("pack", "*job begin end worker", public=True) as (b, s, made):
         job = SimpleNamespace(**fields(b, s.job, JOB))
         for name in ("b_row", "b_col"):
             unit = b.icmp_signed("==", getattr(job, name), i64(1))

@@ -34,10 +34,10 @@ from weft.compile.emit.vectors import (
     store,
 )  # fmt: skip
 from weft.compile.targets.cpu.cost_model import COST
-from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
-from weft.compile.targets.cpu.matmul.pack import Packing, turned_square
+from weft.compile.targets.cpu.matmul.pack import Packing, load_transposed
 from weft.compile.targets.cpu.matmul.strip import in_groups
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
@@ -67,7 +67,7 @@ def _span(tile: Tiling) -> int:
     return _COST.transposed_panels * tile.together
 
 
-class Turned:
+class Transposed:
     """Emits a rectangle of C by way of C'."""
 
     def __init__(self, lib: Library, packing: Packing) -> None:
@@ -100,7 +100,7 @@ class Turned:
             offset = b.add(b.mul(s.row_begin, s.c_row), j)
             to = [at(b, s.c, offset, element), s.c_row]
             b.call(self.back, [room, t.c_row, *to, rows, b.sub(right, j)])
-            follow(b, s, s.row_begin, s.row_end, j, right)
+            call_epilogue(b, s, s.row_begin, s.row_end, j, right)
 
     def _direct(self, b: Any, t: Any) -> Any:
         """Whether B's columns are read where they lie.
@@ -146,14 +146,14 @@ def _emit_back(lib: Library) -> ir.Function:
     """
     lanes, element = lib.tile.lanes, lib.element
     arguments = "*source source_row *to to_row rows columns"
-    with lib.routine("back", arguments) as (b, s, made):
+    with lib.function("back", arguments) as (b, s, made):
         last = b.sub(s.columns, i64(1))
         with (
             loop(b, i64(0), s.columns, i64(lanes), name="j") as j,
             loop(b, i64(0), s.rows, i64(lanes)) as i,
         ):
             some = lane_bits(b, b.sub(s.columns, j), lanes)
-            for lane, value in enumerate(turned_square(b, lib, s, j, i, last)):
+            for lane, value in enumerate(load_transposed(b, lib, s, j, i, last)):
                 row = b.add(i, i64(lane))
                 there = b.select(b.icmp_signed("<", row, s.rows), some, i64(0))
                 place = at(b, s.to, b.add(b.mul(row, s.to_row), j), element)
