@@ -101,7 +101,7 @@ class LoopExecutor:
         self.layout, self.replay = layout, replay
         self.graph, self.sizes = layout.lowered.graph, layout.sizes
 
-    def run(self, feeds, held, rooms=(), write=None, stamps=None):
+    def run(self, feeds, held, state_buffers=(), write=None, stamps=None):
         given = list(map(array_of, feeds))
         kept = list(map(array_of, held))
         state = dict(zip(self.layout.lowered.reads, kept, strict=True))

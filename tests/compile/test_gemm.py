@@ -348,8 +348,8 @@ def test_code_without_few_rows_gives_the_same_bits(limit, rng):
 
 def symbols_of(f, *args):
     """What the products' code of a compiled function is called."""
-    script = kernels_of(weft.graph.capture(f, *args).graph).executor({}).script
-    return {one.of for one in script.functions if one.kind == "gemm"}
+    executable = kernels_of(weft.graph.capture(f, *args).graph).executor({}).executable
+    return {one.of for one in executable.functions if one.kind == "gemm"}
 
 
 def test_programs_have_code_for_few_rows_where_they_need_it():

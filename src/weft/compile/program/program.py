@@ -265,12 +265,12 @@ class Program:
             return False
         types = [(i.type.shape, i.type.dtype.np) for i in self.graph.inputs]
         self.executors[tuple(types)] = made
-        script = made.script
-        self.counts = script.counts
+        executable = made.executable
+        self.counts = executable.counts
         known = self.graph.variables
-        self.reads = [known[one.name] for one in script.held]
-        self.unread = [known[one.name] for one in script.rooms]
-        self.state = [known[one.name] for one in script.held if one.state]
+        self.reads = [known[one.name] for one in executable.held]
+        self.unread = [known[one.name] for one in executable.state_buffers]
+        self.state = [known[one.name] for one in executable.held if one.state]
         return True
 
 

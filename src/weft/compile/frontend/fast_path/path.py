@@ -82,13 +82,14 @@ class FastPath:
 
     def _find_results(self) -> None:
         """Where results are: in fresh memory, or in the arena, to be copied."""
-        entry, instance, script = self.entry, self.instance, self.instance.script
-        if {type(step) for step in script.plan} - {tuple} or instance.weights.all:
+        entry, instance = self.entry, self.instance
+        executable = instance.executable
+        if {type(step) for step in executable.plan} - {tuple} or instance.weights.all:
             raise Unfit
         first = instance.first[2]
         fresh = range(first, first + len(self.fresh))
         self.made: list[tuple[int, Any]] = []  # which of the fresh, or what is copied
-        for ref, copied in script.outputs:
+        for ref, copied in executable.outputs:
             if type(ref) is int and ref in fresh and not copied:
                 self.made.append((ref - first, None))
             else:
@@ -111,7 +112,7 @@ class FastPath:
         return ref
 
     def _tell_arguments(self, args: tuple[Tensor, ...], table: Table) -> None:
-        inputs = self.instance.script.inputs
+        inputs = self.instance.executable.inputs
         self._nowhere = np.zeros(1, np.int64)
         for number, x in enumerate(args):
             if not x._data.flags.c_contiguous or x._node is not None:
@@ -146,7 +147,7 @@ class FastPath:
         entry, instance = self.entry, self.instance
         start = address(self.addresses)
         for cell, (slot, shape, dtype, _) in zip(
-            entry.unread, instance.rooms, strict=True
+            entry.unread, instance.state_buffers, strict=True
         ):
             if type(cell) is not GradCell:
                 raise Unfit
@@ -191,7 +192,7 @@ class FastPath:
     def _launches(self) -> dict[str, int]:
         """What is run at once: one step, before and after which nothing is asked."""
         instance = self.instance
-        plan, asked = instance.script.plan, self.rest or instance.flags
+        plan, asked = instance.executable.plan, self.rest or instance.flags
         self.direct = len(plan) == 1 and not asked
         first, last = plan[0] if self.direct else (0, 0)
         run = ctypes.cast(driver().run, ctypes.c_void_p).value or 0

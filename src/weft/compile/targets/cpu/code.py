@@ -17,7 +17,7 @@ from weft.config import config
 
 
 class Code:
-    """Kernels' functions, and the code of those that differ in what they share."""
+    """The functions of kernels, with variants for buffers that share memory."""
 
     def __init__(self, table: KernelTable, isa: Isa) -> None:
         self.table, self.isa = table, isa

@@ -20,14 +20,14 @@ from weft.compile.targets.cpu.object_code import (
 )
 
 FIELDS = 9  # of a row of the native loop's table
-MOST_SIZES = 64  # of a kernel that follows a routine: they are copied for each call
+MOST_SIZES = 64  # of an epilogue's kernel: they are copied for each call
 
 
 class Driver(NamedTuple):
     """The native loop over launches, and addresses of what rows lead to."""
 
     run: Any  # run(rows, first, last)
-    again: int  # see ``again.code``
+    again: int  # the function of the fast path: see ``frontend.fast_path.emit``
     iterations: int
     jobs: int
     gang: int
@@ -43,20 +43,20 @@ def driver() -> Driver:
     A row is a launch's context for the pool:
 
         status function table sizes count grain body -      start    of a kernel
-        status function jobs  tasks count grain body length start    of a routine
+        status function jobs  tasks count grain body length start    of a library call
         status -        rows  many  count grain body -      -        of a gang
         status slots    rows  -     count grain body -      -        of addresses
 
     where ``tasks`` says how many each job has, and ``length`` how many bytes. A gang
     runs the launches of ``rows`` side by side: its iterations are their grains, and
-    those of one begin at ``start``. Addresses are filled in where they are to stand:
-    rows are such a place, the number of a slot, and how many bytes behind that.
+    those of one begin at ``start``. Addresses are filled in before launches: a row is
+    the address to write to, the number of a slot, and an offset in bytes.
     """
     from weft.runtime.cpu import pool
 
     isa = host_isa()
     pool.link()
-    # Small loops that nothing is gained by vectors for: passes would take longest.
+    # The loops are small and gain nothing by vectors; LLVM's passes would take longest.
     library = compile_known("driver", lambda: _module(isa), isa, level=0)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         library.address("run")
@@ -67,7 +67,7 @@ def driver() -> Driver:
 
 
 def start_if_missing() -> None:
-    """Have the loop made, if that takes long: it is not on disk."""
+    """Compile the loop in the background, unless its code is on disk."""
     if not is_known("driver", host_isa(), level=0):
         driver.start()
 
@@ -158,19 +158,19 @@ def _emit_gang(module: ir.Module, isa: Isa, kind: Any) -> None:
 
 
 def _emit_fill(module: ir.Module, isa: Isa, kind: Any) -> None:
-    """Present addresses, put where launches find them."""
+    """Write the present addresses of slots to where launches read them."""
     b, fields, (_, begin, end, _) = _body(module, isa, kind, "fill")
     slots, rows = (b.inttoptr(f, I64.as_pointer()) for f in fields[:2])
     with loop(b, begin, end) as k:
         row = b.gep(rows, [b.mul(k, i64(3))])
-        place, slot, gap = (b.load(b.gep(row, [i64(c)])) for c in range(3))
-        value = b.add(b.load(b.gep(slots, [slot])), gap)
+        place, slot, offset = (b.load(b.gep(row, [i64(c)])) for c in range(3))
+        value = b.add(b.load(b.gep(slots, [slot])), offset)
         b.store(value, b.inttoptr(place, I64.as_pointer()))
     b.ret_void()
 
 
 def _emit_epilogue(module: ir.Module, isa: Isa) -> None:
-    """A epilogue of routines: a kernel for some rows and columns.
+    """The epilogue of library calls: a kernel for some rows and columns.
 
     Its context is ``function table sizes count first width each``: the kernel, where
     among its sizes the first column and the number of columns stand (or -1), and how

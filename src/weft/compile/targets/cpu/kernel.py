@@ -81,7 +81,7 @@ def _as_vector(b: Any, room: Any, kind: ir.VectorType) -> Any:
 
 
 def _numbers(first: int, count: int) -> ir.Constant:
-    """Numbers one after the other, which name a vector's elements."""
+    """Consecutive numbers, as a shuffle's indices."""
     kind = ir.VectorType(I32, count)
     return ir.Constant(kind, list(range(first, first + count)))
 
@@ -100,7 +100,9 @@ class _Emitter:
         self.cache: dict[Any, Any] = {}
         self.patterns: dict[Any, Any] = {}  # of half types' values that are rounded
         self.lanes: dict[str, Any] = {}  # where the present strip's totals are
-        self.parts: dict[str, Any] = {}  # where stores go that will pass caches by
+        self.chunks: dict[
+            str, Any
+        ] = {}  # scratch memory of the present chunk of streaming stores
         self.fence = False  # whether there are such stores
         self.b: Any = None
 
@@ -164,7 +166,7 @@ class _Emitter:
         return made
 
     def _share(self) -> None:
-        """One pointer for two buffers in the same place: what is known of it stays."""
+        """Use one pointer for two buffers that share memory."""
         kinds = {buffer.name: _pointer(buffer) for buffer in self.kernel.buffers}
         for given, made in self.kernel.shared:
             self.pointers[given] = self.b.bitcast(self.pointers[made], kinds[given])
@@ -207,7 +209,7 @@ class _Emitter:
         self.symbols.update(zip(names, values, strict=False))
 
     def _count_on(self, counters: list[tuple[Any, Any]]) -> None:
-        """The next position: a variable at its end begins again."""
+        """Advance to the next position: a variable at its end starts over."""
         carry: Any = ir.Constant(I1, 1)
         for room, size in reversed(counters):
             value = self.b.load(room)
@@ -221,7 +223,7 @@ class _Emitter:
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """Values computed inside are not known outside."""
+        """A scope: values computed inside are forgotten outside."""
         before, self.cache = self.cache, {}
         try:
             yield
@@ -277,19 +279,19 @@ class _Emitter:
         return vector_hint(self.module, stmt.vector) if stmt.vector else None
 
     def _stream(self, stmt: For, stores: list[Store]) -> None:
-        """A loop whose stores pass caches by: of what is copied or computed."""
+        """A loop with streaming stores, of copied or of computed elements."""
         self.fence = True
         sources = [s for s in (copied(one, stmt.var) for one in stores) if s]
         if len(sources) < len(stmt.body):
-            self._in_parts(stmt, stores)
+            self._in_chunks(stmt, stores)
             return
         self.symbols[stmt.var] = i64(0)
         for store, source in zip(stores, sources, strict=True):
             first = self._address(source.buffer, source.at)
-            self._pass_by(store, first, stmt.extent)
+            self._copy_streaming(store, first, stmt.extent)
 
-    def _pass_by(self, store: Store, source: Any, count: Any) -> None:
-        """Copy elements to where a store's begin."""
+    def _copy_streaming(self, store: Store, source: Any, count: Any) -> None:
+        """Copy elements to a store's first address, with streaming stores."""
         b, size = self.b, store.buffer.dtype.itemsize
         to = b.bitcast(self._address(store.buffer, store.at), POINTER)
         source = b.bitcast(source, POINTER)
@@ -299,12 +301,12 @@ class _Emitter:
         copy = emit_copy(self.module, self.isa)
         b.call(copy, [to, source, b.mul(self._count(count), i64(size))])
 
-    def _in_parts(self, stmt: For, stores: list[Store]) -> None:
-        """A loop in parts: what some stores get is kept, and passes caches by."""
+    def _in_chunks(self, stmt: For, stores: list[Store]) -> None:
+        """A loop in chunks: values of streaming stores go to scratch memory first."""
         b = self.b
-        rooms = {s.buffer.name: self._part(s.buffer) for s in stores}
+        rooms = {s.buffer.name: self._chunk(s.buffer) for s in stores}
         if isinstance(stmt.extent, int) and stmt.extent <= COST.streaming.least_row:
-            self._one_part(stmt, stores, rooms, i64(0), stmt.extent)
+            self._one_chunk(stmt, stores, rooms, i64(0), stmt.extent)
             return
         extent = self.index(stmt.extent)
         with loop(
@@ -314,9 +316,9 @@ class _Emitter:
             end = b.select(b.icmp_signed("<", end, extent), end, extent)
             first = b.select(b.icmp_signed("<", p, i64(0)), i64(0), p)
             count = b.sub(end, first, flags=["nsw"])
-            self._one_part(stmt, stores, rooms, first, count)
+            self._one_chunk(stmt, stores, rooms, first, count)
 
-    def _one_part(
+    def _one_chunk(
         self, stmt: For, stores: list[Store], rooms: dict[str, Any], first: Any,
         count: Any,
     ) -> None:  # fmt: skip
@@ -325,27 +327,27 @@ class _Emitter:
             b, i64(0), self._count(count), name=stmt.var, hint=self._hint(stmt)
         ) as k:
             self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
-            self.parts = {name: b.gep(room, [i64(0), k], inbounds=True)
+            self.chunks = {name: b.gep(room, [i64(0), k], inbounds=True)
                           for name, room in rooms.items()}  # fmt: skip
             with self._scope():
                 self._body(stmt.body)
-        self.symbols[stmt.var], self.parts = first, {}
+        self.symbols[stmt.var], self.chunks = first, {}
         for store in stores:
-            self._pass_by(store, rooms[store.buffer.name], count)
+            self._copy_streaming(store, rooms[store.buffer.name], count)
 
     def _count(self, count: Any) -> Any:
         """A number of iterations that may be one already."""
         return self.index(count) if isinstance(count, (int, Size)) else count
 
     def _edge(self, stmt: For, store: Store) -> Any:
-        """Where the first part would begin for all others to begin with a line."""
+        """The start of the first chunk that lets all others begin with a cache line."""
         self.symbols[stmt.var] = i64(0)
         start = self.b.ptrtoint(self._address(store.buffer, store.at), I64)
         over = self.b.and_(start, i64(COST.caches.line - 1))
         return self.b.sub(i64(0), self.b.udiv(over, i64(store.buffer.dtype.itemsize)))
 
-    def _part(self, buffer: Buffer) -> Any:
-        """Memory for a part of a result, in the function's first block."""
+    def _chunk(self, buffer: Buffer) -> Any:
+        """Scratch memory for a chunk of a result, in the function's first block."""
         kind = ir.ArrayType(scalar.memory_type(buffer.dtype), _CHUNK)
         with self.b.goto_entry_block():
             room = self.b.alloca(kind, name=f"{buffer.name}.part")
@@ -353,7 +355,7 @@ class _Emitter:
         return room
 
     def _strips(self, stmt: For, sums: list[Local], lanes: int) -> None:
-        """A loop that adds up, in strips with a total for each place in them.
+        """A loop that adds up, in strips with one total for each lane.
 
         The totals are added up by halves. So the order is always the same, whatever
         else is computed in the loop, and any width of vectors may be used.
@@ -437,15 +439,15 @@ class _Emitter:
         self.symbols[stmt.var] = given
 
     def _clamped(self, given: Any, limit: Any) -> Any:
-        """An index made to lie inside, in a loop that may become one of vectors."""
+        """An index clamped to its bounds, in a loop that may become one of vectors."""
         inside = scalar.smaller(self.b, given, self.b.sub(limit, i64(1)))
         self._note(self.b.xor(inside, given))
         return inside
 
     def _branched(self, given: Any, limit: Any, wrap: bool) -> Any:
-        """An index made to lie inside, in a loop of scalars.
+        """An index kept in its bounds by a branch, in a loop of scalars.
 
-        Most do as they are: only others are counted from the end, or are errors.
+        Most are inside: only others are counted from the end, or are errors.
         """
         b, before = self.b, self.b.block
         with b.if_then(b.icmp_unsigned(">=", given, limit), likely=False):
@@ -480,7 +482,7 @@ class _Emitter:
 
     def _store(self, stmt: Store) -> None:
         value = self._in_memory(self.value(stmt.value), stmt.buffer.dtype)
-        place = self.parts.get(stmt.buffer.name)
+        place = self.chunks.get(stmt.buffer.name)
         self.b.store(value, place or self._address(stmt.buffer, stmt.at))
         stale = [
             key
@@ -647,7 +649,7 @@ def _branches(body: list[Any]) -> bool:
 
 
 def _moves(body: list[Any]) -> bool:
-    """Whether a body only moves elements that lie at indices from memory.
+    """Whether a body only gathers elements at indices from memory.
 
     They are loaded one by one: vectors would have to be taken apart and put together.
     """
@@ -663,8 +665,8 @@ def _moves(body: list[Any]) -> bool:
 def _hidden(b: Any, value: Any) -> Any:
     """A value that LLVM does not know the origin of.
 
-    It turns the largest of ``where(mask, x, -inf)`` into a branch on the mask, of which
-    it can make no vectors.
+    Else it makes the maximum of ``where(mask, x, -inf)`` a branch on the mask, which
+    it cannot vectorise.
     """
     return scalar.freeze(b, value)
 

@@ -1,8 +1,8 @@
-"""How a module becomes code in memory.
+"""LLVM modules as code in memory.
 
     isa = host_isa()                          CPU, features, vector width
     library = compile_module(module, isa)     LLVM IR to machine code, in-process
-    library.address("kernel")                    a function's address
+    library.address("kernel")                 a function's address
 
 Nothing outside this process runs: no compiler, no linker. The object code is kept as
 bytes, so that it can be stored and loaded again by another process.
@@ -30,7 +30,7 @@ from weft.errors import ArgumentError
 from weft.runtime.cpu import kernel_cache
 from weft.runtime.cpu.threads import thread_limit
 
-# What WEFT_CPU may limit code to, from narrow to wide: (LLVM CPU, vector bits).
+# Levels that WEFT_CPU may limit code to, from narrow to wide: LLVM CPU, vector bits.
 LEVELS = {
     "baseline": ("x86-64", 128),
     "sse4": ("x86-64-v2", 128),
@@ -77,7 +77,7 @@ def host_isa(limit: str | None = None) -> Isa:
 class Library:
     """Machine code in memory: the object code of one module, or of its parts."""
 
-    key = ""  # what it is kept under
+    key = ""  # under which it is stored
 
     def __init__(self, code: bytes | Sequence[bytes], isa: Isa) -> None:
         codes = [code] if isinstance(code, bytes) else code
@@ -104,7 +104,7 @@ def add_symbol(name: str, address: int) -> None:
 
 
 def _engine(codes: Sequence[bytes], isa: Isa) -> Any:
-    """What keeps the machine code of modules, which may call one another, in memory."""
+    """An engine that keeps the code of modules, which may call one another."""
     _initialize()
     backing = llvm.parse_assembly("")
     backing.triple = isa.triple
@@ -246,7 +246,7 @@ def _apart(data: bytes) -> list[bytes]:
 
 
 def _side_by_side(code: Callable[[str], Any], texts: list[str]) -> list[Any]:
-    """What a function gives for texts of modules, some of them at the same time."""
+    """A function's results for texts of modules, on several threads."""
     if len(texts) == 1:
         return [code(texts[0])]
     with ThreadPoolExecutor(min(len(texts), thread_limit().threads)) as workers:

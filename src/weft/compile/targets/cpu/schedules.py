@@ -1,8 +1,8 @@
-"""Which form the loops of a kernel get.
+"""Schedules of kernels: how their loops are fused, cut, ordered and parallelised.
 
-flat     axes that lie behind one another in memory become one loop, cut into
-         pieces; else parallel over the outer axes
-         what is read by columns: small squares, turned on the way
+flat     axes that are contiguous together become one loop, cut into chunks; else
+         parallel over the outer axes
+         buffers that are read by columns: small squares, transposed on the way
 rows     parallel over the kept axes; reduced axes become one loop where they can
 columns  where the last axis is kept: parallel over blocks of it, inside the loops
          over the reduced axes, so that memory is read in order
@@ -67,7 +67,7 @@ def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
 
 
 def _nest(kernel: Kernel) -> list[For]:
-    """The loops directly inside one another that a body begins with."""
+    """The perfect nest of loops that a body begins with."""
     found: list[For] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], For):
@@ -82,7 +82,7 @@ def _empty(kernel: Kernel) -> bool:
 
 
 def _fused(kernel: Kernel) -> Kernel:
-    """As few loops as there can be."""
+    """Fuse as many loops as can be."""
     names = [loop.var for loop in _nest(kernel)]
     while len(names) > 1:
         inner = names.pop()
@@ -111,7 +111,7 @@ def _apart(kernel: Kernel, count: int) -> Kernel:
 
 
 def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
-    """The only loop, cut into pieces.
+    """The only loop, cut into chunks.
 
     If all memory is read and written in order, how much there is becomes an argument
     of the kernel, so that the updates of all parameters share one.
@@ -123,7 +123,7 @@ def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
 
 
 def _counted(kernel: Kernel, loop: For) -> Kernel:
-    """A loop whose extent each launch gives, where only its own positions are used."""
+    """Make the extent an argument of the launch, if only own positions are used."""
     place, count = kernel.scope.symbol(loop.var), kernel.scope.symbol("count")
     here = {b.name for b, at in uses(loop.body) if _mentions(at, loop.var)}
     for buffer, at in uses(loop.body):
@@ -133,7 +133,7 @@ def _counted(kernel: Kernel, loop: For) -> Kernel:
     if any(isinstance(v, Choice) for v in _values(kernel)):
         return kernel
     if any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
-        return kernel  # results are written in another way
+        return kernel  # results are stored past the caches
 
     def counted(buffer: Any) -> Any:
         return buffer._replace(shape=(count,)) if buffer.name in here else buffer
@@ -161,7 +161,7 @@ def _uses(kernel: Kernel, prefix: str) -> bool:
 
 
 def _linear(kernel: Kernel) -> bool:
-    """Whether no index is a quotient or a rest."""
+    """Whether no index is a quotient or a remainder."""
     return not any(
         atom.a is not None
         for _, at in uses(kernel.body)
@@ -172,11 +172,11 @@ def _linear(kernel: Kernel) -> bool:
     )
 
 
-# -- what is read by columns
+# -- buffers that are read by columns
 
 
 def _read_by_columns(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
-    """A loop along which buffers lie in memory that is not the last one, and which."""
+    """A loop other than the last along which buffers are contiguous, and these."""
     found: dict[str, list[str]] = {}
     for value in _values(kernel):
         if not isinstance(value, Load):
@@ -193,9 +193,9 @@ def _read_by_columns(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] 
 
 
 def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
-    """Whether squares follow one another where they are read, not where they go.
+    """Whether squares are taken in the order of reads, not in that of writes.
 
-    That is better where all that is read is turned, and caches hold little of it.
+    That is better where all reads are transposed, and caches hold little of them.
     """
     read = {v.buffer.name for v in _values(kernel) if isinstance(v, Load)}
     found = [b for b in kernel.buffers if b.name in read]
@@ -205,7 +205,7 @@ def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
 
 
 def _in_squares(kernel: Kernel, names: list[str], by_columns: Any, side: int) -> Kernel:
-    """Small squares of two axes, so that what is read by columns stays near."""
+    """Small squares of two axes, so that lines read by columns stay in a cache."""
     (dim, buffers), last = by_columns, names[-1]
     kernel = tile(kernel, dim, side, names=("u", "a"))
     kernel = tile(kernel, last, side, names=("v", "b"))
@@ -217,7 +217,7 @@ def _in_squares(kernel: Kernel, names: list[str], by_columns: Any, side: int) ->
         try:
             kernel = cache(kernel, buffer)
         except GraphError:
-            continue  # used at several places, or not all of it is there
+            continue  # read at several indices, or partly out of bounds
     return kernel
 
 
@@ -225,7 +225,7 @@ def _in_squares(kernel: Kernel, names: list[str], by_columns: Any, side: int) ->
 
 
 def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
-    """Loops over what is kept, around those over what is reduced."""
+    """Loops over kept axes, around those over reduced axes."""
     return kernel if _empty(kernel) else _jammed(_row_loops(group, kernel, loops))
 
 
@@ -252,7 +252,7 @@ def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
 
 
 def _jammed(kernel: Kernel) -> Kernel:
-    """Several rows at a time, where rows are combined to one that lies in scratch.
+    """Combine several rows at a time, where rows are added to one in scratch memory.
 
     Each element is combined in the same order, but read and written less often.
     """
@@ -308,10 +308,10 @@ def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
 
 
 def _width(group: Group, loops: Loops) -> int:
-    """How much of the last axis one iteration takes.
+    """The columns of the last axis that one iteration takes.
 
-    Memory is read fastest in order, but threads need several iterations. Of long rows,
-    short pieces would each lie in another page.
+    Memory is read fastest in order, but threads need several iterations. Short pieces
+    of long rows would each be in another page.
     """
     size = group.shape[-1]
     narrow = not isinstance(size, Size) and size < 4 * _COST.wide

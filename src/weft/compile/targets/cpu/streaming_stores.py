@@ -1,8 +1,8 @@
-"""Results that are too large for any cache, written past the caches.
+"""Streaming stores: results that are too large for any cache bypass the caches.
 
-A store to memory that is not in a cache first reads what is there. Stores that need
-not do so write whole lines: a loop computes some results into memory of its own, and
-from there they go to where they belong, with instructions that pass caches by.
+A store to memory that is not in a cache first reads its line. Stores of whole lines
+need not do so: a loop computes some results into scratch memory, and nontemporal
+stores copy them from there.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ def is_large(shape: tuple[Any, ...], itemsize: int, limit: int = _COST.large) ->
 
 
 def streamed(stmt: For, kernel: Kernel, isa: Isa, known: Any) -> list[Store]:
-    """The stores of an innermost loop that are to pass caches by.
+    """The stores of an innermost loop that are to bypass the caches.
 
-    Their addresses follow each other, and may depend on ``known`` symbols alone.
+    Their addresses are contiguous, and may depend on ``known`` symbols alone.
     """
     if not isa.triple.startswith(("x86", "i686")):
         return []
     longest = most(stmt.extent)
     short = longest is not None and longest < _COST.least_row
-    if short and not _at_hand(stmt, kernel):
+    if short and not _reads_scratch(stmt, kernel):
         return []
     if any(isinstance(s, (For, When)) for s in stmt.body):
         return []
     stores = [s for s in stmt.body if isinstance(s, Store)]
-    return [s for s in stores if _may_pass(s, stmt.var, kernel, known)]
+    return [s for s in stores if _may_stream(s, stmt.var, kernel, known)]
 
 
 def copied(store: Store, var: str) -> Load | None:
-    """What a store copies, if its elements follow each other as a loop goes on."""
+    """The load that a store copies, if its elements are contiguous along a loop."""
     value, dtype = store.value, store.buffer.dtype
     if isinstance(value, Call) and value.name == "conj" and not dtype.is_complex:
         (value,) = value.args
@@ -66,15 +66,15 @@ def copied(store: Store, var: str) -> Load | None:
     return value if same(coefficient(flat, var), 1) else None
 
 
-def _at_hand(stmt: For, kernel: Kernel) -> bool:
-    """Whether a loop reads nothing but memory of its own: squares that were turned."""
+def _reads_scratch(stmt: For, kernel: Kernel) -> bool:
+    """Whether a loop reads scratch memory alone, such as transposed squares."""
     own = {buffer.name for buffer in kernel.scratch}
     rows = [b.name for b, _ in uses(stmt.body) if b.name in own]
     others = {b.name for b, _ in uses(stmt.body)} - own
     return bool(rows) and len(others) == 1
 
 
-def _may_pass(store: Store, var: str, kernel: Kernel, known: Any) -> bool:
+def _may_stream(store: Store, var: str, kernel: Kernel, known: Any) -> bool:
     buffer = store.buffer
     if buffer.name not in {b.name for b in kernel.buffers}:
         return False
@@ -95,7 +95,7 @@ def _used_once(buffer: Buffer, kernel: Kernel) -> bool:
 
 
 def emit_copy(module: ir.Module, isa: Isa) -> ir.Function:
-    """``void stream(to, from, bytes)``, which is there once: whole lines pass by."""
+    """``void stream(to, from, bytes)``, emitted once: whole lines bypass the caches."""
     if _NAME in module.globals:
         return module.globals[_NAME]
     arguments = [POINTER, POINTER, I64]
@@ -116,7 +116,7 @@ def emit_copy(module: ir.Module, isa: Isa) -> ir.Function:
 
 
 def emit_line(b: Any, isa: Isa, to: Any, source: Any) -> None:
-    """Copy as much as a line has; at once, if it is one."""
+    """Copy the bytes of a line; with vectors alone, if they are one line."""
     copy = emit_copy(b.module, isa)
     over = b.and_(b.ptrtoint(to, I64), i64(_LINE - 1))
     with b.if_else(b.icmp_signed("==", over, i64(0)), likely=True) as (one, other):
@@ -129,14 +129,14 @@ def emit_line(b: Any, isa: Isa, to: Any, source: Any) -> None:
 
 
 def _copy(b: Any, to: Any, source: Any, start: Any, stop: Any, kind: Any) -> None:
-    """Bytes from ``start`` to ``stop``, as words or as vectors that pass caches by."""
+    """Bytes from ``start`` to ``stop``, as words or as nontemporal vectors."""
     size = 4 * (kind.count if isinstance(kind, ir.VectorType) else 1)
     with loop(b, start, stop, i64(size)) as i:
         _move(b, to, source, i, kind)
 
 
 def _move(b: Any, to: Any, source: Any, at: Any, kind: Any) -> None:
-    """One word, or a vector that passes caches by."""
+    """Copy one word, or one vector with a nontemporal store."""
     vector = isinstance(kind, ir.VectorType)
     pointers = [b.bitcast(b.gep(p, [at]), kind.as_pointer()) for p in (to, source)]
     size = 4 * (kind.count if vector else 1)
@@ -147,7 +147,7 @@ def _move(b: Any, to: Any, source: Any, at: Any, kind: Any) -> None:
 
 
 def emit_fence(b: Any) -> None:
-    """Have all that passed caches by be there for other threads."""
+    """Make streaming stores visible to other threads."""
     name = "llvm.x86.sse.sfence"
     known = b.module.globals.get(name)
     b.call(known or ir.Function(b.module, ir.FunctionType(VOID, []), name), [])

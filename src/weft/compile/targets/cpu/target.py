@@ -108,32 +108,32 @@ class CpuTarget:
         return plan(layout, code)
 
     def executor(self, plan: Plan, code: Code, replay: Replay) -> Executor:
-        script = plan.executable
-        functions = [code.address(one) for one in script.functions]
-        return Executor(script, functions, replay)
+        executable = plan.executable
+        functions = [code.address(one) for one in executable.functions]
+        return Executor(executable, functions, replay)
 
     def find(self, key: str, replay: Replay) -> Executor | None:
         data = kernel_cache.default().find(key)
         if data is None:
             return None
-        script = executables.from_bytes(data)
+        executable = executables.from_bytes(data)
         libraries: dict[str, Any] = {}
-        for name in {one.of for one in script.functions if one.kind == "kernel"}:
+        for name in {one.of for one in executable.functions if one.kind == "kernel"}:
             found = stored_library(name, self.isa)
             if found is None:
                 return None  # it was removed
             libraries[name] = found
         functions = [
-            library.address_of(one, libraries, self.isa) for one in script.functions
+            library.address_of(one, libraries, self.isa) for one in executable.functions
         ]
-        made = Executor(script, functions, replay)
+        made = Executor(executable, functions, replay)
         made.libraries = libraries  # the code lives as long
         count_module(made=False)
         return made
 
     def keep(self, key: str, executor: Executor) -> None:
-        if executor.script.can_be_stored:
-            data = executables.to_bytes(executor.script)
+        if executor.executable.can_be_stored:
+            data = executables.to_bytes(executor.executable)
             if len(data) <= self.cost.stored_executable:
                 kernel_cache.default().put(key, data)
 

@@ -1,11 +1,11 @@
-"""The last transformation of a kernel's loops: how each one runs.
+"""The last transformation of a kernel: each loop is marked with how it runs.
 
     for i < n:                            for i < n, 64 totals:
       t = t + x[i]                →         t = t + x[i]
 
-A sum has totals side by side, stores of results that no cache keeps pass caches by,
-and small squares are transposed in registers. What stands in the loops then is what
-runs: the order of a sum depends on nothing else, and any width of vectors may be used.
+A sum has totals side by side, stores of results that no cache keeps bypass the caches,
+and small squares are transposed in registers. The loops then say what runs: the order
+of a sum depends on nothing else, and any width of vectors may be used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOTALS = COST.loops.totals
 
 
 def lanes_of(extent: Any) -> int:
-    """How many totals a sum of so many numbers has side by side; 0 for one alone.
+    """The totals that a sum of so many numbers has side by side; 0 for one alone.
 
     >>> from weft.compile.targets.cpu.vectorize import lanes_of
     >>> [lanes_of(n) for n in (10, 20, 48, 100, 128, 1000)]
@@ -37,7 +37,7 @@ def lanes_of(extent: Any) -> int:
 
 
 def vectorize(kernel: Kernel, isa: Isa) -> Kernel:
-    """The kernel with loops that say how they run; itself, if none has to."""
+    """The kernel with its loops marked; the same one, if none needs a mark."""
     known = {*kernel.sizes, *[name for name, _ in kernel.parallel]}
     body = _body(kernel.body, kernel, isa, known)
     return kernel if body is kernel.body else kernel._replace(body=body)

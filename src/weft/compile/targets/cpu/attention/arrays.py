@@ -39,7 +39,7 @@ class Attention:
         self._library = ahead(functools.partial(_library, dtype, isa))
 
     def start(self, function: str) -> None:
-        """Have a function's code made, which nothing but running needs."""
+        """Compile a function in the background: only running needs its code."""
         self._library.start(unit_of(function))
 
     def address(self, function: str) -> int:

@@ -1,6 +1,6 @@
-"""The gradients of attention, from the scores computed anew.
+"""The gradients of attention, from recomputed scores.
 
-For a block of rows and a block of keys, with K and V turned for the second:
+For a block of rows and a block of keys, with K and V transposed for the second:
 
     scores = Q @ K^T * scale           weights = exp(scores - lse)
     slopes = G @ V^T                   slopes  = weights * (slopes - delta) * scale
@@ -38,7 +38,7 @@ from weft.compile.targets.cpu.attention.record import (
     mask_at,
     read_job,
 )
-from weft.compile.targets.cpu.matmul.tasks import blocks, divide
+from weft.compile.targets.cpu.matmul.tasks import block_count, divide
 
 _BLOCK = "*job worker head first last only"  # a range of blocks of keys, or of rows
 
@@ -58,7 +58,7 @@ class Backward:
         arguments = "*job begin end worker"
         with lib.function("backward_tasks", arguments, public=True) as (b, t, made):
             s = read_job(b, t.job, t.worker)
-            many = blocks(b, s.keys, s.block_keys)
+            many = block_count(b, s.keys, s.block_keys)
             with loop(b, t.begin, t.end) as task:
                 head, part = divide(b, task, s.tasks)
                 common = [t.job, t.worker, head]
@@ -118,7 +118,7 @@ class Backward:
         return s
 
     def _transpose(self, b: Any, s: Any, j: Any, keys: Any) -> None:
-        """A block of K and of V, turned."""
+        """Transpose a block of K and of V."""
         one = ir.Constant(ir.DoubleType(), 1.0).bitcast(ir.IntType(64))
         for source, row, to, size, factor in (
             (s.k, s.k_row, s.transposed, s.depth, s.scale),

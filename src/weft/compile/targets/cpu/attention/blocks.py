@@ -1,4 +1,4 @@
-"""What forward and backward are made of: products of blocks, turned panels, masks."""
+"""Products of blocks, transposed panels and masks, for forward and backward."""
 
 from __future__ import annotations
 

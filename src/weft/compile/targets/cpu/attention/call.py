@@ -1,8 +1,8 @@
 """Attention and its gradients as launches of the generated kernels.
 
-Operands are read through the views they are, as strides, if their features lie side by
-side; a mask may also be repeated along any axis. Others are copied first. The causal
-half that no query sees is not computed; the formula's FLOP count includes it.
+Operands are read through the views they are, as strides, if their features are
+contiguous; a mask may also be repeated along any axis. Others are copied first. The
+causal half that no query sees is not computed; the formula's FLOP count includes it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def is_attention(node: Node) -> bool:
 
 
 def is_apart(node: Node) -> bool:
-    """Whether the last axis of an operand may not lie side by side in its base.
+    """Whether the last axis of an operand may not be contiguous in its base.
 
     Axes may be exchanged, repeated, cut and split, but for the last: that may be cut.
     """
@@ -94,7 +94,7 @@ def _splits(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
 
 
 def usual_function(node: Node) -> str:
-    """What most likely computes an attention, of which not all sizes may be known."""
+    """The function that most likely computes an attention with symbolic sizes."""
     rule: Library = node.op.lower
     rows, masked = node.inputs[0].shape[-2], len(node.inputs) == len(rule.operands)
     forward = rule.kind == "forward"
@@ -149,10 +149,10 @@ class Attention(LibraryCall):
 def _pointers(
     arrays: Mapping[str, Any], owners: Mapping[str, Any], place: tuple[int, ...]
 ) -> list[Pointer]:
-    """Where a job finds its arrays: the bytes behind the beginning of their bases."""
+    """The pointers of a job: its arrays as offsets into their bases."""
     found = []
     for name, array in arrays.items():
         start, base = owners[name]
-        gap = array[place].ctypes.data - start.ctypes.data
-        found.append(Pointer(plans.field(name), base, gap))
+        offset = array[place].ctypes.data - start.ctypes.data
+        found.append(Pointer(plans.field(name), base, offset))
     return found

@@ -1,15 +1,15 @@
 """Attention without its matrix of scores: blocks of keys, one after the other.
 
-Scores are held turned, a panel of as many queries as a register tile is wide:
+Scores are held transposed, a panel of as many queries as a register tile is wide:
 
-    scores[key, query] = K @ Q^T          K as it is, Q turned once
+    scores[key, query] = K @ Q^T          K as it is, Q transposed once
     top[query]         = max              of all keys so far
     scores             = exp(scores - top)
     sums[query]        = sums * exp(old top - top) + sum of scores
     out[feature, query] = out * exp(old top - top) + V^T @ scores
 
 so that all of softmax goes along vectors, and neither K nor V is packed. The result is
-turned back when it is divided by the sums.
+transposed back when it is divided by the sums.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from weft.compile.targets.cpu.attention.record import (
     mask_at,
     read_job,
 )
-from weft.compile.targets.cpu.matmul.tasks import blocks, divide
+from weft.compile.targets.cpu.matmul.tasks import block_count, divide
 
 _AT_A_TIME = 4  # rows of scores whose largest are found side by side
 
@@ -76,7 +76,7 @@ class Forward:
         lib, emitters = self.lib, self.emitters
         with lib.function("forward_block", "*job worker task") as (b, t, made):
             s = read_job(b, t.job, t.worker)
-            head, block = divide(b, t.task, blocks(b, s.rows, s.block_rows))
+            head, block = divide(b, t.task, block_count(b, s.rows, s.block_rows))
             enter_head(b, s, head, lib.element)
             s.first = b.mul(block, s.block_rows)
             s.last = minimum(b, s.rows, b.add(s.first, s.block_rows))
@@ -104,7 +104,7 @@ class Forward:
         return made
 
     def _panel(self, b: Any, s: Any, row: Any) -> Any:
-        """Where a panel of queries has its parts."""
+        """The addresses of a panel of queries in the workspace."""
         element, past = self.lib.element, b.sub(row, s.first)
         return SimpleNamespace(
             transposed=at(b, s.transposed, b.mul(past, s.depth), element),
@@ -253,7 +253,7 @@ class Forward:
                 store(b, b.fmul(load(b, here, lib.vector), value), here)
 
     def _emit_finish(self) -> ir.Function:
-        """Divide by the sums, and turn a panel back into rows of the output."""
+        """Divide by the sums, and transpose a panel back into rows of the output."""
         lib, tile = self.lib, self.lib.tile
         arguments = "*panel *tops *sums *o *lse width rows zeros"
         with lib.function("finish", arguments) as (b, s, made):

@@ -17,7 +17,7 @@ UNITS = "few", "blocks", "masked_blocks"
 
 
 def unit_of(function: str) -> str:
-    """Which of ``UNITS`` has a function.
+    """The unit of code that has a function, of ``UNITS``.
 
     >>> from weft.compile.targets.cpu.attention.generate import unit_of
     >>> unit_of("masked_backward_tasks")
@@ -31,8 +31,8 @@ def unit_of(function: str) -> str:
 def emit_attention(module: ir.Module, dtype: str, isa: Isa, unit: str) -> None:
     """Add functions ``attention_X_tasks``.
 
-    X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: what
-    is without a mask is half as much code.
+    X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: code
+    without masks is half as large.
     """
     masked = unit == "masked_blocks"
     tile = tile_for(dtype, isa)

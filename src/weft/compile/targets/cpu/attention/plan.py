@@ -1,4 +1,4 @@
-"""How attention is cut into blocks and tasks, and the jobs that say so."""
+"""The partition of attention into blocks and tasks, as jobs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What attention is asked to do."""
+    """The parameters of an attention."""
 
     causal: bool
     scale: float
@@ -93,7 +93,7 @@ def _plan(
     regions: Mapping[str, int],
     tasks: int,
 ) -> Plan:
-    """A job for each place of the leading axes but two."""
+    """A plan with a job for each index of the leading axes but two."""
     if "mask" in arrays and function != "few_tasks":
         function = f"masked_{function}"
     lead = arrays["q"].shape[:-2]
@@ -110,7 +110,7 @@ def _plan(
 
 
 def _offsets(regions: Mapping[str, int], itemsize: int) -> tuple[dict[str, int], int]:
-    """Bytes into the workspace for each part, a cache line apart."""
+    """The aligned offset of each region in the workspace, and the total, in bytes."""
     found, total = {}, 0
     for name, elements in regions.items():
         found[f"{name}_at"] = total
@@ -157,8 +157,8 @@ def _strides(array: ndarray, lead: int) -> list[int]:
 
 
 def fits(arrays: Mapping[str, ndarray]) -> bool:
-    """Whether features of all operands lie side by side, and a mask's keys do, or are
-    one; rows' numbers lie in order; and there are heads, keys and features."""
+    """Whether features of all operands and a mask's keys are contiguous, or single,
+    rows' numbers are contiguous, and there are heads, keys and features."""
     q, k, v = (arrays[name] for name in "qkv")
     if 0 in (*q.shape[:-2], *k.shape, *v.shape):
         return False
@@ -175,7 +175,7 @@ def fits(arrays: Mapping[str, ndarray]) -> bool:
 
 
 def field(name: str) -> int:
-    """The place of a job's field."""
+    """The index of a job's field."""
     return _FIELD[name]
 
 

@@ -42,7 +42,7 @@ def read_job(b: Any, job: Any, worker: Any) -> Any:
 
 
 def enter_head(b: Any, s: Any, head: Any, element: Any) -> None:
-    """Let all pointers of a job lead to one head; results lie head after head."""
+    """Move all pointers of a job to one head; results are contiguous by heads."""
     outer, inner = divide(b, head, s.heads)
     for name in ("q", "k", "v", "g"):
         far = b.mul(outer, getattr(s, f"{name}_outer"))

@@ -41,7 +41,7 @@ class Convolutions:
         self.plan = functools.lru_cache(maxsize=256)(self._plan)
 
     def start(self) -> None:
-        """Have the code made, which nothing but running needs."""
+        """Compile in the background: only running needs the code."""
         self.gemm.start()
         self._usual.start()
 
@@ -73,7 +73,7 @@ class Convolutions:
         exact: bool = False,
         cuts: Columns | None = None,
     ) -> Plan:
-        """What to do for some sizes: ``kind`` is the name of a method of `Planner`."""
+        """The plan for some sizes; ``kind`` names a method of `Planner`."""
         tile = self.gemm.tile
         planner = Planner(tile, self.itemsize, threads, exact=exact, cuts=cuts)
         return getattr(planner, kind)(shape)

@@ -1,4 +1,4 @@
-"""Images with few channels in a group: windows are multiplied where they lie.
+"""Images with few channels in a group: windows are multiplied unpacked.
 
 Packing a window pays when many rows of weights use it. With few (as in depthwise
 convolutions, one) each vector of pixels is read, multiplied and forgotten.
@@ -36,7 +36,7 @@ from weft.compile.targets.cpu.convolution.windows import all_whole, call_windows
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.strip import by_heights
-from weft.compile.targets.cpu.matmul.tasks import blocks, divide
+from weft.compile.targets.cpu.matmul.tasks import block_count, divide
 
 _COST = COST.convolution
 STRIP = (
@@ -62,8 +62,8 @@ class Direct:
         with lib.function("direct_tasks", "*job begin end worker", public=True) as made:
             b, t, function = made
             s = read_job(b, t.job, t.worker)
-            across = blocks(b, s.columns, s.task_columns)
-            chunks = blocks(b, s.groups, s.task_groups)
+            across = block_count(b, s.columns, s.task_columns)
+            chunks = block_count(b, s.groups, s.task_groups)
             with loop(b, t.begin, t.end, name="task") as task:
                 rest, chunk = divide(b, task, chunks)
                 n, column = divide(b, rest, across)
@@ -181,7 +181,7 @@ def _several(
 
 
 def _biases(b: Any, lib: Library, s: Any, height: int) -> list[Any]:
-    """What each row's sums begin with: its bias, or 0 without."""
+    """The start of each row's sums: its bias, or 0."""
     there = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
     zeros = [ir.Constant(lib.element, 0.0)] * height
 

@@ -1,4 +1,4 @@
-"""What follows a convolution, run on each part of the result as soon as it is there.
+"""The epilogue of a convolution, run on each block of the result when finished.
 
     void epilogue(context, first_row, last_row, first_column, last_column)
 
@@ -37,7 +37,7 @@ def channels_of(b: Any, s: Any, image: Any, first: Any, last: Any) -> list[Any]:
 
 
 def some_rows(b: Any, columns: Any) -> Any:
-    """How many rows of so many columns to compute before what follows them."""
+    """The rows of so many columns to compute before each call of the epilogue."""
     found = b.sdiv(i64(_COST.epilogue), columns)
     least = i64(_COST.epilogue_rows)
     return b.select(b.icmp_signed("<", found, least), least, found)

@@ -1,7 +1,7 @@
 """Images from images: weights times windows, packed panel by panel.
 
 C[channel, pixel] = sum over k of weights[channel, k] * window[k, pixel], summed in the
-workspace over blocks of k in order, and then put where the pixels lie.
+workspace over blocks of k in order, and then stored in the image.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Image:
     def _columns(
         self, b: Any, s: Any, start: Any, height: int, common: list[Any], near: Any
     ) -> None:
-        """A column of weights for each step of k; in ``near`` ones, rows follow."""
+        """A column of weights for each step of k; ``near`` ones are contiguous."""
         tile, element = self.lib.tile, self.lib.element
         here = at(b, start, b.mul(s.p, s.order_step), element)
         to = [s.workspace, i64(tile.height)]

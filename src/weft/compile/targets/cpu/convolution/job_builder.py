@@ -22,8 +22,8 @@ class Plan(NamedTuple):
     """Jobs for a function, of equally many tasks each.
 
     ``pointers`` gives the fields that are the addresses of the operands, in their
-    order, and of the result. ``epilogue`` is the field of what follows, and the next
-    that of its context; -1 if nothing can, because a job has pixels here and there.
+    order, and of the result. ``epilogue`` is the field of the epilogue, and the next
+    that of its context; -1 if there can be none, because pixels are scattered.
     ``tables`` are, of each job, the fields that are addresses of tables, and these;
     they must live as long as the jobs.
     """
@@ -83,7 +83,7 @@ class Draft:
         self.table("taps", np.ascontiguousarray(view.tap_offsets, np.int32))
         self.table("windows", view.windows(channels, masks_row))
 
-    def workspace(self, across: int, sums: int, vectors: int, taps: int) -> None:
+    def lay_out_panels(self, across: int, sums: int, vectors: int, taps: int) -> None:
         """Lay out a workspace with panels of some columns and so many sums."""
         tile = self.tile
         slack = tile.width * tile.lanes
@@ -95,13 +95,13 @@ class Draft:
         self.lay_out(regions, self.table_regions("", vectors, taps))
 
     def table_regions(self, prefix: str, vectors: int, taps: int) -> dict[str, int]:
-        """Bytes of what is known about a block's windows."""
+        """Bytes of the tables about a block's windows."""
         runs = 16 * vectors * self.tile.lanes
         sizes = {"masks": 4 * vectors * taps, "runs": runs, "counts": 8 * vectors}
         return {prefix + name: size for name, size in sizes.items()}
 
     def lay_out(self, elements: dict[str, int], sizes: dict[str, int]) -> None:
-        """Put parts of a workspace one after the other, by elements and by bytes.
+        """Lay out the regions of a workspace, given in elements and in bytes.
 
         Packed rows come first.
         """

@@ -1,6 +1,6 @@
 """How C is cut into tasks, by a model of what they cost.
 
-Times are multiplications for each of k, as for products (``gemm.tasks``): a task of
+Times are multiplications for each of k, as for products (``matmul.tasks``): a task of
 some rows and columns multiplies each with each, and packs both. Windows are packed run
 by run (``windows``), so those of short rows take longer.
 """
@@ -20,7 +20,7 @@ _COST = COST.convolution
 
 
 class Work(NamedTuple):
-    """What is cut, and what packing an element of a row or of a column takes."""
+    """The sizes of C, and the time of packing an element of a row or of a column."""
 
     rows: int
     columns: int
@@ -29,7 +29,7 @@ class Work(NamedTuple):
     column: int = 2 * _COST.packing
 
     def task(self, rows: int, columns: int) -> int:
-        """What a task takes."""
+        """The time of a task."""
         rows = min(rows, self.rows)
         return rows * columns + rows * self.row + columns * self.column
 

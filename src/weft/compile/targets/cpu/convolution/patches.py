@@ -33,7 +33,7 @@ Loader = Callable[[Any, Any], Any]  # (builder, row) -> vector
 
 
 class Patches:
-    """The routines that read windows, emitted when first called."""
+    """The functions that read windows, emitted when first called."""
 
     def __init__(self, lib: Library) -> None:
         self.lib = lib

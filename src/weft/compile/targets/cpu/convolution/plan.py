@@ -1,4 +1,4 @@
-"""What is to be done for a convolution's sizes: a function, and jobs for it."""
+"""The plan of a convolution's sizes: a function, and jobs for it."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Planner:
         return job, view
 
     def _image(self, job: Draft, shape: Shape, view: View, channels: int) -> None:
-        """What image tasks have in common."""
+        """Fill in a job of image tasks."""
         tile, rows = self.tile, job["rows"]
         columns = shape.images * view.pixels
         far = job["order_run"] < 0
@@ -208,11 +208,11 @@ class Planner:
             sums_row=across + tile.lanes,
         )  # fmt: skip
         job.view(shape, view, channels, vectors)
-        job.workspace(across, rows * (across + tile.lanes), vectors, view.taps)
+        job.lay_out_panels(across, rows * (across + tile.lanes), vectors, view.taps)
         job.count_rectangles()
 
     def _direct(self, job: Draft, shape: Shape, view: View, channels: int) -> None:
-        """What direct tasks have in common; columns are those of one image."""
+        """Fill in a job of direct tasks; columns are those of one image."""
         tile, rows, k = self.tile, job["rows"], job["k"]
         across = min(self.cuts.columns, up(view.pixels, tile.width))
         vectors, work = across // tile.lanes, max(rows * k, 1) * across
@@ -223,9 +223,9 @@ class Planner:
         if not job["order"]:
             job.table("order", np.arange(k))
         job.view(shape, view, channels, vectors)
-        job.workspace(0, rows * (across + tile.lanes), vectors, view.taps)
-        parts = ceil(shape.groups, job["task_groups"])
-        job.tasks = parts * ceil(view.pixels, across) * shape.images
+        job.lay_out_panels(0, rows * (across + tile.lanes), vectors, view.taps)
+        chunks = ceil(shape.groups, job["task_groups"])
+        job.tasks = chunks * ceil(view.pixels, across) * shape.images
 
     def weight_grad(self, shape: Shape) -> Plan:
         """The weights' gradient from x and y's gradient."""
@@ -244,12 +244,12 @@ class Planner:
         vectors = block // tile.lanes
         job.set(block=block, task_groups=groups)
         job.view(shape, view, shape.group_channels, vectors)
-        job.workspace(0, groups * weights * tile.lanes, vectors, view.taps)
+        job.lay_out_panels(0, groups * weights * tile.lanes, vectors, view.taps)
         job.tasks = ceil(shape.groups, groups)
         return plan_of("dots_tasks", [job], (IMAGE, OTHER, OUT))
 
     def _weight_job(self, shape: Shape) -> Draft:
-        """What both ways to the weights' gradient have in common."""
+        """The job of the weights' gradient, before its tasks are cut."""
         rows, columns = shape.group_channels * shape.taps, shape.group_filters
         job = self._draft()
         job.set(
@@ -277,15 +277,15 @@ class Planner:
             task_rows=height, task_columns=across, sums_row=across + tile.lanes,
         )  # fmt: skip
         job.view(shape, view, shape.group_channels, vectors)
-        job.workspace(across, rows * (across + tile.lanes), vectors, view.taps)
+        job.lay_out_panels(across, rows * (across + tile.lanes), vectors, view.taps)
         job.count_rectangles()
         return plan_of("weight_tasks", [job], (IMAGE, OTHER, OUT))
 
     def _whole_block(self, shape: Shape) -> int:
-        """The longest block that an image has whole ones of, if pixels lie in order.
+        """The longest block that divides an image's pixels.
 
         0 if that is too short, if windows are not single pixels, or if rows would
-        share few places in a cache.
+        share few sets of a cache.
         """
         aliases = shape.plane * self.itemsize % COST.caches.half_alias == 0
         if not shape.pointwise or aliases:

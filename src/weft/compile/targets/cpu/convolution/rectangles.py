@@ -14,7 +14,7 @@ from weft.compile.emit.control_flow import i64
 from weft.compile.emit.vectors import minimum, while_less
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.matmul.functions import Library
-from weft.compile.targets.cpu.matmul.tasks import blocks, divide
+from weft.compile.targets.cpu.matmul.tasks import block_count, divide
 
 RECTANGLE = "*job worker group row_begin row_end column_begin column_end"
 TASKS = "*job begin end worker"
@@ -27,8 +27,8 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
     """
     with lib.function(name, TASKS, public=True) as (b, t, made):
         s = read_job(b, t.job, t.worker)
-        down = blocks(b, s.rows, s.task_rows)
-        across = blocks(b, s.columns, s.task_columns)
+        down = block_count(b, s.rows, s.task_rows)
+        across = block_count(b, s.columns, s.task_columns)
         with while_less(b, t.begin, t.end) as (task, advance):
             block, first = divide(b, task, down)
             last = minimum(b, down, b.add(first, b.sub(t.end, task)))

@@ -4,7 +4,7 @@ C[element of a window, channel] = sum over pixels of window * gradient. Rows of 
 need no transposing for this, and gradients are few beside them. C stays in the
 workspace until all pixels are summed, in blocks of a fixed length and in order; then
 its transpose is stored. Where windows are single pixels and no block goes from an image
-to the next, they are read where they lie.
+to the next, they are read unpacked.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Weight:
         self.emitters.strips.call(b, height, False, arguments)
 
     def _left(self, b: Any, s: Any, row: Any, height: int) -> tuple[Any, Any]:
-        """Rows of windows, packed or where they lie, and from one to the next."""
+        """The address of rows of windows, packed or not, and their stride."""
         tile, depth = self.lib.tile, i64(self.lib.tile.depth)
         with b.if_then(b.not_(s.direct)):
             vectors = b.sdiv(b.add(s.deep, i64(tile.lanes - 1)), i64(tile.lanes))

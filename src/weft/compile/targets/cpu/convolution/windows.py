@@ -1,4 +1,4 @@
-"""Where the windows of some columns lie in an image, and which pixels are outside.
+"""The positions of windows in an image, and which of their pixels are outside.
 
 For a block of columns, this writes to the workspace
 
@@ -6,7 +6,7 @@ For a block of columns, this writes to the workspace
     runs    each run: the offset of the element that its lane 0 would have, its lanes
     masks   a tap and a vector: the lanes whose pixel under that tap exists
 
-A run is lanes whose elements follow each other in memory. Lanes are bits. In images
+A run is lanes whose elements are contiguous in memory. Lanes are bits. In images
 that are read at every second element, bit ``2 i`` stands for lane i.
 """
 

@@ -107,7 +107,7 @@ class Winograd:
             self._call_epilogues(b, s, channel, b.add(channel, b.sub(end, row)))
 
     def _call_epilogues(self, b: Any, s: Any, first: Any, last: Any) -> None:
-        """What follows some channels of these tiles, if something does."""
+        """Call the epilogue for some channels of these tiles, if there is one."""
         with b.if_then(b.icmp_unsigned("!=", s.epilogue, PTR(None))):
             channels = b.mul(s.groups, s.rows)
             size = [channels, s.pixels, s.y_size1, s.y_size2]
@@ -119,7 +119,7 @@ class Winograd:
 def tile_windows(
     b: Any, made: ir.Function, s: Any, image_step: Any, begin: Any, end: Any
 ) -> None:
-    """Where the four results of some tiles lie."""
+    """The positions of the four results of some tiles."""
     where = [s.y_places, s.y_places_row, s.pixels, image_step, i64(1)]
     size = [s.y_size1, s.y_size2, i64(2), s.y_taps, i64(4)]
     to = [s.y_masks, s.masks_row, s.y_runs, s.y_counts]

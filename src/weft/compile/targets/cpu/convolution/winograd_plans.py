@@ -39,7 +39,7 @@ def tiles_pay(shape: Shape, rows: int, k: int) -> bool:
 
 
 def input_grad_shape(shape: Shape) -> Shape:
-    """The convolution with turned kernels that leads from y's gradient to x's."""
+    """The convolution with rotated kernels of y's gradient that gives x's."""
     _, low1, low2 = shape.low
     return shape._replace(
         size=shape.counts, counts=shape.size, low=(0, 2 - low1, 2 - low2)
@@ -47,7 +47,7 @@ def input_grad_shape(shape: Shape) -> Shape:
 
 
 def winograd_draft(draft: Draft, shape: Shape) -> Draft:
-    """What y by tiles needs to know of its operands."""
+    """Fill in the operands of y by tiles."""
     each, row = shape.group_channels, 9 * shape.group_channels
     draft.set(
         rows=shape.group_filters, k=each,
@@ -60,7 +60,7 @@ def winograd_draft(draft: Draft, shape: Shape) -> Draft:
 
 
 def input_grad_draft(draft: Draft, shape: Shape) -> Draft:
-    """What x's gradient by tiles needs to know of its operands."""
+    """Fill in the operands of x's gradient by tiles."""
     each, row = shape.group_filters, 9 * shape.group_channels
     draft.set(
         rows=shape.group_channels, k=each,
@@ -117,7 +117,7 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
     regions = {
         "rows": 16 * block * tile.height,
         "panels": 16 * (block * across + tile.width * tile.lanes),
-        "turns": 16 * block * tile.width,
+        "gradients": 16 * block * tile.width,
         "sums": 16 * rows * draft["sums_row"],
     }
     _lay_out(draft, regions, block)
@@ -128,7 +128,7 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
 def _describe(
     draft: Draft, shape: Shape, view: View, tiles: View, channels: int, columns: int
 ) -> None:
-    """How tiles are read, and where their results lie."""
+    """Fill in how tiles are read, and where their results are stored."""
     step = draft["out_step"] or draft["other_step"]
     places = tiles.places(step, draft.tile.lanes)
     _, n1, n2 = tiles.size

@@ -17,7 +17,7 @@ Measured against float64, errors are those of plain sums: the root mean square i
 to 3.0e-7 of the results' spread for 64 to 512 channels, where sums have 2.7e-7.
 
 Lanes are tiles, or for weights the channels that are summed, and for their gradient
-y's channels. Each transform is its one-dimensional form on columns, then on rows.
+y's channels. Each transform is one-dimensional, on columns and then on rows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Transforms:
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
     def weights(self, rotated: bool) -> ir.Function:
-        """Kernels, or kernels turned by half a circle, to 16 packed strips."""
+        """Kernels, or kernels rotated by half a circle, to 16 packed strips."""
         return _emit_weights(self.lib, rotated)
 
     @functools.cached_property
@@ -248,7 +248,7 @@ def _scalar_if(b: Any, there: Any, place: Any, other: Any) -> Any:
 def _put(
     b: Any, lib: Library, s: Any, v: Any, out: Any, line: int, pair: list[Any]
 ) -> None:
-    """A row of tiles: their left and right results in turns, run by run."""
+    """A row of tiles: their left and right results alternate, run by run."""
     lanes, element = lib.tile.lanes, lib.element
     turns = [lane + side * lanes for lane in range(lanes) for side in (0, 1)]
     kind = ir.VectorType(I32, lanes)

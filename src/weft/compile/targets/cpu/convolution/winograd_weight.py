@@ -64,7 +64,7 @@ class Kernels:
         slack = i64(lib.tile.width * lib.tile.lanes)  # transposing writes whole vectors
         s.panel_point = b.add(b.mul(s.block, s.task_columns), slack)
         s.strip_point = b.mul(s.block, i64(lib.tile.height))
-        s.turn_point = b.mul(s.block, i64(lib.tile.width))
+        s.gradient_point = b.mul(s.block, i64(lib.tile.width))
 
     def _panels(self, b: Any, s: Any) -> None:
         """Transformed tiles of the gradient, transposed, as panels of channels."""
@@ -74,14 +74,22 @@ class Kernels:
             windows = at(b, s.y_windows, b.mul(channel, i64(8)), I64)
             count = minimum(b, width, b.sub(s.across, j))
             where = [s.gradient, windows, s.y_masks, s.y_runs, s.y_counts]
-            what = [i64(0), s.vectors, count, s.turns, s.block, s.turn_point, s.step]
+            what = [
+                i64(0),
+                s.vectors,
+                count,
+                s.gradients,
+                s.block,
+                s.gradient_point,
+                s.step,
+            ]
             b.call(self.transforms.gradients, where + what)
             first = at(b, s.panels, b.mul(j, s.deep), element)
             with loop(b, i64(0), i64(POINTS), name="point") as point:
-                source = at(b, s.turns, b.mul(point, s.turn_point), element)
+                source = at(b, s.gradients, b.mul(point, s.gradient_point), element)
                 to = at(b, first, b.mul(point, s.panel_point), element)
-                turn = [source, s.block, to, s.deep, count]
-                b.call(self.emitters.packing.transposed_panel, turn)
+                panel = [source, s.block, to, s.deep, count]
+                b.call(self.emitters.packing.transposed_panel, panel)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         """Transformed tiles of some channels of the image, times all panels."""

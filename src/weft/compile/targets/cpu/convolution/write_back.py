@@ -1,4 +1,4 @@
-"""Finished sums to where they belong."""
+"""Storing finished sums in the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from weft.compile.emit.vectors import (
     mask_of,
     minimum,
     store,
-    transpose,
     while_less,
 )  # fmt: skip
 from weft.compile.targets.cpu.convolution.epilogue import (
@@ -24,12 +23,12 @@ from weft.compile.targets.cpu.convolution.epilogue import (
     some_rows,
 )
 from weft.compile.targets.cpu.matmul.functions import Library
-from weft.compile.targets.cpu.matmul.pack import Packing
+from weft.compile.targets.cpu.matmul.pack import Packing, load_transposed
 from weft.compile.targets.cpu.matmul.tasks import divide
 
 
 class Deliver:
-    """The routines that store results, emitted when first called."""
+    """The functions that store results, emitted when first called."""
 
     def __init__(self, lib: Library, packing: Packing) -> None:
         self.lib, self.packing = lib, packing
@@ -68,7 +67,7 @@ class Deliver:
     def _rows(
         self, b: Any, s: Any, n: Any, source: Any, to: Any, p: Any, count: Any
     ) -> None:
-        """An image's pixels from p on, a few channels at a time, and what follows."""
+        """An image's pixels from p on, a few channels at a time, and their epilogue."""
         element = self.lib.element
         to = at(b, to, p, element)
         some = some_rows(b, count)
@@ -163,13 +162,8 @@ def _emit_transpose(lib: Library) -> ir.Function:
             loop(b, i64(0), s.count, i64(lanes), name="j") as j,
             loop(b, i64(0), s.rows, i64(lanes)) as i,
         ):
-            values = []
-            for lane in range(lanes):  # rows beyond the last repeat it
-                row = b.mul(minimum(b, b.add(i, i64(lane)), last), s.source_row)
-                place = at(b, s.source, b.add(row, j), element)
-                values.append(load(b, place, lib.vector))
             left = b.sub(s.rows, i)
-            for lane, value in enumerate(transpose(b, values)):
+            for lane, value in enumerate(load_transposed(b, lib, s, i, j, last)):
                 column = b.add(j, i64(lane))
                 there = b.icmp_signed("<", column, s.count)
                 mask = first_lanes(b, b.select(there, left, i64(0)), lanes)

@@ -36,7 +36,7 @@ _TASKS = ctypes.CFUNCTYPE(
 class Gemm:
     """The compiled products of one element type for one instruction set.
 
-    Without ``few``, they are not for those of few rows or columns: see ``is_few``.
+    Without ``few``, they lack the code for few rows or columns: see ``is_few``.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Gemm:
         return split(self.tile, m, n, k, batch=batch, threads=threads)
 
     def start(self) -> None:
-        """Have the code made, which nothing but running needs."""
+        """Compile in the background: only running needs the code."""
         self._library.start()
 
     @property
@@ -90,7 +90,7 @@ class Gemm:
     ) -> None:
         """``out = a @ b`` of checked arrays (batch, m, k) and (batch, k, n), at once.
 
-        It does what ``matmul_arrays`` does, in a tenth of the time that leads to it.
+        It does what ``matmul_arrays`` does, with a tenth of its overhead.
         """
         batch, m, n = out.shape
         k, item = a.shape[2], a.itemsize
@@ -136,7 +136,7 @@ _compiled = ahead(Gemm)
 
 
 def name_of(dtype: str, shape: int, few: bool) -> str:
-    """What ``named`` gives compiled products for."""
+    """The name of compiled products, from which ``named`` finds them."""
     return f"{dtype} {shape} {int(few)}"
 
 
@@ -155,7 +155,7 @@ def named(name: str, isa: Isa) -> Gemm:
 
 
 def kind_name(left: str, right: str) -> str:
-    """What a product of operands of two dtypes is called in `kinds`.
+    """The name in `kinds` of a product of operands of two dtypes.
 
     >>> from weft.compile.targets.cpu.matmul.arrays import kind_name
     >>> kind_name("uint8", "int8")
@@ -215,8 +215,8 @@ def make_job(
 ) -> np.ndarray:
     """The fields of a job on checked arrays, which it does not keep alive.
 
-    ``packed`` is the address of B's panels; ``epilogue`` is what runs on parts of C:
-    its address and its context's.
+    ``packed`` is the address of B's panels; ``epilogue`` has the addresses of
+    the function that runs on blocks of C, and of its context.
     """
     (a_batch, a_row, a_col), (b_batch, b_row, b_col), (c_batch, c_row, _) = (
         [0] * (3 - x.ndim) + [s // x.itemsize for s in x.strides] for x in (a, b, out)

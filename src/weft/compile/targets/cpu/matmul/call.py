@@ -69,7 +69,7 @@ def is_product(node: Node) -> bool:
 
 
 def product_kind(node: Node) -> str | None:
-    """What a product multiplies, as generated kernels call it; None if none does.
+    """The kind of a product by its name in `kinds`; None if no kernel computes it.
 
     >>> from weft.compile.targets.cpu.matmul.call import product_kind
     >>> graph = weft.graph.capture(lambda a: a @ a, weft.ones(2, 2)).graph
@@ -98,9 +98,9 @@ def needs_copy(node: Node) -> bool:
 def _panels(x: np.ndarray, width: int, lanes: int) -> np.ndarray:
     k, n = x.shape
     long, many = -(-k // lanes) * lanes, -(-n // width)
-    room = np.zeros((long, many * width), x.dtype)
-    room[:k, :n] = x
-    return room.reshape(long, many, width).swapaxes(0, 1).ravel()
+    buffer = np.zeros((long, many * width), x.dtype)
+    buffer[:k, :n] = x
+    return buffer.reshape(long, many, width).swapaxes(0, 1).ravel()
 
 
 # A matrix in the order in which products read their right operand.
@@ -127,8 +127,8 @@ def packed(node: Node, isa: Isa) -> Node:
 def read_often(nodes: Iterable[Node]) -> set[Node]:
     """Right operands that are worth packing once: weights of an unrolled loop.
 
-    What is computed again counts once: few rows times panels have other bits than few
-    rows times a matrix as it lies, which must not depend on what is kept.
+    A recomputed product counts once: few rows times panels have other bits than few
+    rows times the matrix itself, which must not depend on what is recomputed.
     """
     products = [n for n in nodes if product_kind(n) in FLOATS and len(n.shape) == 2]
     readers: dict[str, set[str]] = {}
@@ -143,7 +143,7 @@ def read_often(nodes: Iterable[Node]) -> set[Node]:
 
 @dataclass(frozen=True, eq=False)
 class Panels(LibraryCall):
-    """A matrix being packed, for several products."""
+    """The packing of a matrix for several products."""
 
     few: bool = True  # as for ``Product``
 
@@ -158,9 +158,12 @@ class Panels(LibraryCall):
         cut = Split(1, 1, -(-array.shape[1] // gemm.tile.width))
         job = make_job(array[:1], array, out, cut, workspace=(0, 0))
         job[JOB.index("k")] = array.shape[0]
-        gap = array.ctypes.data - start.ctypes.data
+        offset = array.ctypes.data - start.ctypes.data
         base = self.operands[0].base
-        pointers = [Pointer(_POINTERS[1], base, gap), Pointer(_POINTERS[2], self.node)]
+        pointers = [
+            Pointer(_POINTERS[1], base, offset),
+            Pointer(_POINTERS[2], self.node),
+        ]
         function = Symbol("gemm", name_of(kind, 0, self.few), "gemm_pack")
         return Work(function, [Job(job, pointers)], cut.tasks)
 
@@ -187,7 +190,7 @@ def with_panels(steps: Iterable[Step], graph: Graph, isa: Isa) -> list[Step]:
 
 
 def with_weights(steps: Iterable[Step], graph: Graph) -> list[Step]:
-    """The steps with products that know which weights get no new value."""
+    """The steps with products marked whose weights get no new value."""
     changed = {n.params["variable"] for n in graph.nodes if n.op is ASSIGN}
 
     def steady(product: Product) -> bool:
@@ -201,7 +204,7 @@ def with_weights(steps: Iterable[Step], graph: Graph) -> list[Step]:
 
 
 def with_few(steps: Sequence[Step], isa: Isa) -> list[Step]:
-    """The steps with products that know whether any needs code for few rows.
+    """The steps with products marked, if any of them needs code for few rows.
 
     One library has the code of all.
     """
@@ -216,7 +219,7 @@ def with_few(steps: Sequence[Step], isa: Isa) -> list[Step]:
 def need_few(nodes: Iterable[Node], isa: Isa) -> bool:
     """Whether some of a program's products may be of few rows or columns.
 
-    Convolutions bring the code for those along.
+    Convolutions have that code in any case.
     """
     return any(is_convolution(node) or _may_be_few(node, isa) for node in nodes)
 
@@ -234,7 +237,7 @@ def _may_be_few(node: Node, isa: Isa) -> bool:
 
 
 def usual_shape(node: Node) -> int:
-    """The register tile of a product whose sizes may be open: a place in ``SHAPES``."""
+    """The index in ``SHAPES`` of the tile of a product whose sizes may be symbolic."""
     (m, n), k = node.shape[-2:], node.inputs[0].shape[-1]
     if any(isinstance(size, Size) for size in (m, n, k)):
         return 0
@@ -245,7 +248,7 @@ def usual_shape(node: Node) -> int:
 def _shape(kind: str, m: int, n: int, k: int, layout: str) -> int:
     """The usual register tile: a wide one if A is large and its rows are contiguous.
 
-    Elsewhere it gains too little to have the code of another one made.
+    Elsewhere it gains too little to compile the code of another tile.
     """
     if kind not in FLOATS or layout[0] == "t" or not has_many(host_isa()):
         return 0
@@ -258,9 +261,9 @@ def _shape(kind: str, m: int, n: int, k: int, layout: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Product(LibraryCall):
-    """A product of two matrices, or of stacks of them, and what follows it.
+    """A product of two matrices, or of stacks of them, with its epilogue.
 
-    A third operand is the second one as panels.
+    A third operand is the second one, packed as panels.
     """
 
     steady: bool = False  # whether the right operand is the same in many runs
@@ -286,7 +289,7 @@ class Product(LibraryCall):
         return kind
 
     def _chosen(self, sizes: Mapping[str, int]) -> tuple[str, Cut]:
-        """What the product is stored by, and how it is to be cut."""
+        """The key of a choice for this product, and the choice itself."""
         kind, (*lead, m, n) = self._kind, resolve(self.node.shape, sizes)
         k = resolve(self.node.inputs[0].shape, sizes)[-1]
         views = self.operands[:2]
@@ -301,14 +304,14 @@ class Product(LibraryCall):
         return key, cut
 
     def _code(self, cuts: Cut, few: bool = False) -> str:
-        """The name of its code, which is for few rows if this or another needs it."""
+        """The name of its code, with that for few rows if any product needs it."""
         return name_of(self._kind, cuts.shape, few or self.few)
 
     def _pack(self, gemm: Gemm, shape: Any, k: int, cuts: Cut) -> Pack | None:
         """How the right operand is packed once, where that pays.
 
-        Few rows are dot products, which read it as it lies, and many take so long that
-        packing it is no matter. The same bits come out either way.
+        Few rows are dot products, which read it unpacked, and many take so long that
+        packing does not count. The same bits come out either way.
         """
         if not self.steady or len(shape) != 2 or len(self.operands) != 2:
             return None
@@ -322,14 +325,14 @@ class Product(LibraryCall):
         return Pack(self.operands[1].base, symbol, panels, nbytes)
 
     def key(self, sizes: Mapping[str, int]) -> str:
-        """What a choice for this product is stored by."""
+        """The key under which a choice for this product is stored."""
         return self._chosen(sizes)[0]
 
     def fits(self, sizes: Mapping[str, int], isa: Isa) -> bool:
-        """Whether it is worth it that its epilogue follows, for some sizes.
+        """Whether its epilogue is worth fusing, for some sizes.
 
         One of whole rows keeps columns from being cut, which must not cost more than
-        another look at the result.
+        reading the result once more.
         """
         if self.epilogue is None or not self.epilogue.whole:
             return True
@@ -337,7 +340,7 @@ class Product(LibraryCall):
         return bool(cuts.across) or self._may_be_whole(sizes, isa)
 
     def _may_be_whole(self, sizes: Mapping[str, int], isa: Isa) -> bool:
-        """Whether rows as a whole cost no more than another look at the result."""
+        """Whether whole rows cost no more than reading the result once more."""
         threads = pool.get_num_threads()
         _, cuts = self._chosen(sizes)
         tile = compiled(self._kind, isa, cuts.shape).tile
@@ -354,7 +357,7 @@ class Product(LibraryCall):
     def _streams(self, sizes: Mapping[str, int]) -> bool:
         """Whether its epilogue goes through other arrays as large as the result.
 
-        It does so row by row, and short parts of rows are read badly.
+        It does so row by row, and short pieces of rows are read slowly.
         """
         if self.epilogue is None:
             return False
@@ -393,19 +396,19 @@ class Product(LibraryCall):
         rows = whole or (self._streams(sizes) and self._may_be_whole(sizes, isa))
         cut = split(
             gemm.tile, m, n, k, batch=batch, threads=threads, whole=rows,
-            parts=cuts[:2],
+            blocks=cuts[:2],
         )  # fmt: skip
         jobs: list[Job] = []
-        for place in np.ndindex(*outer):
-            parts = [a[place] for a in arrays]
-            a, b, c = parts
+        for index in np.ndindex(*outer):
+            stacks = [array[index] for array in arrays]
+            a, b, c = stacks
             job = make_job(a, b, c, cut, workspace=(0, gemm.bytes), whole=whole)
             job[_FIRST_ROW] = len(jobs) * batch * m
             bases = [*[o.base for o in self.operands[:2]], node]
-            places = zip(_POINTERS, parts, starts, bases, strict=True)
+            fields = zip(_POINTERS, stacks, starts, bases, strict=True)
             pointers = [
-                Pointer(field, base, part.ctypes.data - start.ctypes.data)
-                for field, part, start, base in places
+                Pointer(field, base, stack.ctypes.data - start.ctypes.data)
+                for field, stack, start, base in fields
             ]
             if len(self.operands) > 2:
                 pointers.append(Pointer(_PACKED, self.operands[2].base))

@@ -1,4 +1,4 @@
-"""Dot products of rows: C from operands that both lie along k.
+"""Dot products of rows: C from operands that are both contiguous along k.
 
 Some rows of the big operand are held, and times all rows of the small one: sums of
 vectors, whose lanes are added up at the end.

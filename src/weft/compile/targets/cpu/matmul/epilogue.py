@@ -1,9 +1,9 @@
-"""What follows a product, run on each part of C as soon as it is there.
+"""The epilogue of a product, run on each block of C as soon as it is finished.
 
     void epilogue(context, first_row, last_row, first_column, last_column)
 
-is called while the part is in a cache. Rows are counted through all matrices of a
-stack. A epilogue of whole rows is called when the last of their columns are done; the
+is called while the block is in a cache. Rows are counted through all matrices of a
+stack. An epilogue of whole rows is called when the last of their columns are done; the
 product's tasks must not cut columns then.
 """
 
@@ -22,7 +22,7 @@ EPILOGUE = ir.FunctionType(VOID, [PTR, I64, I64, I64, I64])
 def call_epilogue(
     b: Any, s: Any, top: Any, bottom: Any, left: Any, right: Any, last: Any = None
 ) -> None:
-    """Call the epilogue, if there is one, for a part of C that is ``last`` in k."""
+    """Call the epilogue, if there is one, for a block of C that is ``last`` in k."""
     some = b.icmp_unsigned("!=", s.epilogue, PTR(None))
     if last is not None:
         some = b.and_(some, last)

@@ -17,7 +17,7 @@ from weft.compile.targets.cpu.matmul.tiling import Tiling
 
 
 class Library(NamedTuple):
-    """What the functions of one product have in common."""
+    """The module, element kind and tiling that the functions of a product share."""
 
     module: ir.Module
     name: str

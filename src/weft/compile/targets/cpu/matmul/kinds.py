@@ -1,4 +1,4 @@
-"""What products multiply: elements in memory, words of some of them, and sums.
+"""Kinds of products: elements in memory, words made of them, and sums.
 
     item      an element of A or B in memory
     word      ``group`` items next to one another along k, in a lane of a vector
@@ -141,7 +141,7 @@ class Fours(Bytes):
     """Bytes in fours, by VPDPBUSD: unsigned ones times signed ones.
 
     Where A and B are alike, B's are moved to the other kind by 128, so that C is off by
-    128 times the sums of A's rows: those are taken off again (``shifted``).
+    128 times the sums of A's rows, which are subtracted (``shifted``).
     """
 
     group = 4
@@ -173,7 +173,7 @@ class Fours(Bytes):
         return self.dot(b, left, ones, sums)
 
     def correction(self, b: Any, sums: Any) -> Any:
-        """What is to be added to C for these sums of A's rows."""
+        """The correction of C for these sums of A's rows."""
         by = b.shl(sums, ir.Constant(sums.type, [7] * sums.type.count))
         return by if self.unsigned[0] else b.neg(by)
 
@@ -183,7 +183,7 @@ BYTES = {
     "int8": (False, False), "uint8": (True, True), "uint8 int8": (True, False),
     "int8 uint8": (False, True),
 }  # fmt: skip
-# What C's elements are, by what is multiplied. "bfloat16 widened" is exact in each
+# The dtypes of C, by kinds of products. "bfloat16 widened" is exact in each
 # product, whatever the machine has.
 RESULTS = {
     "float32": "float32", "float64": "float64", "float16": "float32",

@@ -1,4 +1,4 @@
-"""Packing: copying parts of A and B into the order in which strips read them.
+"""Packing: copying blocks of A and B in the order in which strips read them.
 
 A panel of B is ``depth`` rows of one tile's width. Lanes beyond B's last column hold
 anything: they only reach lanes of C that are never stored.
@@ -48,7 +48,7 @@ class Packing:
         return _emit_transpose(self.lib)
 
     def rows(self, b: Any, s: Any, a: Any, height: Any) -> None:
-        """Rows of A that follow ``a``, as the kind of strip for A's strides wants.
+        """Pack the rows of A from ``a`` on, as the kind of strip for A's strides wants.
 
         Contiguous rows stay rows of ``depth`` elements; contiguous columns become
         columns of ``together``; anything else becomes rows.
@@ -163,7 +163,7 @@ def _emit_gather(lib: Library) -> ir.Function:
 def load_transposed(
     b: Any, lib: Library, s: Any, row: Any, column: Any, last: Any, mask: Any = None
 ) -> list[Any]:
-    """A square of ``source``, its rows as columns; those beyond the last repeat it."""
+    """The transpose of a square of ``source``; rows beyond the last repeat it."""
     found = []
     for lane in range(lib.tile.lanes):
         start = b.mul(minimum(b, b.add(row, i64(lane)), last), s.source_row)

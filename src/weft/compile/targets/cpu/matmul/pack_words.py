@@ -2,7 +2,7 @@
 
     across    words from rows of k: contiguous columns of B, or rows of A
     along     words from contiguous items, row by row
-    turn      the same, turned around: a panel of B from contiguous items along k
+    turn      the transpose of that: a panel of B from contiguous items along k
     collect   words from items anywhere
 
 Items beyond the last of k are zero.
@@ -49,11 +49,11 @@ class Words(Packing):
 
     @functools.cached_property
     def shift(self) -> ir.Function:
-        """Computes what a packed strip's rows of C are corrected by."""
+        """The function that computes the corrections of a packed strip's rows."""
         return _emit_shift(self.lib)
 
     def rows(self, b: Any, s: Any, a: Any, height: Any) -> None:
-        """Rows of A that follow ``a``: as columns of words if rows are contiguous."""
+        """Pack rows of A from ``a`` on: as columns of words if rows are contiguous."""
         tile, h, to = self.lib.tile, height, s.workspace
         depth = i64(tile.depth)
 

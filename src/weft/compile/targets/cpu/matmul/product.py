@@ -49,7 +49,7 @@ KNOWABLE = frozenset(
 class Product:
     """Emits the function that computes a rectangle of C.
 
-    Without ``few`` it has no other ways for few rows or columns; see ``is_few``.
+    Without ``few`` it lacks the code for few rows or columns; see ``is_few``.
     """
 
     def __init__(self, lib: Library, known: Mapping[str, int], few: bool) -> None:
@@ -79,7 +79,7 @@ class Product:
         return made
 
     def _either_way(self, b: Any, s: Any) -> None:
-        """Flat products turned round, unless B's panels are there; others as is."""
+        """Flat products as C' = B' A', unless B is packed already; else as they are."""
         ready = b.icmp_unsigned("!=", s.packed, PTR(None))
         branch(
             b,
@@ -121,7 +121,7 @@ class Product:
             yield q
 
     def _pack_right(self, b: Any, s: Any) -> None:
-        """This stretch of B as panels, where it is not read as it lies."""
+        """Pack this stretch of B as panels, unless it is read unpacked."""
         s.ready = b.icmp_unsigned("!=", s.packed, PTR(None))
 
         def pack() -> None:
@@ -165,7 +165,7 @@ class Product:
         in_groups(b, self.lib.tile, s.row_begin, s.row_end, strips)
 
     def _ahead(self, b: Any, s: Any, height: Any) -> Any:
-        """How far it is to what is read of A next: these rows go on, or the next."""
+        """The offset to the elements of A that are read next, here or in rows below."""
         more = b.icmp_signed("<", b.add(s.p, s.deep), s.last)
         below = b.sub(b.mul(s.a_row, height), b.mul(b.sub(s.p, s.first), s.a_col))
         return b.select(more, b.mul(s.a_col, s.deep), below)
@@ -222,7 +222,7 @@ class Product:
         in_strips(b, tile.heights, i64(0), s.height, strip)
 
     def _shift(self, b: Any, s: Any) -> Any:
-        """What corrects these rows, which are packed: see ``kinds``."""
+        """The corrections of these packed rows: see ``kinds``."""
         tile = self.lib.tile
         last = i64(tile.workspace - tile.corrections)
         to = at(b, s.workspace, last, self.lib.element)
@@ -232,7 +232,7 @@ class Product:
 
 
 def _decide(b: Any, s: Any, lib: Library) -> None:
-    """How to compute it: by the whole product's sizes, never by a thread's part."""
+    """Decide by the whole product's sizes, never by those of a thread's task."""
     find_units(b, s)
     s.by_columns = both(b, s.unit_a_row, negate(b, s.unit_a_col))
     words = lib.kind.widens  # they are made by packing
@@ -244,7 +244,7 @@ def _decide(b: Any, s: Any, lib: Library) -> None:
 def _direct_a(b: Any, s: Any, tile: Tiling) -> Any:
     """Whether A is read so few times that packing it does not pay."""
     few = compare(b, "<=", s.n, 4 * tile.width)
-    # Rows a power of two apart share few places in a cache; columns are short.
+    # Rows a power of two apart share few sets of a cache; columns are short.
     near = either(b, s.by_columns, compare(b, "<=", s.k, tile.depth))
     once = compare(b, "<=", s.n, tile.width)
     unit = either(b, s.unit_a_row, s.unit_a_col)

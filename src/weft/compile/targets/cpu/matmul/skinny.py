@@ -1,6 +1,6 @@
 """Products in which C has very few rows or columns: limited by reading one operand.
 
-The large operand is called *big* and read once, in the order in which it lies: its
+The large operand is called *big* and read once, in the order of its memory: its
 rows times the small operand by dot products (``dots``), or its columns scaled and
 added up (``sums``). C is the same function of its operands for every split of it.
 """
@@ -69,12 +69,12 @@ class Skinny:
 
     @functools.cached_property
     def deliver(self) -> ir.Function:
-        """Puts sums into C."""
+        """The function that stores sums in C."""
         return _emit_deliver(self.lib, self.most, self.chunk)
 
     @functools.cached_property
     def deliver_several(self) -> ir.Function:
-        """Puts sums of several rows of C into it."""
+        """The function that stores the sums of several rows in C."""
         with self.lib.function("deliver_several", DELIVER) as (b, s, made):
             _deliver_columns(b, self.lib, s, self.short_chunk)
         return made
@@ -104,7 +104,7 @@ class Skinny:
     def _dots(self, b: Any, side: _Sides, s: Any) -> None:
         """Blocks of k as long as the packed small operand fits the workspace."""
         lib, reach = self.lib, i64(self.reach)
-        room = at(b, s.workspace, i64(self.most * self.chunk), lib.element)
+        buffer = at(b, s.workspace, i64(self.most * self.chunk), lib.element)
         packed = b.icmp_signed("!=", side.small_k, i64(1))
         dots = self._function(emit_dots, side.by_rows)
         with loop(b, i64(0), side.count, i64(self.chunk), name="x") as x:
@@ -115,16 +115,16 @@ class Skinny:
                 small = at(b, side.small, b.mul(p, side.small_k), lib.item)
                 with b.if_then(packed):
                     strides = [side.small_row, side.small_k]
-                    part = [small, *strides, room, reach, side.few, deep]
+                    part = [small, *strides, buffer, reach, side.few, deep]
                     b.call(self.packing.gather, part)
-                small = b.select(packed, room, small)
+                small = b.select(packed, buffer, small)
                 row = b.select(packed, reach, side.small_row)
                 big = [at(b, rows, p, lib.item), side.big_row, count]
                 b.call(dots, [*big, small, row, side.few, deep, p, s.workspace])
             self._deliver(b, side, s, x, count, s.workspace)
 
     def _several_dots(self, b: Any, side: _Sides, s: Any) -> None:
-        """The same for more rows of the small operand, which lie one by one."""
+        """The same for more rows of the small operand, which are contiguous."""
         lib, chunk = self.lib, i64(self.short_chunk)
         dots = self._function(emit_several_dots, side.by_rows)
         with loop(b, i64(0), side.count, chunk, name="x") as x:
@@ -195,7 +195,7 @@ def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
 
 
 def _apart(b: Any, workspace: Any, big: Any) -> Any:
-    """A place for sums, half a page from where big's rows begin."""
+    """An address for sums, half a page from where big's rows begin."""
     distance = b.sub(b.ptrtoint(big, I64), b.ptrtoint(workspace, I64))
     middle = b.add(distance, i64(_ALIAS // 2))
     shift = b.and_(middle, i64(_ALIAS - COST.caches.line))

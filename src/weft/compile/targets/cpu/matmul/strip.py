@@ -185,7 +185,7 @@ def _ceil_div(b: Any, x: Any, y: int) -> Any:
 def _plan_fetches(b: Any, lib: Library, s: Any) -> None:
     """How a tile asks for its part of what is read of A next: see ``_Tile._fetches``.
 
-    Where rows lie in one piece, that is a line of each row, then the next; else the
+    Where rows are contiguous, that is a line of each row, then the next; else the
     line in which each column ends, since this strip has read up to its start.
     """
     bits = (lib.tile.height - 1).bit_length()

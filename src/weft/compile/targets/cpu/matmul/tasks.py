@@ -34,7 +34,7 @@ JOB = [
 
 
 class Split(NamedTuple):
-    """How C is cut: the rectangles' sizes, and how many there are."""
+    """A partition of C: the rectangles' sizes, and their number."""
 
     rows: int
     columns: int
@@ -50,12 +50,12 @@ def split(
     batch: int = 1,
     threads: int = 1,
     whole: bool = False,
-    parts: tuple[int, int] = (0, 0),
+    blocks: tuple[int, int] = (0, 0),
 ) -> Split:
     """Rectangles for a number of threads, of ``whole`` rows if asked.
 
-    ``parts`` says into how many blocks of columns and of rows instead. Results are the
-    same for every split.
+    ``blocks`` gives the numbers of blocks of columns and of rows instead. Results are
+    the same for every split.
 
     >>> from weft.compile.targets.cpu.object_code import host_isa
     >>> from weft.compile.targets.cpu.matmul.tasks import split
@@ -63,11 +63,11 @@ def split(
     >>> split(tiling(4, host_isa("avx2")), 1024, 1024, 1024, threads=2)
     Split(rows=516, columns=512, tasks=4)
     """
-    if not parts[0] or (whole and parts[0] > 1):
+    if not blocks[0] or (whole and blocks[0] > 1):
         if not is_cut(m, n, k, batch, threads):
             return Split(max(m, 1), max(n, 1), batch)
         return best_split(tile, m, n, batch, threads, whole)[0]
-    return _cut(tile, m, n, batch, *parts)
+    return _cut(tile, m, n, batch, *blocks)
 
 
 def is_cut(m: int, n: int, k: int, batch: int, threads: int) -> bool:
@@ -87,7 +87,7 @@ def _cut(tile: Tiling, m: int, n: int, batch: int, across: int, down: int) -> Sp
 def best_split(
     tile: Tiling, m: int, n: int, batch: int, threads: int, whole: bool
 ) -> tuple[Split, int]:
-    """The split that is done first by a model of costs, and when that is.
+    """The split that a model of costs has finish first, and its time.
 
     Times are multiplications for each of k. Every block of rows packs its columns of
     B, and every block of columns its rows of A.
@@ -111,7 +111,7 @@ def best_split(
 
 
 def _finish(tile: Tiling, m: int, n: int, batch: int, threads: int, cut: Split) -> int:
-    """When threads that take one task after the other are done with all."""
+    """The time at which threads that take one task after the other finish."""
     ends, longest = [0] * threads, 0
     for columns in _sizes(n, cut.columns) * batch:
         blocks = _ceil(columns, tile.columns)
@@ -139,8 +139,8 @@ def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
         job = SimpleNamespace(**fields(b, s.job, JOB))
         offset = b.mul(s.worker, job.workspace_bytes)
         job.workspace = at(b, job.workspace, offset, I8)
-        down = blocks(b, job.m, job.task_rows)
-        job.across = blocks(b, job.n, job.task_columns)
+        down = block_count(b, job.m, job.task_rows)
+        job.across = block_count(b, job.n, job.task_columns)
         with while_less(b, s.begin, s.end) as (task, advance):
             block, first = divide(b, task, down)
             last = minimum(b, down, b.add(first, b.sub(s.end, task)))
@@ -178,8 +178,8 @@ def divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return quotient, b.sub(x, b.mul(quotient, y))
 
 
-def blocks(b: Any, size: Any, block: Any) -> Any:
-    """How many blocks cover a size: one at least, so that it can divide."""
+def block_count(b: Any, size: Any, block: Any) -> Any:
+    """The number of blocks that cover a size; at least one, for it is a divisor."""
     some = b.select(b.icmp_signed(">", size, i64(0)), size, i64(1))
     return b.sdiv(b.sub(b.add(some, block), i64(1)), block)
 

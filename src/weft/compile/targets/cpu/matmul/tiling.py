@@ -17,7 +17,7 @@ class Tiling(NamedTuple):
     """How a product is cut; lengths count elements.
 
     A register tile is ``height x width``; ``depth`` steps of k are summed at a time,
-    over blocks of ``columns`` columns whose packed form stays in the second cache.
+    over blocks of ``columns`` columns whose panels stay in the second cache.
     """
 
     lanes: int  # elements of a vector

@@ -1,8 +1,8 @@
 """Flat products, computed as C' = B' A': C has far fewer rows than columns.
 
-B is the large operand then, and few rows pay for packing it. Turned round, the small
-operand is packed instead, once, and strips go along B's columns, mostly where they
-lie. Parts of C' are held in the workspace, and turned back when they are finished.
+B is the large operand then, and too few rows use it to pay for packing it. Transposed,
+the small operand is packed instead, once, and strips go along B's columns, mostly
+unpacked. Blocks of C' are held in the workspace, and transposed when they are finished.
 The same products are added in the same order as otherwise: no bit differs.
 """
 
@@ -46,8 +46,8 @@ Strips = Callable[..., None]
 
 
 def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
-    """Whether a product is turned round: by its sizes, as far as the small operand
-    and a part of C' fit the workspace.
+    """Whether a product is computed as C': by its sizes, if the small operand and a
+    block of C' fit the workspace.
     """
     if kind.widens:
         return False
@@ -63,7 +63,7 @@ def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
 
 
 def _span(tile: Tiling) -> int:
-    """Columns of C that are turned back at a time."""
+    """Columns of C that are transposed back at a time."""
     return _COST.transposed_panels * tile.together
 
 
@@ -75,7 +75,7 @@ class Transposed:
 
     @functools.cached_property
     def back(self) -> ir.Function:
-        """Puts a part of C' into C."""
+        """The function that stores the transpose of a block of C' in C."""
         return _emit_back(self.lib)
 
     def emit(self, b: Any, s: Any, strips: Strips) -> None:
@@ -91,21 +91,21 @@ class Transposed:
         width = rounded(b, rows, tile.width)
         length = b.add(b.mul(width, s.k), i64(tile.width * tile.lanes))
         t.c_row = rounded(b, rows, tile.lanes)
-        room = at(b, t.panels, length, element)
+        buffer = at(b, t.panels, length, element)
         with loop(b, s.column_begin, s.column_end, i64(_span(tile)), name="j") as j:
             right = minimum(b, s.column_end, b.add(j, i64(_span(tile))))
-            t.c = at(b, room, b.mul(b.neg(j), t.c_row), element)
+            t.c = at(b, buffer, b.mul(b.neg(j), t.c_row), element)
 
             self._rows(b, t, j, right, strips)
             offset = b.add(b.mul(s.row_begin, s.c_row), j)
             to = [at(b, s.c, offset, element), s.c_row]
-            b.call(self.back, [room, t.c_row, *to, rows, b.sub(right, j)])
+            b.call(self.back, [buffer, t.c_row, *to, rows, b.sub(right, j)])
             call_epilogue(b, s, s.row_begin, s.row_end, j, right)
 
     def _direct(self, b: Any, t: Any) -> Any:
-        """Whether B's columns are read where they lie.
+        """Whether B's columns are read unpacked.
 
-        Rows whose starts have one place in a cache would push each other out.
+        Rows that begin in the same set of a cache would evict each other.
         """
         apart = b.mul(t.a_row, i64(itemsize(self.lib.element)))
         same = b.icmp_signed("==", b.and_(apart, i64(COST.caches.alias - 1)), i64(0))
@@ -140,7 +140,7 @@ def _swapped(b: Any, s: Any) -> Any:
 
 
 def _emit_back(lib: Library) -> ir.Function:
-    """``to[i, j] = source[j, i]``: squares of vectors are turned in registers.
+    """``to[i, j] = source[j, i]``: squares of vectors are transposed in registers.
 
     Rows of the source are whole vectors.
     """
