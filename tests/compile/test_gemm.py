@@ -211,7 +211,7 @@ def test_two_threads_share_a_batch(rng):
     middle = cut.tasks // 2
     parts = [(0, middle, 0), (middle, cut.tasks, 1)]
     address = job.ctypes.data
-    threads = [threading.Thread(isa=gemm.run, args=(address, *p)) for p in parts]
+    threads = [threading.Thread(target=gemm.run, args=(address, *p)) for p in parts]
     for thread in threads:
         thread.start()
     for thread in threads:

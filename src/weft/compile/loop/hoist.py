@@ -20,8 +20,8 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
 )
 from weft.core.size import Size
 
@@ -64,7 +64,7 @@ def _constant(loop: For) -> list[Let]:
 
 def _reads(value: Any, symbols: set[str], written: set[str]) -> bool:
     """Whether a value depends on some variables, or on what is written."""
-    for one in parts([value]):
+    for one in subvalues([value]):
         if isinstance(one, Local) and one.name in written:
             return True
         if isinstance(one, Load) and one.buffer.name in written:

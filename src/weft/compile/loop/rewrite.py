@@ -23,8 +23,8 @@ from weft.compile.loop.ir import (
     Position,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.core.size import Size, larger, smaller
@@ -50,7 +50,7 @@ def replaced_value(value: Any, name: str, index: Any, memo: dict[int, Any]) -> A
     """A value with a loop variable replaced by an expression."""
     swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
 
-    def again(v: Any) -> Any:
+    def recurse(v: Any) -> Any:
         return replaced_value(v, name, index, memo)
 
     if isinstance(value, Load):
@@ -59,11 +59,11 @@ def replaced_value(value: Any, name: str, index: Any, memo: dict[int, Any]) -> A
         return Position(swap(value.at), value.dtype)
     if isinstance(value, Choice):
         at, bound = swap(value.at), swap(value.bound)
-        return Choice(at, bound, again(value.low), again(value.high))
+        return Choice(at, bound, recurse(value.low), recurse(value.high))
     if isinstance(value, Call):
         found = memo.get(id(value))
         if found is None:
-            args = tuple(map(again, value.args))
+            args = tuple(map(recurse, value.args))
             found = memo[id(value)] = Call(value.name, args, value.dtype)
         return found
     return value
@@ -131,7 +131,7 @@ def indices_of(kernel: Kernel) -> Iterator[Any]:
             yield stmt.limit
         elif isinstance(stmt, Store):
             yield from stmt.at
-    for value in parts(v for stmt in found for v in values_of(stmt)):
+    for value in subvalues(v for stmt in found for v in values_of(stmt)):
         if isinstance(value, Load):
             yield from value.at
         elif isinstance(value, Position):
@@ -140,7 +140,7 @@ def indices_of(kernel: Kernel) -> Iterator[Any]:
             yield from (value.at, value.bound)
 
 
-def with_places(
+def with_accesses(
     body: list[Any], change: Callable[[Buffer, tuple[Any, ...]], Any]
 ) -> list[Any]:
     """Statements with other buffers and indices, as ``change(buffer, index)`` says."""
@@ -203,7 +203,7 @@ def merged_axes(kernel: Kernel, outer: str, inner: str) -> Kernel:
     return kernel._replace(
         buffers=tuple(map(merged, kernel.buffers)),
         scratch=tuple(map(merged, kernel.scratch)),
-        body=with_places(kernel.body, change),
+        body=with_accesses(kernel.body, change),
     )
 
 
@@ -217,7 +217,7 @@ def uses(body: list[Any]) -> Iterator[tuple[Buffer, tuple[Any, ...]]]:
     for stmt in found:
         if isinstance(stmt, Store):
             yield stmt.buffer, stmt.at
-    for value in parts(v for stmt in found for v in values_of(stmt)):
+    for value in subvalues(v for stmt in found for v in values_of(stmt)):
         if isinstance(value, Load):
             yield value.buffer, value.at
 
@@ -238,7 +238,7 @@ def mapped(stmt: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any
 
 
 def mapped_value(value: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
-    """A value changed, and then what it is made of; shared parts stay shared."""
+    """A value changed, and then its operands; shared values stay shared."""
     given = value
     found = memo.get(id(given))
     if found is not None:

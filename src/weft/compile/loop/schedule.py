@@ -1,4 +1,4 @@
-"""Schedules: the same kernel, with its loops in another form.
+"""Schedules: transformations of a kernel's loops that keep its meaning.
 
     tile          for i < n: …          → for io < ⌈n/8⌉: for ii < min(n - 8*io, 8): …
     reorder       for i: for j: …       → for j: for i: …
@@ -11,7 +11,7 @@
     vectorise     for i: …              → for i, 16 at once: …
 
 Each takes a kernel and gives another one of the same meaning, or raises a GraphError
-that says why it would not have it. All loops over a variable are changed. Results are
+that says why it cannot. All loops over a variable are changed. Results are
 the same to the bit, except for sums that say that their order may be changed.
 """
 
@@ -90,7 +90,7 @@ def reorder(kernel: Kernel, vars: tuple[str, ...] | list[str]) -> Kernel:
     """
     wanted = list(vars)
 
-    def turned(loop: For) -> list[Any]:
+    def exchanged(loop: For) -> list[Any]:
         chain, body = _chain(loop, set(wanted))
         have = [one.var for one in chain]
         if sorted(have) != sorted(wanted):
@@ -110,7 +110,7 @@ def reorder(kernel: Kernel, vars: tuple[str, ...] | list[str]) -> Kernel:
     ]
     _expect(bool(heads), kernel, f"loops over {', '.join(wanted)}")
     for head in heads[:1]:
-        kernel = _each(kernel, head, turned)
+        kernel = _each(kernel, head, exchanged)
     return kernel
 
 
@@ -215,7 +215,7 @@ def unroll(kernel: Kernel, var: str, factor: int) -> Kernel:
 
 
 def join(kernel: Kernel, var: str) -> Kernel:
-    """Loops over a variable that follow one another, as one.
+    """Consecutive loops over a variable, fused into one.
 
     >>> from weft.compile.loop.schedule import example
     >>> tiled = unroll(tile(example(32), "i", 8), "io", 2)

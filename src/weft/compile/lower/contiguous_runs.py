@@ -26,7 +26,7 @@ def in_runs(kernel: Kernel) -> Kernel:
           y[i] = x[i // 64, i % 64]   →     for ie0 < 64:
                                               y[ie0 + 64*ir0] = x[ir0, ie0]
 
-    Results that are too large for caches are written in another way, as they are.
+    Kernels with streaming stores stay as they are.
     """
     if any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
         return kernel
@@ -45,7 +45,7 @@ def _each(kernel: Kernel, body: list[Any], numbers: Iterator[int]) -> list[Any]:
 
 
 def _length(loop: For) -> int:
-    """How many elements lie together everywhere; 0 if that is unknown, or too few."""
+    """The length of runs that are contiguous everywhere; 0 if unknown or short."""
     if isinstance(loop.extent, Size) or loop.vector:
         return 0
     if not all(isinstance(stmt, Store) for stmt in loop.body):

@@ -26,7 +26,7 @@ def lower(
 ) -> tuple[Kernel, list[Node]]:
     """The kernel of a group, and the node that each of its buffers belongs to.
 
-    Of values that have a window (``deduplicate``) it sees that part alone. ``cuts``
+    Of values that have a window (``deduplicate``) it reads that alone. ``cuts``
     are the numbers of its schedule, which is the target's.
     """
     lowering = _kind(group)(group, name, windows, cuts, target or default())

@@ -102,7 +102,7 @@ class _Levels:
 
 
 def _rest(extent: Any, first: Any, size: int) -> Any:
-    """How many iterations a block has."""
+    """The number of iterations of a block."""
     whole = not isinstance(extent, Size) and extent % size == 0
     return size if whole else smaller(extent - first, size)
 

@@ -5,9 +5,9 @@
                of which takes its own updates from all
     runs       along one axis in order, parallel over the others
     folds      a loop for every element, parallel over all
-    rows       see ``ordering``
+    rows       see ``sorts``
 
-The order of what is combined never depends on how many threads there are.
+The order in which values are combined never depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
+    subvalues,
 )
 from weft.compile.loop.rewrite import replaced
 from weft.compile.lower.base import Lowering
@@ -52,7 +52,7 @@ class ScatterLoops(Lowering):
         self.out = self.buffer(self.node)
         lead = self._leading()
         if not lead and self._by_rows():
-            return self._in_columns() if self._own_indices() else self._in_parts()
+            return self._in_columns() if self._own_indices() else self._in_row_blocks()
         for axis in range(lead, len(self.domain)):
             self._variable(f"u{axis}", self.domain[axis])
         sizes = self.out.shape
@@ -64,14 +64,14 @@ class ScatterLoops(Lowering):
         return self.group.scope.symbol(name)
 
     def _leading(self) -> int:
-        """How many leading axes every update stays in its place of."""
+        """The number of leading axes along which updates stay at their own index."""
         count = 0
         while count < len(self.domain) - 1 and (count, count) in self.shared:
             count += 1
         return count
 
     def _by_rows(self) -> bool:
-        """Whether all axes but the first are those of an update, and many."""
+        """Whether all axes but the first are those of an update, and fill vectors."""
         rest = self.out.shape[1:]
         behind = len(self.domain) - len(rest)
         pairs = tuple((d + 1, d + behind) for d in range(len(rest)))
@@ -108,14 +108,14 @@ class ScatterLoops(Lowering):
     # -- blocks of columns
 
     def _own_indices(self) -> bool:
-        """Whether the elements of one update go to places of their own."""
+        """Whether each element of an update has an index of its own."""
         outer = len(self.domain) - len(self.out.shape) + 1
         scope, self.lets = self.group.scope, []
         at = tuple(scope.symbol(f"u{d}") for d in range(len(self.domain)))
         Builder(self, self.node, 0, {}).value(self.rule.update, at)
         inner = {f"u{d}" for d in range(outer, len(self.domain))}
         lets, self.lets = self.lets, []
-        found = parts([let.value for let in lets])
+        found = subvalues([let.value for let in lets])
         loads = [v for v in found if isinstance(v, Load)]
         indices = [i for v in loads for i in v.at if isinstance(i, Size)]
         return any(i.symbols & inner for i in indices)
@@ -147,7 +147,7 @@ class ScatterLoops(Lowering):
 
     # -- blocks of rows
 
-    def _in_parts(self) -> Kernel:
+    def _in_row_blocks(self) -> Kernel:
         scope, sizes = self.group.scope, self.out.shape
         part, row = scope.symbol("part"), scope.symbol("r")
         blocks = targets.default().cost.ordering.scatter_blocks
@@ -159,7 +159,7 @@ class ScatterLoops(Lowering):
         return self._made((("part", blocks),), body)
 
     def _own_updates(self, part: Any, height: Any) -> list[Any]:
-        """All updates, of which only those of the part's rows are made."""
+        """All updates, of which only those to the block's rows are made."""
         behind = len(self.out.shape) - 1
         outer = len(self.domain) - behind
         at = [self._variable(f"u{d}", n) for d, n in enumerate(self.domain)]
@@ -174,7 +174,7 @@ class ScatterLoops(Lowering):
 
 
 class RunningLoops(Lowering):
-    """One node whose elements follow from one another along an axis."""
+    """One node whose elements depend on those before them along an axis."""
 
     def loops(self) -> Kernel:
         (self.node,) = self.group.nodes
@@ -232,7 +232,7 @@ class RunningLoops(Lowering):
 
 
 class FoldLoops(Lowering):
-    """One node whose elements are what a loop each ends with."""
+    """One node whose elements are each the final state of a loop."""
 
     def loops(self) -> Kernel:
         (node,) = self.group.nodes
@@ -257,7 +257,7 @@ class FoldLoops(Lowering):
 
 
 def serial_loops(rule: Any) -> type[Lowering]:
-    """What makes the loops of a rule that nothing joins."""
+    """The lowering of a rule whose node is a group of its own."""
     from weft.compile.lower.sorts import SortLoops, TopLoops
 
     if isinstance(rule, Rowwise):

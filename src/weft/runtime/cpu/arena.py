@@ -6,8 +6,8 @@
     arena.view(layout.offsets["a"], (32, 32), np.float32)
 
 Two buffers that are live in the same step never overlap; ``Plan.verify`` checks it
-each time, by another method than the one that placed them. A buffer that ``shares``
-another's place takes it over in the step that reads the one last and writes the
+each time, by another method than the one that laid them out. A buffer that ``shares``
+another's memory takes it over in the step that reads the one last and writes the
 other, or later.
 """
 
@@ -40,11 +40,11 @@ class Buffer(NamedTuple):
     first: int
     last: int
     alignment: int = ALIGNMENT
-    shares: Key | None = None  # the buffer whose place this one takes over
+    shares: Key | None = None  # the buffer whose memory this one takes over
 
 
 class Plan(NamedTuple):
-    """Where each buffer lies in an arena of ``nbytes``."""
+    """The offset of each buffer in an arena of ``nbytes``."""
 
     buffers: tuple[Buffer, ...]
     offsets: dict[Key, int]
@@ -63,13 +63,13 @@ class Plan(NamedTuple):
             offset = self.offsets[buffer.id]
             if offset % buffer.alignment or not 0 <= offset <= self.nbytes:
                 raise ArgumentError(
-                    f"plan: buffer {buffer.id!r} lies at {offset}, which is outside "
+                    f"plan: buffer {buffer.id!r} is at {offset}, which is outside "
                     f"the arena or not aligned to {buffer.alignment}"
                 )
             if offset != self.offsets.get(buffer.shares, offset):
                 raise ArgumentError(
-                    f"plan: buffer {buffer.id!r} lies at {offset}, not where "
-                    f"{buffer.shares!r} is, whose place it shares"
+                    f"plan: buffer {buffer.id!r} is at {offset}, not where "
+                    f"{buffer.shares!r} is, whose memory it shares"
                 )
             if offset + buffer.nbytes > self.nbytes:
                 raise ArgumentError(
@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
 
 def _events(buffers: Iterable[Buffer]) -> Iterable[tuple[int, int, int, Buffer]]:
-    """(step, begins or ends, place in the list, buffer); begins come first."""
+    """(step, begins or ends, index in the list, buffer); begins come first."""
     for k, buffer in enumerate(buffers):
         if buffer.nbytes:
             yield buffer.first, 0, k, buffer
@@ -126,7 +126,7 @@ class _Live:
         del self.starts[at], self.buffers[at]
 
 
-# -- blocks: buffers that share one place
+# -- blocks: buffers that share memory
 
 
 class _Block(NamedTuple):
@@ -221,7 +221,7 @@ def _most_live(blocks: Iterable[_Block]) -> int:
 
 
 class _Placed:
-    """Blocks that have a place, by offset, as columns of numbers."""
+    """Blocks that have an offset, in its order, as columns of numbers."""
 
     def __init__(self, size: int) -> None:
         self.table = np.empty((4, size), np.int64)  # start, end, first, last
@@ -233,15 +233,15 @@ class _Placed:
         met = np.flatnonzero((first <= block.last) & (last >= block.first))
         if not len(met):
             return 0
-        # Gaps lie after the furthest end so far and before the next start.
+        # Gaps are after the furthest end so far and before the next start.
         after = np.maximum.accumulate(end[met])
         low = np.concatenate(([0], after))
         low += -low % block.alignment
-        room = start[met] - low[:-1]
-        fits = np.flatnonzero(room >= block.nbytes)
+        free = start[met] - low[:-1]
+        fits = np.flatnonzero(free >= block.nbytes)
         if not len(fits):
             return int(low[-1])
-        return int(low[fits[np.argmin(room[fits])]])
+        return int(low[fits[np.argmin(free[fits])]])
 
     def put(self, block: _Block, offset: int) -> None:
         n = self.count

@@ -58,8 +58,8 @@ CHUNKS = 64  # at most, where no grain is given
 MAX_THREADS = 1024
 BODY = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
 
-# Byte offsets in a pool's block. What different threads write lies two cache lines
-# apart, since CPUs fetch lines in pairs.
+# Byte offsets in a pool's block. Fields that different threads write are two cache
+# lines apart, since CPUs fetch lines in pairs.
 FIELDS = {
     "lock": (0, I32),  # 1: a job runs, or the pool is held
     "ticket": (128, I64),
@@ -131,7 +131,7 @@ def report_error(b: Any, context: Any, code: Any) -> None:
 
 @contextmanager
 def repeat(b: Any, name: str) -> Iterator[Any]:
-    """The body of ``while True``; gives the place after it, for ``leave``."""
+    """The body of ``while True``; gives the block after it, for ``leave``."""
     body = b.append_basic_block(name)
     after = b.append_basic_block(f"{name}.after")
     b.branch(body)
@@ -142,7 +142,7 @@ def repeat(b: Any, name: str) -> Iterator[Any]:
 
 
 def leave(b: Any, condition: Any, after: Any) -> None:
-    """Go to a place if a condition holds."""
+    """Branch to a block if a condition holds."""
     on = b.append_basic_block("on")
     b.cbranch(condition, after, on)
     b.position_at_end(on)

@@ -72,7 +72,7 @@ class Streaming:
 
 @dataclass(frozen=True)
 class Fusion:
-    """What is computed together, what apart, and what is hoisted."""
+    """When values are computed together, apart or ahead of their turn."""
 
     widest_row: int = 4096  # elements of rows combined in scratch memory: half a cache
     beside: int = 1 << 12  # elements, up to which updates with a number in common join:

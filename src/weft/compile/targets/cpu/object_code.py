@@ -22,7 +22,7 @@ from llvmlite import ir
 from llvmlite.binding import ffi
 
 from weft.compile.emit.isa import Isa
-from weft.compile.emit.split_module import parts, separate
+from weft.compile.emit.split_module import separate, split
 from weft.compile.program.compiler_version import sources
 from weft.compile.program.phases import count_module, phase
 from weft.compile.targets.cpu import elf
@@ -186,7 +186,7 @@ def compile_module(
     The parts of a large one are compiled side by side.
     """
     isa = isa or host_isa()
-    texts = [module] if isinstance(module, str) else parts(module)
+    texts = [module] if isinstance(module, str) else split(module)
     found = _side_by_side(functools.partial(_code, isa=isa, level=level), texts)
     for _, made in found:
         count_module(made=made)
@@ -208,7 +208,7 @@ def compile_known(
     def build() -> bytes:
         code = functools.partial(object_code, isa=isa, level=level)
         module = make()
-        texts = separate(module, thread_limit().threads) if linked else parts(module)
+        texts = separate(module, thread_limit().threads) if linked else split(module)
         made.extend(_side_by_side(code, texts))
         return b"".join(len(one).to_bytes(8, "little") + one for one in made)
 

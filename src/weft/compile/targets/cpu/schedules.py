@@ -27,12 +27,12 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.compile.loop.ranges import coefficient
-from weft.compile.loop.rewrite import uses, with_places
+from weft.compile.loop.rewrite import uses, with_accesses
 from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.pairwise_sums import in_levels
@@ -138,7 +138,7 @@ def _counted(kernel: Kernel, loop: For) -> Kernel:
     def counted(buffer: Any) -> Any:
         return buffer._replace(shape=(count,)) if buffer.name in here else buffer
 
-    body = with_places(loop.body, lambda buffer, at: (counted(buffer), at))
+    body = with_accesses(loop.body, lambda buffer, at: (counted(buffer), at))
     return kernel._replace(
         buffers=tuple(map(counted, kernel.buffers)),
         body=[loop._replace(extent=count, body=body)],
@@ -151,7 +151,7 @@ def _mentions(index: tuple[Any, ...], name: str) -> bool:
 
 
 def _values(kernel: Kernel) -> Iterator[Any]:
-    return parts(v for stmt in statements(kernel.body) for v in values_of(stmt))
+    return subvalues(v for stmt in statements(kernel.body) for v in values_of(stmt))
 
 
 def _uses(kernel: Kernel, prefix: str) -> bool:
@@ -274,7 +274,7 @@ def _combines_rows(loop: For) -> bool:
         return False
     if not all(isinstance(s, Store) and s.buffer.scratch for s in inner.body):
         return False
-    calls = [v for v in parts(s.value for s in inner.body) if isinstance(v, Call)]
+    calls = [v for v in subvalues(s.value for s in inner.body) if isinstance(v, Call)]
     return loop.extent >= _COST.jammed_rows and len(calls) <= _COST.jammed_operations
 
 
