@@ -90,5 +90,5 @@ def function(
     module: ir.Module, name: str, returns: Any, arguments: list[Any]
 ) -> Iterator[tuple[Any, Any]]:
     """A new function: gives its builder and its arguments."""
-    made = ir.Function(module, ir.FunctionType(returns, arguments), name)
-    yield ir.IRBuilder(made.append_basic_block("entry")), made
+    new = ir.Function(module, ir.FunctionType(returns, arguments), name)
+    yield ir.IRBuilder(new.append_basic_block("entry")), new

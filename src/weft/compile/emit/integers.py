@@ -130,15 +130,17 @@ def _function(
     """A call of a function of the module, which is made if it is not there."""
     kind = args[0].type
     full = f"weft.{name}.i{kind.width}"
-    made = b.module.globals.get(full)
-    if made is None:
-        made = ir.Function(b.module, ir.FunctionType(kind, [kind] * len(args)), full)
-        made.linkage = "internal"
+    function = b.module.globals.get(full)
+    if function is None:
+        function = ir.Function(
+            b.module, ir.FunctionType(kind, [kind] * len(args)), full
+        )
+        function.linkage = "internal"
         for text in ("nounwind", "willreturn", "memory(none)"):
-            set.add(made.attributes, text)  # llvmlite knows some attributes only
-        inner = ir.IRBuilder(made.append_basic_block("entry"))
-        inner.ret(body(inner, list(made.args)))
-    return b.call(made, args)
+            set.add(function.attributes, text)  # llvmlite knows some attributes only
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        inner.ret(body(inner, list(function.args)))
+    return b.call(function, args)
 
 
 def _while_not_zero(b: Any, first: list[Any], step: Callable[..., list[Any]]) -> Any:

@@ -52,12 +52,12 @@ def separate(module: ir.Module, count: int) -> list[str]:
     [1, 1]
     """
     texts = {name: str(value) for name, value in module.globals.items()}
-    made = [f for f in module.functions if f.blocks]
-    if len(made) < len(texts) - len([f for f in module.functions if not f.blocks]):
+    defined = [f for f in module.functions if f.blocks]
+    if len(defined) < len(texts) - len([f for f in module.functions if not f.blocks]):
         return [str(module)]  # there is memory to share
     groups: list[list[str]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for name in sorted((f.name for f in made), key=lambda name: -len(texts[name])):
+    for name in sorted((f.name for f in defined), key=lambda name: -len(texts[name])):
         least = sizes.index(min(sizes))
         groups[least].append(name)
         sizes[least] += len(texts[name])

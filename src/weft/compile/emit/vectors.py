@@ -62,10 +62,10 @@ def minimum(b: Any, x: Any, y: Any) -> Any:
 
 def lane(b: Any, vector: Any, scalars: Sequence[Any]) -> Any:
     """A vector whose first lanes are these scalars."""
-    made = zeros(vector)
+    filled = zeros(vector)
     for index, scalar in enumerate(scalars):
-        made = b.insert_element(made, scalar, I32(index))
-    return made
+        filled = b.insert_element(filled, scalar, I32(index))
+    return filled
 
 
 def totals(b: Any, vectors: Sequence[Any]) -> Any:

@@ -235,12 +235,12 @@ def _carried(body: list[Any]) -> set[str]:
 
 def _unset(body: list[Any], known: set[str]) -> set[str]:
     """The locals that statements read before they surely set them."""
-    found: set[str] = set()
+    unset: set[str] = set()
     for stmt in body:
         reads = {v.name for v in subvalues(values_of(stmt)) if isinstance(v, Local)}
-        found |= reads - known
+        unset |= reads - known
         if isinstance(stmt, (For, When)):
-            found |= _unset(stmt.body, set(known))
+            unset |= _unset(stmt.body, set(known))
         elif isinstance(stmt, Set):
             known = {*known, stmt.local.name}
-    return found
+    return unset

@@ -105,11 +105,11 @@ def changed(
     body: list[Any], var: str, change: Callable[[For], list[Any]]
 ) -> list[Any] | None:
     """Statements with every loop over a variable changed; None if there is none."""
-    found: list[Any] = []
+    stmts: list[Any] = []
     any_changed = False
     for stmt in body:
         if isinstance(stmt, For) and stmt.var == var:
-            found += change(stmt)
+            stmts += change(stmt)
             any_changed = True
             continue
         if isinstance(stmt, (For, When)):
@@ -117,21 +117,21 @@ def changed(
             if inner is not None:
                 stmt = stmt._replace(body=inner)
                 any_changed = True
-        found.append(stmt)
-    return found if any_changed else None
+        stmts.append(stmt)
+    return stmts if any_changed else None
 
 
 def indices_of(kernel: Kernel) -> Iterator[Any]:
     """All index expressions of a kernel's body."""
-    found = list(statements(kernel.body))
-    for stmt in found:
+    stmts = list(statements(kernel.body))
+    for stmt in stmts:
         if isinstance(stmt, For):
             yield stmt.extent
         elif isinstance(stmt, Let):
             yield stmt.limit
         elif isinstance(stmt, Store):
             yield from stmt.at
-    for value in subvalues(v for stmt in found for v in values_of(stmt)):
+    for value in subvalues(v for stmt in stmts for v in values_of(stmt)):
         if isinstance(value, Load):
             yield from value.at
         elif isinstance(value, Position):
@@ -239,19 +239,19 @@ def mapped(stmt: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any
 
 def mapped_value(value: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
     """A value changed, and then its operands; shared values stay shared."""
-    given = value
-    found = memo.get(id(given))
+    original = value
+    found = memo.get(id(original))
     if found is not None:
         return found[1]
-    made = change(value)
-    while isinstance(made, Choice) and made is not value:
-        value, made = made, change(made)
-    if isinstance(made, Choice):
-        parts = [mapped_value(v, change, memo) for v in (made.low, made.high)]
-        made = made._replace(low=parts[0], high=parts[1])
-    elif isinstance(made, Call):
-        args = tuple(mapped_value(a, change, memo) for a in made.args)
-        if any(a is not b for a, b in zip(args, made.args, strict=True)):
-            made = Call(made.name, args, made.dtype)
-    memo[id(given)] = (given, made)  # what was given is held: its id stays its own
-    return made
+    new = change(value)
+    while isinstance(new, Choice) and new is not value:
+        value, new = new, change(new)
+    if isinstance(new, Choice):
+        parts = [mapped_value(v, change, memo) for v in (new.low, new.high)]
+        new = new._replace(low=parts[0], high=parts[1])
+    elif isinstance(new, Call):
+        args = tuple(mapped_value(a, change, memo) for a in new.args)
+        if any(a is not b for a, b in zip(args, new.args, strict=True)):
+            new = Call(new.name, args, new.dtype)
+    memo[id(original)] = (original, new)  # what was given is held: its id stays its own
+    return new

@@ -138,13 +138,13 @@ def fuse(kernel: Kernel, outer: str, inner: str, *, name: str = "") -> Kernel:
                     f"alone, got {index}"
                 )
     zero, other = (outer, inner) if not same(count, 1) else (inner, outer)
-    made, total = kernel.scope.symbol(name), extents[outer] * count
+    fused_index, total = kernel.scope.symbol(name), extents[outer] * count
     kernel.scope.bounds[name] = total
     memos: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
 
     def moved(body: list[Any]) -> list[Any]:
         body = [replaced(stmt, zero, 0, memos[0]) for stmt in body]
-        return [replaced(stmt, other, made, memos[1]) for stmt in body]
+        return [replaced(stmt, other, fused_index, memos[1]) for stmt in body]
 
     def fused(loop: For) -> list[Any]:
         (below,) = loop.body
@@ -322,43 +322,43 @@ def _each(kernel: Kernel, var: str, change: Callable[[For], list[Any]]) -> Kerne
 
 def _outermost(kernel: Kernel, names: list[str]) -> list[For]:
     """The loops over some variables that are in no other such loop."""
-    found: list[For] = []
+    outermost: list[For] = []
     stack = list(kernel.body)
     while stack:
         stmt = stack.pop()
         if isinstance(stmt, For) and stmt.var in names:
-            found.append(stmt)
+            outermost.append(stmt)
         elif isinstance(stmt, (For, When)):
             stack += stmt.body
-    return found
+    return outermost
 
 
 def _chain(loop: For, names: set[str]) -> tuple[list[For], list[Any]]:
     """Loops directly inside one another, and the innermost body."""
-    found = [loop]
-    while len(found[-1].body) == 1:
-        (below,) = found[-1].body
+    chain = [loop]
+    while len(chain[-1].body) == 1:
+        (below,) = chain[-1].body
         if not isinstance(below, For) or below.var not in names:
             break
-        found.append(below)
-    return found, found[-1].body
+        chain.append(below)
+    return chain, chain[-1].body
 
 
 def _extents(kernel: Kernel, outer: str, inner: str) -> dict[str, Any]:
     """The extents of two loops that are next to one another wherever they are."""
     names = [v for v, _ in kernel.parallel]
     if outer in names and inner in names[names.index(outer) + 1 :][:1]:
-        found = [dict(kernel.parallel)]
+        extents = [dict(kernel.parallel)]
     else:
-        found = []
+        extents = []
         for loop in statements(kernel.body):
             if isinstance(loop, For) and loop.var in (outer, inner):
-                found.append({loop.var: loop.extent})
-        found = _pairs(kernel.body, outer, inner, len(found))
-    if not found:
+                extents.append({loop.var: loop.extent})
+        extents = _pairs(kernel.body, outer, inner, len(extents))
+    if not extents:
         raise GraphError(f"{kernel.name}: expected {inner} directly inside {outer}")
-    first = {name: found[0][name] for name in (outer, inner)}
-    alike = all(same(one[v], first[v]) for one in found for v in first)
+    first = {name: extents[0][name] for name in (outer, inner)}
+    alike = all(same(one[v], first[v]) for one in extents for v in first)
     own = not isinstance(first[inner], Size) or outer not in first[inner].symbols
     _expect(alike and own, kernel, f"one extent each of {outer} and {inner}")
     return first
@@ -366,13 +366,13 @@ def _extents(kernel: Kernel, outer: str, inner: str) -> dict[str, Any]:
 
 def _pairs(body: list[Any], outer: str, inner: str, count: int) -> list[Any]:
     """The extents of all nests of two loops; none if one of them is not of both."""
-    found = []
+    pairs = []
     for loop in statements(body):
         if isinstance(loop, For) and loop.var == outer and len(loop.body) == 1:
             (below,) = loop.body
             if isinstance(below, For) and below.var == inner:
-                found.append({outer: loop.extent, inner: below.extent})
-    return found if 2 * len(found) == count else []
+                pairs.append({outer: loop.extent, inner: below.extent})
+    return pairs if 2 * len(pairs) == count else []
 
 
 def _alike(a: Any, b: Any, var: str) -> bool:

@@ -127,15 +127,15 @@ def _with_arrays(body: list[Any], arrays: dict[str, Buffer], place: Any) -> list
 
 def _distributed(body: list[Any], loop: For) -> list[Any]:
     """A loop around each stretch of statements, and inside the other loops."""
-    found: list[Any] = []
+    loops: list[Any] = []
     for stmt in body:
         if isinstance(stmt, For):
-            found.append(stmt._replace(body=_distributed(stmt.body, loop)))
-        elif found and isinstance(found[-1], For) and found[-1].var == loop.var:
-            found[-1].body.append(stmt)
+            loops.append(stmt._replace(body=_distributed(stmt.body, loop)))
+        elif loops and isinstance(loops[-1], For) and loops[-1].var == loop.var:
+            loops[-1].body.append(stmt)
         else:
-            found.append(loop._replace(body=[stmt]))
-    return found
+            loops.append(loop._replace(body=[stmt]))
+    return loops
 
 
 # -- blocks of buffers
@@ -159,7 +159,7 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
           sum = (sum + x_[i])  # in any order
         y[j] = sum
     """
-    made: list[Buffer] = []
+    copies: list[Buffer] = []
 
     def staged(body: list[Any]) -> list[Any]:
         found = [(b, index) for b, index in uses(body) if b.name == buffer]
@@ -179,7 +179,7 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
         array = Buffer(
             _new_name(kernel, buffer), tuple(most(n) for n in inner.values()),
                       whole.dtype, scratch=True)  # fmt: skip
-        made.append(array)
+        copies.append(array)
         copy = _copied(kernel, whole, index, inner, array, out=bool(writes))
 
         def change(b: Buffer, place: tuple[Any, ...]) -> Any:
@@ -196,8 +196,8 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
         body = changed(kernel.body, at, lambda f: [f._replace(body=staged(f.body))])
     if body is None:
         raise GraphError(f"{kernel.name}: expected a loop over {at!r}")
-    arrays = {array.name: array for array in made}
-    if any(not same_shape(array.shape, arrays[array.name].shape) for array in made):
+    arrays = {array.name: array for array in copies}
+    if any(not same_shape(array.shape, arrays[array.name].shape) for array in copies):
         raise GraphError(f"{kernel.name}: blocks of {buffer} have several shapes")
     return kernel._replace(body=body, scratch=(*kernel.scratch, *arrays.values()))
 
@@ -231,18 +231,18 @@ def _lets(body: list[Any]) -> set[str]:
 
 def _around(body: list[Any], buffer: str, loops: dict[str, Any]) -> list[Any]:
     """The loops around each use of a buffer, from the outside in."""
-    found: list[Any] = []
+    nests: list[Any] = []
     for stmt in body:
         if isinstance(stmt, For):
-            found += _around(stmt.body, buffer, {**loops, stmt.var: stmt.extent})
+            nests += _around(stmt.body, buffer, {**loops, stmt.var: stmt.extent})
         elif isinstance(stmt, When) and _writes(stmt.body, buffer):
             raise GraphError(f"{buffer} is written under a condition")
         elif isinstance(stmt, When):
-            found += _around(stmt.body, buffer, loops)
-            found += [loops] * _uses([stmt._replace(body=[])], buffer)
+            nests += _around(stmt.body, buffer, loops)
+            nests += [loops] * _uses([stmt._replace(body=[])], buffer)
         elif _uses([stmt], buffer):
-            found.append(loops)
-    return found
+            nests.append(loops)
+    return nests
 
 
 def _writes(body: list[Any], buffer: str) -> bool:

@@ -126,13 +126,13 @@ class Lowering:
 
     def constant(self, array: np.ndarray) -> Node:
         """A node for numbers that are known, which the graph has not."""
-        found = self.constants.get(id(array))
-        if found is None:
+        node = self.constants.get(id(array))
+        if node is None:
             kind = TensorType(array.shape, dtypes.of_array(array))
             name = f"table{len(self.constants)}"
-            found = Node(CONSTANT, (), {"value": array}, kind, name)
-            self.constants[id(array)] = found
-        return found
+            node = Node(CONSTANT, (), {"value": array}, kind, name)
+            self.constants[id(array)] = node
+        return node
 
     def _sizes(self, shape: tuple[Any, ...]) -> tuple[Any, ...]:
         """Sizes of the graph in this kernel's scope."""
@@ -142,14 +142,14 @@ class Lowering:
 
     def value(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
         """A full node's element in the loop of a stage."""
-        found = memo.get(node)
-        if found is None:
+        element = memo.get(node)
+        if element is None:
             if node in self.stored and self.stage[node] < stage:
-                found = Load(self.buffer(node), self.group.home[node])
+                element = Load(self.buffer(node), self.group.home[node])
             else:
-                found = self._compute(node, stage, memo)
-            memo[node] = found
-        return found
+                element = self._compute(node, stage, memo)
+            memo[node] = element
+        return element
 
     def _compute(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
         home = self.group.home[node]

@@ -34,14 +34,14 @@ def in_runs(kernel: Kernel) -> Kernel:
 
 
 def _each(kernel: Kernel, body: list[Any], numbers: Iterator[int]) -> list[Any]:
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, For) and (run := _length(stmt)):
             stmt = _parted(kernel, stmt, run, next(numbers))
         elif isinstance(stmt, (For, When)):
             stmt = stmt._replace(body=_each(kernel, stmt.body, numbers))
-        found.append(stmt)
-    return found
+        stmts.append(stmt)
+    return stmts
 
 
 def _length(loop: For) -> int:

@@ -78,12 +78,12 @@ class KernelTable:
         """
         like = Likeness(group)
         key = (kind, like.key)
-        found = self._made.get(key)
-        if found is None:
+        entry = self._made.get(key)
+        if entry is None:
             kernel, owners = (make or self._chosen)(group, like.windows)
             places = [like.numbers.get(n, n) for n in owners]
-            found = self._made[key] = kernel, places, kernel.checks
-        kernel, places, checks = found
+            entry = self._made[key] = kernel, places, kernel.checks
+        kernel, places, checks = entry
         nodes = list(like.numbers)
         owners = [p if isinstance(p, Node) else nodes[p] for p in places]
         offsets = [like.offsets.get(n, 0) for n in owners]

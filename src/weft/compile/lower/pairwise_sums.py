@@ -109,13 +109,13 @@ def _rest(extent: Any, first: Any, size: int) -> Any:
 
 def _sums(body: list[Any]) -> list[Local]:
     """The floating-point totals that loops inside one another add to."""
-    found = []
+    totals = []
     for stmt in body:
         if isinstance(stmt, For):
-            found += _sums(stmt.body)
+            totals += _sums(stmt.body)
         elif isinstance(stmt, Set) and stmt.reorder and _adds(stmt):
-            found.append(stmt.local)
-    return list(dict.fromkeys(found))
+            totals.append(stmt.local)
+    return list(dict.fromkeys(totals))
 
 
 def _adds(stmt: Set) -> bool:
@@ -138,7 +138,7 @@ def _innermost(loop: For) -> bool:
 
 def _into(body: list[Any], own: dict[Local, Local]) -> list[Any]:
     """Statements that add to other totals."""
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, For):
             stmt = stmt._replace(body=_into(stmt.body, own))
@@ -146,8 +146,8 @@ def _into(body: list[Any], own: dict[Local, Local]) -> list[Any]:
             part = own[stmt.local]
             total = Call("add", (part, stmt.value.args[1]), part.dtype)
             stmt = Set(part, total, reorder=True)
-        found.append(stmt)
-    return found
+        stmts.append(stmt)
+    return stmts
 
 
 def _added(total: Local, part: Local) -> Set:

@@ -183,14 +183,14 @@ class SortLoops(_LineLoops):
         whole = dtypes.int32 if known and self.size < 1 << 31 else dtypes.int64
         self.counts = Buffer("counts", (rounds * self.kinds,), whole, scratch=True)
         self.scratch.append(self.counts)
-        given = _Line(key, Position(self.along, dtypes.int64), None)
-        body = [*self._counting(given.key, rounds)]
+        line = _Line(key, Position(self.along, dtypes.int64), None)
+        body = [*self._counting(line.key, rounds)]
         spare = [self._spare(k, key.dtype, whole) for k in range(min(rounds - 1, 2))]
         for digit_number in range(rounds):
             last = digit_number == rounds - 1
             to = None if last else spare[digit_number % 2]
-            body += self._pass(digit_number, given, to)
-            given = given if to is None else to
+            body += self._pass(digit_number, line, to)
+            line = line if to is None else to
         return body
 
     def _spare(self, k: int, key: DType, whole: DType) -> _Line:

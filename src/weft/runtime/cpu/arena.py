@@ -263,13 +263,13 @@ _MANY = 4000  # blocks; from here on one order must do
 
 def _place(blocks: list[_Block], order: Order) -> tuple[int, list[tuple[_Block, int]]]:
     placed = _Placed(len(blocks))
-    found, size = [], 0
+    layout, size = [], 0
     for block in sorted(blocks, key=order):
         offset = placed.gap_for(block)
         placed.put(block, offset)
-        found.append((block, offset))
+        layout.append((block, offset))
         size = max(size, offset + block.nbytes)
-    return size, found
+    return size, layout
 
 
 def plan(buffers: Iterable[Buffer]) -> Plan:
@@ -322,12 +322,12 @@ def lifetimes(graph: Any) -> list[Buffer]:
     for node in graph.outputs:
         for kept in (node, *node.parents) if _is_pick(node) else (node,):
             last[kept] = len(graph.nodes)
-    found = []
+    buffers = []
     for step, node in enumerate(graph.nodes):
         if node.op.name not in _OUTSIDE and not _is_pick(node):
             for name, nbytes in _values(node):
-                found.append(Buffer(name, nbytes, step, last[node]))
-    return found
+                buffers.append(Buffer(name, nbytes, step, last[node]))
+    return buffers
 
 
 def _is_pick(node: Any) -> bool:

@@ -326,12 +326,12 @@ def _entries(folder: int, clean: bool = False) -> Iterator[_File]:
         if not name.endswith((_SUFFIX, _UNFINISHED)):
             continue
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             continue  # another process removed it
         if name.endswith(_SUFFIX):
-            yield _File(found.st_mtime, found.st_size, name)
-        elif clean and found.st_mtime < time.time() - _STALE:
+            yield _File(status.st_mtime, status.st_size, name)
+        elif clean and status.st_mtime < time.time() - _STALE:
             _remove(folder, name)
 
 

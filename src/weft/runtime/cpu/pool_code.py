@@ -273,9 +273,9 @@ class PoolModule:
         this = self.external("sched_getcpu", I32, [])
         given = self.external("sched_getaffinity", I32, [I32, I64, POINTER])
         limit = self.external("pthread_setaffinity_np", I32, [I64, I64, POINTER])
-        with function(self.module, "apart", VOID, [POINTER]) as (b, made):
-            made.linkage = "internal"
-            (pool,) = made.args
+        with function(self.module, "apart", VOID, [POINTER]) as (b, new):
+            new.linkage = "internal"
+            (pool,) = new.args
             cpus = b.alloca(I64, MASK_BYTES // 8)
             mask = [i64(MASK_BYTES), b.bitcast(cpus, POINTER)]
             cpu = b.call(this, [])
@@ -295,7 +295,7 @@ class PoolModule:
                         # fails, and changes nothing, if no other CPU is left
                         b.call(limit, [self._thread(b, pool, k), *mask])
             b.ret_void()
-        return made
+        return new
 
     def _condition(self) -> tuple[Any, Any]:
         one = {
@@ -323,9 +323,9 @@ class PoolModule:
 
     def _work(self) -> Any:
         """``work(pool, worker)``: take chunks until none is left; gives how many."""
-        with function(self.module, "work", I32, [POINTER, I64]) as (b, made):
-            made.linkage = "internal"
-            pool, worker = made.args
+        with function(self.module, "work", I32, [POINTER, I64]) as (b, new):
+            new.linkage = "internal"
+            pool, worker = new.args
             taken = counter(b)
             with repeat(b, "take") as over:
                 ticket = self.get(b, pool, "ticket", "acquire")
@@ -341,7 +341,7 @@ class PoolModule:
                     self.call_chunk(b, job, index, worker)
                     b.store(b.add(b.load(taken), i32(1)), taken)
             b.ret(b.load(taken))
-        return made
+        return new
 
     def _job(self, b: Any, pool: Any) -> list[Any]:
         body = b.inttoptr(self.get(b, pool, "body"), BODY.as_pointer())
@@ -351,9 +351,9 @@ class PoolModule:
     def _worker(self) -> Any:
         """A worker's life: wait for a ticket, work, until it is not wanted."""
         sigmask = self.external("pthread_sigmask", I32, [I32, POINTER, POINTER])
-        with function(self.module, "worker", POINTER, [POINTER]) as (b, made):
-            made.linkage = "internal"
-            own = b.bitcast(made.args[0], I64.as_pointer())
+        with function(self.module, "worker", POINTER, [POINTER]) as (b, new):
+            new.linkage = "internal"
+            own = b.bitcast(new.args[0], I64.as_pointer())
             pool = b.inttoptr(b.load(own), POINTER)
             index = b.load(b.gep(own, [i64(1)]))
             quiet = self.at(b, pool, "signals")
@@ -369,7 +369,7 @@ class PoolModule:
                     with no:
                         self._sleep(b, pool, ticket)
             b.ret(POINTER(None))
-        return made
+        return new
 
     def _look(self, b: Any, pool: Any, index: Any) -> Any:
         """Spin until there is a chunk, or for a while; gives the ticket."""
@@ -413,9 +413,9 @@ class PoolModule:
         create = self.external(
             "pthread_create", I32, [POINTER, POINTER, self.worker.type, POINTER]
         )
-        with function(self.module, "start", VOID, [POINTER]) as (b, made):
-            made.linkage = "internal"
-            (pool,) = made.args
+        with function(self.module, "start", VOID, [POINTER]) as (b, new):
+            new.linkage = "internal"
+            (pool,) = new.args
             with repeat(b, "create") as over:
                 started = self.get(b, pool, "started")
                 index = b.add(started, i32(1))
@@ -433,7 +433,7 @@ class PoolModule:
                         self.put(b, pool, "started", index)
                         self.put(b, pool, "apart", i32(0))
             b.ret_void()
-        return made
+        return new
 
     def _slot(self, b: Any, pool: Any, index: Any) -> tuple[Any, Any]:
         """A worker's slot, and where in it the system's thread is."""
@@ -449,13 +449,13 @@ class PoolModule:
     def _serial(self) -> Any:
         """All chunks in order on this thread."""
         kinds = [BODY.as_pointer(), POINTER, I64, I64, I64]
-        with function(self.module, "serial", VOID, kinds) as (b, made):
-            made.linkage = "internal"
-            *job, chunks = made.args
+        with function(self.module, "serial", VOID, kinds) as (b, new):
+            new.linkage = "internal"
+            *job, chunks = new.args
             with loop(b, i64(0), chunks, name="chunk") as k:
                 self.call_chunk(b, job, k, i64(0))
             b.ret_void()
-        return made
+        return new
 
     def _chunks(self) -> None:
         """The two functions that generated code calls."""
@@ -479,8 +479,8 @@ class PoolModule:
         b.ret_void()
 
         kinds = call.function_type.args[:-1]
-        with function(self.module, "weft_parallel_for", VOID, kinds) as (b, made):
-            b.call(call, [*made.args, i64(0)])
+        with function(self.module, "weft_parallel_for", VOID, kinds) as (b, new):
+            b.call(call, [*new.args, i64(0)])
             b.ret_void()
 
     def _grain(self, b: Any, count: Any, grain: Any) -> Any:
@@ -534,8 +534,8 @@ class PoolModule:
         """Take the pool, waiting for a job that runs, and end all workers."""
         join = self.external("pthread_join", I32, [I64, POINTER])
         usleep = self.external("usleep", I32, [I32])
-        with function(self.module, "weft_pool_hold", VOID, [POINTER]) as (b, made):
-            (pool,) = made.args
+        with function(self.module, "weft_pool_hold", VOID, [POINTER]) as (b, new):
+            (pool,) = new.args
             with repeat(b, "ask") as ours:
                 leave(b, self.lock(b, pool), ours)
                 b.call(usleep, [i32(20)])
@@ -552,14 +552,14 @@ class PoolModule:
 
     def _release(self) -> None:
         """Give the pool back; the next job starts workers."""
-        with function(self.module, "weft_pool_release", VOID, [POINTER]) as (b, made):
-            self.put(b, made.args[0], "lock", i32(0), "release")
+        with function(self.module, "weft_pool_release", VOID, [POINTER]) as (b, new):
+            self.put(b, new.args[0], "lock", i32(0), "release")
             b.ret_void()
 
     def _spin(self) -> None:
         """Pause as many times as asked: Python times it."""
-        with function(self.module, "weft_pool_spin", VOID, [I64]) as (b, made):
-            with loop(b, i64(0), made.args[0]):
+        with function(self.module, "weft_pool_spin", VOID, [I64]) as (b, new):
+            with loop(b, i64(0), new.args[0]):
                 self.pause(b)
             b.ret_void()
 

@@ -84,10 +84,10 @@ def _module(isa: Isa) -> ir.Module:
     _emit_epilogue(module, isa)
     emit_again(module, isa)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
-    made = ir.Function(module, kind, "run")
-    prepare_function(made, isa)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    rows, first, last = made.args
+    run = ir.Function(module, kind, "run")
+    prepare_function(run, isa)
+    b = ir.IRBuilder(run.append_basic_block("entry"))
+    rows, first, last = run.args
     with loop(b, first, last) as k:
         row = b.gep(rows, [b.mul(k, i64(FIELDS))])
         count, grain, body = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6))
@@ -104,12 +104,12 @@ def _module(isa: Isa) -> ir.Module:
 
 def _body(module: ir.Module, isa: Isa, kind: Any, name: str) -> Any:
     """A loop's body: its builder, the fields of its row, and its arguments."""
-    made = ir.Function(module, kind, name)
-    prepare_function(made, isa)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    row = b.bitcast(made.args[0], I64.as_pointer())
+    function = ir.Function(module, kind, name)
+    prepare_function(function, isa)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    row = b.bitcast(function.args[0], I64.as_pointer())
     fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3, 7)]
-    return b, fields, made.args
+    return b, fields, function.args
 
 
 def _emit_iterations(module: ir.Module, isa: Isa, kind: Any) -> None:
@@ -176,10 +176,10 @@ def _emit_epilogue(module: ir.Module, isa: Isa) -> None:
     among its sizes the first column and the number of columns stand (or -1), and how
     many iterations a row has.
     """
-    made = ir.Function(module, EPILOGUE, "follow")
-    prepare_function(made, isa)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    context, top, bottom, left, right = made.args
+    epilogue = ir.Function(module, EPILOGUE, "follow")
+    prepare_function(epilogue, isa)
+    b = ir.IRBuilder(epilogue.append_basic_block("entry"))
+    context, top, bottom, left, right = epilogue.args
     words = b.inttoptr(b.ptrtoint(context, I64), I64.as_pointer())
     values = [b.load(b.gep(words, [i64(k)])) for k in range(7)]
     function, table, sizes, count, first, width, each = values

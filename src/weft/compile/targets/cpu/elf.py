@@ -110,13 +110,13 @@ class _Object:
 
     def defined(self, base: int) -> dict[str, int]:
         """The addresses of symbols that others may name."""
-        found = {}
+        symbols = {}
         section = self.symbols["section"]
         inside = (section > 0) & (section < _SPECIAL)
         for symbol in self.symbols[self._shared() & inside]:
             start = int(self.start[symbol["section"]])
-            found[self.name(symbol)] = base + start + int(symbol["value"])
-        return found
+            symbols[self.name(symbol)] = base + start + int(symbol["value"])
+        return symbols
 
     def _shared(self) -> np.ndarray:
         """Whether other files may name each symbol."""

@@ -306,20 +306,20 @@ def from_bytes(data: bytes) -> Executable:
         return np.frombuffer(bytearray(data[begin : at[0]]), dtype).reshape(shape)
 
     fields = json.loads(data[8:end], object_hook=whole)
-    made = dict(zip(Executable._fields, fields, strict=True))
+    values = dict(zip(Executable._fields, fields, strict=True))
     for name, kind in _RECORDS.items():
-        made[name] = [kind(*row) for row in made[name]]
+        values[name] = [kind(*row) for row in values[name]]
     for name in ("outputs", "writes"):
-        made[name] = [r._replace(ref=_whole_ref(r.ref)) for r in made[name]]
+        values[name] = [r._replace(ref=_whole_ref(r.ref)) for r in values[name]]
     for name in ("held", "state_buffers", "fresh", "kept"):
-        made[name] = [
+        values[name] = [
             r._replace(shape=tuple(r.shape), dtype=as_dtype(r.dtype))
-            for r in made[name]
+            for r in values[name]
         ]
-    made["plan"] = [tuple(step) for step in made["plan"]]
-    made["constants"] = [tuple(row) for row in made["constants"]]
-    made["jobs"], made["counts"] = Jobs(*made["jobs"]), tuple(made["counts"])
-    return Executable(**made)
+    values["plan"] = [tuple(step) for step in values["plan"]]
+    values["constants"] = [tuple(row) for row in values["constants"]]
+    values["jobs"], values["counts"] = Jobs(*values["jobs"]), tuple(values["counts"])
+    return Executable(**values)
 
 
 def _bytes(arrays: Sequence[ndarray]) -> Iterable[bytes]:

@@ -208,21 +208,21 @@ class Executor:
 
     def _outputs(self, values: list[Any]) -> list[ndarray]:
         """The outputs, each in memory that no other value and no later run uses."""
-        found = []
+        outputs = []
         for ref, copied in self.executable.outputs:
             array = value_of(ref, values)
-            found.append(array.copy() if copied else array)
-        return found
+            outputs.append(array.copy() if copied else array)
+        return outputs
 
     def _changed(self, values: list[Any]) -> dict[str, ndarray]:
         """The new values of variables that were not written in place."""
-        found = {}
+        changed = {}
         for name, ref, shared in self.given_back:
             value = value_of(ref, values)  # an argument's, a constant: not to be kept
-            found[name] = value.copy() if shared else value[...]
+            changed[name] = value.copy() if shared else value[...]
         for name, number in self.elsewhere:
-            found[name] = values[number]
-        return found
+            changed[name] = values[number]
+        return changed
 
     def _give_back(self, written: set[str]) -> list[tuple[str, Any, bool]]:
         """The variables that get their new values later, and whether these are copied:
@@ -254,7 +254,8 @@ class Executor:
         """
         values = self._given(feeds, held, ())
         run, rows = driver().run, address(self.rows)
-        found, k, fill = [], 0, self.gangs[self.gangs[:, 6] == driver().fill][:1].copy()
+        seconds, k = [], 0
+        fill = self.gangs[self.gangs[:, 6] == driver().fill][:1].copy()
         for step in steps:
             run(address(fill), 0, len(fill))
             start = time.perf_counter()
@@ -263,8 +264,8 @@ class Executor:
             else:
                 run(rows, k, k + 1)
                 k += 1
-            found.append(time.perf_counter() - start)
-        return found
+            seconds.append(time.perf_counter() - start)
+        return seconds
 
     # -- what is there before the first step
 
@@ -284,8 +285,8 @@ class Executor:
         values, addresses = self.known.copy(), self.addresses
         _, first, number = self.first
         for slot, shape, kind in self.fresh:
-            values[number] = made = empty(shape, kind)
-            addresses[slot] = address(made)
+            values[number] = output = empty(shape, kind)
+            addresses[slot] = address(output)
             number += 1
         if self.state_buffers:
             self._bind_state_buffers(
@@ -312,12 +313,12 @@ class Executor:
             for a, r in zip(state_buffers, self.state_buffers, strict=True)
             if a is None
         ]
-        made = iter(empties(lacking)) if lacking else iter(())
+        fresh = iter(empties(lacking)) if lacking else iter(())
         for k, (array, (slot, _, _, name)) in enumerate(
             zip(state_buffers, self.state_buffers, strict=True)
         ):
             if array is None:
-                array = next(made)
+                array = next(fresh)
                 self.elsewhere.append((name, first + k))
             if self.given[k]() is not array:
                 self.addresses[slot] = address(array)
@@ -399,21 +400,21 @@ class Executor:
         node, params = call.node, call.params
         args = [value_of(ref, values) for ref in call.args]
         if node.op is PICK:
-            found = args[0][node.params["index"]]
+            result = args[0][node.params["index"]]
         else:
             try:
                 with np.errstate(all="ignore"), natively():
-                    found = node.op.kernel(*args, **params)
+                    result = node.op.kernel(*args, **params)
             except Exception as error:
                 raise failed(node, args, params, error) from None
-            if type(found) is tuple:
-                values[call.value] = tuple(_own(np.asarray(f), args) for f in found)
+            if type(result) is tuple:
+                values[call.value] = tuple(_own(np.asarray(f), args) for f in result)
                 return
-            found = _own(np.asarray(found), args)
+            result = _own(np.asarray(result), args)
         if call.slot != NOWHERE:
-            found = in_order(found)
-            self.addresses[call.slot] = address(found)
-        values[call.value] = found
+            result = in_order(result)
+            self.addresses[call.slot] = address(result)
+        values[call.value] = result
 
 
 def in_order(array: ndarray) -> ndarray:

@@ -132,15 +132,15 @@ class _Emitter:
         types += [I64.as_pointer()] * self.checks
         types += [I64, I64]
         name = f"{kernel.name}.loops"
-        made = ir.Function(self.module, ir.FunctionType(VOID, types), name)
-        made.linkage = "internal"
-        prepare_function(made, self.isa)
-        self.b = ir.IRBuilder(made.append_basic_block("entry"))
-        for buffer, arg in zip(kernel.buffers, made.args, strict=False):
+        inner = ir.Function(self.module, ir.FunctionType(VOID, types), name)
+        inner.linkage = "internal"
+        prepare_function(inner, self.isa)
+        self.b = ir.IRBuilder(inner.append_basic_block("entry"))
+        for buffer, arg in zip(kernel.buffers, inner.args, strict=False):
             arg.add_attribute("noalias")
             self.pointers[buffer.name] = arg
         self._share()
-        rest = made.args[len(kernel.buffers) :]
+        rest = inner.args[len(kernel.buffers) :]
         self.symbols = dict(zip(self.sizes, rest, strict=False))
         for buffer in kernel.scratch:
             size = math.prod(buffer.shape)
@@ -163,7 +163,7 @@ class _Emitter:
         if self.fence:
             emit_fence(self.b)
         self.b.ret_void()
-        return made
+        return inner
 
     def _share(self) -> None:
         """Use one pointer for two buffers that share memory."""
@@ -190,17 +190,17 @@ class _Emitter:
         """
         if len(self.kernel.parallel) < 2:
             return []
-        found = []
+        counters = []
         for _, extent in self.kernel.parallel[:0:-1]:
             size = self.index(extent)
             none = self.b.icmp_signed("==", size, i64(0))
             size = self.b.select(none, i64(1), size)  # then there are no iterations
-            found.append((self.b.alloca(I64), size))
-            self.b.store(self.b.urem(begin, size), found[-1][0])
+            counters.append((self.b.alloca(I64), size))
+            self.b.store(self.b.urem(begin, size), counters[-1][0])
             begin = self.b.udiv(begin, size)
-        found.append((self.b.alloca(I64), None))
-        self.b.store(begin, found[-1][0])
-        return found[::-1]
+        counters.append((self.b.alloca(I64), None))
+        self.b.store(begin, counters[-1][0])
+        return counters[::-1]
 
     def _decode(self, position: Any, counters: list[tuple[Any, Any]]) -> None:
         """The parallel variables at a position of the flattened loops."""
@@ -426,17 +426,17 @@ class _Emitter:
 
     def _let(self, stmt: Let, branch: bool) -> None:
         kinds = [stmt.value.dtype]
-        given = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
+        index = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
         limit = self.index(stmt.limit)
         if branch and not stmt.sure:
-            given = self._branched(given, limit, stmt.wrap)
+            index = self._branched(index, limit, stmt.wrap)
         else:
             if stmt.wrap:  # a negative number is large without its sign
-                given = scalar.smaller(self.b, given, self.b.add(given, limit))
-            given = given if stmt.sure else self._clamped(given, limit)
+                index = scalar.smaller(self.b, index, self.b.add(index, limit))
+            index = index if stmt.sure else self._clamped(index, limit)
         if stmt.var in self.symbols:  # another copy of an unrolled body
             self.cache.clear()
-        self.symbols[stmt.var] = given
+        self.symbols[stmt.var] = index
 
     def _clamped(self, given: Any, limit: Any) -> Any:
         """An index clamped to its bounds, in a loop that may become one of vectors."""

@@ -78,15 +78,15 @@ def module_of(
     """A module whose ``apply`` stores ``body(builder, *values)`` for all elements."""
     module = new_module("arrays", isa)
     arguments = [POINTER] * (len(inputs) + 1) + [I64]
-    with function(module, "apply", VOID, arguments) as (b, made):
-        prepare_function(made, isa)
-        for pointer in made.args[:-1]:
+    with function(module, "apply", VOID, arguments) as (b, apply):
+        prepare_function(apply, isa)
+        for pointer in apply.args[:-1]:
             pointer.add_attribute("noalias")
-        size = made.args[-1]
+        size = apply.args[-1]
         full = b.mul(b.sdiv(size, i64(lanes)), i64(lanes))
         for start, stop, step in ((i64(0), full, lanes), (full, size, 1)):
             with loop(b, start, stop, i64(step)) as i:
-                _one_step(b, body, made.args[:-1], inputs, output, i, step)
+                _one_step(b, body, apply.args[:-1], inputs, output, i, step)
         b.ret_void()
     return module
 

@@ -187,10 +187,10 @@ def compile_module(
     """
     isa = isa or host_isa()
     texts = [module] if isinstance(module, str) else split(module)
-    found = _side_by_side(functools.partial(_code, isa=isa, level=level), texts)
-    for _, made in found:
+    codes = _side_by_side(functools.partial(_code, isa=isa, level=level), texts)
+    for _, made in codes:
         count_module(made=made)
-    return Library([code for code, _ in found], isa)
+    return Library([code for code, _ in codes], isa)
 
 
 @phase("LLVM")
@@ -203,19 +203,19 @@ def compile_known(
     Where the code is on disk, the module is not even made. Parts that call one
     another must be ``linked``.
     """
-    made: list[bytes] = []
+    codes: list[bytes] = []
 
     def build() -> bytes:
         code = functools.partial(object_code, isa=isa, level=level)
         module = make()
         texts = separate(module, thread_limit().threads) if linked else split(module)
-        made.extend(_side_by_side(code, texts))
-        return b"".join(len(one).to_bytes(8, "little") + one for one in made)
+        codes.extend(_side_by_side(code, texts))
+        return b"".join(len(one).to_bytes(8, "little") + one for one in codes)
 
     key = _known_key(text, isa, level)
     data = kernel_cache.get(key, build)
-    count_module(made=bool(made))
-    library = Library(made or _apart(data), isa)
+    count_module(made=bool(codes))
+    library = Library(codes or _apart(data), isa)
     library.key = key
     return library
 
@@ -237,12 +237,12 @@ def stored_library(key: str, isa: Isa) -> Library | None:
 
 def _apart(data: bytes) -> list[bytes]:
     """The codes of a module's parts, which are kept as one."""
-    found, at = [], 0
+    codes, at = [], 0
     while at < len(data):
         end = at + 8 + int.from_bytes(data[at : at + 8], "little")
-        found.append(data[at + 8 : end])
+        codes.append(data[at + 8 : end])
         at = end
-    return found
+    return codes
 
 
 def _side_by_side(code: Callable[[str], Any], texts: list[str]) -> list[Any]:
@@ -255,14 +255,14 @@ def _side_by_side(code: Callable[[str], Any], texts: list[str]) -> list[Any]:
 
 def _code(text: str, isa: Isa, level: int) -> tuple[bytes, bool]:
     """Object code of a module's text, and whether it had to be made."""
-    made: list[bytes] = []
+    codes: list[bytes] = []
 
     def make() -> bytes:
-        made.append(object_code(text, isa, level=level))
-        return made[0]
+        codes.append(object_code(text, isa, level=level))
+        return codes[0]
 
     key = kernel_cache.key_of(text, isa.key, level=level)
-    return kernel_cache.get(key, make), bool(made)
+    return kernel_cache.get(key, make), bool(codes)
 
 
 def assembly(module: ir.Module | str, isa: Isa | None = None) -> str:

@@ -63,15 +63,15 @@ class Weight:
         job[_B] = start
         storage, *numbers = self.stamp
         key = id(storage), *numbers, start, *job[_SHAPE].tolist(), self.function
-        found = _shared.get(key)
-        if found is None:
-            found = _shared[key] = _Panels(self.nbytes, self.stamp)
-            job[_C] = found.address
+        panels = _shared.get(key)
+        if panels is None:
+            panels = _shared[key] = _Panels(self.nbytes, self.stamp)
+            job[_C] = panels.address
             row = [0, self.function, address(job), self.tasks, self.tasks, 1]
             launch = np.array([*row, driver().jobs, job.nbytes, 0], np.int64)
             driver().run(address(launch), 0, 1)
-        self.panels = found
-        words[self.word + _READY] = found.address
+        self.panels = panels
+        words[self.word + _READY] = panels.address
 
 
 class Weights:

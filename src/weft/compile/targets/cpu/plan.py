@@ -309,12 +309,10 @@ class _Planner:
 
     def _outputs(self) -> Iterable[Output]:
         """The outputs, each in memory that no other value and no later run uses."""
-        given = set()
+        seen = set()
         for node in self.lowered.graph.outputs:
-            yield Output(
-                self._ref(node), node not in self.layout.fresh or node in given
-            )
-            given.add(node)
+            yield Output(self._ref(node), node not in self.layout.fresh or node in seen)
+            seen.add(node)
 
     def _write(self, node: Node) -> Write:
         (value,), base = node.inputs, Operand(node.inputs[0]).base

@@ -68,12 +68,12 @@ def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
 
 def _nest(kernel: Kernel) -> list[For]:
     """The perfect nest of loops that a body begins with."""
-    found: list[For] = []
+    nest: list[For] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], For):
-        found.append(body[0])
+        nest.append(body[0])
         body = body[0].body
-    return found
+    return nest
 
 
 def _empty(kernel: Kernel) -> bool:
@@ -177,7 +177,7 @@ def _linear(kernel: Kernel) -> bool:
 
 def _read_by_columns(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
     """A loop other than the last along which buffers are contiguous, and these."""
-    found: dict[str, list[str]] = {}
+    buffers: dict[str, list[str]] = {}
     for value in _values(kernel):
         if not isinstance(value, Load):
             continue
@@ -187,9 +187,9 @@ def _read_by_columns(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] 
             continue
         for name in names[:-1]:
             if same(coefficient(flat, name), 1):
-                found.setdefault(name, []).append(value.buffer.name)
-    first = next(iter(found), None)
-    return None if first is None else (first, list(dict.fromkeys(found[first])))
+                buffers.setdefault(name, []).append(value.buffer.name)
+    first = next(iter(buffers), None)
+    return None if first is None else (first, list(dict.fromkeys(buffers[first])))
 
 
 def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
@@ -280,12 +280,12 @@ def _combines_rows(loop: For) -> bool:
 
 def _in_order(body: list[Any]) -> list[Any]:
     """Statements whose sums are made one number after the other."""
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, (For, When)):
             stmt = stmt._replace(body=_in_order(stmt.body))
-        found.append(stmt._replace(reorder=False) if isinstance(stmt, Set) else stmt)
-    return found
+        stmts.append(stmt._replace(reorder=False) if isinstance(stmt, Set) else stmt)
+    return stmts
 
 
 def _tall(group: Group) -> bool:

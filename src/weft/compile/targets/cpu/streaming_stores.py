@@ -99,11 +99,11 @@ def emit_copy(module: ir.Module, isa: Isa) -> ir.Function:
     if _NAME in module.globals:
         return module.globals[_NAME]
     arguments = [POINTER, POINTER, I64]
-    with function(module, _NAME, VOID, arguments) as (b, made):
-        made.linkage = "internal"
-        made.attributes.add("noinline")
-        prepare_function(made, isa)
-        to, source, count = made.args
+    with function(module, _NAME, VOID, arguments) as (b, copy):
+        copy.linkage = "internal"
+        copy.attributes.add("noinline")
+        prepare_function(copy, isa)
+        to, source, count = copy.args
         begun = b.and_(b.sub(i64(0), b.ptrtoint(to, I64)), i64(_LINE - 1))
         begun = b.select(b.icmp_signed("<", begun, count), begun, count)
         whole = b.add(begun, b.and_(b.sub(count, begun), i64(-_LINE)))
@@ -112,7 +112,7 @@ def emit_copy(module: ir.Module, isa: Isa) -> ir.Function:
         _copy(b, to, source, begun, whole, vector)
         _copy(b, to, source, whole, count, I32)
         b.ret_void()
-    return made
+    return copy
 
 
 def emit_line(b: Any, isa: Isa, to: Any, source: Any) -> None:

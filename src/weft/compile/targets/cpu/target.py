@@ -119,17 +119,17 @@ class CpuTarget:
         executable = executables.from_bytes(data)
         libraries: dict[str, Any] = {}
         for name in {one.of for one in executable.functions if one.kind == "kernel"}:
-            found = stored_library(name, self.isa)
-            if found is None:
+            stored = stored_library(name, self.isa)
+            if stored is None:
                 return None  # it was removed
-            libraries[name] = found
+            libraries[name] = stored
         functions = [
             library.address_of(one, libraries, self.isa) for one in executable.functions
         ]
-        made = Executor(executable, functions, replay)
-        made.libraries = libraries  # the code lives as long
+        executor = Executor(executable, functions, replay)
+        executor.libraries = libraries  # the code lives as long
         count_module(made=False)
-        return made
+        return executor
 
     def keep(self, key: str, executor: Executor) -> None:
         if executor.executable.can_be_stored:

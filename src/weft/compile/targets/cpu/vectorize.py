@@ -45,7 +45,7 @@ def vectorize(kernel: Kernel, isa: Isa) -> Kernel:
 
 def _body(body: list[Any], kernel: Kernel, isa: Isa, known: set[str]) -> list[Any]:
     """The statements; the same list, if none changes. ``known`` are the symbols."""
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, For):
             stmt = _loop(stmt, kernel, isa, known)
@@ -54,8 +54,8 @@ def _body(body: list[Any], kernel: Kernel, isa: Isa, known: set[str]) -> list[An
             stmt = stmt if inner is stmt.body else stmt._replace(body=inner)
         elif isinstance(stmt, Let):
             known.add(stmt.var)
-        found.append(stmt)
-    return body if all(map(_same, body, found)) else found
+        stmts.append(stmt)
+    return body if all(map(_same, body, stmts)) else stmts
 
 
 def _same(a: Any, b: Any) -> bool:

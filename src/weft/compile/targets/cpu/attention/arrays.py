@@ -102,13 +102,13 @@ def attend(
     """
     arrays = {"q": q, "k": k, "v": v} | ({} if mask is None else {"mask": mask})
     _check("attend", arrays)
-    made = {
+    outputs = {
         "o": np.empty((*q.shape[:-1], v.shape[-1]), q.dtype),
         "lse": np.empty(q.shape[:-1], q.dtype),
     }
     options = Options(causal, _scale(q, scale), zeros)
-    _run("forward", arrays | made, options, isa, threads)
-    return made["o"], made["lse"]
+    _run("forward", arrays | outputs, options, isa, threads)
+    return outputs["o"], outputs["lse"]
 
 
 def attend_backward(
@@ -139,19 +139,19 @@ def attend_backward(
     """
     arrays = {"q": q, "k": k, "v": v, "g": g} | ({} if mask is None else {"mask": mask})
     _check("attend_backward", arrays)
-    given = {"lse": np.ascontiguousarray(lse), "delta": np.ascontiguousarray(delta)}
-    for name, x in given.items():
+    saved = {"lse": np.ascontiguousarray(lse), "delta": np.ascontiguousarray(delta)}
+    for name, x in saved.items():
         if x.shape != q.shape[:-1] or x.dtype != q.dtype:
             raise ShapeError(
                 f"attend_backward: expected {name} of shape {q.shape[:-1]} and "
                 f"{q.dtype}, got {x.shape} and {x.dtype}"
             )
-    made = {
+    outputs = {
         f"d{n}": np.empty(x.shape, x.dtype) for n, x in (("q", q), ("k", k), ("v", v))
     }
     options = Options(causal, _scale(q, scale), zeros)
-    _run("backward", arrays | given | made, options, isa, threads)
-    return made["dq"], made["dk"], made["dv"]
+    _run("backward", arrays | saved | outputs, options, isa, threads)
+    return outputs["dq"], outputs["dk"], outputs["dv"]
 
 
 def _scale(q: ndarray, scale: float | None) -> float:

@@ -56,7 +56,7 @@ class Backward:
         lib = self.lib
         keys, rows = self._emit_keys(), self._emit_rows()
         arguments = "*job begin end worker"
-        with lib.function("backward_tasks", arguments, public=True) as (b, t, made):
+        with lib.function("backward_tasks", arguments, public=True) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             many = block_count(b, s.keys, s.block_keys)
             with loop(b, t.begin, t.end) as task:
@@ -74,12 +74,12 @@ class Backward:
                                 )
                             with two:
                                 b.call(rows, [*common, past, i64(0), i64(0)])
-        return made
+        return function
 
     def _emit_keys(self) -> ir.Function:
         """All rows for some blocks of keys: dk and dv ``only``, or dq too."""
         lib = self.lib
-        with lib.function("backward_keys", _BLOCK) as (b, t, made):
+        with lib.function("backward_keys", _BLOCK) as (b, t, function):
             s = self._begin(b, t)
             s.with_dq = b.and_(given(b, s.dq), b.not_(b.trunc(t.only, I1)))
             s.with_dk, s.with_dv = given(b, s.dk), given(b, s.dv)
@@ -92,12 +92,12 @@ class Backward:
                 start = b.select(s.is_causal, start, i64(0))
                 with loop(b, start, s.rows, s.block_rows) as row:
                     self._square(b, s, row, j, keys)
-        return made
+        return function
 
     def _emit_rows(self) -> ir.Function:
         """All keys for a block of rows: dq alone."""
         lib = self.lib
-        with lib.function("backward_rows", _BLOCK) as (b, t, made):
+        with lib.function("backward_rows", _BLOCK) as (b, t, function):
             s = self._begin(b, t)
             s.with_dq, s.with_dk = given(b, s.dq), ir.Constant(I1, 0)
             s.with_dv = s.with_dk
@@ -109,7 +109,7 @@ class Backward:
                 keys = minimum(b, s.block_keys, b.sub(s.keys, j))
                 self._transpose(b, s, j, keys)
                 self._square(b, s, row, j, keys)
-        return made
+        return function
 
     def _begin(self, b: Any, t: Any) -> Any:
         s = read_job(b, t.job, t.worker)
@@ -189,7 +189,7 @@ class Backward:
         """Weights and slopes of a square; ``shift`` is its first row minus its key."""
         lib, lanes = self.lib, self.lib.tile.lanes
         arguments = "*scores *slopes row *lse *delta rows keys scale shift cut zeros"
-        with lib.function("weigh", arguments) as (b, s, made):
+        with lib.function("weigh", arguments) as (b, s, function):
             scale = splat(b, number_of(b, s.scale, lib.element), lanes)
             cut = b.trunc(s.cut, I1)
             with loop(b, i64(0), s.rows) as i:
@@ -219,4 +219,4 @@ class Backward:
                     slopes = b.select(mask, slopes, zeros(lib.vector))
                     store(b, weights, places[0])
                     store(b, slopes, places[1])
-        return made
+        return function

@@ -50,7 +50,7 @@ class Emitters:
 
     def _product(self, name: str, *, rows: bool) -> ir.Function:
         lib = self.lib
-        with lib.function(name, _PRODUCT) as (b, s, made):
+        with lib.function(name, _PRODUCT) as (b, s, function):
 
             def strip(row: Any, height: int) -> None:
                 step = b.mul(row, s.a_stride) if rows else row
@@ -65,14 +65,14 @@ class Emitters:
                 self.strips.call(b, height, not rows, arguments)
 
             by_heights(b, lib.tile.heights, i64(0), s.m, strip)
-        return made
+        return function
 
     @functools.cached_property
     def transposed_panel(self) -> ir.Function:
         """``to[:, j] = source[j, :] * factor``, in panels of a tile's width."""
         lib = self.lib
         width, arguments = i64(lib.tile.width), "*source row *to k count factor"
-        with lib.function("turn_all", arguments) as (b, s, made):
+        with lib.function("turn_all", arguments) as (b, s, function):
             with loop(b, i64(0), s.count, width) as j:
                 here = at(b, s.source, b.mul(j, s.row), lib.element)
                 to = at(b, s.to, b.mul(j, s.k), lib.element)
@@ -83,20 +83,20 @@ class Emitters:
             with loop(b, i64(0), b.mul(whole, s.k), i64(lib.tile.lanes)) as i:
                 place = at(b, s.to, i, lib.element)
                 store(b, b.fmul(load(b, place, lib.vector), factor), place)
-        return made
+        return function
 
     @functools.cached_property
     def fill(self) -> ir.Function:
         """Zeros."""
         lib = self.lib
-        with lib.function("fill", "*to count") as (b, s, made):
+        with lib.function("fill", "*to count") as (b, s, function):
             lanes = i64(lib.tile.lanes)
             whole = b.mul(b.sdiv(s.count, lanes), lanes)
             with loop(b, i64(0), whole, lanes) as i:
                 store(b, zeros(lib.vector), at(b, s.to, i, lib.element))
             with loop(b, whole, s.count) as i:
                 b.store(ir.Constant(lib.element, 0.0), at(b, s.to, i, lib.element))
-        return made
+        return function
 
     # -- masks
 
@@ -105,7 +105,7 @@ class Emitters:
         """Apply a mask to scores[row, key]."""
         lib, lanes = self.lib, i64(self.lib.tile.lanes)
         arguments = "*scores scores_row *mask mask_row mask_col kind rows keys"
-        with lib.function("mask_rows", arguments) as (b, s, made):
+        with lib.function("mask_rows", arguments) as (b, s, function):
 
             def each(chosen: bool) -> None:
                 with (
@@ -117,14 +117,14 @@ class Emitters:
                                   self._masks(b, s, i, j, chosen), chosen)  # fmt: skip
 
             _by_kind(b, s.kind, each)
-        return made
+        return function
 
     @functools.cached_property
     def mask_transposed(self) -> ir.Function:
         """Apply a mask to a panel of scores[key, row]."""
         lib, lanes = self.lib, self.lib.tile.lanes
         arguments = "*scores *mask mask_row mask_col kind rows keys"
-        with lib.function("mask_turned", arguments) as (b, s, made):
+        with lib.function("mask_turned", arguments) as (b, s, function):
 
             def each(chosen: bool) -> None:
                 with (
@@ -140,7 +140,7 @@ class Emitters:
                         self._combine(b, here, value, chosen)
 
             _by_kind(b, s.kind, each)
-        return made
+        return function
 
     def _combine(self, b: Any, place: Any, mask: Any, chosen: bool) -> None:
         scores = load(b, place, self.lib.vector)
@@ -171,12 +171,12 @@ class Emitters:
                     else load(b, place, vector, some)
                 )
                 second = b.block
-        found = b.phi(vector)
-        found.add_incoming(one, first)
-        found.add_incoming(many, second)
+        values = b.phi(vector)
+        values.add_incoming(one, first)
+        values.add_incoming(many, second)
         if not chosen:
-            return found
-        takes = b.icmp_unsigned("!=", found, zeros(vector))
+            return values
+        takes = b.icmp_unsigned("!=", values, zeros(vector))
         zero, low = zeros(lib.vector), filled(lib.vector, -1.0)
         return b.select(takes, zero, low)
 

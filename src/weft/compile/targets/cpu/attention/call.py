@@ -115,18 +115,18 @@ class Attention(LibraryCall):
 
     def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         """One job for each stack of heads."""
-        given, made = self.node.op.lower.operands, self.node.op.outputs
+        given, outputs = self.node.op.lower.operands, self.node.op.outputs
         views = [view_of(operand, sizes) for operand in self.operands]
         if any(view is None for view in views) or not self.picks:
             return None
-        used = {made[pick.params["index"]] for pick in self.picks}
+        used = {outputs[pick.params["index"]] for pick in self.picks}
         if self.node.op is attention_op and "o" not in used:
             return None  # the kernels write it in any case
         arrays = {n: v[0] for n, v in zip(given, views, strict=False)}
         owners = {n: (v[1], o.base) for n, v, o in zip(given, views, self.operands,
                                                        strict=False)}  # fmt: skip
         for pick in self.picks:
-            name = made[pick.params["index"]]
+            name = outputs[pick.params["index"]]
             array = outline(resolve(pick.shape, sizes), pick.dtype.np)
             arrays[name], owners[name] = array, (array, pick)
         jobs = math.prod(arrays["q"].shape[:-4])
@@ -150,9 +150,9 @@ def _pointers(
     arrays: Mapping[str, Any], owners: Mapping[str, Any], place: tuple[int, ...]
 ) -> list[Pointer]:
     """The pointers of a job: its arrays as offsets into their bases."""
-    found = []
+    pointers = []
     for name, array in arrays.items():
         start, base = owners[name]
         offset = array[place].ctypes.data - start.ctypes.data
-        found.append(Pointer(plans.field(name), base, offset))
-    return found
+        pointers.append(Pointer(plans.field(name), base, offset))
+    return pointers

@@ -55,18 +55,18 @@ class Few:
         row = self._emit_row()
         arguments = "*job begin end worker"
         with (
-            self.lib.function("few_tasks", arguments, public=True) as (b, t, made),
+            self.lib.function("few_tasks", arguments, public=True) as (b, t, function),
             loop(b, t.begin, t.end) as head,
         ):
             s = read_job(b, t.job, t.worker)
             with loop(b, i64(0), s.rows) as i:
                 b.call(row, [t.job, t.worker, head, i])
-        return made
+        return function
 
     def _emit_row(self) -> ir.Function:
         lib, element = self.lib, self.lib.element
         steps = [self._emit_dots(), self._emit_soften(), self._emit_add()]
-        with lib.function("few_row", "*job worker head row") as (b, t, made):
+        with lib.function("few_row", "*job worker head row") as (b, t, function):
             s = read_job(b, t.job, t.worker)
             enter_head(b, s, t.head, element)
             s.row = t.row
@@ -78,7 +78,7 @@ class Few:
                 keys = minimum(b, s.block_keys, b.sub(limit, j))
                 self._block(b, s, j, keys, steps)
             self._finish(b, s)
-        return made
+        return function
 
     def _begin(self, b: Any, s: Any) -> None:
         """Nothing so far: the largest score, the sums by lanes, and the output."""
@@ -104,7 +104,7 @@ class Few:
         """``scores[j] = sum(q * k[j]) * scale``."""
         lib, lanes = self.lib, self.lanes
         arguments = "*q *k k_row *scores depth keys scale"
-        with lib.function("few_dots", arguments) as (b, s, made):
+        with lib.function("few_dots", arguments) as (b, s, function):
             scale = splat(b, number_of(b, s.scale, lib.element), lanes)
             last, ahead = b.sub(s.keys, i64(1)), b.mul(s.k_row, i64(lanes))
             with loop(b, i64(0), s.keys, i64(lanes), name="j") as j:
@@ -125,13 +125,13 @@ class Few:
                 sums = carry(b, i64(0), s.depth, lanes, [self.none] * lanes, step)
                 found = b.fmul(totals(b, sums), scale)
                 store(b, found, at(b, s.scores, j, lib.element))
-        return made
+        return function
 
     def _emit_soften(self) -> ir.Function:
         """Scores become weights, relative to the largest so far; what was is faded."""
         lib, lanes = self.lib, self.lanes
         arguments = "*scores *tops *sums *out keys width"
-        with lib.function("few_soften", arguments) as (b, s, made):
+        with lib.function("few_soften", arguments) as (b, s, function):
             old = load(b, s.tops, lib.vector)
 
             def scores(j: Any) -> Any:
@@ -158,7 +158,7 @@ class Few:
             with loop(b, i64(0), s.width, i64(lanes)) as d:
                 here = at(b, s.out, d, lib.element)
                 store(b, b.fmul(load(b, here, lib.vector), fade), here)
-        return made
+        return function
 
     def _spread(self, b: Any, vector: Any) -> Any:
         """The largest of a vector's lanes, in all lanes."""
@@ -175,7 +175,7 @@ class Few:
         """``out += sum(weights[j] * v[j])``."""
         lib, lanes, count = self.lib, self.lanes, COST.attention.feature_vectors
         arguments = "*weights *v v_row *out width keys"
-        with lib.function("few_add", arguments) as (b, s, made):
+        with lib.function("few_add", arguments) as (b, s, function):
             step = i64(count * lanes)
             with loop(b, i64(0), s.width, step, name="d") as d:
                 starts = [b.add(d, i64(v * lanes)) for v in range(count)]
@@ -200,7 +200,7 @@ class Few:
                 sums = carry(b, i64(0), s.keys, 1, held, more)
                 for value, place, mask in zip(sums, places, masks, strict=True):
                     store(b, value, place, mask)
-        return made
+        return function
 
     def _some(self, b: Any, count: Any) -> Any:
         """A mask of the first lanes; none if the count is negative."""

@@ -65,16 +65,16 @@ class Forward:
         lib = self.lib
         arguments = "*job begin end worker"
         with (
-            lib.function("forward_tasks", arguments, public=True) as (b, s, made),
+            lib.function("forward_tasks", arguments, public=True) as (b, s, function),
             loop(b, s.begin, s.end) as task,
         ):
             b.call(block, [s.job, s.worker, task])
-        return made
+        return function
 
     def _emit_block(self) -> ir.Function:
         """Some rows of one head."""
         lib, emitters = self.lib, self.emitters
-        with lib.function("forward_block", "*job worker task") as (b, t, made):
+        with lib.function("forward_block", "*job worker task") as (b, t, function):
             s = read_job(b, t.job, t.worker)
             head, block = divide(b, t.task, block_count(b, s.rows, s.block_rows))
             enter_head(b, s, head, lib.element)
@@ -101,7 +101,7 @@ class Forward:
                 lse = b.select(given(b, s.lse), lse, s.lse)
                 b.call(self.finish, [p.out, p.tops, p.sums, o, lse, s.width,
                                      b.sub(s.last, row), s.zeros])  # fmt: skip
-        return made
+        return function
 
     def _panel(self, b: Any, s: Any, row: Any) -> Any:
         """The addresses of a panel of queries in the workspace."""
@@ -156,7 +156,7 @@ class Forward:
         """Scores of keys behind a query are -infinity; ``shift`` is query - key."""
         lib, tile = self.lib, self.lib.tile
         low = filled(lib.vector, -math.inf)
-        with lib.function("cut", "*scores shift keys") as (b, s, made):
+        with lib.function("cut", "*scores shift keys") as (b, s, function):
             start = b.select(b.icmp_signed("<", s.shift, i64(0)), i64(0), s.shift)
             with loop(b, start, s.keys) as key:
                 for v in range(tile.vectors):
@@ -166,13 +166,13 @@ class Forward:
                     here = at(b, s.scores, place, lib.element)
                     mask = first_lanes(b, some, tile.lanes)
                     store(b, b.select(mask, low, load(b, here, lib.vector)), here)
-        return made
+        return function
 
     def _emit_soften(self) -> ir.Function:
         """Scores become weights, relative to the largest so far."""
         lib, count = self.lib, range(self.lib.tile.vectors)
         arguments = "*scores *tops *sums *out keys width later"
-        with lib.function("soften", arguments) as (b, s, made):
+        with lib.function("soften", arguments) as (b, s, function):
             later = b.trunc(s.later, I1)
             low, none = filled(lib.vector, -math.inf), zeros(lib.vector)
             places = [[self._at(b, p, 0, v) for v in count] for p in (s.tops, s.sums)]
@@ -192,7 +192,7 @@ class Forward:
                 store(b, tops[v], places[0][v])
                 store(b, total, places[1][v])
             self._fade(b, s, fade, later)
-        return made
+        return function
 
     def _at(self, b: Any, pointer: Any, row: Any, v: int) -> Any:
         """A vector of a row of a panel."""
@@ -256,12 +256,12 @@ class Forward:
         """Divide by the sums, and transpose a panel back into rows of the output."""
         lib, tile = self.lib, self.lib.tile
         arguments = "*panel *tops *sums *o *lse width rows zeros"
-        with lib.function("finish", arguments) as (b, s, made):
+        with lib.function("finish", arguments) as (b, s, function):
             for v in range(tile.vectors):
                 some = b.icmp_signed(">", s.rows, i64(v * tile.lanes))
                 with b.if_then(some):
                     self._finish(b, s, v)
-        return made
+        return function
 
     def _finish(self, b: Any, s: Any, v: int) -> None:
         lib, tile = self.lib, self.lib.tile
@@ -281,13 +281,13 @@ class Forward:
             store(b, total, self._at(b, s.lse, 0, v), mask)
         last = b.sub(s.width, i64(1))
         with loop(b, i64(0), s.width, i64(tile.lanes), name="d") as d:
-            found = []
+            columns = []
             for lane in range(tile.lanes):  # features beyond the last repeat it
                 row = minimum(b, b.add(d, i64(lane)), last)
                 value = load(b, self._at(b, s.panel, row, v), lib.vector)
-                found.append(b.fmul(value, factor))
+                columns.append(b.fmul(value, factor))
             mask = first_lanes(b, b.sub(s.width, d), tile.lanes)
-            for lane, value in enumerate(transpose(b, found)):
+            for lane, value in enumerate(transpose(b, columns)):
                 with b.if_then(b.icmp_signed(">", rows, i64(lane))):
                     place = b.add(b.mul(s.width, i64(v * tile.lanes + lane)), d)
                     store(b, value, at(b, s.o, place, lib.element), mask)

@@ -131,14 +131,14 @@ def convolve(
     array([[[1., 3., 6., 9., 7.]]], dtype=float32)
     """
     shape = _checked("convolve", x.shape, w.shape, stride, padding, dilation, groups)
-    given = [x, w] if bias is None else [x, w, bias]
+    operands = [x, w] if bias is None else [x, w, bias]
     if bias is not None and bias.shape != (shape.filters,):
         raise ShapeError(
             f"convolve: expected a bias of shape {(shape.filters,)}, got {bias.shape}"
         )
     out = (shape.images, shape.filters, *shape.counts[3 - len(stride) :])
     kind = "forward" if bias is None else "biased"
-    return _run("convolve", kind, shape, exact, given, out, isa, threads)
+    return _run("convolve", kind, shape, exact, operands, out, isa, threads)
 
 
 def input_grad(
@@ -201,21 +201,21 @@ def _run(
     kind: str,
     shape: Shape,
     exact: bool,
-    given: list[ndarray],
+    operands: list[ndarray],
     size: Sequence[int],
     isa: Isa | None,
     threads: int,
 ) -> ndarray:
-    dtype = given[0].dtype
-    if any(a.dtype != dtype or not a.dtype.isnative for a in given):
-        kinds = ", ".join(str(a.dtype) for a in given)
+    dtype = operands[0].dtype
+    if any(a.dtype != dtype or not a.dtype.isnative for a in operands):
+        kinds = ", ".join(str(a.dtype) for a in operands)
         raise DTypeError(f"{name}: expected one native dtype, got {kinds}")
     if dtype not in (np.float32, np.float64):
         raise DTypeError(f"{name}: expected float32 or float64, got {dtype}")
     out = np.empty(tuple(size), dtype)
     if out.size:
         code = compiled(dtype.name, isa or host_isa())
-        arrays = [np.ascontiguousarray(a) for a in given]
+        arrays = [np.ascontiguousarray(a) for a in operands]
         code.run(code.plan(kind, shape, threads, exact), [*arrays, out], threads)
     return out
 

@@ -117,7 +117,7 @@ class Direct:
 def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
     """``to[i, j] = bias[i] + sum over k of weights[i, order[k]] * window[k, j]``."""
     lanes, element = lib.tile.lanes, lib.element
-    with lib.function(f"direct_{kind}{height}", STRIP) as (b, s, made):
+    with lib.function(f"direct_{kind}{height}", STRIP) as (b, s, function):
         starts = [at(b, s.weights, b.mul(s.weights_row, i64(i)), element)
                   for i in range(height)]  # fmt: skip
         bias = _biases(b, lib, s, height)
@@ -144,7 +144,7 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
                     store(b, total, here, mask)
 
             with_loader(b, lib, kind, s, v, sums)
-    return made
+    return function
 
 
 def _several(
@@ -162,13 +162,13 @@ def _several(
             element_ = window(b, s, k)
             values = [read_whole(b, lib, s, u, element_) for u in numbers]
             place = b.load(at(b, s.order, k, I64), typ=I64)
-            made: list[Any] = []
+            updated: list[Any] = []
             for start in starts:
                 item = b.load(at(b, start, place, element), typ=element)
                 scale = splat(b, item, lanes)
-                made += [fma(b, scale, x, held[len(made) + u])
+                updated += [fma(b, scale, x, held[len(updated) + u])
                          for u, x in enumerate(values)]  # fmt: skip
-            return made
+            return updated
 
         first = [value for value in bias for _ in range(wide)]
         for at_, total in enumerate(carry(b, i64(0), s.k, 1, first, step)):

@@ -49,7 +49,7 @@ def emit_tile_epilogues(lib: Library) -> ir.Function:
     Tiles have 2x2 pixels. Whole rows of them are a range of pixels; a row that is not
     whole is two, one above the other.
     """
-    with lib.function("follow_tiles", TILES) as (b, s, made):
+    with lib.function("follow_tiles", TILES) as (b, s, function):
         across = b.ashr(b.add(s.width, i64(1)), i64(1))
         with while_less(b, s.begin, s.end) as (tile, advance):
             image, t = divide(b, tile, s.tiles)
@@ -72,7 +72,7 @@ def emit_tile_epilogues(lib: Library) -> ir.Function:
             with b.if_then(b.and_(rest, b.not_(b.and_(one, partly)))):
                 _row(b, s, rows, bottom, i64(0), right)
             advance(b.sub(end, t))
-    return made
+    return function
 
 
 def _row(b: Any, s: Any, rows: Any, top: Any, left: Any, right: Any) -> None:

@@ -41,7 +41,7 @@ class Image:
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        with lib.function("image", RECTANGLE) as (b, t, made):
+        with lib.function("image", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             s.across = b.sub(s.column_end, s.column_begin)
@@ -65,7 +65,7 @@ class Image:
                     lambda row, height: self._strip(b, s, row, height),
                 )
             self.emitters.deliver.image(b, s)
-        return made
+        return function
 
     def _panels(self, b: Any, s: Any) -> None:
         """Windows as panels, one after the other."""
@@ -158,20 +158,20 @@ def _emit_order(lib: Library, packing: Packing) -> ir.Function:
     """``to[i, k] = source[i, order[k]]``, for an order that is made of runs."""
     arguments = "*source source_row *order run *to to_row rows k"
     with (
-        lib.function("order", arguments) as (b, s, made),
+        lib.function("order", arguments) as (b, s, function),
         loop(b, i64(0), s.k, s.run, name="k") as k,
     ):
         place = b.load(at(b, s.order, k, I64), typ=I64)
         source = at(b, s.source, place, lib.element)
         rest = [at(b, s.to, k, lib.element), s.to_row, s.rows, s.run]
         b.call(packing.copy, [source, s.source_row, *rest])
-    return made
+    return function
 
 
 def _emit_gather(lib: Library, height: int) -> ir.Function:
     """``to[k, i] = source[i, order[k]]`` for so many rows, which are written out."""
     arguments = "*source source_row *order *to to_row k"
-    with lib.function(f"gather{height}", arguments) as (b, s, made):
+    with lib.function(f"gather{height}", arguments) as (b, s, function):
         steps = [b.mul(s.source_row, i64(i)) for i in range(height)]
         with loop(b, i64(0), s.k, name="k") as k:
             place = b.load(at(b, s.order, k, I64), typ=I64)
@@ -181,4 +181,4 @@ def _emit_gather(lib: Library, height: int) -> ir.Function:
                      for step in steps]  # fmt: skip
             for i, item in enumerate(items):
                 b.store(item, at(b, to, i64(i), lib.element))
-    return made
+    return function

@@ -65,7 +65,7 @@ def by_kind(b: Any, step: Any, run: Callable[[str], Any]) -> None:
 def _emit_fill(lib: Library, kind: str) -> ir.Function:
     lanes = lib.tile.lanes
     with (
-        lib.function(f"fill_{kind}", FILL) as (b, s, made),
+        lib.function(f"fill_{kind}", FILL) as (b, s, function),
         loop(b, s.begin, s.end, name="v") as v,
     ):
         to = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), lib.element)
@@ -85,7 +85,7 @@ def _emit_fill(lib: Library, kind: str) -> ir.Function:
             rows(1, whole, s.rows)
 
         with_loader(b, lib, kind, s, v, copy)
-    return made
+    return function
 
 
 def window(b: Any, s: Any, row: Any) -> tuple[Any, Any]:

@@ -136,12 +136,12 @@ class Planner:
             m, k, strides = k, m, (1, k)
         cut = split(self.tile, m, n, k, batch=shape.images, threads=self.threads)
         job = np.zeros(len(PRODUCT), np.int64)
-        given = {
+        fields = {
             "m": m, "n": n, "k": k, "a_row": strides[0], "a_col": strides[1],
             "b_row": n, "b_col": 1, "c_row": n, "b_batch": n * k, "c_batch": n * m,
             "task_rows": cut.rows, "task_columns": cut.columns,
         }  # fmt: skip
-        for name, value in given.items():
+        for name, value in fields.items():
             job[PRODUCT.index(name)] = value
         pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
         workspace = self.tile.workspace * self.itemsize

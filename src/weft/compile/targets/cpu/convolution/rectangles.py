@@ -25,7 +25,7 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
 
     Numbers beyond a job's last group are no work: jobs of one launch are counted alike.
     """
-    with lib.function(name, TASKS, public=True) as (b, t, made):
+    with lib.function(name, TASKS, public=True) as (b, t, function):
         s = read_job(b, t.job, t.worker)
         down = block_count(b, s.rows, s.task_rows)
         across = block_count(b, s.columns, s.task_columns)
@@ -39,7 +39,7 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
                 columns = _range(b, column, end, s.task_columns, s.columns)
                 b.call(rectangle, [t.job, t.worker, group, *rows, *columns])
             advance(b.sub(last, first))
-    return made
+    return function
 
 
 def _range(b: Any, first: Any, last: Any, step: Any, size: Any) -> list[Any]:

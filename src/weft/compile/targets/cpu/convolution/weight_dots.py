@@ -120,7 +120,7 @@ class Dots:
 def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
     """``sums[i] += window[i, j] * gradient[j]`` for all columns j of a block."""
     lanes, element = lib.tile.lanes, lib.element
-    with lib.function(f"dots_{kind}{height}", STRIP) as (b, s, made):
+    with lib.function(f"dots_{kind}{height}", STRIP) as (b, s, function):
         places = [at(b, s.sums, i64(i * lanes), element) for i in range(height)]
         vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
         done = i64(0)
@@ -138,7 +138,7 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
                     store(b, fma(b, value, scale, held), place)
 
             with_loader(b, lib, kind, s, v, add)
-    return made
+    return function
 
 
 def _scale(b: Any, lib: Library, s: Any, v: Any) -> Any:

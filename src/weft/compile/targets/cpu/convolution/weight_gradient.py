@@ -32,7 +32,7 @@ class Weight:
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        with lib.function("weight", RECTANGLE) as (b, t, made):
+        with lib.function("weight", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             s.across = b.sub(s.column_end, s.column_begin)
@@ -54,7 +54,7 @@ class Weight:
                     lambda row, height: self._strip(b, s, row, height),
                 )
             self.emitters.deliver.weight(b, s)
-        return made
+        return function
 
     def _panels(self, b: Any, s: Any) -> None:
         """The gradient of these pixels, transposed, as panels of channels."""

@@ -41,7 +41,7 @@ def emit_windows(lib: Library) -> ir.Function:
     """The windows of columns ``begin`` to ``end``."""
     lanes = lib.tile.lanes
     with (
-        lib.function("windows", ARGUMENTS) as (b, s, made),
+        lib.function("windows", ARGUMENTS) as (b, s, function),
         loop(b, s.begin, s.end, i64(lanes), name="j") as j,
     ):
         s.v = b.sdiv(b.sub(j, s.begin), i64(lanes))
@@ -49,13 +49,13 @@ def emit_windows(lib: Library) -> ir.Function:
         s.count = minimum(b, i64(lanes), b.sub(s.end, j))
         _runs(b, lib, s)
         _masks(b, lib, s)
-    return made
+    return function
 
 
-def call_windows(b: Any, made: ir.Function, s: Any, begin: Any, end: Any) -> None:
+def call_windows(b: Any, function: ir.Function, s: Any, begin: Any, end: Any) -> None:
     """Windows of some of a job's columns."""
     names = [word.lstrip("*") for word in ARGUMENTS.split()[:-2]]
-    b.call(made, [*[getattr(s, name) for name in names], begin, end])
+    b.call(function, [*[getattr(s, name) for name in names], begin, end])
 
 
 def all_whole(b: Any, s: Any, begin: Any, end: Any, lanes: int) -> Any:

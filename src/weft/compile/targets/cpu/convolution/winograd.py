@@ -31,7 +31,7 @@ class Winograd:
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        with lib.function("winograd", RECTANGLE) as (b, t, made):
+        with lib.function("winograd", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             self._begin(b, s)
@@ -47,7 +47,7 @@ class Winograd:
                     lambda row, height: self._strip(b, s, row, height),
                 )
             self._finish(b, s)
-        return made
+        return function
 
     def _begin(self, b: Any, s: Any) -> None:
         """Where this rectangle's operands are, and its windows."""

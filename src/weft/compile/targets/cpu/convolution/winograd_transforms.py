@@ -135,7 +135,7 @@ def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
     lanes, element = lib.tile.lanes, lib.element
     taps = size * size
     with (
-        lib.function(name, TILES) as (b, s, made),
+        lib.function(name, TILES) as (b, s, function),
         loop(b, s.begin, s.end, name="v") as v,
     ):
         start = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), element)
@@ -149,7 +149,7 @@ def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
                 _store_points(b, lib, points, to, s.to_point)
 
         with_loader(b, lib, "second", s, v, rows)
-    return made
+    return function
 
 
 def _store_points(b: Any, lib: Library, grid: Any, to: Any, step: Any) -> None:
@@ -163,7 +163,7 @@ def _emit_weights(lib: Library, rotated: bool) -> ir.Function:
     lanes, element = lib.tile.lanes, lib.element
     name = "turned_weights" if rotated else "weights"
     with (
-        lib.function(name, WEIGHTS) as (b, s, made),
+        lib.function(name, WEIGHTS) as (b, s, function),
         loop(b, i64(0), s.rows) as i,
         loop(b, i64(0), s.k, i64(lanes), name="k") as k,
     ):
@@ -181,13 +181,13 @@ def _emit_weights(lib: Library, rotated: bool) -> ir.Function:
         to = at(b, s.to, b.add(b.mul(i, s.to_row), k), element)
         points = _both_ways(b, _weight_line, _square(taps, 3))
         _store_points(b, lib, points, to, s.to_point)
-    return made
+    return function
 
 
 def _emit_results(lib: Library) -> ir.Function:
     """Tiles of 2x2 results, a bias added, where the result has them."""
     lanes, element = lib.tile.lanes, lib.element
-    with lib.function("results", RESULTS) as (b, s, made):
+    with lib.function("results", RESULTS) as (b, s, function):
         vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
         biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
         with loop(b, i64(0), s.rows) as row:
@@ -201,7 +201,7 @@ def _emit_results(lib: Library) -> ir.Function:
                     pair = [b.fadd(value, shift) for value in pair]
                     _put(b, lib, s, v, at(b, out, b.mul(s.width, i64(line)), element),
                          line, pair)  # fmt: skip
-    return made
+    return function
 
 
 def _load_points(b: Any, lib: Library, s: Any, row: Any, j: Any) -> list[list[Any]]:
@@ -217,7 +217,7 @@ def _emit_kernels(lib: Library) -> ir.Function:
     """``out[j, row]``, kernels of 9 elements, from sums of columns j."""
     lanes, element = lib.tile.lanes, lib.element
     with (
-        lib.function("kernels", KERNELS) as (b, s, made),
+        lib.function("kernels", KERNELS) as (b, s, function),
         loop(b, i64(0), s.rows) as row,
         loop(b, i64(0), s.count, i64(lanes), name="j") as j,
     ):
@@ -230,7 +230,7 @@ def _emit_kernels(lib: Library) -> ir.Function:
             there = b.icmp_signed("<", column, s.count)
             nine = first_lanes(b, b.select(there, i64(9), i64(0)), lanes)
             store(b, kernel, at(b, start, b.mul(column, s.out_row), element), nine)
-    return made
+    return function
 
 
 def _scalar_if(b: Any, there: Any, place: Any, other: Any) -> Any:

@@ -32,7 +32,7 @@ class Kernels:
     def emit(self) -> ir.Function:
         """The rectangle's function: rows are x's channels, columns y's."""
         lib, tile = self.lib, self.lib.tile
-        with lib.function("kernels_part", RECTANGLE) as (b, t, made):
+        with lib.function("kernels_part", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             self._begin(b, s)
@@ -53,7 +53,7 @@ class Kernels:
                     lambda row, height: self._strip(b, s, row, height),
                 )
             self._finish(b, s)
-        return made
+        return function
 
     def _begin(self, b: Any, s: Any) -> None:
         lib = self.lib

@@ -100,7 +100,7 @@ def _emit_scatter(lib: Library) -> ir.Function:
     """
     arguments = "*source source_row *to to_row *spots rows count first run"
     with (
-        lib.function("scatter", arguments) as (b, s, made),
+        lib.function("scatter", arguments) as (b, s, function),
         b.if_else(b.icmp_signed(">", s.run, i64(0))) as (second, any_),
     ):
         with second:
@@ -112,7 +112,7 @@ def _emit_scatter(lib: Library) -> ir.Function:
                 spot = b.load(at(b, s.spots, j, I64), typ=I64)
                 item = b.load(at(b, source, j, lib.element), typ=lib.element)
                 b.store(item, at(b, to, spot, lib.element))
-    return made
+    return function
 
 
 def _scatter_second(b: Any, lib: Library, s: Any) -> None:
@@ -156,7 +156,7 @@ def _emit_transpose(lib: Library) -> ir.Function:
     """
     lanes, element = lib.tile.lanes, lib.element
     arguments = "*source source_row *to to_row rows count"
-    with lib.function("turned", arguments) as (b, s, made):
+    with lib.function("turned", arguments) as (b, s, function):
         last = b.sub(s.rows, i64(1))
         with (
             loop(b, i64(0), s.count, i64(lanes), name="j") as j,
@@ -169,4 +169,4 @@ def _emit_transpose(lib: Library) -> ir.Function:
                 mask = first_lanes(b, b.select(there, left, i64(0)), lanes)
                 place = at(b, s.to, b.add(b.mul(column, s.to_row), i), element)
                 store(b, value, place, mask)
-    return made
+    return function

@@ -177,16 +177,16 @@ def with_panels(steps: Iterable[Step], graph: Graph, isa: Isa) -> list[Step]:
     """The steps with right operands that are read often packed before the first."""
     often = read_often(graph.nodes)
     panels: dict[Node, Node] = {}
-    found: list[Step] = []
+    refined: list[Step] = []
     for step in steps:
         if isinstance(step, Product) and (right := step.node.inputs[1]) in often:
             operand = step.inputs[1]
             if right not in panels:
                 panels[right] = packed(operand, isa)
-                found.append(Panels(panels[right], [operand]))
+                refined.append(Panels(panels[right], [operand]))
             step = replace(step, inputs=[*step.inputs, panels[right]])
-        found.append(step)
-    return found
+        refined.append(step)
+    return refined
 
 
 def with_weights(steps: Iterable[Step], graph: Graph) -> list[Step]:

@@ -56,12 +56,12 @@ class Library(NamedTuple):
         names = arguments.split()
         types = [PTR if word.startswith("*") else I64 for word in names]
         full = self.name + (f"_{name}" if name else "")
-        with function(self.module, full, VOID, types) as (b, made):
-            prepare_function(made, self.isa)
+        with function(self.module, full, VOID, types) as (b, new):
+            prepare_function(new, self.isa)
             if not public:
-                made.linkage = "internal"
-                made.attributes.add("noinline")
-            for argument, word in zip(made.args, names, strict=True):
+                new.linkage = "internal"
+                new.attributes.add("noinline")
+            for argument, word in zip(new.args, names, strict=True):
                 argument.name = word.lstrip("*")
-            yield b, SimpleNamespace(**{arg.name: arg for arg in made.args}), made
+            yield b, SimpleNamespace(**{arg.name: arg for arg in new.args}), new
             b.ret_void()

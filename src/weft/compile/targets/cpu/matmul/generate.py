@@ -52,10 +52,10 @@ def emit_gemm(
     kind = kind_of(dtype, isa)
     lib = Library(module, name, kind, isa, tile_for(dtype, isa, shape))
     product = Product(lib, known, few)
-    made = product.emit()
-    emit_tasks(lib, made)
+    function = product.emit()
+    emit_tasks(lib, function)
     emit_pack(lib, product.packing)
-    return made
+    return function
 
 
 def is_few(

@@ -130,7 +130,7 @@ def _emit_copy(lib: Library) -> ir.Function:
     """``to[i, :count] = source[i, :count]`` for rows with unit stride."""
     lanes = lib.tile.lanes
     arguments = "*source source_row *to to_row rows count"
-    with lib.function("copy", arguments) as (b, s, made):
+    with lib.function("copy", arguments) as (b, s, function):
         whole = b.mul(b.sdiv(s.count, i64(lanes)), i64(lanes))
         mask = first_lanes(b, b.sub(s.count, whole), lanes)
         rest = b.icmp_signed("<", whole, s.count)
@@ -143,13 +143,13 @@ def _emit_copy(lib: Library) -> ir.Function:
             with b.if_then(rest):
                 value = load(b, at(b, source, whole, lib.element), lib.vector, mask)
                 store(b, value, at(b, to, whole, lib.element), mask)
-    return made
+    return function
 
 
 def _emit_gather(lib: Library) -> ir.Function:
     """``to[i, :count] = source[i, :count]`` of items, for any strides."""
     arguments = "*source source_row source_col *to to_row rows count"
-    with lib.function("gather", arguments) as (b, s, made):
+    with lib.function("gather", arguments) as (b, s, function):
         rows = loop(b, i64(0), s.rows)
         with rows as i:
             source = at(b, s.source, b.mul(i, s.source_row), lib.item)
@@ -157,19 +157,19 @@ def _emit_gather(lib: Library) -> ir.Function:
             with loop(b, i64(0), s.count) as j:
                 item = at(b, source, b.mul(j, s.source_col), lib.item)
                 b.store(b.load(item, typ=lib.item), at(b, to, j, lib.item))
-    return made
+    return function
 
 
 def load_transposed(
     b: Any, lib: Library, s: Any, row: Any, column: Any, last: Any, mask: Any = None
 ) -> list[Any]:
     """The transpose of a square of ``source``; rows beyond the last repeat it."""
-    found = []
+    rows = []
     for lane in range(lib.tile.lanes):
         start = b.mul(minimum(b, b.add(row, i64(lane)), last), s.source_row)
         place = at(b, s.source, b.add(start, column), lib.element)
-        found.append(load(b, place, lib.vector, mask))
-    return transpose(b, found)
+        rows.append(load(b, place, lib.vector, mask))
+    return transpose(b, rows)
 
 
 def _emit_transpose(lib: Library) -> ir.Function:
@@ -179,7 +179,7 @@ def _emit_transpose(lib: Library) -> ir.Function:
     rows beyond it, which the next panel overwrites (or the workspace's slack takes).
     """
     lanes, width = lib.tile.lanes, i64(lib.tile.width)
-    with lib.function("turn", "*source source_row *to k count") as (b, s, made):
+    with lib.function("turn", "*source source_row *to k count") as (b, s, function):
         last = b.sub(s.count, i64(1))
         with (
             loop(b, i64(0), s.count, i64(lanes), name="j") as j,
@@ -189,4 +189,4 @@ def _emit_transpose(lib: Library) -> ir.Function:
             for lane, value in enumerate(load_transposed(b, lib, s, j, k, last, mask)):
                 row = b.mul(b.add(k, i64(lane)), width)
                 store(b, value, at(b, s.to, b.add(row, j), lib.element))
-    return made
+    return function

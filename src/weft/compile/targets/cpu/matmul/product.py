@@ -62,7 +62,7 @@ class Product:
 
     def emit(self) -> ir.Function:
         """The public function."""
-        with self.lib.function("", ARGUMENTS, public=True) as (b, s, made):
+        with self.lib.function("", ARGUMENTS, public=True) as (b, s, function):
             q = SimpleNamespace(**{**vars(s), **self.known})
             _decide(b, q, self.lib)
             if self.few:
@@ -76,7 +76,7 @@ class Product:
                 self.skinny.emit(b, s, lambda: self._either_way(b, s))
             else:
                 self._either_way(b, s)
-        return made
+        return function
 
     def _either_way(self, b: Any, s: Any) -> None:
         """Flat products as C' = B' A', unless B is packed already; else as they are."""
@@ -192,12 +192,12 @@ class Product:
         known = tuple([flag if isinstance(flag, bool) else None for flag in flags])
         if known not in self._made:
             name = "some_rows" + "".join("nyx"[2 if k is None else k] for k in known)
-            with self.lib.function(name, _SOME_ROWS) as (b, q, made):
+            with self.lib.function(name, _SOME_ROWS) as (b, q, function):
                 for flag, value in zip(_FLAGS, known, strict=True):
                     given = b.trunc(getattr(q, flag), I1)
                     setattr(q, flag, given if value is None else value)
                 self._emit_rows(b, q)
-            self._made[known] = made
+            self._made[known] = function
         return self._made[known]
 
     def _emit_rows(self, b: Any, s: Any) -> None:

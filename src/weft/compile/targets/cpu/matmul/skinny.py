@@ -75,9 +75,9 @@ class Skinny:
     @functools.cached_property
     def deliver_several(self) -> ir.Function:
         """The function that stores the sums of several rows in C."""
-        with self.lib.function("deliver_several", DELIVER) as (b, s, made):
+        with self.lib.function("deliver_several", DELIVER) as (b, s, function):
             _deliver_columns(b, self.lib, s, self.short_chunk)
-        return made
+        return function
 
     def emit(self, b: Any, s: Any, otherwise: Callable[[], None]) -> None:
         """The skinny ways where they pay (``when_skinny``), else ``otherwise``."""
@@ -236,7 +236,7 @@ def _emit_sums(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """``sums[q, x] = sum over k of small[q, k] * big[k, x]``, in order of k."""
-    with lib.function(f"sums{tag}", SUMS) as (b, s, made):
+    with lib.function(f"sums{tag}", SUMS) as (b, s, function):
         s.by_rows = by_rows
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
@@ -244,7 +244,7 @@ def _emit_sums(
                 _add_up(b, lib, s, 1, chunk)
             with several, b.if_then(b.icmp_signed(">", s.few, i64(0))):
                 _add_up(b, lib, s, most, chunk)
-    return made
+    return function
 
 
 def _add_up(b: Any, lib: Library, s: Any, few: int, chunk: int) -> None:
@@ -298,14 +298,14 @@ def _add_columns(
 
 def _emit_deliver(lib: Library, most: int, chunk: int) -> ir.Function:
     """Sums to C: ``C[x, q]`` if ``by_rows``, else ``C[q, x]``."""
-    with lib.function("deliver", DELIVER) as (b, s, made):
+    with lib.function("deliver", DELIVER) as (b, s, function):
         branch(
             b,
             b.trunc(s.by_rows, I1),
             lambda: _deliver_rows(b, lib, s, most, chunk),
             lambda: _deliver_columns(b, lib, s, chunk),
         )
-    return made
+    return function
 
 
 def _deliver_rows(b: Any, lib: Library, s: Any, most: int, chunk: int) -> None:

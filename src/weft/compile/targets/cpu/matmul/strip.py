@@ -49,7 +49,7 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
     tile = lib.tile
     arguments = ARGUMENTS + " *shift" * lib.kind.shifted
     name = {True: "rows", False: "columns", None: "strip"}[rows]
-    with lib.function(f"{name}{height}", arguments) as (b, s, made):
+    with lib.function(f"{name}{height}", arguments) as (b, s, function):
         s.rows = rows
         if height == tile.height:
             _plan_fetches(b, lib, s)
@@ -60,7 +60,7 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
                 _Tile(lib, s, height, t).emit(b, tile.vectors, None)
         for vectors in range(tile.vectors, 0, -1):
             done = _narrower(b, lib, s, height, vectors, done)
-    return made
+    return function
 
 
 class Strips:
@@ -327,26 +327,26 @@ class _Tile:
             for v, mask in enumerate(self.masks)
         ]
         across = k if s.rows else b.mul(k, s.a_col)
-        made = []
+        updated = []
         for i, start in enumerate(self.starts):
             value = b.load(at(b, start, across, lib.element), typ=lib.element)
             left = splat(b, value, lib.tile.lanes)
-            made += [
+            updated += [
                 lib.kind.dot(b, left, x, sums[i * len(right) + v])
                 for v, x in enumerate(right)
             ]
-        return made
+        return updated
 
     def _corrected(self, b: Any, sums: list[Any]) -> list[Any]:
         """The sums with what their rows need added to them."""
         if not self.lib.kind.shifted:
             return sums
-        across, lanes, made = len(self.masks), self.lib.tile.lanes, []
+        across, lanes, corrected = len(self.masks), self.lib.tile.lanes, []
         for i in range(self.height):
             place = at(b, self.s.shift, i64(i), self.lib.element)
             by = splat(b, b.load(place, typ=self.lib.element), lanes)
-            made += [plus(b, x, by) for x in sums[i * across : (i + 1) * across]]
-        return made
+            corrected += [plus(b, x, by) for x in sums[i * across : (i + 1) * across]]
+        return corrected
 
     def _targets(self, b: Any) -> list[tuple[Any, Any]]:
         """Address and mask of each vector in C."""

@@ -135,7 +135,7 @@ def _ceil(x: int, y: int) -> int:
 def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
     """``void name_tasks(job, begin, end, worker)``: a loop body for the thread pool."""
     arguments = "*job begin end worker"
-    with lib.function("tasks", arguments, public=True) as (b, s, made):
+    with lib.function("tasks", arguments, public=True) as (b, s, function):
         job = SimpleNamespace(**fields(b, s.job, JOB))
         offset = b.mul(s.worker, job.workspace_bytes)
         job.workspace = at(b, job.workspace, offset, I8)
@@ -147,7 +147,7 @@ def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
             call = _arguments(b, lib, job, block, first, last)
             b.call(product, call)
             advance(b.sub(last, first))
-    return made
+    return function
 
 
 def emit_pack(lib: Library, packing: Packing) -> ir.Function:
@@ -156,7 +156,7 @@ def emit_pack(lib: Library, packing: Packing) -> ir.Function:
     A task is a panel. The job is one of products; the panels go to its ``c``.
     """
     tile, element = lib.tile, lib.element
-    with lib.function("pack", "*job begin end worker", public=True) as (b, s, made):
+    with lib.function("pack", "*job begin end worker", public=True) as (b, s, function):
         job = SimpleNamespace(**fields(b, s.job, JOB))
         for name in ("b_row", "b_col"):
             unit = b.icmp_signed("==", getattr(job, name), i64(1))
@@ -168,7 +168,7 @@ def emit_pack(lib: Library, packing: Packing) -> ir.Function:
             to = at(b, job.c, b.mul(j, length), element)
             count = minimum(b, i64(tile.width), b.sub(job.n, j))
             packing.panel(b, job, here, to, job.k, count)
-    return made
+    return function
 
 
 def divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
@@ -186,12 +186,12 @@ def block_count(b: Any, size: Any, block: Any) -> Any:
 
 def fields(b: Any, job: Any, names: list[str]) -> dict[str, Any]:
     """A job's fields by name."""
-    found = {}
+    values = {}
     for index, word in enumerate(names):
         kind = PTR if word.startswith("*") else I64
         place = at(b, job, i64(index), I64)
-        found[word.lstrip("*")] = b.load(place, typ=kind)
-    return found
+        values[word.lstrip("*")] = b.load(place, typ=kind)
+    return values
 
 
 def _arguments(

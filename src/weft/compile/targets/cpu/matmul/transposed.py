@@ -146,7 +146,7 @@ def _emit_back(lib: Library) -> ir.Function:
     """
     lanes, element = lib.tile.lanes, lib.element
     arguments = "*source source_row *to to_row rows columns"
-    with lib.function("back", arguments) as (b, s, made):
+    with lib.function("back", arguments) as (b, s, function):
         last = b.sub(s.columns, i64(1))
         with (
             loop(b, i64(0), s.columns, i64(lanes), name="j") as j,
@@ -158,4 +158,4 @@ def _emit_back(lib: Library) -> ir.Function:
                 there = b.select(b.icmp_signed("<", row, s.rows), some, i64(0))
                 place = at(b, s.to, b.add(b.mul(row, s.to_row), j), element)
                 store(b, value, place, mask_of(b, there, lanes))
-    return made
+    return function
