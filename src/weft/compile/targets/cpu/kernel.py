@@ -76,8 +76,8 @@ def emit_kernel(module: ir.Module, kernel: Kernel, isa: Isa) -> ir.Function:
     return _Emitter(module, kernel, isa).run()
 
 
-def _as_vector(b: Any, room: Any, kind: ir.VectorType) -> Any:
-    return b.bitcast(room, kind.as_pointer())
+def _as_vector(b: Any, memory: Any, kind: ir.VectorType) -> Any:
+    return b.bitcast(memory, kind.as_pointer())
 
 
 def _numbers(first: int, count: int) -> ir.Constant:
@@ -145,9 +145,9 @@ class _Emitter:
         for buffer in kernel.scratch:
             size = math.prod(buffer.shape)
             kind = ir.ArrayType(scalar.memory_type(buffer.dtype), size)
-            room = self.b.alloca(kind, name=buffer.name)
-            room.align = ALIGNMENT
-            self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
+            memory = self.b.alloca(kind, name=buffer.name)
+            memory.align = ALIGNMENT
+            self.pointers[buffer.name] = self.b.bitcast(memory, _pointer(buffer))
         self._declare_locals(kernel.body)
         if self.checks:
             self.failed = self.b.alloca(I64, name="failed")
@@ -205,19 +205,19 @@ class _Emitter:
     def _decode(self, position: Any, counters: list[tuple[Any, Any]]) -> None:
         """The parallel variables at a position of the flattened loops."""
         names = [var for var, _ in self.kernel.parallel]
-        values = [self.b.load(room) for room, _ in counters] or [position]
+        values = [self.b.load(counter) for counter, _ in counters] or [position]
         self.symbols.update(zip(names, values, strict=False))
 
     def _count_on(self, counters: list[tuple[Any, Any]]) -> None:
         """Advance to the next position: a variable at its end starts over."""
         carry: Any = ir.Constant(I1, 1)
-        for room, size in reversed(counters):
-            value = self.b.load(room)
+        for counter, size in reversed(counters):
+            value = self.b.load(counter)
             more = self.b.add(value, self.b.zext(carry, I64))
             if size is not None:
                 carry = self.b.icmp_signed("==", more, size)
                 more = self.b.select(carry, i64(0), more)
-            self.b.store(more, room)
+            self.b.store(more, counter)
 
     # -- statements
 
@@ -304,9 +304,9 @@ class _Emitter:
     def _in_chunks(self, stmt: For, stores: list[Store]) -> None:
         """A loop in chunks: values of streaming stores go to scratch memory first."""
         b = self.b
-        rooms = {s.buffer.name: self._chunk(s.buffer) for s in stores}
+        chunks = {s.buffer.name: self._chunk(s.buffer) for s in stores}
         if isinstance(stmt.extent, int) and stmt.extent <= COST.streaming.least_row:
-            self._one_chunk(stmt, stores, rooms, i64(0), stmt.extent)
+            self._one_chunk(stmt, stores, chunks, i64(0), stmt.extent)
             return
         extent = self.index(stmt.extent)
         with loop(
@@ -316,10 +316,10 @@ class _Emitter:
             end = b.select(b.icmp_signed("<", end, extent), end, extent)
             first = b.select(b.icmp_signed("<", p, i64(0)), i64(0), p)
             count = b.sub(end, first, flags=["nsw"])
-            self._one_chunk(stmt, stores, rooms, first, count)
+            self._one_chunk(stmt, stores, chunks, first, count)
 
     def _one_chunk(
-        self, stmt: For, stores: list[Store], rooms: dict[str, Any], first: Any,
+        self, stmt: For, stores: list[Store], chunks: dict[str, Any], first: Any,
         count: Any,
     ) -> None:  # fmt: skip
         b = self.b
@@ -327,13 +327,13 @@ class _Emitter:
             b, i64(0), self._count(count), name=stmt.var, hint=self._hint(stmt)
         ) as k:
             self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
-            self.chunks = {name: b.gep(room, [i64(0), k], inbounds=True)
-                          for name, room in rooms.items()}  # fmt: skip
+            self.chunks = {name: b.gep(chunk, [i64(0), k], inbounds=True)
+                          for name, chunk in chunks.items()}  # fmt: skip
             with self._scope():
                 self._body(stmt.body)
         self.symbols[stmt.var], self.chunks = first, {}
         for store in stores:
-            self._copy_streaming(store, rooms[store.buffer.name], count)
+            self._copy_streaming(store, chunks[store.buffer.name], count)
 
     def _count(self, count: Any) -> Any:
         """A number of iterations that may be one already."""
@@ -350,9 +350,9 @@ class _Emitter:
         """Scratch memory for a chunk of a result, in the function's first block."""
         kind = ir.ArrayType(scalar.memory_type(buffer.dtype), _CHUNK)
         with self.b.goto_entry_block():
-            room = self.b.alloca(kind, name=f"{buffer.name}.part")
-        room.align = ALIGNMENT
-        return room
+            memory = self.b.alloca(kind, name=f"{buffer.name}.part")
+        memory.align = ALIGNMENT
+        return memory
 
     def _strips(self, stmt: For, sums: list[Local], lanes: int) -> None:
         """A loop that adds up, in strips with one total for each lane.
@@ -361,49 +361,54 @@ class _Emitter:
         else is computed in the loop, and any width of vectors may be used.
         """
         b, before = self.b, self.lanes
-        rooms = {local.name: self._room(local, lanes) for local in sums}
+        totals = {local.name: self._total_memory(local, lanes) for local in sums}
         for local in sums:
             kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
-            b.store(zeros(kind), _as_vector(b, rooms[local.name], kind))
+            b.store(zeros(kind), _as_vector(b, totals[local.name], kind))
         count = self.index(stmt.extent)
         whole = b.udiv(count, i64(lanes))
         with loop(b, i64(0), whole) as strip:
             first = b.mul(strip, i64(lanes), flags=["nsw"])
             width = self.isa.lanes(max(4, *[local.dtype.itemsize for local in sums]))
             hint = strip_hint(self.module, width, max(lanes // width, 1))
-            self._strip(stmt, rooms, first, i64(lanes), hint)
+            self._strip(stmt, totals, first, i64(lanes), hint)
         first = b.mul(whole, i64(lanes), flags=["nsw"])
         if isinstance(stmt.extent, Size) or stmt.extent % lanes:
-            self._strip(stmt, rooms, first, b.sub(count, first))
+            self._strip(stmt, totals, first, b.sub(count, first))
         self.lanes = before
         for local in sums:
-            self._add_lanes(local, rooms[local.name], lanes)
+            self._add_lanes(local, totals[local.name], lanes)
 
     def _strip(
-        self, stmt: For, rooms: dict[str, Any], first: Any, count: Any, hint: Any = None
+        self,
+        stmt: For,
+        totals: dict[str, Any],
+        first: Any,
+        count: Any,
+        hint: Any = None,
     ) -> None:
         with loop(self.b, i64(0), count, name=stmt.var, hint=hint) as k:
             self.symbols[stmt.var] = self.b.add(first, k, flags=["nsw"])
             self.lanes = {
-                name: self.b.gep(room, [i64(0), k], inbounds=True)
-                for name, room in rooms.items()
+                name: self.b.gep(total, [i64(0), k], inbounds=True)
+                for name, total in totals.items()
             }
             with self._scope():
                 self._body(stmt.body)
 
-    def _room(self, local: Local, lanes: int) -> Any:
+    def _total_memory(self, local: Local, lanes: int) -> Any:
         """Memory for totals, in the function's first block."""
         kind = ir.ArrayType(scalar.register_type(local.dtype), lanes)
         with self.b.goto_entry_block():
-            room = self.b.alloca(kind, name=f"{local.name}.lanes")
-        room.align = ALIGNMENT
-        return room
+            memory = self.b.alloca(kind, name=f"{local.name}.lanes")
+        memory.align = ALIGNMENT
+        return memory
 
-    def _add_lanes(self, local: Local, room: Any, lanes: int) -> None:
+    def _add_lanes(self, local: Local, memory: Any, lanes: int) -> None:
         """Add the totals of a sum up, each of a half to that of the other half."""
         b = self.b
         kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
-        totals = b.load(_as_vector(b, room, kind))
+        totals = b.load(_as_vector(b, memory, kind))
         while lanes > 1:
             lanes //= 2
             low, high = (
