@@ -23,8 +23,8 @@ from llvmlite import ir
 from weft.compile.emit.control_flow import I32, I64, POINTER, VOID, function, i64, loop
 from weft.compile.emit.isa import new_module
 from weft.compile.targets.cpu.object_code import Library, compile_module, host_isa
+from weft.compile.targets.cpu.pool_code import BODY
 from weft.runtime.cpu.pool import Pool
-from weft.runtime.cpu.pool_code import BODY
 
 GOMP_BODY = ir.FunctionType(VOID, [POINTER])
 

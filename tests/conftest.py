@@ -1,6 +1,9 @@
-"""Shared set-up: the coverage matrix at the end of a run, and a clean state."""
+"""Shared set-up: a clean state, golden texts, the coverage matrix at the end."""
 
+import difflib
 import os
+import pathlib
+import re
 import tempfile
 
 import hypothesis
@@ -41,6 +44,56 @@ def clean_state():
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+# -- golden texts
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="store the texts that tests make"
+    )
+
+
+class Golden:
+    """Compares texts with stored files, or stores them (``--update-golden``)."""
+
+    folder = pathlib.Path(__file__).parent / "golden"
+
+    def __init__(self, update):
+        self.update = update
+
+    def __call__(self, name, text):
+        """Compare a text with ``tests/golden/<name>.txt``."""
+        self.file(self.folder / f"{name}.txt", text + "\n")
+
+    def file(self, path, text):
+        """Compare a text with a file."""
+        if self.update:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        stored = path.read_text(encoding="utf-8") if path.exists() else ""
+        if text != stored:
+            lines = difflib.unified_diff(
+                stored.splitlines(), text.splitlines(), "stored", "made", lineterm=""
+            )
+            pytest.fail(
+                f"{path.name} is not what is made now; if that is right, store it with "
+                "pytest --update-golden\n" + "\n".join(lines),
+                pytrace=False,
+            )
+
+    def blocks(self, path, blocks):
+        """Compare the code blocks of a page that come after ``<!-- made: name -->``."""
+        made = re.compile(r"(<!-- made: (\w+) -->\n```\w*\n).*?(```)", re.DOTALL)
+        page = path.read_text(encoding="utf-8")
+        assert [name for _, name, _ in made.findall(page)] == list(blocks)
+        self.file(path, made.sub(lambda m: f"{m[1]}{blocks[m[2]]}\n{m[3]}", page))
+
+
+@pytest.fixture
+def golden(request):
+    return Golden(request.config.getoption("--update-golden"))
 
 
 def pytest_terminal_summary(terminalreporter):

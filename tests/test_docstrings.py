@@ -110,8 +110,8 @@ def test_public_names_are_documented(module: types.ModuleType) -> None:
 
 # What the core asks of a tensor; no user calls these.
 PROTOCOL = {
-    "alias", "array", "become", "freeze", "in_order", "is_owned", "lies", "on_device",
-    "relinked", "saved_alias", "settled", "stopped", "storage", "to_host",
+    "alias", "array", "become", "freeze", "in_order", "is_owned", "layout_array",
+    "on_device", "relinked", "saved_alias", "settled", "stopped", "storage", "to_host",
 }  # fmt: skip
 
 

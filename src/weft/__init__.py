@@ -10,6 +10,22 @@ from typing import Any as _Any
 # NumPy warns about overflow and NaN where PyTorch's semantics are silent.
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 
+from weft import late as _late
+
+_late.provide(
+    Module="nn.module:Module",
+    Optimizer="optim.optimizer:Optimizer",
+    RemovableHandle="nn.module:RemovableHandle",
+    array_api="array_api",
+    eager_kernels="compile.eager",
+    memory_report="memory.report",
+    native_body="compile.program.bodies:native_of",
+    numpy_protocol="numpy_protocol",
+    pool_code="compile.targets.cpu.pool_code",
+    tensor="ops.creation:tensor",
+    zeros="ops.creation:zeros",
+)
+
 from weft import autograd, core
 from weft.autograd import (
     enable_grad,
@@ -22,6 +38,7 @@ from weft.autograd import (
 from weft.config import config
 from weft.core.argument_errors import guard as _guard
 from weft.ops.public import EXPORTED as _EXPORTED
+from weft.ops.public import LATER as _LATER
 from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.ops.elementwise import result_type
@@ -58,7 +75,7 @@ from weft.dtype import (
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
 from weft.interchange import from_dlpack
-from weft.memory_format import (
+from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -105,23 +122,23 @@ _LAZY = (
 )
 _LAZY_NAMES = {
     "Trainer": "training",
-    "cond": "control",
-    "fori_loop": "control",
+    "cond": "graph.control",
+    "fori_loop": "graph.control",
     "get_num_threads": "runtime.cpu.pool",
     "load": "serialization",
-    "map": "control",
-    "plan": "memory.plan",
+    "map": "graph.control",
+    "plan": "compile.recompute.prediction",
     "save": "serialization",
-    "scan": "control",
+    "scan": "graph.control",
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
-    "while_loop": "control",
+    "while_loop": "graph.control",
 }
 
 if _TYPE_CHECKING:
     from weft.memory import set_memory_limit
-    from weft.memory.plan import plan
-    from weft.control import cond, fori_loop, map, scan, while_loop
+    from weft.compile.recompute.prediction import plan
+    from weft.graph.control import cond, fori_loop, map, scan, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.training import Trainer
@@ -134,10 +151,15 @@ def __getattr__(name: str) -> _Any:
         found = getattr(_importlib.import_module(f"weft.{_LAZY_NAMES[name]}"), name)
         globals()[name] = found
         return found
+    if name in _LATER:
+        _importlib.import_module(_LATER[name])
+        _guard(found := {name: _EXPORTED[name]})
+        globals().update(found)
+        return found[name]
     if name in _EXPORTED:  # declared since
         return _EXPORTED[name]
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_LAZY_NAMES, *_EXPORTED})
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES, *_EXPORTED, *_LATER})

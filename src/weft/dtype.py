@@ -219,8 +219,7 @@ def scalar_dtype(value: Any) -> DType:
         return default_dtype()
     if isinstance(value, complex):
         return default_dtype().to_complex()
-    from weft.core.size import Size
-
-    if isinstance(value, Size):
-        return default_dtype() if value.fractional else int64
+    fractional = getattr(value, "fractional", None)  # of a symbolic size
+    if fractional is not None:
+        return default_dtype() if fractional else int64
     raise DTypeError(f"expected a number, got {type(value).__name__}")

@@ -70,7 +70,7 @@ def _describe(code: CodeType, line: int) -> str:
 
 
 def user_line() -> str:
-    """Where the user's code stands now."""
+    """The user's line that runs now."""
     frame = user_frame()
     if frame is None:
         return "an unknown line"
@@ -122,7 +122,7 @@ def module_stack() -> list[Any]:
 
 
 def module_path() -> str:
-    """Where in the model we are, such as ``model.blocks[3].fc1``; "" outside."""
+    """The path of the running module, such as ``model.blocks[3].fc1``; "" outside."""
     stack = _calls.modules
     if not stack:
         return ""
@@ -136,7 +136,7 @@ def module_path() -> str:
 
 
 def _variable_name(value: Any) -> str:
-    """What the user's code calls a value, or its class."""
+    """The name of a value in the user's code, or its class."""
     frame = user_frame()
     while frame is not None:
         code = frame.f_code  # a method's self tells nothing
@@ -183,7 +183,7 @@ class DeviceError(WeftError, RuntimeError):
 
 
 class AutogradError(WeftError, RuntimeError):
-    """A gradient that was asked for and cannot be had."""
+    """A gradient that cannot be computed."""
 
 
 class AllocationError(WeftError, MemoryError, RuntimeError):

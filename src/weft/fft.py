@@ -85,8 +85,8 @@ def _scaled(name: str, x: Tensor, n: Any, norm: str | None, inverse: bool) -> Te
     return x / n if inverse == (norm != "forward") else x
 
 
-def _places(name: str, x: Tensor, s: Any, dim: Dims) -> tuple[list[int], list[Any]]:
-    """The dimensions to transform, and the sizes that are asked for."""
+def _dimensions(name: str, x: Tensor, s: Any, dim: Dims) -> tuple[list[int], list[Any]]:
+    """The dimensions to transform, and the wanted sizes."""
     sizes = None if s is None else list(s)
     if dim is None:
         count = x.ndim if sizes is None else len(sizes)
@@ -210,7 +210,7 @@ def ihfft(
 
 
 def _all(name: str, x: Tensor, s: Any, dim: Dims, norm: Any, inv: bool) -> Tensor:
-    for d, n in zip(*_places(name, x, s, dim), strict=True):
+    for d, n in zip(*_dimensions(name, x, s, dim), strict=True):
         x = _transform(name, x, n, d, norm, inv)
     return x
 
@@ -218,7 +218,7 @@ def _all(name: str, x: Tensor, s: Any, dim: Dims, norm: Any, inv: bool) -> Tenso
 def _all_to_half(
     name: str, x: Tensor, s: Any, dim: Dims, norm: Any, inv: bool
 ) -> Tensor:
-    (*dims, last), (*sizes, size) = _places(name, x, s, dim)
+    (*dims, last), (*sizes, size) = _dimensions(name, x, s, dim)
     x = _to_half(name, x, size, last, norm, inv)
     for d, n in zip(dims, sizes, strict=True):
         x = _transform(name, x, n, d, norm, inv)
@@ -228,7 +228,7 @@ def _all_to_half(
 def _all_from_half(
     name: str, x: Tensor, s: Any, dim: Dims, norm: Any, inv: bool
 ) -> Tensor:
-    (*dims, last), (*sizes, size) = _places(name, x, s, dim)
+    (*dims, last), (*sizes, size) = _dimensions(name, x, s, dim)
     for d, n in zip(dims, sizes, strict=True):
         x = _transform(name, x, n, d, norm, inv)
     return _from_half(name, x, size, last, norm, inv)

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import late
 from weft.core.device import Device, cpu
 from weft.core.device import device as find_device
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DeviceError, WeftError
-from weft.ufuncs import plain_call
+from weft.ops.public import UFUNCS
 
 CPU_CODE = 1  # DLPack's kDLCPU
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -152,7 +153,7 @@ def array_ufunc(
         found = plain_call(ufunc, args)
         if found is not None:
             return found
-    from weft import numpy_protocol
+    numpy_protocol = late.find("numpy_protocol")
 
     return numpy_protocol.call_ufunc(ufunc, method, args, kwargs)
 
@@ -163,7 +164,7 @@ def array_function(self: Tensor, func: Any, types: Any, args: Any, kwargs: Any) 
     >>> np.concatenate([weft.tensor([1]), weft.tensor([2, 3])])
     tensor([1, 2, 3], shape=(3,), dtype=int64)
     """
-    from weft import numpy_protocol
+    numpy_protocol = late.find("numpy_protocol")
 
     return numpy_protocol.call_function(func, args, kwargs)
 
@@ -182,7 +183,7 @@ def array_namespace(self: Tensor, /, *, api_version: str | None = None) -> Any:
             f"__array_namespace__: expected api_version to be one of "
             f"{', '.join(API_VERSIONS)}, got {api_version!r}"
         )
-    from weft import array_api
+    array_api = late.find("array_api")
 
     return array_api
 
@@ -216,3 +217,20 @@ def shallow_copy(self: Tensor) -> Tensor:
         twin._node = None
         twin.requires_grad_()
     return twin
+
+
+def plain_call(ufunc: Any, args: tuple[Any, ...]) -> Any:
+    """A ufunc of tensors and Python numbers; None where it takes more than that.
+
+    >>> weft.interchange.plain_call(np.sqrt, (weft.tensor([4.0, 9.0]),))
+    tensor([2., 3.], shape=(2,), dtype=float32)
+    """
+    name = UFUNCS.get(ufunc)
+    if name is None:
+        return None
+    for a in args:
+        if not isinstance(a, Tensor) and type(a) not in (int, float):
+            return None
+    import weft
+
+    return getattr(weft, name)(*args)

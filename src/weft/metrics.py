@@ -200,7 +200,7 @@ class Precision(_FromCounts):
 
 
 class Recall(_FromCounts):
-    """Of what is of a class, the share that was taken for it."""
+    """The share of a class's elements that were predicted as such."""
 
     def score(self, right: Any, predicted: Any, true: Any) -> Any:
         return _ratio(right, true)

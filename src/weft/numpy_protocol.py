@@ -1,7 +1,7 @@
 """NumPy's functions on tensors.
 
 ``np.sin(x)`` is answered by the operator of the same meaning, so the result is
-a tensor with its place on the tape. A NumPy function without such an operator
+a tensor with its node on the tape. A NumPy function without such an operator
 runs on the tensors' values if no derivative would be lost, and its arrays come
 back as tensors; otherwise the error names the function.
 

@@ -1,11 +1,11 @@
-"""Tensors on their way to other processes: an array, and what belongs to it.
+"""Tensors on their way to other processes: an array, and its attributes.
 
-``pickle`` (and what is built on it: ``multiprocessing``, ``concurrent.futures``) asks a
-tensor how to make it again. The answer is one of the functions here, which put arrays
-into tensors and do nothing else. ``weft.load`` reads no pickles.
+``pickle`` (and its users ``multiprocessing`` and ``concurrent.futures``) asks a tensor
+how to rebuild it. The answer is one of the functions here, which put arrays into
+tensors and do nothing else. ``weft.load`` reads no pickles.
 
-A view is sent with the tensor that it is a view of, so both share memory again if they
-are sent together.
+A view is sent with the tensor that it is a view of, so both share memory on arrival if
+they are sent together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.core.op import Op
 from weft.core.tensor import Tensor
 from weft.errors import WeftError
 
-# What belongs to this process, or is sent in a form of its own.
+# Attributes that belong to this process, or are sent in another way.
 _OWN = frozenset((
     "_data", "_node", "_storage", "_base", "_chain", "_interpreter", "_inference",
     "_capture", "_parameter", "device", "grad",
@@ -31,7 +31,7 @@ class PickleRefused(WeftError, TypeError):
 
 
 def reduce(self: Any, protocol: Any = None) -> tuple[Any, ...]:
-    """How a tensor is made again from values: ``pickle``'s protocol."""
+    """The function and values that rebuild a tensor: ``pickle``'s protocol."""
     if self._interpreter is not None:
         raise PickleRefused(
             f"pickle: a value inside {self._interpreter.name} stands for others and "

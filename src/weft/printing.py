@@ -1,4 +1,4 @@
-"""How a tensor reads: its numbers, then shape, dtype and gradient function."""
+"""Tensors as text: their numbers, then shape, dtype and gradient function."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _finite(array: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(_wide(array)), _wide(array), 0)
 
 
-# -- what is differentiated
+# -- differentiated functions
 
 
 class Case:
@@ -231,7 +231,7 @@ def _wide_input(a: Any) -> Any:
 
 
 def check_type(op: Op) -> None:
-    """The type rule foretells the shapes and dtypes of what is computed."""
+    """The type rule predicts the shapes and dtypes of the evaluation."""
     for sample in _samples(op):
         args = _tensors(sample)
         got = _outputs(op(*args, **sample.params))

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 import pytest
+from toy_device import Toy
 
 import weft
-from toy_device import Toy
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.nn.module import Module
 from weft.nn.parameter import Parameter

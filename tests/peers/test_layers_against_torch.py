@@ -1,20 +1,16 @@
 """The same layers, losses and models, with only the import changed.
 
-Each case of ``tests/nn/layer_cases.py`` runs live under the installed PyTorch and
+Each case of ``tests/support/layer_cases.py`` runs live under the installed PyTorch and
 under Weft: outputs, gradients of inputs and parameters, and buffers must agree.
 """
 
 from __future__ import annotations
-
-import pathlib
-import sys
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "nn"))
 import torch
 from layer_cases import CASES, Case
 

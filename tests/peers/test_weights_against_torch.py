@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pathlib
-import sys
-
 import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
 pytest.importorskip("safetensors.torch", reason="PyTorch writes files with it")
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "nn"))
 import torch
 from safetensors.torch import load_file, save_file
 from weights import FAMILIES, arrays, first

@@ -7,8 +7,8 @@ import numpy as np
 
 import weft
 from weft.core import eager_kernels
-from weft.ops.creation import physical_memory
 from weft.runtime.cpu import arena, buffers
+from weft.runtime.cpu.buffers import physical_memory
 from weft.runtime.cpu.threads import thread_limit
 
 

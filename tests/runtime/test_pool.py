@@ -18,18 +18,18 @@ import weft
 from weft.compile.emit.control_flow import I64, POINTER, VOID, function, i64, loop, when
 from weft.compile.emit.isa import new_module
 from weft.compile.targets.cpu.object_code import compile_module, host_isa, object_code
-from weft.runtime.cpu import pool as pool_module
-from weft.runtime.cpu.pool import Pool
-from weft.runtime.cpu.pool_code import (
+from weft.compile.targets.cpu.pool_code import (
     BODY,
     CHUNKS,
     FUTEX_NUMBERS,
     emit_parallel,
     report_error,
 )
-from weft.runtime.cpu.pool_code import (
+from weft.compile.targets.cpu.pool_code import (
     pool_module as pool_ir,
 )
+from weft.runtime.cpu import pool as pool_module
+from weft.runtime.cpu.pool import Pool
 
 # A context of these tests, in 64-bit words.
 STATUS, COUNTS, BEGINS, WORKERS, EXTRA = range(5)

@@ -1,4 +1,4 @@
-"""What the standard's functions share: promotion, operands and axes.
+"""Promotion, operands and axes, shared by the standard's functions.
 
 In the standard a 0-d array takes part in type promotion like any other, and a
 Python number takes the arrays' dtype. Weft's own operators put 0-d tensors

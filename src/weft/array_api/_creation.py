@@ -54,20 +54,20 @@ def asarray(
     shares = given is not None
     out = creation.as_tensor(given if shares else obj)
     wanted = out.dtype if dtype is None else as_dtype(dtype)
-    place = out.device if device is None else find_device(device)
-    changed = wanted is not out.dtype or place is not out.device
+    position = out.device if device is None else find_device(device)
+    changed = wanted is not out.dtype or position is not out.device
     if copy is False and (not shares or changed):
         raise ArgumentError(
             "asarray: copy=False, but making this array needs a copy; pass copy=None"
         )
     if not shares and dtype is not None:
-        return creation.tensor(obj, dtype=wanted, device=place)
-    out = out.to(wanted).to(place)
+        return creation.tensor(obj, dtype=wanted, device=position)
+    out = out.to(wanted).to(position)
     return copies.clone(out) if copy and shares and not changed else out
 
 
 def _shared(obj: Any) -> Any:
-    """What can be taken over without a copy: DLPack or the buffer protocol."""
+    """An array over the object's memory, by DLPack or the buffer protocol."""
     if isinstance(obj, (bool, int, float, complex, list, tuple, np.generic)):
         return None
     if callable(getattr(obj, "__dlpack__", None)):

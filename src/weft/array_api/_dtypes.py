@@ -141,7 +141,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 
 class Info:
-    """What this namespace offers; ``weft.array_api.__array_namespace_info__()``.
+    """The result of ``weft.array_api.__array_namespace_info__()``.
 
     >>> weft.array_api.__array_namespace_info__().default_device()
     device(type='cpu')
@@ -161,7 +161,7 @@ class Info:
         }
 
     def default_device(self) -> Any:
-        """Where arrays are made unless told otherwise.
+        """The device of new arrays that name none.
 
         >>> weft.array_api.__array_namespace_info__().default_device()
         device(type='cpu')
@@ -203,7 +203,7 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """What this namespace offers: capabilities, devices and dtypes.
+    """The capabilities, devices and dtypes of this namespace.
 
     >>> sorted(weft.array_api.__array_namespace_info__().dtypes(kind="bool"))
     ['bool']

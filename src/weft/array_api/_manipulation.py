@@ -58,10 +58,10 @@ def expand_dims(x: Array, /, *, axis: int | tuple[int, ...] = 0) -> Array:
     (3, 1)
     """
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    places = normalize_dims("expand_dims", axes, x.ndim + len(axes))
+    positions = normalize_dims("expand_dims", axes, x.ndim + len(axes))
     out = x
-    for place in sorted(places):
-        out = shaping.unsqueeze(out, place)
+    for position in sorted(positions):
+        out = shaping.unsqueeze(out, position)
     return out
 
 
@@ -84,7 +84,7 @@ def matrix_transpose(x: Array, /) -> Array:
 
 
 def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
-    """Axes moved to other places, the rest in order.
+    """Axes moved to other positions, the rest in order.
 
     >>> weft.array_api.moveaxis(weft.ones(2, 3, 4), 0, -1).shape
     (3, 4, 2)
@@ -125,7 +125,7 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
 
 
 def roll(x: Array, /, shift: Any, *, axis: Any = None) -> Array:
-    """The elements moved along axes, those pushed out coming in again.
+    """The elements shifted along axes, those pushed out coming in at the other end.
 
     >>> weft.array_api.roll(weft.arange(4), 1)
     tensor([3, 0, 1, 2], shape=(4,), dtype=int64)
@@ -145,8 +145,8 @@ def squeeze(x: Array, /, axis: Any) -> Array:
     """
     axes = axis if isinstance(axis, tuple) else (axis,)
     for a in axes:
-        place = normalize_dim("squeeze", a, x.ndim)
-        if not x.ndim or x.shape[place] != 1:
+        position = normalize_dim("squeeze", a, x.ndim)
+        if not x.ndim or x.shape[position] != 1:
             raise ShapeError(f"squeeze: axis {a} of shape {x.shape} is not of size 1")
     return shaping.squeeze(x, axes)
 

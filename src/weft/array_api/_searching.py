@@ -25,7 +25,7 @@ from weft.ops.operands import nonzero as _nonzero
 
 
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the largest elements are.
+    """The indices of the largest elements.
 
     >>> weft.array_api.argmax(weft.tensor([1, 9, 3]))
     tensor(1, dtype=int64)
@@ -34,7 +34,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
 
 
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the smallest elements are.
+    """The indices of the smallest elements.
 
     >>> weft.array_api.argmin(weft.tensor([5, 9, 3]))
     tensor(2, dtype=int64)
@@ -56,7 +56,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
 def searchsorted(
     x1: Array, x2: Any, /, *, side: str = "left", sorter: Array | None = None
 ) -> Array:
-    """Where elements would be put into a sorted 1-d array.
+    """The indices at which elements would be inserted into a sorted 1-d array.
 
     >>> weft.array_api.searchsorted(weft.tensor([1, 3, 5]), weft.tensor([3, 6]))
     tensor([1, 3], shape=(2,), dtype=int64)
@@ -118,10 +118,10 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
         if check_array("take", x).ndim != 1:
             raise ShapeError(f"take: expected an axis for shape {x.shape}, got None")
         axis = 0
-    places = _from_start("take", indices, x.shape[axis])
+    positions = _from_start("take", indices, x.shape[axis])
     if indices.ndim == 0:
-        return shaping.squeeze(index.index_select(x, axis, places), axis)
-    return index.index_select(x, axis, places)
+        return shaping.squeeze(index.index_select(x, axis, positions), axis)
+    return index.index_select(x, axis, positions)
 
 
 def _from_start(name: str, indices: Array, size: Any) -> Array:
@@ -137,15 +137,15 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     >>> weft.array_api.take_along_axis(x, weft.array_api.argsort(x))
     tensor([[1, 2, 3]], shape=(1, 3), dtype=int64)
     """
-    places = _from_start("take_along_axis", indices, x.shape[axis])
-    return gathering.take_along_dim(x, places, axis)
+    positions = _from_start("take_along_axis", indices, x.shape[axis])
+    return gathering.take_along_dim(x, positions, axis)
 
 
 # -- sets
 
 
 class UniqueAll(NamedTuple):
-    """What ``unique_all`` returns."""
+    """The result of ``unique_all``."""
 
     values: Array
     indices: Array
@@ -154,14 +154,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What ``unique_counts`` returns."""
+    """The result of ``unique_counts``."""
 
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
-    """What ``unique_inverse`` returns."""
+    """The result of ``unique_inverse``."""
 
     values: Array
     inverse_indices: Array
@@ -177,11 +177,11 @@ def unique_all(x: Array, /) -> UniqueAll:
     """
     array = concrete("unique_all", x)
     found = np.unique_all(array)
-    places = Tensor(np.asarray(found.indices))
+    positions = Tensor(np.asarray(found.indices))
     # The values are picked by index, so that gradients flow to them.
-    values = index.index_select(shaping.reshape(x, (x.numel(),)), 0, places)
+    values = index.index_select(shaping.reshape(x, (x.numel(),)), 0, positions)
     inverse = Tensor(found.inverse_indices.reshape(array.shape))
-    return UniqueAll(values, places, inverse, Tensor(np.asarray(found.counts)))
+    return UniqueAll(values, positions, inverse, Tensor(np.asarray(found.counts)))
 
 
 def unique_counts(x: Array, /) -> UniqueCounts:
@@ -195,7 +195,7 @@ def unique_counts(x: Array, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Array, /) -> UniqueInverse:
-    """The different elements, and which of them stands at each place.
+    """The distinct elements, and the index among them of each element.
 
     >>> weft.array_api.unique_inverse(weft.tensor([2, 1, 2])).inverse_indices
     tensor([1, 0, 1], shape=(3,), dtype=int64)

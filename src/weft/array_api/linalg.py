@@ -22,28 +22,28 @@ __all__ = [
 
 
 class Eigh(NamedTuple):
-    """What ``eigh`` returns."""
+    """The result of ``eigh``."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class QR(NamedTuple):
-    """What ``qr`` returns."""
+    """The result of ``qr``."""
 
     Q: Array
     R: Array
 
 
 class Slogdet(NamedTuple):
-    """What ``slogdet`` returns."""
+    """The result of ``slogdet``."""
 
     sign: Array
     logabsdet: Array
 
 
 class SVD(NamedTuple):
-    """What ``svd`` returns."""
+    """The result of ``svd``."""
 
     U: Array
     S: Array

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
         is_anomaly_enabled,
         set_detect_anomaly,
     )
-    from weft.autograd.checking import GradcheckError, gradcheck, gradgradcheck
+    from weft.func.checking import GradcheckError, gradcheck, gradgradcheck
 
 # What checks rather than computes is loaded when first used.
 _LAZY = {
-    "detect_anomaly": "anomaly",
-    "is_anomaly_enabled": "anomaly",
-    "set_detect_anomaly": "anomaly",
-    "GradcheckError": "checking",
-    "gradcheck": "checking",
-    "gradgradcheck": "checking",
+    "detect_anomaly": "autograd.anomaly",
+    "is_anomaly_enabled": "autograd.anomaly",
+    "set_detect_anomaly": "autograd.anomaly",
+    "GradcheckError": "func.checking",
+    "gradcheck": "func.checking",
+    "gradgradcheck": "func.checking",
 }
 
 
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'weft.autograd' has no attribute {name!r}")
     import importlib
 
-    module = importlib.import_module(f"weft.autograd.{_LAZY[name]}")
+    module = importlib.import_module(f"weft.{_LAZY[name]}")
     found = globals()[name] = getattr(module, name)
     return found
 

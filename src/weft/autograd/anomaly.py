@@ -75,7 +75,7 @@ class set_detect_anomaly:
 
     It holds from now on in this thread, or for a block: eagerly, in compiled programs
     and for optimizers. Programs look at their results alone, which costs little; only
-    where these are not finite, they are run again operator by operator.
+    where these are not finite, the program runs once more operator by operator.
 
     >>> with weft.autograd.set_detect_anomaly(True):
     ...     weft.compile(lambda x: x.log())(weft.tensor([-1.0]))
@@ -125,7 +125,7 @@ def anomaly_of(
 ) -> AnomalyError | None:
     """The error of an operator that made a non-finite value from finite ones.
 
-    ``node`` is the one of a program that it stands in.
+    ``node`` is the operator's node in its program.
     """
     _, inf = wanted
     if all(_finite(o, inf) for o in outs) or not all(_finite(a, inf) for a in args):

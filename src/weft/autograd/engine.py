@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import allocation
 from weft.core.mode import mode
 from weft.core.tape import Backward, Leaf, Wanted
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError, DTypeError, ShapeError
+from weft.runtime import allocation
 from weft.runtime.cpu.buffers import owned
 
 Tensors = Tensor | Sequence[Tensor]
@@ -197,7 +197,7 @@ def _checked(x: Tensor, g: Any, allow_unused: bool, zeros: bool, k: int) -> Any:
 
 
 class HookHandle:
-    """Takes a hook off again with ``remove()``."""
+    """Removes a hook with ``remove()``."""
 
     _next = 0
 

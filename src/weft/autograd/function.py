@@ -74,8 +74,8 @@ class _Call:
         self.cls = cls
         self.args = args
         self.ctx = Context()
-        self.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        self.tensors = tuple(args[i] for i in self.places)
+        self.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        self.tensors = tuple(args[i] for i in self.positions)
         self.ctx.needs_input_grad = tuple(
             isinstance(a, Tensor) and a.requires_grad for a in args
         )
@@ -87,8 +87,8 @@ class _Call:
 
     def run(self, *xs: Any) -> Any:
         args = list(self.args)
-        for place, x in zip(self.places, xs, strict=True):
-            args[place] = x
+        for position, x in zip(self.positions, xs, strict=True):
+            args[position] = x
         result = self.cls.forward(self.ctx, *args)
         outs = result if isinstance(result, tuple) else (result,)
         for out in outs:
@@ -141,7 +141,7 @@ class _Call:
                 f"{self.cls.__name__}.backward: expected {len(self.args)} gradients, "
                 f"one for each argument of forward, got {len(found)}"
             )
-        picked = [found[place] for place in self.places]
+        picked = [found[position] for position in self.positions]
         for k, (x, gx) in enumerate(zip(self.tensors, picked, strict=True)):
             if gx is not None and gx.shape != x.shape:
                 raise AutogradError(
@@ -152,6 +152,6 @@ class _Call:
 
     def push(self, ts: list[Any], values: dict[str, Any]) -> Any:
         tangents: list[Any] = [None] * len(self.args)
-        for place, t in zip(self.places, ts, strict=True):
-            tangents[place] = t
+        for position, t in zip(self.positions, ts, strict=True):
+            tangents[position] = t
         return self.cls.jvp(self.context(values), *tangents)

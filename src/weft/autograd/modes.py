@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Switch:
     """A context manager that is also a decorator.
 
-    One object can be entered again inside its own block, and in several threads.
+    One object can be entered inside its own block, and in several threads.
     """
 
     recording: bool
@@ -165,7 +165,7 @@ class no_grad(_Bare):
 
 
 class enable_grad(_Bare):
-    """Record again inside a ``no_grad`` block.
+    """Record operators inside a ``no_grad`` block.
 
     >>> x = weft.ones(2, requires_grad=True)
     >>> with weft.no_grad(), weft.enable_grad():

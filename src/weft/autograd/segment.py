@@ -1,14 +1,14 @@
-"""Segments: pieces of the tape whose saved values are computed again when needed.
+"""Segments: pieces of the tape whose saved values are recomputed when needed.
 
     forward     run the function, note what it did (one Mark a node), and let go of
                 the values that its nodes saved
     backward    the first node of the segment that needs its values runs the function
-                again, on the same arguments with the same random numbers; its nodes
-                are matched with the marks, and each node of the tape takes the values
-                of its match, once
+                a second time, on the same arguments with the same random numbers; its
+                nodes are matched with the marks, and each node of the tape takes the
+                values of its match, once
 
-The second run leaves no traces: generators are put back, and what it changes in
-place outside (running statistics) gets its old value again. A segment knows its nodes
+The second run leaves no traces: generators and tensors that it changes in place
+outside (running statistics) get their old values back. A segment knows its nodes
 only weakly and nodes know the segment, so a tape still has no cycles.
 """
 
@@ -57,7 +57,7 @@ class Result(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What is remembered of a node: enough to recognise it in the second run."""
+    """The description of a node by which it is recognised in the second run."""
 
     op: str
     saved: tuple[Any, ...]  # the types of the values
@@ -76,7 +76,7 @@ class Mark(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """What a node of a segment holds in place of its values."""
+    """The stand-in for the values of a segment's node."""
 
     segment: Segment
     position: int
@@ -125,7 +125,7 @@ class Given:
         self.frozen = False
 
     def freeze(self) -> None:
-        """Hold a copy in place of a tensor whose memory is about to change."""
+        """Hold a copy instead of a tensor whose memory is about to change."""
         copy = self.tensor.alias(self.node)
         copy.freeze()
         self.tensor, self.version, self.frozen = copy, 0, True
@@ -142,7 +142,7 @@ class Given:
 
 
 class Segment:
-    """One call of a function, to be run again for its gradient."""
+    """One call of a function, which is repeated for its gradient."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Segment:
         self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
         self.changed: dict[int, Storage] = {}
         self.filled: dict[int, Refill] | None = None
-        self.places: dict[Node, int] = {}  # nodes of the second run
+        self.positions: dict[Node, int] = {}  # nodes of the second run
 
     # -- the first run
 
@@ -271,10 +271,10 @@ class Segment:
     def drop(self) -> None:
         """Forget what the second run gave and nobody took."""
         self.filled = None
-        self.places = {}
+        self.positions = {}
 
     def _joined(self, old: Any, new: Any) -> Any:
-        """A value that was kept, or the new one at its place on the first tape."""
+        """A kept value, or the recomputed one with its node of the first tape."""
         if type(old) is list:
             return [self._joined(a, b) for a, b in zip(old, new, strict=True)]
         if old is not DROPPED:
@@ -292,8 +292,8 @@ class Segment:
         if type(node) is Pick:
             below = self._original(node.node)
             return node if below is node.node else below and Pick(below, node.index)
-        place = self.places.get(node)
-        return node if place is None else self.marks[place].node()
+        k = self.positions.get(node)
+        return node if k is None else self.marks[k].node()
 
     def _refill(self) -> None:
         self._check_given()
@@ -310,14 +310,14 @@ class Segment:
             for k, node in enumerate(nodes)
             if k in self.stripped and self.marks[k].node() is not None
         }
-        self.places = {node: k for k, node in enumerate(nodes)}
+        self.positions = {node: k for k, node in enumerate(nodes)}
         for node in nodes:
             node.saved = ()
         if mode.refilled is not None:
             mode.refilled.append(weakref.ref(self))
 
     def _arguments(self) -> Any:
-        """The arguments as they were, each tensor at its place on the tape."""
+        """The arguments as they were, each tensor with its node of the tape."""
         leaves = [g.again() if type(g) is Given else g for g in self.given]
         return tree_unflatten(leaves, self.structure)
 
@@ -371,7 +371,7 @@ class Segment:
             raise self.differs(k, *[m[k] if k < len(m) else None
                                     for m in (self.marks, again)])  # fmt: skip
 
-    def differs(self, place: int, first: Any, second: Any) -> AutogradError:
+    def differs(self, number: int, first: Any, second: Any) -> AutogradError:
         """The error of a function that did something else the second time."""
         lines = []
         if first is not None:
@@ -380,7 +380,7 @@ class Segment:
             lines.append(f"\n  second run at {second.line}")
         return AutogradError(
             "checkpoint: the function did something else when it was run again for "
-            f"its gradient: operator {place} of {len(self.marks)} was "
+            f"its gradient: operator {number} of {len(self.marks)} was "
             f"{first or 'none'} and is {second or 'none'} now. A checkpointed "
             "function must depend only on its arguments, parameters and Weft's "
             "generators" + "".join(lines)
@@ -398,18 +398,18 @@ def recorded(out: Any, floor: int) -> list[Node]:
 
 
 def marks_of(nodes: list[Node]) -> list[Mark]:
-    """What to remember of nodes."""
-    places = {node: k for k, node in enumerate(nodes)}
-    return [_mark(node, places) for node in nodes]
+    """The marks of nodes."""
+    positions = {node: k for k, node in enumerate(nodes)}
+    return [_mark(node, positions) for node in nodes]
 
 
-def _mark(node: Node, places: dict[Node, int]) -> Mark:
+def _mark(node: Node, positions: dict[Node, int]) -> Mark:
     held: Any = node.saved
     if type(held) is Deferred:
         saved = held.segment.marks[held.position].saved
     else:
         saved = tuple(_types(node.saved or ()))
-    parents = tuple([_place(parent, places) for parent in node.parents])
+    parents = tuple([_position(parent, positions) for parent in node.parents])
     ref = weakref.ref(node)
     return Mark(node.name, saved, parents, ref, node.code, node.lasti)
 
@@ -422,10 +422,10 @@ def _types(values: Any) -> Iterator[Any]:
             yield from _types(value)
 
 
-def _place(parent: Any, places: dict[Node, int]) -> Any:
+def _position(parent: Any, positions: dict[Node, int]) -> Any:
     if type(parent) is Pick:
-        return _place(parent.node, places), parent.index
-    return None if parent is None else places.get(parent, -1)
+        return _position(parent.node, positions), parent.index
+    return None if parent is None else positions.get(parent, -1)
 
 
 def _leaves(nodes: list[Node]) -> list[tuple[weakref.ref[Tensor], int]]:
@@ -457,7 +457,7 @@ def _paired(kept: tuple[Any, ...], values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _check_unchanged(made: Refill) -> None:
-    """As the tape does it for the values of a first run."""
+    """Refuse saved values that were changed in place, as the tape does."""
     for value in made.saved:
         for one in value if type(value) is list else (value,):
             storage = getattr(one, "_storage", None)
@@ -604,7 +604,7 @@ class Keeper(Evaluator):
         return out
 
     def forget_changed(self) -> None:
-        """Results that were changed in place since are of no use."""
+        """Drop results that have been changed in place since."""
         self.results = {k: r for k, r in self.results.items() if _is_intact(r)}
 
 

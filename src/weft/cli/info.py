@@ -1,4 +1,4 @@
-"""What this installation is and what limits it."""
+"""``weft info``: the installation, the machine, and what limits it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 
 import weft
-from weft.ops.creation import physical_memory
+from weft.runtime.cpu.buffers import physical_memory
 from weft.runtime.cpu.kernel_cache import default
 from weft.runtime.cpu.threads import thread_limit
 

@@ -123,7 +123,7 @@ def run(
       return %add
     }
     """
-    shown = _shown(passes)
+    shown = _asked(passes)
     check = bool(os.environ.get("WEFT_VERIFY"))
     for name, one in passes:
         start = time.perf_counter()
@@ -196,30 +196,17 @@ def plan(lowered: Lowered, code: Any, sizes: Mapping[str, int]) -> Plan:
 # -- looking at it
 
 
-def _asked() -> set[str]:
-    """The stages that WEFT_PRINT asks for."""
+def _asked(passes: Passes = ()) -> set[str]:
+    """The stages that WEFT_PRINT asks for, of ours and of a list of passes."""
     asked = os.environ.get("WEFT_PRINT", "")
-    names = {*dict(PASSES), *STAGES}
-    if asked == "all":
-        return names
+    names = {*dict(PASSES), *STAGES, *dict(passes)}
     wanted = {name.strip() for name in asked.split(",") if name.strip()}
-    if wanted - names:
+    if wanted - names - {"all"}:
         raise ArgumentError(
             f"WEFT_PRINT: expected 'all' or some of {', '.join(sorted(names))}, got "
             f"{asked!r}"
         )
-    return wanted
-
-
-def _shown(passes: Passes) -> set[str]:
-    """The passes that WEFT_PRINT asks for; of other lists than ours, all may be."""
-    if os.environ.get("WEFT_PRINT") == "all":
-        return {name for name, _ in passes}
-    own = {*dict(PASSES)}
-    if not own.issuperset(name for name, _ in passes):
-        asked = os.environ.get("WEFT_PRINT", "")
-        return {name.strip() for name in asked.split(",") if name.strip()}
-    return _asked()
+    return names if "all" in wanted else wanted
 
 
 def _show(stage: str, text: Callable[[], str]) -> None:

@@ -4,8 +4,8 @@ NumPy's library (OpenBLAS) shares a large product out to as many threads as ther
 cores, and cuts its sums accordingly: the bits depend on the machine's cores and on
 ``OPENBLAS_NUM_THREADS``. Small products run on one thread. So
 
-    product(x, y)        NumPy's for what is small, the compiler's kernel else
-    with one_thread():   NumPy's library on one thread, for what has no kernel here:
+    product(x, y)        NumPy's for small products, the compiler's kernel for others
+    with one_thread():   NumPy's library on one thread, where there is no kernel:
                          complex numbers, and LAPACK's factorisations
 """
 

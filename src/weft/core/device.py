@@ -21,7 +21,7 @@ Kernel = Callable[..., Any]
 
 
 class Device:
-    """One place that holds tensors and runs operators.
+    """A device that holds tensors and runs operators.
 
     ``kernels`` maps operator names to functions over this device's buffers;
     ``None`` means that the operators' NumPy evaluations serve (the CPU). A subclass
@@ -192,7 +192,7 @@ class device(metaclass=_Found):
 
 
 def get_default_device() -> Device:
-    """Where tensors are made that are not told where.
+    """The device of new tensors that name none.
 
     >>> weft.get_default_device()
     device(type='cpu')
@@ -211,4 +211,5 @@ def set_default_device(device: str | Device | None) -> None:
     mode.device = None if found is cpu else found
 
 
+device.__module__ = "weft"  # where pickles and the documentation find it
 find_device = device

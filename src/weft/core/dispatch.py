@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import allocation, eager_kernels, fast_path
+from weft import late
+from weft.core import eager_kernels, fast_path
 from weft.core.mode import RECORDING, VIEWS, mode, set_evaluator, set_recording
 from weft.core.op import Op, TensorType
 from weft.core.size import OpenSizeError
 from weft.core.tape import record
 from weft.core.tensor import DeviceTensor, Tensor
 from weft.errors import ArgumentError, DeviceError, WeftError
+from weft.runtime import allocation
 
 ndarray = np.ndarray
 new = object.__new__
@@ -86,7 +88,7 @@ class Evaluator:
 
 
 def beside(x: Tensor) -> AbstractContextManager[None]:
-    """What is drawn inside is drawn where ``x`` is computed: now, or in its graph."""
+    """Draw random numbers inside where ``x`` is computed: now, or in its graph."""
     return nullcontext() if x._interpreter is None else x._interpreter.taking()
 
 
@@ -204,7 +206,7 @@ def _inner(one: Any, other: Any) -> Any:
 
 
 def run_composite(op: Op, args: tuple[Any, ...]) -> Any:
-    """Run a program over tensors without recording its parts."""
+    """Run a program over tensors without recording its operators."""
     before = set_recording(False)
     try:
         return op.eval(*args)
@@ -254,13 +256,11 @@ def type_of(value: Any) -> Any:
 def explain(
     op: Op, args: tuple[Any, ...], params: dict[str, Any], error: Exception
 ) -> Exception:
-    """The clear form of an evaluation's error: the type rule's, if it has one."""
+    """An evaluation's error in clear words: the type rule's, if it has one."""
     if isinstance(error, WeftError):
         return error
     if isinstance(error, MemoryError):
-        from weft.memory.report import failed
-
-        return failed(op, args, params, error)
+        return late.find("memory_report").failed(op, args, params, error)
     try:
         if op.type is not None:
             op.type(*[type_of(a) for a in args], **params)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import late
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
@@ -41,7 +42,7 @@ _kernels: Any = None  # the compiler's side, once it is loaded
 
 
 def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
-    """What an operator with a ``bulk`` gives, by a kernel where that pays."""
+    """The result of an operator with a ``bulk``, by a kernel where that pays."""
     if config.batch_invariant:
         return _invariant(op, arrays, params)
     if len(arrays) == 1 and arrays[0].size < op.bulk:  # what is small is not to wait
@@ -130,7 +131,7 @@ def kernels() -> Any:
         try:
             if os.name != "posix":
                 raise ImportError("there is no thread pool for this system")
-            from weft.compile import eager
+            _kernels = late.find("eager_kernels")
         except (ImportError, OSError) as error:
             if config.batch_invariant:
                 raise DeviceError(
@@ -138,6 +139,4 @@ def kernels() -> Any:
                     f"attention need kernels for it, but {error}"
                 ) from None
             config.eager_kernels = False
-        else:
-            _kernels = eager
     return _kernels

@@ -1,9 +1,9 @@
-"""Short ways to a result and its place on the tape, while nobody watches.
+"""Fast paths of eager operators to a result and its node on the tape.
 
-A public function may take one if ``mode.quick`` is not 0: it has NumPy do the work
-on plain tensors' arrays and hands the array in here, with ``mode.quick`` as ``state``.
-What that leaves behind is what ``bind`` would have left. At any trouble it goes to
-``bind`` instead, which finds the words for it.
+A public function may take one if ``mode.quick`` is not 0: no transform, capture or
+other observer is active. NumPy computes on plain tensors' arrays, and the array comes
+here, with ``mode.quick`` as ``state``. Value, views and tape are then as ``bind`` would
+have left them. On any error, ``bind`` runs instead and explains it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def reduction(
     keepdim: Any,
     state: int,
 ) -> Tensor | None:
-    """What a ufunc's ``reduce`` makes of a small tensor of NumPy's floating types.
+    """A ufunc's ``reduce`` of a small tensor of NumPy's floating types.
 
     ``way`` is the plan and that ``reduce``. None for other tensors, and for dimensions
     that are not there or not plain ints.
@@ -117,7 +117,7 @@ def reduction(
 
 
 def choice(op: Op, args: tuple[Any, Any, Any], state: int) -> Tensor | None:
-    """What ``np.where`` makes of a small condition and two values that fit as they are.
+    """``np.where`` of a small condition and two values that fit as they are.
 
     These are tensors of the condition's shape and one floating type, or numbers beside
     one. None for others.

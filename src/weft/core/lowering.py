@@ -1,4 +1,4 @@
-"""What an operator's record tells the compiler: how one element comes about.
+"""Lowering rules of operator records: how one element comes about.
 
     Pointwise      the element is a scalar function of the inputs' elements there
     View           the element is the input's element at another index
@@ -49,7 +49,7 @@ class Pointwise(Record):
 
 
 class View(Record):
-    """``at(out, x_shape, **params)`` is where the input's element is found.
+    """``at(out, x_shape, **params)`` is the index of the input's element.
 
     ``in_order`` says that axes stay in the order of their strides.
     """
@@ -61,7 +61,7 @@ class View(Record):
 class Reduction(Record):
     """``combine`` names the operator that elements are combined with.
 
-    ``splits`` says that the results of parts are reduced by the same operator, whose
+    ``splits`` says that partial results are reduced by the same operator, whose
     parameters are ``dim``, a tuple of axes, and ``keepdim``.
     """
 
@@ -84,7 +84,7 @@ class Element(Record):
 
     value: Callable[..., Any]
     here: Callable[..., tuple[Index | None, ...]] | None = None
-    cheap: bool = True  # to compute again, rather than to keep
+    cheap: bool = True  # recomputed rather than kept
 
 
 class Scatter(Record):
@@ -93,7 +93,7 @@ class Scatter(Record):
     ``domain(*inputs, **params)`` is the shape of the updates, ``update(k, at, ...)``
     each one's index and value. ``combine`` names a scalar function, or is nothing
     where the last update stays. ``shared(*inputs, **params)`` are pairs of axes of the
-    output and of the domain along which every update stays in its place.
+    output and of the domain along which every update stays at its index.
     """
 
     start: Callable[..., Any]
@@ -176,15 +176,15 @@ SAME = View(lambda out, x_shape: out, in_order=True)  # memory does not show
 
 
 def permuted(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:
-    """Where ``permute`` takes an element from."""
+    """The index that ``permute`` reads for an element."""
     found: list[Any] = [0] * len(dims)
-    for place, dim in enumerate(dims):
-        found[dim] = out[place]
+    for position, dim in enumerate(dims):
+        found[dim] = out[position]
     return tuple(found)
 
 
 def expanded(out: Index, x_shape: Index, *, shape: Index) -> Index:
-    """Where ``expand`` takes an element from: axes of size one stay at zero."""
+    """The index that ``expand`` reads for an element: zero in axes of size one."""
     lead = len(shape) - len(x_shape)
     pairs = zip(out[lead:], x_shape, shape[lead:], strict=True)
     return tuple(0 if _one(n) and not _one(m) else i for i, n, m in pairs)
@@ -195,7 +195,7 @@ def _one(size: Any) -> bool:
 
 
 def sliced(out: Index, x_shape: Index, *, index: tuple[Any, ...]) -> Index:
-    """Where a slice takes an element from."""
+    """The index that a slice reads for an element."""
     from weft.core.size import slice_bounds
 
     found: list[Any] = []
@@ -213,7 +213,7 @@ def sliced(out: Index, x_shape: Index, *, index: tuple[Any, ...]) -> Index:
 
 
 def flipped(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:
-    """Where ``flip`` takes an element from."""
+    """The index that ``flip`` reads for an element."""
     return tuple(
         n - 1 - i if d in dims else i
         for d, (i, n) in enumerate(zip(out, x_shape, strict=True))
@@ -221,10 +221,10 @@ def flipped(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:
 
 
 def reshaped(out: Index, x_shape: Index, *, shape: Index) -> Index:
-    """Where ``reshape`` takes an element from.
+    """The index that ``reshape`` reads for an element.
 
     Both shapes are cut into the smallest runs of axes of equal product; inside a
-    run the position is flattened and divided again, elsewhere it is the same.
+    run the index is flattened and unflattened, elsewhere it is the same.
     """
     from weft.core.size import same
 

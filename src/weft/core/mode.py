@@ -1,4 +1,4 @@
-"""What the current thread is doing: recording or not, watched or not."""
+"""The state of the current thread: recording or not, watched or not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Mode(threading.local):
     states: Callable[[Any], None] | None = None  # told of an optimizer that makes some
     refusals: list[Any] | None = None  # what a running capture cannot do, as met
     undone: tuple[Any, ...] = ()  # effects of a capture that failed, not yet had
-    refilled: list[Any] | None = None  # weakly, what backward has computed again
+    refilled: list[Any] | None = None  # weakly, values that backward has recomputed
     device: Any = None  # where tensors are made, unless that is the CPU
     outer_devices: tuple[Any, ...] = ()  # of the blocks around
     depth: int = 0  # how many transforms are running
@@ -43,7 +43,7 @@ class _Mode(threading.local):
     anomaly: tuple[bool, bool] | None = None  # are NaN, infinities looked for?
 
     def __init__(self) -> None:
-        """What switches read and write is every thread's own: see ``_settle``."""
+        """Each thread has its own values for the switches: see ``_settle``."""
         names = "recording forward inference views observers capture taker taking"
         self.__dict__.update({name: getattr(_Mode, name) for name in names.split()})
 

@@ -75,7 +75,7 @@ class Number:
 
 
 def _operand(value: Any) -> Any:
-    """A number that a float can be combined with; None for what is none."""
+    """A number that a float can be combined with; None for other values."""
     if type(value) is Number:
         return value.tensor
     return float(value) if type(value) in (bool, int, float) else None

@@ -1,4 +1,4 @@
-"""Operator records: everything that is known about an operator, in one place.
+"""Operator records: one object holds everything that is known about an operator.
 
     mul = Op("mul", inputs="x y", eval=np.multiply, type=elementwise_type,
              vjp={"x": lambda g, y: g * y, "y": lambda g, x: g * x}, ...)
@@ -22,6 +22,7 @@ differentiated, batched and captured in turn.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -39,7 +40,7 @@ RuleFn = Callable[..., Any]
 
 
 class TensorType(NamedTuple):
-    """What is known of a tensor before it has a value."""
+    """The shape and dtype of a tensor, which are known before its value."""
 
     shape: tuple[Any, ...]  # numbers, or symbolic sizes
     dtype: DType
@@ -127,8 +128,8 @@ class Plan:
 
     def _step(self, index: int, fn: RuleFn) -> Step:
         args: list[int | str] = []
-        for kind, place, name in self.op.sources(fn):
-            key = (kind, place)
+        for kind, position, name in self.op.sources(fn):
+            key = (kind, position)
             if kind == "param":
                 args.append(name)
                 continue
@@ -139,7 +140,7 @@ class Plan:
         return Step(index, fn, tuple(args), only)
 
     def _picker(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """A function from the arguments (then outputs) to what is saved."""
+        """A function from the arguments (then outputs) to the values that are saved."""
         takes = [self._taker(kind, i) for kind, i in self.keep]
         if not takes:
             return _nothing
@@ -179,8 +180,8 @@ def rule_names(fn: RuleFn) -> tuple[str, ...]:
 class Op:
     """One primitive operator. Calling it applies it to tensors.
 
-    A minimal record has a name, inputs, ``eval`` and ``type``; what is left
-    out is derived where it can be (``jvp`` from ``vjp``, ``batch`` by a loop)
+    A minimal record has a name, inputs, ``eval`` and ``type``; a missing rule
+    is derived where it can be (``jvp`` from ``vjp``, ``batch`` by a loop)
     and otherwise means that the operator is not differentiable.
 
     ``linear`` says that the output is linear in the one input, so that the jvp
@@ -191,10 +192,10 @@ class Op:
     ``outputs="*outs"`` gives a tuple whose length depends on the parameters (and its
     vjp gets None as the cotangent of an output that nothing depends on).
     ``bulk`` is how many elements an array must have for the compiler's kernel to be
-    worth asking for in eager mode (``core.bulk``), or that by the code of the first
-    argument's dtype.
+    worth its call in eager mode (``core.eager_kernels``), or such a number for each
+    code of the first argument's dtype.
     ``refuses`` names the inputs whose values the evaluation may refuse with an error,
-    each with a number that is refused wherever it stands for all elements (of whole
+    each with a number that is refused if all elements are equal to it (of whole
     numbers, where it is an int). Programs keep such operators even where nothing needs
     their results: the error is one of their results.
     Every other keyword is one of the ``Facts``.
@@ -269,7 +270,7 @@ class Op:
                     )
 
     def sources(self, fn: RuleFn) -> list[Source]:
-        """Where each argument of a rule (after the first) comes from."""
+        """The source of each argument of a rule (after the first)."""
         names = getattr(fn, "names", None)
         if names is None:
             names = rule_names(fn)[1:]
@@ -305,6 +306,7 @@ class Op:
 
 
 _REGISTRY: dict[str, Op] = {}
+_LATER: list[str] = []  # modules that define others
 _OWN: set[Op | None] = set()  # those that Weft's modules register
 
 
@@ -363,9 +365,25 @@ def define(name: str, **fields: Any) -> Op:
     return register(Op(name, **fields))
 
 
+def define_later(*modules: str) -> None:
+    """Name modules that define operators when they are imported.
+
+    They are imported when an operator is asked for that is not there yet.
+    """
+    _LATER.extend(modules)
+
+
+def _define_all() -> None:
+    while _LATER:
+        importlib.import_module(_LATER.pop())
+
+
 def find_op(name: str) -> Op:
     """The record with this name."""
     found = _REGISTRY.get(name)
+    if found is None:
+        _define_all()
+        found = _REGISTRY.get(name)
     if found is None:
         raise ArgumentError(f"no operator is named {name!r}")
     return found
@@ -378,4 +396,5 @@ def known_op(name: str) -> Op | None:
 
 def all_ops() -> list[Op]:
     """Every registered record, in the order of registration."""
+    _define_all()
     return list(_REGISTRY.values())

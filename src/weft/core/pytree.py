@@ -42,12 +42,12 @@ def register_pytree_node(
     flatten: Callable[[Any], tuple[Any, Any]],
     unflatten: Callable[[Any, Any], Any],
 ) -> None:
-    """Make instances of a class containers: ``flatten(x)`` gives (children, rest)."""
+    """Make objects of a class containers: ``flatten(x)`` gives (children, rest)."""
     _CUSTOM[cls] = (flatten, unflatten)
 
 
 def custom_node(kind: type) -> Any:
-    """How to take instances of a registered class apart, and put them together."""
+    """The functions that flatten and unflatten objects of a registered class."""
     return _CUSTOM.get(kind)
 
 

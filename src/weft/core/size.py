@@ -31,7 +31,7 @@ class Atom:
         self.kind = kind
         self.a = a
         self.b = b
-        self._text = ""  # both are asked for often, so they are kept
+        self._text = ""  # both are used often, so they are kept
         parts = (_odd(p) if isinstance(p, int) else p for p in (a, b))
         self._hash = hash(kind) if a is None else hash((kind, *parts))
 
@@ -146,7 +146,7 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class OpenSizeError(ArgumentError):
-    """A size that a run decides was asked for as a Python number.
+    """A size that is known only in a run was used as a Python number.
 
     An operator that needs it can still become a node of ``build``'s graph.
     """
@@ -295,7 +295,7 @@ class Size:
     __radd__ = __add__
 
     def _plus(self, number: int) -> Size:
-        """With a number added, which stands last."""
+        """The text with a number added at its end."""
         (*others, (atoms, last)) = self.terms
         terms = self.terms if atoms else tuple(others)
         total = number if atoms else last + number
@@ -376,16 +376,16 @@ class Size:
         return out
 
     def conjugate(self) -> Size:
-        """As of every real number: itself."""
+        """The size itself, as of every real number."""
         return self
 
     # -- questions
 
     def _ask(self, relation: str, other: Any) -> bool:
-        gap = self - other
-        if not isinstance(gap, Size):
-            return _RELATIONS[relation](gap, 0)
-        known = _proved(relation, gap)
+        difference = self - other
+        if not isinstance(difference, Size):
+            return _RELATIONS[relation](difference, 0)
+        known = _proved(relation, difference)
         if known is not None:
             return known
         answer = _RELATIONS[relation](self.hint(), _hint(other))
@@ -423,7 +423,7 @@ class Size:
         return self._ask("!=", 0)
 
     def __index__(self) -> int:
-        """What the scope says: the example's number, or that there is none."""
+        """The example's number by the scope; an error if there is none."""
         return self.scope.number(self)
 
     __int__ = __index__
@@ -481,20 +481,20 @@ def _size(total: dict[Any, Any], scope: Scope) -> Any:
     if len(terms) == 1 and not terms[0][0]:
         return terms[0][1]
     if len(terms) > 1:
-        terms.sort(key=_place)
+        terms.sort(key=_sort_key)
     return Size(*terms, scope=scope)
 
 
-def _place(term: tuple[tuple[Atom, ...], Any]) -> tuple[Any, ...]:
-    """What decides where a term is written: long ones first."""
+def _sort_key(term: tuple[tuple[Atom, ...], Any]) -> tuple[Any, ...]:
+    """The sort key of a term in text: long terms come first."""
     atoms = term[0]
     return (-len(atoms), *map(str, atoms))
 
 
 def _both(total: dict[Any, Any]) -> Any:
-    """What the larger and the smaller of the same two add up to, taken out of terms.
+    """Replace ``max(a, b) + min(a, b)`` by ``a + b`` in terms.
 
-    The two may be further by a number: ``max(n - 1, 0) + min(n, 1)`` is ``n``.
+    Both may be shifted by a number: ``max(n - 1, 0) + min(n, 1)`` is ``n``.
     """
     alone = [atoms for atoms in total if len(atoms) == 1 and total[atoms]]
     tops = [atoms for atoms in alone if atoms[0].kind == "max"]
@@ -502,11 +502,15 @@ def _both(total: dict[Any, Any]) -> Any:
     for top, end in itertools.product(tops, ends):
         (x, y), low = ((one[0].a, one[0].b) for one in (top, end))
         for u, v in (low, low[::-1]):
-            gap = x - u
-            if total[top] == total[end] and same(gap, y - v) and type(gap) is int:
+            difference = x - u
+            if (
+                total[top] == total[end]
+                and same(difference, y - v)
+                and type(difference) is int
+            ):
                 factor = total.pop(top)
                 del total[end]
-                return (u + v + gap) * factor
+                return (u + v + difference) * factor
     return None
 
 
@@ -581,8 +585,8 @@ def below(value: Any, limit: Any) -> bool:
             )
         top = top + reach
     if isinstance(top, Size) or isinstance(limit, Size):
-        gap = limit - top
-        return not isinstance(gap, Size) and gap >= 0
+        difference = limit - top
+        return not isinstance(difference, Size) and difference >= 0
     return top <= limit
 
 
@@ -591,13 +595,13 @@ def atom_size(atom: Atom, scope: Scope) -> Size:
     return Size(((atom,), 1), scope=scope)
 
 
-def _proved(relation: str, gap: Size) -> bool | None:
-    """Whether ``gap relation 0`` follows from sizes being at least 0."""
-    if any(atom.below_zero for atoms, _ in gap.terms for atom in atoms):
+def _proved(relation: str, difference: Size) -> bool | None:
+    """Whether ``difference relation 0`` follows from sizes being at least 0."""
+    if any(atom.below_zero for atoms, _ in difference.terms for atom in atoms):
         return None
-    positive = all(factor > 0 for _, factor in gap.terms)
-    negative = all(factor < 0 for _, factor in gap.terms)
-    constant = any(not atoms for atoms, _ in gap.terms)
+    positive = all(factor > 0 for _, factor in difference.terms)
+    negative = all(factor < 0 for _, factor in difference.terms)
+    constant = any(not atoms for atoms, _ in difference.terms)
     if positive and relation in (">=", "<"):
         return relation == ">="
     if negative and relation in ("<=", ">"):
@@ -621,17 +625,17 @@ def smaller(a: Any, b: Any) -> Any:
 def _choose(kind: str, a: Any, b: Any) -> Any:
     if not isinstance(a, Size) and not isinstance(b, Size):
         return _COMPUTE[kind](a, b)
-    gap = a - b
-    if not isinstance(gap, Size):
-        above = gap >= 0
+    difference = a - b
+    if not isinstance(difference, Size):
+        above = difference >= 0
     else:
-        above = _never_below(gap)
-        if not above and not _never_below(-gap):
-            return _atom(kind, a, b, gap.scope)
+        above = _never_below(difference)
+        if not above and not _never_below(-difference):
+            return _atom(kind, a, b, difference.scope)
     return a if above == (kind == "max") else b
 
 
-def _never_below(gap: Any) -> bool:
+def _never_below(difference: Any) -> bool:
     """Whether a size is surely at least 0, also for the ends that it is cut off at.
 
     >>> from weft.core.size import Scope, _never_below, smaller
@@ -639,21 +643,21 @@ def _never_below(gap: Any) -> bool:
     >>> _never_below(n - smaller(3, n)), _never_below(n - 1)
     (True, False)
     """
-    if not isinstance(gap, Size):
-        return gap >= 0
-    if _proved(">=", gap):
+    if not isinstance(difference, Size):
+        return difference >= 0
+    if _proved(">=", difference):
         return True
-    for (atom, *others), factor in (term for term in gap.terms if term[0]):
+    for (atom, *others), factor in (term for term in difference.terms if term[0]):
         if not others and atom.kind == ("min" if factor < 0 else "max"):
-            rest = gap - atom_size(atom, gap.scope) * factor
+            rest = difference - atom_size(atom, difference.scope) * factor
             if any(_never_below(rest + end * factor) for end in (atom.a, atom.b)):
                 return True
     return False
 
 
 def _odd(number: Any) -> Any:
-    """To be hashed in a number's place: -1 and -2 have the same hash, so that a
-    dictionary would compare sizes, which asks how large they are."""
+    """A number to hash instead of a coefficient: -1 and -2 have the same hash, so that
+    a dictionary would compare sizes, which asks how large they are."""
     return 2 * number + 1
 
 

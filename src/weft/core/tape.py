@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft import late
 from weft.core.mode import mode, set_recording, set_views
 from weft.core.op import Plan
 from weft.errors import INTERNAL, AutogradError, describe_line
@@ -107,8 +108,8 @@ _user: CodeType | None = None  # the user's code that made a node last: often th
 
 
 class Node:
-    """One recorded operator. ``make_node`` makes them: an ``__init__`` would take as
-    long again as all the rest."""
+    """One recorded operator. ``make_node`` makes them: an ``__init__`` would double the
+    time."""
 
     __slots__ = (
         "__weakref__", "code", "hooks", "lasti", "number", "out_types", "params",
@@ -183,7 +184,7 @@ class Node:
         return self._reattach(saved) if self.plan.outs else saved
 
     def _reattach(self, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Give saved outputs their place on the tape (kept off it: no cycles)."""
+        """Give saved outputs their nodes on the tape (saved without: no cycles)."""
         values = list(saved)
         if self.plan.op.many:
             for position in self.plan.outs:
@@ -272,7 +273,7 @@ class Pick:
 
 
 class Leaf:
-    """Where gradients end: a tensor that the user asked gradients for."""
+    """The end of a path of gradients: a tensor that the user wants gradients for."""
 
     __slots__ = ("__weakref__", "hooks", "number", "tensor")
 
@@ -458,13 +459,12 @@ def _uses(nodes: Iterable[Any]) -> dict[Leaf, int]:
 
 def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
     """Zeros for the floating outputs that nothing came back through."""
-    from weft.ops.creation import zeros
-
     if node.spent:
         raise _second_backward(node)
     if node.plan.op.many:
         return tuple(slots)  # the rule of such an operator does without them
     device = next((g.device for g in slots if g is not None), None)
+    zeros = late.find("zeros")
     return tuple(
         zeros(shape, dtype=dtype, device=device)
         if g is None and dtype.is_inexact
@@ -483,10 +483,10 @@ def run_hooks(node: Any, g: Any) -> Any:
 
 
 class Wanted:
-    """The nodes of a backward run that lead to the asked-for ones.
+    """The nodes of a backward run that lead to its targets.
 
     ``targets`` receive their cotangents; ``through`` are the nodes whose rules
-    must run because some target lies behind them.
+    must run because a target depends on them.
     """
 
     __slots__ = ("targets", "through")

@@ -1,4 +1,4 @@
-"""The Tensor class: data, place on the tape, and nothing else.
+"""The Tensor class: data, a node of the tape, and nothing else.
 
 Operators live in ``weft.ops``; ``weft.methods`` lists which of them are methods
 and puts them on this class.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft import late
 from weft.core.device import Device, cpu
 from weft.core.size import Size
 from weft.core.tape import Leaf, Storage, keep_in_row
@@ -162,18 +163,18 @@ class Tensor(_Methods):
 
     @property
     def _version(self) -> int:
-        """How often this tensor's memory was changed in place."""
+        """The number of changes in place of this tensor's memory."""
         return 0 if self._storage is None else self._storage.version
 
     @property
     def storage(self) -> Storage:
-        """The record of this memory's changes, made when first asked for."""
+        """The record of this memory's changes, made when first used."""
         if self._storage is None:
             self._storage = Storage()
         return self._storage
 
     def alias(self, node: Any = None) -> Tensor:
-        """The same value under another object, at another place of the tape."""
+        """The same value as another object, with its own node of the tape."""
         twin = new(Tensor)
         twin._data = self._data
         twin._node = node
@@ -188,24 +189,24 @@ class Tensor(_Methods):
         raise TypeError("a concrete tensor is changed through its memory")
 
     def freeze(self) -> None:
-        """Get memory of one's own, so that in-place changes elsewhere don't show."""
+        """Move to memory of its own, so that in-place changes elsewhere don't show."""
         self._data = self._data.copy()
         self._storage = None
 
     def saved_alias(self) -> Tensor:
-        """What the tape keeps of an output: the value without its node."""
+        """The object that the tape keeps of an output: the value without its node."""
         return self.alias()
 
     def is_owned(self) -> bool:
         """Whether the memory is this tensor's own and plain, free to be reused."""
         return type(self) is Tensor and owned(self._data)
 
-    def lies(self) -> Any:
-        """An array that lies in memory as this tensor does; None if that is open."""
+    def layout_array(self) -> Any:
+        """An array with this tensor's layout; None if that is unknown."""
         return self._data
 
     def in_order(self) -> Tensor:
-        """The result of ``contiguous`` for a tensor that lies row by row."""
+        """The result of ``contiguous`` for a tensor that is contiguous already."""
         return self
 
     def settled(self) -> Tensor:
@@ -279,9 +280,7 @@ def _array_from(data: Any, sizes: tuple[Any, ...]) -> np.ndarray:
             f"({given}); weft.tensor(...) makes a tensor of numbers, and "
             "weft.zeros(...) one of any sizes"
         )
-    from weft.ops.creation import tensor
-
-    return tensor(data, dtype=dtypes.default_dtype())._data
+    return late.find("tensor")(data, dtype=dtypes.default_dtype())._data
 
 
 def _look_at(tensor: Tensor, other: Tensor) -> None:

@@ -1,7 +1,7 @@
-"""Tracers: tensors inside a transform, standing over values of the level below.
+"""Tracers: tensors inside a transform, which wrap values of the level below.
 
 A kind of tracer says what it carries (``parts``) and which of those values gives
-its dtype and device (``below``); everything else follows.
+its dtype and device (``below``); the rest is derived.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.dtype import DType
 
 
 class Tracer(Tensor):
-    """Base of tracers: made from its parts and the interpreter it belongs to."""
+    """Base of tracers, made from the values that it carries and its interpreter."""
 
     def __init__(self, *parts: Any, interpreter: Any) -> None:
         self.parts = parts
@@ -26,8 +26,8 @@ class Tracer(Tensor):
         """Whether this is a view of ``base``, as a reshape of which it was made."""
         return True
 
-    def lies(self) -> Any:
-        return self.below.lies()
+    def layout_array(self) -> Any:
+        return self.below.layout_array()
 
     @property
     def below(self) -> Tensor:
@@ -64,7 +64,7 @@ class Tracer(Tensor):
         self.become(other)
 
     def spread(self) -> None:
-        """Called after a change in place: others may share the value."""
+        """Called after a change in place, as others may share the value."""
 
     def relinked(self, keep: Callable[[Any], bool]) -> Tensor:
         parts = [p.relinked(keep) if isinstance(p, Tensor) else p for p in self.parts]

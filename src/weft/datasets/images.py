@@ -73,7 +73,7 @@ class ImageArrays(Dataset):
 def find_file(who: str, root: Any, names: list[str]) -> str:
     """The first of some files that is there, looked for below ``root``.
 
-    Where a list of checksums lies beside it, the file must agree with it.
+    If a list of checksums is beside it, the file must agree with it.
     """
     for name in names:
         path = os.path.join(os.fspath(root), name)
@@ -104,7 +104,7 @@ def check_digest(path: str) -> None:
 
 
 def _digest_in(listed: str, name: str) -> str | None:
-    """What a list says of a name: lines of digest, space, space or star, name."""
+    """A name's digest in a list: lines of digest, space, space or star, name."""
     if not os.path.isfile(listed):
         return None
     with open(listed, encoding="utf-8", errors="replace") as file:

@@ -104,7 +104,7 @@ def _pnm(path: Any, content: bytes) -> np.ndarray:
 
 
 def _chunk(path: Any, content: bytes, at: int) -> tuple[bytes, bytes]:
-    """The kind and data of the chunk at a place, checked."""
+    """The kind and data of the chunk at an offset, checked."""
     if at + 12 > len(content):
         raise broken(path, "truncated PNG file")
     (length,) = struct.unpack_from(">I", content, at)

@@ -46,8 +46,10 @@ class CSV(Dataset):
         self.target = target
         self.categories: dict[str, list[str]] = {}
         self.columns: dict[str, np.ndarray] = {}
-        for place, name in enumerate(names):
-            self.columns[name] = self._column(name, [row[place] for row in rows], lines)
+        for position, name in enumerate(names):
+            self.columns[name] = self._column(
+                name, [row[position] for row in rows], lines
+            )
         self._length = len(rows)
 
     def _column(self, name: str, texts: list[str], lines: list[int]) -> np.ndarray:

@@ -131,7 +131,7 @@ class TextCorpus:
 
 
 class Windows(Dataset):
-    """Windows of a row of numbers, each with the same one place later."""
+    """Windows of a row of numbers, each with the same shifted by one."""
 
     def __init__(self, codes: np.ndarray, length: int, stride: int) -> None:
         if length < 1 or stride < 1:
@@ -157,7 +157,7 @@ class Windows(Dataset):
     def random_batches(
         self, batch_size: int, generator: Generator | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of windows at random places, for ever."""
+        """Endless batches of windows at random positions."""
         offsets = np.arange(self.length + 1)
         while True:
             starts = randint(len(self), (batch_size, 1), generator=generator).array()
@@ -168,13 +168,13 @@ class Windows(Dataset):
 def standard_library(max_chars: int) -> str:
     """The standard library's source, file after file, up to some characters."""
     pieces: list[str] = []
-    room = max_chars
+    left = max_chars
     for path in _sources(sysconfig.get_paths()["stdlib"]):
-        if room <= 0:
+        if left <= 0:
             break
         with open(path, "rb") as file:
-            pieces.append(_decoded(file.read())[:room])
-        room -= len(pieces[-1])
+            pieces.append(_decoded(file.read())[:left])
+        left -= len(pieces[-1])
     return "".join(pieces)
 
 

@@ -12,14 +12,12 @@ Slot = tuple[Any, Any]  # a container and the key under which it holds a tensor
 
 
 def _slots(module: Any) -> dict[str, Slot]:
-    """Where each parameter and buffer of a module tree is held."""
-    from weft.nn.parameter import Parameter
-
+    """The dictionaries that hold each parameter and buffer of a module tree."""
     out: dict[str, Slot] = {}
     for path, owner in module.named_modules():
         lead = f"{path}." if path else ""
         for name, slot, value in _held(owner):
-            if isinstance(value, Parameter):
+            if isinstance(value, Tensor) and value._parameter:
                 out[lead + name] = slot
         for held in (owner._parameters, owner._buffers):
             out |= {lead + name: (held, name) for name in held}
@@ -47,7 +45,7 @@ def functional_call(
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """Call a module with other tensors in place of its parameters and buffers.
+    """Call a module with other tensors as its parameters and buffers.
 
     The module is as before afterwards, also if the call fails.
 

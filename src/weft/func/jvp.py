@@ -116,16 +116,16 @@ def _values(op: Op, rule: Any, primals: Any, out: Any, params: Any) -> list[Any]
     """A rule's arguments, by the names it gives them."""
     outs = out if type(out) is tuple else (out,)
     values = []
-    for kind, place, name in op.sources(rule):
+    for kind, position, name in op.sources(rule):
         if kind == "param":
             values.append(params[name])
         elif kind == "out":
-            values.append(list(outs) if op.many else outs[place])
+            values.append(list(outs) if op.many else outs[position])
         elif op.variadic:
             values.append([p if kind == "in" else getattr(p, kind) for p in primals])
         else:
             values.append(
-                primals[place] if kind == "in" else getattr(primals[place], kind)
+                primals[position] if kind == "in" else getattr(primals[position], kind)
             )
     return values
 

@@ -22,7 +22,7 @@ from weft.errors import ArgumentError, DTypeError, ShapeError
 
 
 def entry(x: Tensor) -> Tensor:
-    """A new place on the tape that stands for ``x``."""
+    """A new entry of the tape that stands for ``x``."""
     from weft.ops.copies import alias_op
 
     if x._node is not None:
@@ -157,17 +157,17 @@ def by_argnums(
     kwargs: Any,
 ) -> tuple[Callable[[Any], Any], Any]:
     """``func`` as a function of the chosen arguments alone, and those arguments."""
-    places = _split_args(name, argnums, args)
+    positions = _split_args(name, argnums, args)
 
     def of_chosen(chosen: Any) -> Any:
         full = list(args)
-        for place, value in zip(
-            places, chosen if isinstance(argnums, tuple) else (chosen,), strict=True
+        for position, value in zip(
+            positions, chosen if isinstance(argnums, tuple) else (chosen,), strict=True
         ):
-            full[place] = value
+            full[position] = value
         return func(*full, **kwargs)
 
-    chosen = tuple(args[p] for p in places)
+    chosen = tuple(args[p] for p in positions)
     return of_chosen, chosen if isinstance(argnums, tuple) else chosen[0]
 
 

@@ -69,6 +69,10 @@ class Batching(Interpreter):
         super().__exit__(*error)
         mode.batching = mode.batching[:-1]
 
+    def batched(self, value: Tensor) -> Tensor:
+        """A value whose first axis is this level's batch."""
+        return Batched(value, interpreter=self)
+
     def lift(self, value: Any) -> Tensor:
         """A value of this level with its batch axis, repeated if it had none."""
         if type(value) is Batched and value._interpreter is self:
@@ -193,7 +197,7 @@ def _run(
 
 
 def _from_front(run: Batching, result: Any, out_dims: Any) -> Any:
-    """The outputs with their batch axes where they were asked for."""
+    """The outputs with their batch axes at the wanted positions."""
     from weft.ops.shaping import movedim
 
     leaves, structure = tree_flatten(result)
@@ -235,13 +239,13 @@ def _in_chunks(
         parts.append(run(piece, min(chunk, size - a)))
     flat = [tree_flatten(p) for p in parts]
     if isinstance(out_dims, int):
-        places = [out_dims] * len(flat[0][0])
+        positions = [out_dims] * len(flat[0][0])
     else:
-        places = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
+        positions = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
     joined = [
         column[0] if d is None else cat(list(column), d)
         for column, d in zip(
-            zip(*[f[0] for f in flat], strict=True), places, strict=True
+            zip(*[f[0] for f in flat], strict=True), positions, strict=True
         )
     ]
     return tree_unflatten(joined, flat[0][1])

@@ -1,7 +1,7 @@
 """Capture: run a Python function once with symbols, and keep what it did.
 
 While the function runs, every operator of this thread becomes a node, and tensors from
-outside are borrowed (``borrowing``). So a whole training step can be captured.
+outside are borrowed (``outside_tensors``). So a whole training step can be captured.
 """
 
 from __future__ import annotations
@@ -90,9 +90,11 @@ def capture_call(
     *,
     anywhere: bool = False,
 ) -> Captured:
-    """Capture a call. ``existed`` tells of Python values that were there before;
-    ``numbers`` are the places of floats that are inputs, among all leaves. With
-    ``anywhere``, its tensors may be on any device that has a target.
+    """Capture a call.
+
+    ``existed`` tells which Python values were there before; ``numbers`` are the
+    indices, among all leaves, of floats that are inputs. With ``anywhere``, tensors may
+    be on any device that has a target.
     """
     label = name or name_of(fn)
     builder = Builder(label)
@@ -131,8 +133,8 @@ def capture_call(
         del result, copies, sharing, console
         values, cells = run.close(out_leaves)
         changed = [
-            (x.node, Rewritten(place, x._node is not tape))
-            for place, (x, node, tape) in enumerate(begun)
+            (x.node, Rewritten(position, x._node is not tape))
+            for position, (x, node, tape) in enumerate(begun)
             if x.node is not node
         ]
         begun.clear()
@@ -159,10 +161,10 @@ def capture_call(
     made.arrays = run.arrays
     made.buffers = run.kept
     made.emptied = run.emptied
-    places = {node: k for k, node in enumerate(graph.inputs)}
-    made.nonzero = [places[node] for node in run.nonzero]
+    positions = {node: k for k, node in enumerate(graph.inputs)}
+    made.nonzero = [positions[node] for node in run.nonzero]
     if run.writes or returned is not None:  # else a view is as good as a copy
-        made.layouts = [(places[n], how) for n, how in run.layouts.items()]
+        made.layouts = [(positions[n], how) for n, how in run.layouts.items()]
     return made
 
 
@@ -171,7 +173,7 @@ def _run(fn: Callable[..., Any], copies: Copies) -> Any:
     return fn(*args, **options)
 
 
-captured_call = _run.__code__  # what is called below it belongs to the capture
+captured_call = _run.__code__  # frames below it belong to the capture
 
 
 def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
@@ -188,8 +190,8 @@ def _input(run: Capture, kind: TensorType, name: str, example: Any) -> Symbol:
 
 
 def layout_of(array: Any) -> Any:
-    """How an array lies in memory: None if row by row; the order of its axes, if that
-    is all; else its strides.
+    """An array's layout: None if contiguous, the order of its axes if a transpose of it
+    is contiguous, else its strides.
 
     >>> from weft.graph.capture import layout_of
     >>> x = np.zeros((2, 3))
@@ -197,7 +199,7 @@ def layout_of(array: Any) -> Any:
     (None, (1, 0), ('strides', 24, 16))
     """
     if not isinstance(array, np.ndarray) or array.flags.c_contiguous:
-        return None  # a buffer of another device lies row by row
+        return None  # buffers of other devices are contiguous
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
     if array.transpose(order).flags.c_contiguous:
         return tuple(order)

@@ -53,11 +53,11 @@ class Captured:
         self.rewritten: list[Rewritten] = []  # arguments changed in place
         self.regions: list[Any] = []  # what each checkpointed function keeps
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
-        self.arrays: list[np.ndarray] = []  # NumPy's that are read again in every run
+        self.arrays: list[np.ndarray] = []  # of NumPy, read anew in every run
         self.buffers: list[tuple[Any, str, Tensor]] = []  # of modules, that are set
         self.nonzero: list[int] = []  # inputs that must not be zero
         self.effects: list[Any] = []  # on containers and the terminal, in order
-        self.returned: Any = None  # the result's recipe, if parts of it are not new
+        self.returned: Any = None  # the result's recipe, if some of it is not new
         self.wants: dict[Node, bool] = {}  # of the recipes' nodes: do they want grad?
         self.layouts: list[tuple[int, Any]] = []  # of inputs whose layout decides
         self.device = cpu  # of its tensors
@@ -161,19 +161,19 @@ class Rewritten(NamedTuple):
     Its new value is one of the graph's last outputs.
     """
 
-    place: int  # among the arguments that are tensors
+    position: int  # among the arguments that are tensors
     recorded: bool  # whether the change is part of the argument's history
 
 
 def check_apart(program: Captured, arrays: list[Any], store: Mapping[Any, Any]) -> None:
-    """Refuse an argument that is changed in place while another shows its memory."""
-    for place, _ in program.rewritten:
-        others = [*arrays[:place], *arrays[place + 1 :], *store.values()]
-        if any(_may_share(program, arrays[place], other) for other in others):
+    """Refuse an argument that is changed in place while another shares its memory."""
+    for position, _ in program.rewritten:
+        others = [*arrays[:position], *arrays[position + 1 :], *store.values()]
+        if any(_may_share(program, arrays[position], other) for other in others):
             raise ArgumentError(
                 f"{program.graph.name}: argument "
-                f"{program.graph.inputs[place].name!r} is changed in place, and shares "
-                "its memory with another one; pass a .clone() of one of them"
+                f"{program.graph.inputs[position].name!r} is changed in place, and "
+                "shares its memory with another one; pass a .clone() of one of them"
             )
 
 
@@ -189,8 +189,8 @@ def rewrite(program: Captured, leaves: list[Any], results: Any) -> None:
         return
     given = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
     values = results[len(results) - len(program.rewritten) :]
-    for (place, recorded), value in zip(program.rewritten, values, strict=True):
-        target = given[place]
+    for (position, recorded), value in zip(program.rewritten, values, strict=True):
+        target = given[position]
         if isinstance(target, np.ndarray):
             np.copyto(target, value.to_host())
             continue

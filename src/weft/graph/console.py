@@ -2,7 +2,7 @@
 
 ``print``, loggers, warnings and writes to ``sys.stdout`` and ``sys.stderr`` become
 effects that every run of the program has, with that run's values. A text made of a
-tensor holds a mark in its place. ``breakpoint`` ends the capture with
+tensor holds a mark instead. ``breakpoint`` ends the capture with
 ``DebuggerWanted``; a file that is opened or a thread that is started ends it with a
 refusal.
 """
@@ -46,7 +46,7 @@ def text_recipe(run: Any, text: str) -> Any:
 
 
 class Console:
-    """Takes the place of what speaks to people, for one capture."""
+    """Replaces the functions and streams that write to people, for one capture."""
 
     def __init__(self, run: Any) -> None:
         self.run = run
@@ -56,7 +56,7 @@ class Console:
     def listening(self) -> Iterator[None]:
         """Exchange the functions and streams until the block ends."""
         pdb: Any = sys.modules.get("pdb")
-        places: list[tuple[Any, str, Any]] = [
+        patches: list[tuple[Any, str, Any]] = [
             (builtins, "print", self._instead(builtins.print, self._print)),
             (builtins, "input", self._instead(builtins.input, self._input)),
             (builtins, "open", self._opening(builtins.open)),
@@ -71,17 +71,17 @@ class Console:
         pools: Any = sys.modules.get("concurrent.futures.thread")
         if pools is not None:
             kind = pools.ThreadPoolExecutor
-            places.append((kind, "submit", self._threading(kind.submit)))
+            patches.append((kind, "submit", self._threading(kind.submit)))
         if pdb is not None:
             trace = self._instead(pdb.set_trace, _debugger)
-            places.append((pdb, "set_trace", trace))
-        before = [getattr(owner, name) for owner, name, _ in places]
-        for owner, name, value in places:
+            patches.append((pdb, "set_trace", trace))
+        before = [getattr(owner, name) for owner, name, _ in patches]
+        for owner, name, value in patches:
             setattr(owner, name, value)
         try:
             yield
         finally:
-            for (owner, name, _), value in zip(places, before, strict=True):
+            for (owner, name, _), value in zip(patches, before, strict=True):
                 setattr(owner, name, value)
 
     def active(self) -> bool:
@@ -107,7 +107,7 @@ class Console:
             if self.active() and _by_user(sys._getframe(1)):
                 raise refusal(
                     f"compile: the function opens the file {file!r}, once, when it is "
-                    "captured; later calls would not do that again. Read or write "
+                    "captured; later calls would not do that fresh. Read or write "
                     "files outside the function"
                 )
             return usual(file, *args, **kwargs)
@@ -201,9 +201,9 @@ def _debugger(*args: Any, **kwargs: Any) -> None:
 
 
 def _log(handle: Any, logger: Any, record: Any, message: Any, args: Any) -> None:
-    again = copy.copy(record)
-    again.msg, again.args, again.created = message, args, time.time()
-    handle(logger, again)
+    fresh = copy.copy(record)
+    fresh.msg, fresh.args, fresh.created = message, args, time.time()
+    handle(logger, fresh)
 
 
 def _by_user(frame: FrameType | None) -> bool:

@@ -46,8 +46,8 @@ def _vjp(
 
 
 def _batch(op: Op, size: int, args: Any, batched: Any, params: dict[str, Any]) -> Any:
-    """Batched, it is the program it was made from."""
-    from weft.control.bodies import to_batch
+    """The outputs of the forward program, which is batched itself."""
+    from weft.graph.control.bodies import to_batch
 
     first, count = params["count"], params["outs"]
     pairs = list(zip(args, batched, strict=True))[first : first + count]
@@ -68,8 +68,8 @@ STRUCTURAL[custom_op.name] = custom_op
 
 def keep_backward(build: Building, op: Op, args: tuple[Any, ...], out: Any) -> Any:
     """The outputs of a composite operator, with its own backward attached."""
-    from weft.control.staging import Staged, closed_over
     from weft.core.pytree import tree_flatten
+    from weft.graph.control.staging import Staged, closed_over
 
     outs = list(out) if type(out) is tuple else [out]
     count = len(args)
@@ -102,9 +102,9 @@ def keep_backward(build: Building, op: Op, args: tuple[Any, ...], out: Any) -> A
 
 
 def without_backward(graph: Graph) -> Graph:
-    """The graph with the values that ``custom`` nodes stand for in their place.
+    """The graph with ``custom`` nodes replaced by the values that they stand for.
 
-    To be done when nothing will be differentiated any more.
+    It is made when nothing will be differentiated any more.
     """
     if not any(node.op is custom_op for node in graph.nodes):
         return graph
@@ -125,7 +125,7 @@ def without_backward(graph: Graph) -> Graph:
 
 
 def moved(node: Node, made: dict[Node, Node]) -> Node:
-    """A node that takes others' replacements as its inputs."""
+    """The node with its inputs replaced as ``made`` says."""
     inputs = tuple(made.get(i, i) if type(i) is Node else i for i in node.inputs)
     after = tuple(made.get(a, a) for a in node.after)
     if inputs == node.inputs and after == node.after:

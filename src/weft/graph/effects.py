@@ -1,15 +1,15 @@
 """Effects of a captured function besides the values it computes.
 
-Every run of the program has them again, as eager calls do:
+Every run of the program has them, as eager calls do:
 
-- A result may be a tensor that is there before (an argument, a parameter, a gradient),
+- A result may be a tensor that was there before (an argument, a parameter, a gradient),
   or a view of one or of another result. ``Shared`` says of which.
 - Lists and dictionaries in the arguments are copied for the capture (``Copies``). The
   caller's are changed after each run as the function has changed its own (``Change``).
-- What is printed is printed after each run, with that run's values (``Printed``).
+- Printed text appears after each run, with that run's values (``Printed``).
 
-A recipe is a Python value with nodes, ``Shared`` and ``Given`` in place of what differs
-from run to run; ``make`` gives the value for one run.
+A recipe is a Python value in which nodes, ``Shared`` and ``Given`` stand for whatever
+differs from run to run; ``make`` gives the value for one run.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Run(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """The tensor at a place among the leaves of the arguments."""
+    """The tensor at an index among the leaves of the arguments."""
 
-    place: int
+    position: int
 
 
 class Outside(NamedTuple):
@@ -158,7 +158,7 @@ def _shown(shared: Shared, run: Run) -> Tensor:
     if isinstance(root, Node):
         out: Any = run.results[root]
     elif isinstance(root, Argument):
-        out = run.leaves[root.place]
+        out = run.leaves[root.position]
     else:
         out = root.tensor if isinstance(root, Outside) else root.tensor.grad
     with nullcontext() if shared.recorded else no_grad():
@@ -343,7 +343,7 @@ def _same(before: list[Any], now: list[Any]) -> bool:
 
 
 def repeated(tree: Any) -> tuple[Any, ...]:
-    """Which lists and dictionaries occur more than once in arguments, by place.
+    """The positions of lists and dictionaries that occur more than once in arguments.
 
     >>> from weft.graph.effects import repeated
     >>> a = [1]

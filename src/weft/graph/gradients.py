@@ -38,7 +38,7 @@ def add_gradients(
     [<absorb 'grad/sin/absorb' float32[2]>]
     """
     for y in ys:
-        if not _inexact(y.type):
+        if not (isinstance(y.type, TensorType) and y.type.dtype.is_inexact):
             raise AutogradError(
                 f"gradients: {y.name!r} is {type_text(y.type)}, which is not "
                 f"differentiable\n  made at {y.line}"
@@ -49,10 +49,6 @@ def add_gradients(
             run.send(y, run.seed(y, g))
         run.run(_ancestors(ys))
         return [run.found(x) for x in xs]
-
-
-def _inexact(kind: Any) -> bool:
-    return isinstance(kind, TensorType) and kind.dtype.is_inexact
 
 
 def _depending(nodes: Iterable[Node], xs: Sequence[Node]) -> set[Node]:

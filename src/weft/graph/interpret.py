@@ -62,7 +62,7 @@ class Program:
         self._prepared: dict[tuple[Any, ...], list[Step]] = {}
 
     def _needed(self, roots: Iterable[Node]) -> list[Node]:
-        """What must run, in order; nothing behind a fed node."""
+        """The nodes that must run, in order; none behind a fed node."""
         given = set(self.fed)
         seen: set[Node] = set()
         stack = list(roots)
@@ -140,13 +140,13 @@ class Program:
         """
         template = self.template.copy()
         steps = self._for_sizes(dict(sizes), template) if self.symbolic else self.steps
-        places = [self.slots[fetch] for fetch in self.fetches]
+        positions = [self.slots[fetch] for fetch in self.fetches]
 
         def call(feeds: Sequence[Any]) -> list[ndarray]:
             env = template.copy()
             env[: len(feeds)] = feeds
             self._loop(steps, env, {}, {})
-            return [env[place] for place in places]
+            return [env[position] for position in positions]
 
         return call
 
@@ -169,7 +169,7 @@ class Program:
                 env[i] = None
 
     def _for_sizes(self, sizes: dict[str, int], env: list[Any]) -> list[Step]:
-        """The steps with numbers in place of symbolic sizes; kept for later."""
+        """The steps with numbers for symbolic sizes; kept for later."""
         key = tuple(sorted(sizes.items()))
         found = self._prepared.get(key)
         for i, value in enumerate(self.template):

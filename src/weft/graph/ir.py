@@ -49,7 +49,7 @@ from weft.errors import (
 )
 
 if TYPE_CHECKING:
-    from weft.control.bodies import Forms
+    from weft.graph.control.bodies import Forms
 
 _new = object.__new__
 
@@ -87,9 +87,9 @@ class Role(NamedTuple):
         return self if self.recomputes is None else self._replace(recomputes=None)
 
     def inside(self, outer: Role, renamed: Callable[[str], str]) -> Role:
-        """The role of a node that moves to another graph, in the place of a node there.
+        """The role of a node that moves to another graph and replaces a node there.
 
-        Nodes are named otherwise there, and regions are those of the place.
+        Nodes have other names there, and regions are those of the replaced node.
         """
         if self == FORWARD:
             return outer.part
@@ -105,7 +105,7 @@ FORWARD = Role()
 
 
 class _Fields:
-    """What a node has, before it is one."""
+    """The fields of a node."""
 
     __slots__ = (
         "__weakref__", "after", "code", "inputs", "lasti", "module", "name", "op",
@@ -290,7 +290,7 @@ class Builder:
         self.origin: Node | None = None  # whose line and module new nodes take over
         self.known: tuple[FrameType | None, CodeType | None, int] = (None, None, 0)
 
-    # -- names and places
+    # -- names and source lines
 
     def unique(self, name: str) -> str:
         """The name itself if it is free, else with the next number."""
@@ -393,7 +393,7 @@ class Builder:
         return frame.f_code, frame.f_lasti
 
     def module_path(self) -> str:
-        """Where in the model the running code is, relative to the outermost module."""
+        """The path of the running module, relative to the outermost one."""
         stack = module_stack()
         if not stack:
             return ""
@@ -440,10 +440,10 @@ class Builder:
         self.by_name[unique] = node
         return node
 
-    def again(
+    def add_like(
         self, node: Node, inputs: tuple[Any, ...], params: dict[str, Any], type: Any
     ) -> Node:
-        """Another node of the same operator at the same place, of a known type."""
+        """Add a node of the same operator, source line and module, of a known type."""
         unique = self.unique(node.op.name)
         made = Node(
             node.op, inputs, params, type, unique, self.after, node.module, node.code,

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from weft import late
 from weft.core.tensor import Tensor
 
 
@@ -24,8 +25,7 @@ def state_names(module: Any) -> dict[int, str]:
 
 def known_names(fn: Any) -> dict[int, str]:
     """Names of the state that a function is known to use."""
-    from weft.nn.module import Module
-
+    Module = late.find("Module")
     owner = fn if isinstance(fn, Module) else getattr(fn, "__self__", None)
     if isinstance(owner, Module):
         return state_names(owner)
@@ -42,7 +42,7 @@ def known_names(fn: Any) -> dict[int, str]:
 
 
 def outer_values(fn: Any) -> dict[str, Any]:
-    """What a Python function refers to outside itself, by name."""
+    """The values that a Python function refers to outside itself, by name."""
     code = getattr(fn, "__code__", None)
     if code is None:
         return {}

@@ -1,11 +1,11 @@
 """Layouts that a capture cannot know, and programs that depend on them.
 
-Eagerly, values that are computed of transposed ones may lie in memory in the order of
-those, so that ``reshape`` and ``contiguous`` copy them. A program has its values row by
-row, where the same calls make views. Nobody can tell the two apart, unless one of both
+Eagerly, values computed from transposed ones may have the transposed layout too, so
+that ``reshape`` and ``contiguous`` copy them. The values of a program are contiguous,
+and the same calls make views. Nobody can tell the two apart, unless one of both
 tensors is written to or both are results: such programs are refused.
 
-    y = x.T + 1             y lies as x.T does, or row by row
+    y = x.T + 1             y has the layout of x.T, or is contiguous
     z = y.reshape(-1)       a copy of y, or a view
     z.add_(1)               refused, if y is still there
 """
@@ -31,22 +31,22 @@ class Layouts:
         self.pairs: list[tuple[weakref.ref[Any], weakref.ref[Any]]] = []
 
     def note(self, base: Any, view: Any) -> None:
-        """A reshape was taken for a view: of a value that may lie in another order?"""
+        """Note a reshape that is a view here, if it may be a copy eagerly."""
         if self.is_unknown(base):
             self.pairs.append((weakref.ref(base), weakref.ref(view)))
 
     def is_unknown(self, symbol: Any) -> bool:
-        """Whether a symbol shows memory that may eagerly lie in another order."""
+        """Whether a symbol's memory may eagerly have another layout."""
         root, _ = origin(symbol)
         computed = root.given is None and "_data" not in vars(root)
         return computed and self._may(root.node)
 
     def _may(self, node: Node) -> bool:
-        """Whether a node's value may eagerly lie in another order than row by row."""
+        """Whether a node's value may eagerly be non-contiguous."""
         todo, seen = [node], set()
         while todo:
             one = todo.pop()
-            if one in seen or len(one.type.shape if _single(one) else (0, 0)) < 2:
+            if one in seen or (type(one.type) is not tuple and len(one.type.shape) < 2):
                 continue
             seen.add(one)
             if one in self.transposed or _moves_axes(one):
@@ -78,10 +78,6 @@ class Layouts:
                 raise _unknown("return", "of one of the results")
 
 
-def _single(node: Node) -> bool:
-    return type(node.type) is not tuple
-
-
 def _moves_axes(node: Node) -> bool:
     rule = node.op.lower
     if not node.op.view or (isinstance(rule, View) and rule.in_order):
@@ -89,12 +85,11 @@ def _moves_axes(node: Node) -> bool:
     if node.op is not find_op("permute"):
         return True
     shape = node.inputs[0].type.shape
-    order = [d for d in node.params["dims"] if not _is_known_one(shape[d])]
+    # axes of size one do not count; an open size is not to be compared
+    order = [
+        d for d in node.params["dims"] if type(shape[d]) is not int or shape[d] != 1
+    ]
     return order != sorted(order)
-
-
-def _is_known_one(size: Any) -> bool:
-    return type(size) is int and size == 1  # an open size is not to be asked
 
 
 def _goes_through(tensor: Any, view: Any) -> bool:

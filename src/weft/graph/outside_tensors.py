@@ -1,9 +1,9 @@
-"""Tensors from outside, which are symbols for the time of a capture.
+"""Tensors from outside, which are symbols during a capture.
 
 A tensor that exists outside and is touched (a parameter, a buffer, an optimizer's
 moment) is borrowed: it reads a variable, in-place operators and ``backward`` change the
-symbol, and what it stands for at the end is assigned to the variable. Afterwards it is
-the same tensor again, with its old value; no symbol stays behind anywhere.
+symbol, and its value at the end is assigned to the variable. Afterwards it is the same
+tensor as before, with its old value; no symbol stays behind anywhere.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
 class Borrowed:
-    """A tensor of the user's that is a symbol for the time of a capture."""
+    """A tensor of the user's that is a symbol during a capture."""
 
     def __init__(self, tensor: Tensor, cell: Cell, read: Node, whole: bool) -> None:
         self.whole = whole  # not a view of another one
@@ -86,7 +86,7 @@ class Capture(Building):
         self.slots: dict[int, tuple[dict[str, Any], str]] = {}
         self.roots: set[int] = set()
         self.borrowed: dict[int, Borrowed] = {}
-        self.places: dict[Any, Borrowed] = {}
+        self.by_memory: dict[Any, Borrowed] = {}
         self.made: list[weakref.ref[Symbol]] = []
         self.closed = False
         self.thread = threading.get_ident()
@@ -185,7 +185,7 @@ class Capture(Building):
                     self.origins.setdefault(below, source)
 
     def _wait(self, op: Any, args: Any, params: Any) -> Any:
-        """Another thread met a borrowed tensor: let it wait, then go on."""
+        """Let a thread that meets a borrowed tensor wait for the capture's end."""
         from weft.core.dispatch import bind
 
         with LOCK:
@@ -233,7 +233,7 @@ class Capture(Building):
         return node
 
     def text_of(self, symbol: Symbol, spec: str) -> str:
-        """A mark in the text, in place of which each run puts the value."""
+        """A mark in the text, which each run replaces by the value."""
         node = self.lift(symbol)
         many = 1
         while True:
@@ -260,10 +260,10 @@ class Capture(Building):
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")
 
-    def read_again(self, array: np.ndarray) -> None:
+    def note_array(self, array: np.ndarray) -> None:
         self.arrays.append(array)
 
-    def lies_as_given(self, symbol: Symbol) -> None:
+    def note_layout(self, symbol: Symbol) -> None:
         if symbol.given is not None:
             self.layouts[symbol.given] = symbol.layout
 
@@ -272,8 +272,8 @@ class Capture(Building):
         base = tensor._base
         if base is not None and _shares(tensor, base):
             return self._borrow_view(tensor, base)
-        place = _place(tensor)
-        twin = self.places.get(place)
+        memory = _memory_of(tensor)
+        twin = self.by_memory.get(memory)
         if twin is not None:  # the same memory under another object
             cell, read = twin.cell, twin.tensor.node  # type: ignore[attr-defined]
         else:
@@ -290,7 +290,7 @@ class Capture(Building):
         if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
             self.orders.transposed.add(read)
         held = self._hold(tensor, cell, read, whole=True)
-        self.places.setdefault(place, held)
+        self.by_memory.setdefault(memory, held)
         return held.tensor  # type: ignore[return-value]
 
     def _cell(self, variable: Variable, tensor: Tensor) -> Cell:
@@ -319,7 +319,7 @@ class Capture(Building):
         return held
 
     def look(self, tensor: Tensor) -> None:
-        """The gradient that a tensor has from before is read: is there one?"""
+        """Whether a tensor has a gradient from before, which is about to be read."""
         if id(tensor) in self.cleared or tensor._capture is not None:
             return
         if isinstance(tensor.__dict__.get("grad"), Symbol):
@@ -337,15 +337,15 @@ class Capture(Building):
                 self.accumulated[id(held.grad)] = tensor
 
     def note_grad(self, tensor: Tensor) -> None:
-        """The gradient of a tensor is about to be set; of one from outside, it counts
-        what it was."""
+        """Called before a tensor's gradient is set: note the old one of a tensor from
+        outside."""
         before = tensor.__dict__.get("grad")
         ours = isinstance(before, Symbol) and id(before) not in self.borrowed
         if not ours and (id(tensor) in self.borrowed or is_outside(tensor)):
             self.set_grads.setdefault(id(tensor), (tensor, before))
 
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:
-        """A module's buffer is about to be another tensor."""
+        """Called before a module's buffer becomes another tensor."""
         self.buffers.setdefault((id(slots), name), (slots, name, slots[name]))
 
     def _new_buffers(self) -> dict[Variable, Node]:
@@ -424,7 +424,7 @@ class Capture(Building):
         on: tuple[dict[str, Any], str],
         dtype: DType = float64,
     ) -> Symbol:
-        """A Python number as a 0-d symbol that is read again in every run.
+        """A Python number as a 0-d symbol that every run reads anew.
 
         It is decided by an item of a dictionary.
         """
@@ -569,7 +569,7 @@ _WATCHING: dict[str, Any] = {
 }
 
 
-def _place(tensor: Any) -> Any:
+def _memory_of(tensor: Any) -> Any:
     array = tensor.__dict__["_data"]
     if not isinstance(array, np.ndarray):
         return id(array)
@@ -598,7 +598,7 @@ def _no_grad(tensor: Any) -> bool:
 
 
 def _holder(symbol: Symbol) -> str:
-    """Which attribute or container refers to a symbol, as far as one can tell."""
+    """The attribute or container that refers to a symbol, as far as one can tell."""
     for owner in gc.get_referrers(symbol):
         if isinstance(owner, dict):
             for key, value in list(owner.items()):

@@ -155,14 +155,14 @@ class GraphReader(Reader):
         tokens = self.tokens
         tokens.expect("(")
         while not tokens.skip(")"):
-            place = describe_line(self._code(tokens.line), 0)
+            position = describe_line(self._code(tokens.line), 0)
             left = self._number(self._sum())
             if tokens.word not in _RELATIONS:
                 tokens.fail("one of " + " ".join(_RELATIONS))
             relation = tokens.take()
             right = self._number(self._sum())
             self.sizes.assume(left, relation, right)
-            found = Assumption(left, relation, right, place)
+            found = Assumption(left, relation, right, position)
             self.sizes.assumptions[str(found)] = found
             if not tokens.skip(","):
                 self._end(")")
@@ -187,7 +187,7 @@ class GraphReader(Reader):
         self.variables[name] = found
 
     def _resolve_initial(self) -> None:
-        """A first value stands after the variable it is for."""
+        """Find the variables of first values, which are written after them."""
         for variable, at, name in self._initial:
             if name not in self.nodes:
                 self.tokens.at = at

@@ -6,7 +6,7 @@ from weft.graph.ir import Graph, Node, has_effect
 
 
 def dead_code(graph: Graph) -> Graph:
-    """Without the nodes that no output needs, nor any that has an effect.
+    """Remove the nodes that neither outputs nor nodes with an effect need.
 
     >>> g = weft.graph.capture(lambda x: (x + 1, x * 2)[0], weft.ones(2)).graph
     >>> len(g), len(weft.graph.passes.dead_code(g))

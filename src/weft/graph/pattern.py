@@ -1,4 +1,4 @@
-"""Patterns: a function of tensors, found again in a graph.
+"""Patterns: a function of tensors that is looked for in a graph.
 
 A pattern is the function itself. Traced on examples it gives the operators to look
 for, and with them what its arguments could be; traced again on the types of those
@@ -185,7 +185,7 @@ def _outline(pattern: Pattern) -> str:
 
 
 def match(pattern: Pattern, root: Node, *, exact: bool) -> Pairs | None:
-    """Which node each of the pattern's is, or None; parameters count if exact."""
+    """The node that each of the pattern's is, or None; parameters count if exact."""
     pairs: Pairs = {}
     stack: list[tuple[Node, Node]] = [(pattern.root, root)]
     while stack:

@@ -2,9 +2,9 @@
 
     rule(before=lambda x: x * 1, after=lambda x: x)
 
-Nodes are taken in order of execution. One that a rule's ``before`` ends in gives
-way to what ``after`` makes of the same tensors; what it made is looked at again,
-and the whole graph too, until no rule fits.
+Nodes are taken in order of execution. A node that ends a match of a rule's ``before``
+is replaced by the nodes of ``after`` over the same tensors; rules are applied to these
+as well, and to the whole graph until no rule fits.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ PASSES = 64  # how often the whole graph is looked at
 
 
 def any(example: Any = 1) -> Any:
-    """As the default of an argument of ``before``: a number or parameter that may
-    have any value. ``example`` is one to trace the function with.
+    """The default of an argument of ``before`` that may be any number or parameter.
+
+    ``example`` is a value to trace the function with.
 
     >>> twice = weft.graph.rewrite.rule(
     ...     before=lambda x, a=weft.graph.rewrite.any(2.0): (x * a) * a,
@@ -56,7 +57,7 @@ def any(example: Any = 1) -> Any:
 
 
 class Match:
-    """Where a rule fits: ``match["x"]`` is the node that ``x`` stands for there."""
+    """A match of a rule: ``match["x"]`` is the node that ``x`` stands for."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Match:
 
 
 class Rule:
-    """What to look for, and what to put in its place."""
+    """A pattern and its replacement."""
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class _Pass:
     def emit(
         self, node: Node, depth: int = 0, name: str = "", role: Role | None = None
     ) -> None:
-        """Add a node to the new graph, or what a rule puts in its place."""
+        """Add a node to the new graph, or a rule's replacement for it."""
         fresh = self.renewed(
             node, name or node.name, node.role if role is None else role
         )
@@ -351,7 +352,7 @@ class _Pass:
         return True
 
     def made(self, found: Match) -> tuple[list[Node], Any]:
-        """What ``after`` makes of the match: new nodes, and those of its outputs."""
+        """The nodes that ``after`` makes for the match, and those of its outputs."""
         one, root = found.rule, found.root
         build = Building(Builder(one.name, self.graph.sizes))
         args = {

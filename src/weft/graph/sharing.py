@@ -38,7 +38,7 @@ class Sharing:
         self.run, self.copies = run, copies
         self.changed = copies.changed()
         self.wants: dict[Node, bool] = {}  # which values eagerly require grad
-        self.places = {
+        self.positions = {
             id(x): k
             for k, (x, leaf) in enumerate(zip(symbols, given, strict=True))
             if isinstance(x, Symbol)
@@ -124,11 +124,11 @@ class Sharing:
     def _tensor(self, tensor: Tensor) -> Shared | Node:
         root, chain = origin(tensor)
         found: Any = None
-        place = self.places.get(id(root))
-        if place in self.arrays and (chain or root.node is not root.given):
+        position = self.positions.get(id(root))
+        if position in self.arrays and (chain or root.node is not root.given):
             return self._lift(tensor)  # NumPy has no tensors to share
-        if place is not None:
-            found = Argument(place)
+        if position is not None:
+            found = Argument(position)
         elif id(root) in self.buffers:
             found = Outside(self.buffers[id(root)])
         elif id(root) in self.gradients:

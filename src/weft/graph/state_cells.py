@@ -1,4 +1,4 @@
-"""Where the variables of a captured program live, and what it was captured with."""
+"""Cells that hold a captured program's variables, and their values at capture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.runtime.cpu.buffers import owned
 
 
 class Cell:
-    """Where a variable of a captured program lives: in a tensor of the user's."""
+    """The storage of a captured program's variable: a tensor of the user's."""
 
     has_memory = True  # which a program may write to
     is_noted = True  # whether each change of it is
@@ -40,11 +40,11 @@ class Cell:
         return value
 
     def touch(self, where: Any = None) -> None:
-        """Say that the value has been changed where it lies."""
+        """Note that the value has been changed in place."""
         self.tensor.storage.touch("a captured program", where)
 
     def stamp(self) -> Any:
-        """What is another thing once the value has changed; None if nobody knows."""
+        """An object that is another one after a change; None if changes are unknown."""
         if not self.is_noted:
             return None
         storage = self.tensor.storage
@@ -100,7 +100,7 @@ class GradCell(Cell):
         return self.tensor.grad._data
 
     def own(self, value: np.ndarray) -> np.ndarray:
-        # a view lies in memory that the next run uses
+        # a view is of memory that the next run uses
         plain = isinstance(value, np.ndarray) and not owned(value)
         return value.copy() if plain else value
 
@@ -132,7 +132,7 @@ def _holders(tensor: Tensor) -> tuple[int, int]:
 
 @functools.cache
 def _alone() -> tuple[int, int]:
-    """Those of a gradient that nobody holds besides its tensor."""
+    """The reference counts of a gradient that only its tensor holds."""
     sample = Tensor(np.zeros(1, np.float32))
     sample.grad = Tensor(np.zeros(1, np.float32))
     return _holders(sample)

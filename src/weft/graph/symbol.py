@@ -85,7 +85,7 @@ class Symbol(Tracer):
     quiet: bool = False  # made under no_grad: no derivative flows through it
     past: Node | None = None  # whose derivative counts: changed, and not recorded
     source: Symbol | None = None  # what it was detached from: memory, but no history
-    strides: tuple[int, ...] | None = None  # in elements; None: it lies row by row
+    strides: tuple[int, ...] | None = None  # in elements; None: contiguous
     layout: Any = None  # what of them decides
     given: Node | None = None  # of an argument, whatever was written there since
 
@@ -108,13 +108,13 @@ class Symbol(Tracer):
         return self.node.op
 
     def shows(self, base: Symbol, op: Op, params: dict[str, Any]) -> bool:
-        """Whether a reshape needs no copy, by how its base's memory lies.
+        """Whether a reshape needs no copy, given the layout of its base.
 
-        Values that a program computes lie row by row, arguments as they were given.
+        A program's own values are contiguous; arguments are as the caller has them.
         """
         if not isinstance(base, Symbol):
             return True
-        array = base.lies()
+        array = base.layout_array()
         try:
             found = array is None or base._shown(array, ((op, params),)) is not None
         except ValueError:
@@ -123,17 +123,19 @@ class Symbol(Tracer):
             self._interpreter.taken_for_view(base, self)
         return found
 
-    def lies(self) -> Any:
-        """Nobody reads its elements: there is memory for one only."""
+    def layout_array(self) -> Any:
+        """An array with the symbol's strides and memory for one element, never read."""
         own = self.__dict__.get("_data")
         if own is not None:  # a tensor from outside
             return own
         if self._base is not None:
-            array = self._base.lies() if isinstance(self._base, Symbol) else None
+            array = (
+                self._base.layout_array() if isinstance(self._base, Symbol) else None
+            )
             return None if array is None else self._shown(array, self._chain)
         if self.source is not None:
-            return self.source.lies()
-        self._interpreter.lies_as_given(self)
+            return self.source.layout_array()
+        self._interpreter.note_layout(self)
         shape = hinted(self.shape)
         if shape is None:
             return None
@@ -192,8 +194,7 @@ class Symbol(Tracer):
         return twin
 
     def settled(self) -> Tensor:
-        """A view is copied, so that later sums run over the memory in the order in
-        which they do eagerly."""
+        """A copy of a view, so that later sums run over memory in the eager order."""
         from weft.ops.copies import clone
 
         return clone(self) if self.node.op.view else self.alias()
@@ -274,21 +275,21 @@ class Building(Interpreter):
         super().__init__()
         self.builder = builder
 
-    def lies_as_given(self, symbol: Symbol) -> None:
-        """Note that the program depends on how a symbol's memory lies."""
+    def note_layout(self, symbol: Symbol) -> None:
+        """Note that the program depends on the layout of a symbol's memory."""
 
     def in_order(self, symbol: Symbol) -> Tensor:
-        """The result of ``contiguous`` for a symbol that lies row by row here."""
+        """The result of ``contiguous`` for a symbol that is contiguous already."""
         return symbol
 
     def taken_for_view(self, base: Symbol, view: Symbol) -> None:
-        """Note that a reshape made a view, because values lie row by row."""
+        """Note that a reshape made a view, because values are contiguous."""
 
     def text_of(self, symbol: Symbol, spec: str) -> str:
         """A symbol in a text."""
         return repr(symbol)
 
-    def read_again(self, array: np.ndarray) -> None:
+    def note_array(self, array: np.ndarray) -> None:
         """Note that a NumPy array became a tensor, which each run reads."""
 
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:

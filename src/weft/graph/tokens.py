@@ -1,4 +1,4 @@
-"""The words of the graphs' text form, and where they stand in it.
+"""The words of graphs as text, with their positions.
 
     reference = %name | @name           name = letters, digits, . / _ or "a string"
     string    = "…" as in JSON          number = 12 | 1.5 | 1e-05
@@ -45,7 +45,7 @@ def word_text(name: str) -> str:
 
 
 class Tokens:
-    """A text split into words, with a place in it."""
+    """A text split into words, with a position in it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -113,7 +113,7 @@ class Tokens:
         return name
 
     def name(self) -> str:
-        """A word, or a string in its place."""
+        """A word, or a string instead of one."""
         if self.kind == "string":
             name = self.decode(self.word)
             self.at += 1
@@ -129,7 +129,7 @@ class Tokens:
             self.fail("a string written as in JSON")
 
     def fail(self, expected: str, problem: str = "") -> NoReturn:
-        """Refuse the text at this place: what was expected, and what stands there."""
+        """Refuse the text at this position: what was expected, and what is there."""
         start, line = self.start, self.line
         begin = self.text.rfind("\n", 0, start) + 1
         shown = self.text[begin:].partition("\n")[0].strip()

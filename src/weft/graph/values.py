@@ -56,7 +56,7 @@ _RECORDS: dict[str, Record] = {}
 def register_value(kind: type, *fields: str) -> None:
     """Let objects of a class be parameters in texts and files.
 
-    The class is called with the values of ``fields`` to make an object again.
+    The class is called with the values of ``fields`` to make an object from its text.
 
     >>> class Window:
     ...     def __init__(self, size):
@@ -167,8 +167,8 @@ class Writer:
         """An array's elements: as numbers if few and exact so, else as base64."""
         if value.size <= SMALL:
             listed = _listed(value)
-            again = np.array(listed, value.dtype).reshape(value.shape)
-            if again.tobytes() == value.tobytes():
+            parsed = np.array(listed, value.dtype).reshape(value.shape)
+            if parsed.tobytes() == value.tobytes():
                 return self.value(listed)
         elif not self.full:
             return "..."

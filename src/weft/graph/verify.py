@@ -44,7 +44,7 @@ def verify(graph: Graph) -> None:
 
 
 class Unassuming:
-    """Takes back what is assumed about sizes inside, and tells whether it was."""
+    """Undoes assumptions about sizes that are made inside, and tells of them."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -297,7 +297,7 @@ class _Parameters(NamedTuple):
 
 @lru_cache(None)
 def _parameters(op: Op) -> _Parameters:
-    """What a record takes besides its inputs, by its evaluation or type rule."""
+    """The parameters of a record, by its evaluation or type rule."""
     found = _signature(op, op.eval)
     return _signature(op, op.type) if found.open else found
 

@@ -1,4 +1,4 @@
-"""The first generation: layers that know their own forward and backward.
+"""The first generation: layers with hand-written forward and backward.
 
 ``Layer`` is Caffe's and tinynn's unit in one: written in either form, called in
 either, and callable from any tensor program. ``Net`` runs layers, ``Model`` (tinynn)

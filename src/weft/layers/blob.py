@@ -11,7 +11,7 @@ from weft.errors import ShapeError
 
 
 class Blob:
-    """What Caffe's layers read and fill: ``data``, and its gradient ``diff``.
+    """The unit that Caffe's layers read and fill: ``data``, and its gradient ``diff``.
 
     A blob is made from a tensor, from a shape, or empty. Filling it keeps its memory
     as long as the shape and the dtype stay the same.
@@ -59,7 +59,7 @@ class Blob:
         return self.data.shape
 
     def reshape(self, *shape: int, dtype: DType | None = None) -> None:
-        """Make room for a value of this shape, if there is none yet."""
+        """Allocate memory for a value of this shape, if there is none yet."""
         held = self._data
         dtype = dtype or (default_dtype() if held is None else held.dtype)
         if held is None or held.shape != shape or held.dtype is not dtype:

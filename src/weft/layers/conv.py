@@ -16,7 +16,7 @@ from weft.ops.conv import conv_input_grad_op, conv_weight_grad_op
 
 
 class _Convolving(Layer):
-    """What both directions share: sizes, and the parameters ``w`` and ``b``."""
+    """The common base of both directions: sizes, and the parameters ``w`` and ``b``."""
 
     def __init__(
         self, num_in: int | None, num_out: int | None, kernel: Any, stride: Any,

@@ -1,4 +1,4 @@
-"""A net's structure as data: what its texts say, whatever their form."""
+"""A net's structure as data, whatever the syntax of its text."""
 
 from __future__ import annotations
 

@@ -76,7 +76,11 @@ def forward_face(fn: Method) -> Method:
             )
         if taped() and not blobs:
             return self(*args)  # part of something that a tape follows
-        inputs = [b.data for b in args[0]] if blobs else [_plain(x) for x in args]
+        inputs = (
+            [b.data for b in args[0]]
+            if blobs
+            else [as_tensor(x).detach() for x in args]
+        )
         prepare(self, inputs)
         with entered(self):
             if not self.hand_written:
@@ -89,10 +93,6 @@ def forward_face(fn: Method) -> Method:
 
     forward.form = form  # type: ignore[attr-defined]
     return forward
-
-
-def _plain(x: Any) -> Tensor:
-    return as_tensor(x).detach()
 
 
 def _derivable(layer: Any, form: Any, inputs: Sequence[Tensor]) -> tuple[Any, ...]:

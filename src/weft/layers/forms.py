@@ -40,7 +40,7 @@ def are_blobs(value: Any) -> bool:
 
 
 def tensors_of(out: Any) -> tuple[Any, ...]:
-    """What a method returned, as a tuple of tensors (None stays)."""
+    """A method's results as a tuple of tensors (None stays)."""
     parts = out if isinstance(out, (tuple, list)) else (out,)
     return tuple(p if p is None else as_tensor(p) for p in parts)
 
@@ -142,7 +142,7 @@ class TensorBackward:
 
 
 def padded(layer: Any, found: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, ...]:
-    """A gradient or None for each input; those not asked for are dropped."""
+    """A gradient or None for each input; unwanted ones are dropped."""
     if len(found) > len(needs):
         raise ShapeError(
             f"{layer._title}: backward gave {len(found)} gradients for {len(needs)} "

@@ -126,7 +126,7 @@ class Layer(Module):
         """
 
     def reshape(self, bottom: Any, top: Any) -> None:
-        """Caffe's form: make room in the top blobs before each forward."""
+        """Allocate the top blobs before each forward (Caffe's form)."""
         for blob in top:
             blob.reshape(*bottom[0].shape, dtype=bottom[0].data.dtype)
 
@@ -173,7 +173,7 @@ class Layer(Module):
 
     @property
     def _title(self) -> str:
-        """What errors call this layer."""
+        """The name of this layer in errors."""
         kind = type(self).__name__
         return f"layer {self.name!r} ({kind})" if self.name else kind
 

@@ -58,7 +58,7 @@ class Net(_Holder):
         self._build()
 
     def _own(self) -> Iterator[tuple[str, Any]]:
-        yield from self._modules.items()  # the places hold the same layers
+        yield from self._modules.items()  # the positions hold the same layers
 
     def _kind_of(self, name: str, value: Any) -> str | None:
         if isinstance(value, Module):

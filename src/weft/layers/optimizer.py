@@ -1,8 +1,8 @@
 """Optimizers of this generation: all gradients as one vector, and a step for it.
 
-``compute_step(grads, params)`` lays every layer's gradients end to end, asks for one
-step, and cuts it up again; the caller adds the pieces to the parameters. The rules
-are those of ``weft.optim``, started from zero so that the new value is the step.
+``compute_step(grads, params)`` concatenates every layer's gradients, computes one
+step, and splits it; the caller adds the pieces to the parameters. The rules are those
+of ``weft.optim``, started from zero so that the new value is the step.
 
 ``decay`` says what weight decay means for the weights w:
 
@@ -50,7 +50,7 @@ class Optimizer:
         self.lr, self.weight_decay, self.decay = lr, weight_decay, decay
 
     def compute_step(self, grads: Dicts, params: Dicts) -> list[dict[str, Tensor]]:
-        """What to add to each parameter, layer by layer."""
+        """The step to add to each parameter, layer by layer."""
         if not any(params):
             return [{} for _ in params]
         with no_grad():
@@ -70,7 +70,7 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} has no _compute_step")
 
     def state_dict(self) -> dict[str, Any]:
-        """What the rule remembers; nothing for a rule without memory."""
+        """The state of the rule; nothing for a rule without one."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

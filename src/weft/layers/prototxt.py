@@ -66,10 +66,10 @@ def _bad(token: Token, reason: str) -> FileFormatError:
 
 def tokens(text: str) -> list[Token]:
     """The text's pieces, with one at the end that stands for it."""
-    out, place, line, start = [], 0, 1, 0
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        at = Token("", text[place : place + 1], line, place - start + 1)
+    out, position, line, start = [], 0, 1, 0
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        at = Token("", text[position : position + 1], line, position - start + 1)
         if found is None:
             raise _bad(at, f"unexpected character {at.text!r}")
         kind = str(found.lastgroup)
@@ -78,25 +78,25 @@ def tokens(text: str) -> list[Token]:
         newlines = found.group().count("\n")
         if newlines:
             line += newlines
-            start = place + found.group().rindex("\n") + 1
-        place = found.end()
+            start = position + found.group().rindex("\n") + 1
+        position = found.end()
     return [*out, Token("end", "the end of the text", line, len(text) - start + 1)]
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self.tokens = tokens(text)
-        self.place = 0
+        self.position = 0
         self.depth = 0
 
     def next(self) -> Token:
-        token = self.tokens[self.place]
-        self.place += token.kind != "end"
+        token = self.tokens[self.position]
+        self.position += token.kind != "end"
         return token
 
     def take(self, mark: str) -> Token | None:
         """The next token, if it is this one."""
-        return self.next() if self.tokens[self.place].text == mark else None
+        return self.next() if self.tokens[self.position].text == mark else None
 
     def message(self, opened: Token | None) -> Block:
         """The fields up to the brace that closes this block, or the end."""
@@ -158,7 +158,7 @@ class _Parser:
     def _more_strings(self) -> str:
         """Strings side by side are one."""
         out = ""
-        while self.tokens[self.place].kind == "string":
+        while self.tokens[self.position].kind == "string":
             out += _unquoted(self.next())
         return out
 
@@ -288,11 +288,11 @@ def _layer(f: Field) -> LayerSpec:
         if key not in found:
             raise _bad(f.token, f"expected this layer to have a {key}")
     options |= _options(f, found["type"], blocks)
-    place = f"prototxt: line {f.token.line}, column {f.token.column}: "
+    position = f"prototxt: line {f.token.line}, column {f.token.column}: "
     top = tuple(found["top"]) or (found["name"],)
     return LayerSpec(
         found["name"], found["type"], tuple(found["bottom"]), top, found["phase"],
-        options, place,
+        options, position,
     )  # fmt: skip
 
 
@@ -300,8 +300,8 @@ def _options(f: Field, kind: str, blocks: dict[str, Field]) -> dict[str, Any]:
     """The fields of the type's own block."""
     if kind == "Input":
         return {}
-    place = f"prototxt: line {f.token.line}, column {f.token.column}: "
-    own = entry(kind, place).block
+    position = f"prototxt: line {f.token.line}, column {f.token.column}: "
+    own = entry(kind, position).block
     for name, block in blocks.items():
         if name != own:
             raise _bad(block.token, f"a {kind} layer has no {name}, but a {own}")

@@ -57,7 +57,7 @@ class BatchNorm(Layer):
         mean, variance = self.mean, self.variance
         if self.training:
             mean, variance = x.mean(self.dims), x.var(self.dims, correction=0)
-            self._follow(mean, variance, x.numel() // x.shape[1])
+            self._update_statistics(mean, variance, x.numel() // x.shape[1])
         self.scale = 1 / (variance + self.eps).sqrt()
         self.normal = (x - self._wide(mean, x)) * self._wide(self.scale, x)
         self.used_batch = self.training
@@ -66,7 +66,7 @@ class BatchNorm(Layer):
         gamma, beta = self.params["gamma"], self.params["beta"]
         return self.normal * self._wide(gamma, x) + self._wide(beta, x)
 
-    def _follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
+    def _update_statistics(self, mean: Tensor, variance: Tensor, count: int) -> None:
         """Move the running statistics; their variance is the unbiased one."""
         unbiased = variance * (count / max(count - 1, 1))
         share = 1 - self.fraction

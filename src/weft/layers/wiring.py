@@ -1,4 +1,4 @@
-"""Which layer reads what: names of tops and bottoms, put in order and numbered."""
+"""The wiring of a net: names of tops and bottoms, put in order and numbered."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def wire(places: Sequence[Place], inputs: Iterable[str], phase: str) -> Wiring:
 
 
 def _ordered(places: list[Place], inputs: Iterable[str]) -> list[Place]:
-    """The places so that each follows what it reads; else in the given order."""
+    """The layers' indices in topological order; in the given order where possible."""
     known, left, out = set(inputs), list(places), []
     while left:
         ready = next((p for p in left if known.issuperset(p.bottom)), None)
@@ -99,7 +99,7 @@ def _stuck(left: list[Place], known: set[str]) -> Exception:
 
 
 def _cycle(left: list[Place]) -> list[Place]:
-    """Layers along one cycle, the first again at the end."""
+    """Layers along one cycle, the first also at the end."""
     makers: dict[str, Any] = {top: p for p in reversed(left) for top in p.top}
     path = [left[0]]
     while True:

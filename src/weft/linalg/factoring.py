@@ -17,14 +17,14 @@ from weft.ops.public import public
 
 
 class QRResult(NamedTuple):
-    """What ``qr`` returns."""
+    """The result of ``qr``."""
 
     Q: Tensor
     R: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What ``svd`` returns."""
+    """The result of ``svd``."""
 
     U: Tensor
     S: Tensor
@@ -32,14 +32,14 @@ class SVDResult(NamedTuple):
 
 
 class EighResult(NamedTuple):
-    """What ``eigh`` returns."""
+    """The result of ``eigh``."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class EigResult(NamedTuple):
-    """What ``eig`` returns."""
+    """The result of ``eig``."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -87,7 +87,7 @@ def qr(A: Tensor, mode: str = "reduced") -> QRResult:
 
 
 def _qr(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The reduced QR; a wide matrix is its square part and columns turned by Q."""
+    """The reduced QR; a wide matrix is its square part and columns multiplied by Q'."""
     m, n = x.shape[-2:]
     if m >= n:
         return qr_op(x)

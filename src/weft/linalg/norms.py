@@ -31,7 +31,7 @@ def vector_norm(
 ) -> Tensor:
     """The norm of the elements along dimensions (of all, without ``dim``).
 
-    ``ord`` is any number, infinity or minus infinity; 0 counts what is not zero.
+    ``ord`` is any number, infinity or minus infinity; 0 counts the nonzero elements.
 
     >>> weft.linalg.vector_norm(weft.tensor([3.0, -4.0]), ord=1)
     tensor(7., dtype=float32)

@@ -108,7 +108,7 @@ def _check_chain(name: str, parts: list[Tensor]) -> None:
 
 
 def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where to split each run of factors, by dynamic programming."""
+    """The index to split each run of factors at, by dynamic programming."""
     n = len(sizes) - 1
     cost = {(i, i): 0 for i in range(n)}
     best = {}
@@ -153,7 +153,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
         )
     x, y = (cast(expand(v, shape), dtype) for v in (input, other))
     after, last = (
-        Tensor(np.array(places)).to(x.device) for places in ([1, 2, 0], [2, 0, 1])
+        Tensor(np.array(positions)).to(x.device) for positions in ([1, 2, 0], [2, 0, 1])
     )
     first = index_select(x, d, after) * index_select(y, d, last)
     return first - index_select(x, d, last) * index_select(y, d, after)

@@ -32,7 +32,7 @@ from weft.ops.transcendental import log
 
 
 class LstsqResult(NamedTuple):
-    """What ``lstsq`` returns."""
+    """The result of ``lstsq``."""
 
     solution: Tensor
     residuals: Tensor
@@ -108,10 +108,10 @@ def solve_triangular(
     a, b = as_matrix(name, A, square=True), as_matrix(name, B)
     one_type(name, a, b)
     if not left:
-        turned = solve_triangular(
+        solved = solve_triangular(
             adjoint(a), adjoint(b), upper=not upper, unitriangular=unitriangular
         )
-        return adjoint(turned)
+        return adjoint(solved)
     _check_rows(name, a, b)
     params = {"upper": bool(upper), "unitriangular": bool(unitriangular)}
     return solve_triangular_op(*one_batch(name, a, b), **params)
@@ -204,7 +204,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 class SlogdetResult(NamedTuple):
-    """What ``slogdet`` returns."""
+    """The result of ``slogdet``."""
 
     sign: Tensor
     logabsdet: Tensor

@@ -1,4 +1,4 @@
-"""Where memory goes: live tensors by what they are for, peaks, limits, timelines.
+"""Memory use: live tensors by purpose, peaks, limits and timelines.
 
 weft.memory.live()                  bytes by kind, now
 with weft.memory.record() as r:     every array that is made: r.peak, r.top
@@ -69,7 +69,7 @@ def peak() -> int:
 
 
 def reset_peak() -> None:
-    """Begin anew: the peak is what is live now, without garbage that waits.
+    """Set the peak to the bytes that are live now, without uncollected garbage.
 
     >>> weft.memory.reset_peak()
     >>> weft.memory.peak() >= weft.memory.live().parameters

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import allocation
 from weft.core.dispatch import type_of
 from weft.core.mode import mode, set_measured
 from weft.core.op import Op, TensorType
@@ -23,6 +22,7 @@ from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import describe_line, module_path, module_stack
 from weft.memory.scan import Scan
+from weft.runtime import allocation
 
 
 class Entry:
@@ -86,7 +86,7 @@ class Ledger:
             self._paths.clear()
 
     def survey(self) -> None:
-        """Enter what is there, and say what it is for."""
+        """Enter all live arrays, each with its kind."""
         scan = Scan()
         names = scan.names()
         for owner, kind, _ in scan.found.values():

@@ -1,4 +1,4 @@
-"""Where activations come from, as far as the tape knows.
+"""Origins of activations, as far as the tape knows.
 
 Nobody notes modules and lines while tensors are made, unless memory is recorded. But a
 node of the tape has its operator and the user's line, and the parameter nearest above
@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from weft.core import allocation
 from weft.core.pytree import tree_flatten
 from weft.core.tape import Leaf, Node, Pick
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
+from weft.runtime import allocation
 
 NEAR = 16  # nodes above one that are looked at for a parameter
 
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 
 
 def origins(nodes: Iterable[Node]) -> dict[int, Origin]:
-    """The origins of what nodes keep, by the memory that it lies in."""
+    """The origins of saved values, by the memory that holds them."""
     found: dict[int, Origin] = {}
     for node in nodes:
         for value in tree_flatten(node.saved)[0] if type(node.saved) is tuple else ():

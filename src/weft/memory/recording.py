@@ -19,7 +19,7 @@ td, th { padding: 2px 10px; text-align: left } .number { text-align: right }
 
 
 class Recording:
-    """What ``weft.memory.record()`` gives: a timeline with an entry for each array."""
+    """The result of ``weft.memory.record()``: a timeline of all arrays."""
 
     def __init__(self) -> None:
         self.bytes: list[int] = []  # live, after each array that came or went
@@ -54,7 +54,7 @@ class Recording:
         return self.bytes.index(self.peak) if self.bytes else 0
 
     def at(self, moment: int) -> Rows:
-        """What was live at a moment (a place in ``bytes``), largest first."""
+        """The arrays live at a moment (an index of ``bytes``), largest first."""
         time = self.first + moment
         found = [
             e for e in self.entries
@@ -71,7 +71,7 @@ class Recording:
 
     @property
     def top(self) -> Rows:
-        """What made up the peak."""
+        """The arrays that made up the peak."""
         return self.at(self.peak_moment)
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Recording:
         >>> memory.to_html().splitlines()[0]
         '<!DOCTYPE html>'
         """
-        from weft.compile.explain.html import joined, table, tag
+        from weft.graph.views.html import joined, table, tag
 
         what = str(self).partition("\n")[0]
         body = joined([
@@ -110,8 +110,8 @@ class Recording:
 
 
 def _picture(recording: Recording) -> Any:
-    from weft.compile.explain import timeline as draw
-    from weft.compile.explain.html import tag
+    from weft.graph.views.html import tag
+    from weft.memory import timeline as draw
 
     shown = thinned(recording.bytes, 1000)
     most = max(recording.peak, 1)

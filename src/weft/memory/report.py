@@ -16,7 +16,7 @@ REMEDIES = 2
 
 
 def refusal(name: str, asked: int, *, limit: int) -> AllocationError:
-    """The error of an allocation that the limit does not leave room for."""
+    """The error of an allocation that would exceed the limit."""
     scan = Scan()
     usage = scan.usage()
     return AllocationError(
@@ -86,7 +86,7 @@ def _details(
 
 
 def remedies(usage: Usage, held: list[Held], asked: int) -> list[tuple[int, str]]:
-    """What could be done and what it would save, the most first."""
+    """Remedies with the bytes that each would save, the best first."""
     found = [(asked // 2, "the same work in two halves, one after the other")]
     values = sum(h.kind == "activations" for h in held)
     if values > 4:

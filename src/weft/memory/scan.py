@@ -1,4 +1,4 @@
-"""Which tensors are alive, how large they are, and what they are for.
+"""A scan of the tensors that are alive, with their sizes and purposes.
 
 Nothing is noted while tensors are made: the interpreter knows its objects, and a scan
 asks it. Memory that several tensors share counts once, for the first of the kinds
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.autograd.segment import Segment
-from weft.core import allocation
 from weft.core.pytree import tree_flatten
 from weft.core.rows import Column, Rows, nbytes
 from weft.core.tape import Node
 from weft.core.tensor import Tensor
 from weft.memory.origins import origins
+from weft.runtime import allocation
 
 KINDS = ("parameters", "gradients", "optimizer", "buffers", "activations", "other")
 
@@ -86,13 +86,13 @@ class Scan:
             kinds.append((nn.Module, self.modules))
         if optim is not None:
             kinds.append((optim.Optimizer, self.optimizers))
-        places: dict[type, list[Any] | None] = {}
+        positions: dict[type, list[Any] | None] = {}
         for thing in gc.get_objects():
             kind = type(thing)
-            if kind not in places:
+            if kind not in positions:
                 homes = [home for base, home in kinds if issubclass(kind, base)]
-                places[kind] = homes[0] if homes else None
-            home = places[kind]
+                positions[kind] = homes[0] if homes else None
+            home = positions[kind]
             if home is not None:
                 home.append(thing)
 
@@ -165,7 +165,7 @@ class Scan:
         return Held(owner.nbytes, kind, array.shape, array.dtype.name, name, line)
 
     def names(self) -> dict[int, str]:
-        """Parameters' and buffers' paths, by the memory they lie in."""
+        """Paths of parameters and buffers, by the memory that holds them."""
         inner = {id(child) for m in self.modules for child in m.children()}
         names: dict[int, str] = {}
         for module in self.modules:

@@ -1,19 +1,18 @@
 """The methods of ``weft.Tensor``.
 
-Functions are declared to be methods where they are defined (``core.public``); here are
-the others. ``Methods`` is what type checkers see as ``Tensor``'s base; when this module
-is imported the members of its parts are put on ``Tensor`` itself.
+Functions are declared to be methods where they are defined (``ops.public``); here are
+the others. Type checkers see ``Methods`` as ``Tensor``'s base; when this module is
+imported, the members of its bases are put on ``Tensor`` itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from weft.core.op import define_later
 from weft.core.tensor import Tensor
-from weft.linalg import factoring, powers, solving  # noqa: F401
-from weft.methods.casts import Casts
-from weft.methods.conversion import Conversion
-from weft.methods.functions import Functions
+from weft.methods.conversion import Casts, Conversion
+from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
 from weft.methods.operators import Operators
@@ -31,7 +30,6 @@ from weft.ops import (  # noqa: F401  # what declares functions and methods
     einsum,
     error_functions,
     extremes,
-    fourier,
     gamma_functions,
     gathering,
     index,
@@ -56,6 +54,16 @@ from weft.ops import (  # noqa: F401  # what declares functions and methods
     strided,
     transcendental,
 )
+from weft.ops.public import declare_later
+
+# Importing weft stays light without these.
+declare_later("weft.linalg.factoring", "cholesky")
+declare_later("weft.linalg.powers", "cross", "matrix_exp", "matrix_power")
+declare_later("weft.linalg.solving", "det", "inverse", "logdet", "pinverse", "slogdet")
+define_later(
+    "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
+    "weft.ops.conv", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from weft.methods._declared import Declared
@@ -63,7 +71,30 @@ else:
     Declared = object
 
 
-class Methods(Operators, Functions, InPlace, Inspection, Conversion, Casts, Declared):
+class Functions:
+    """Methods of functions whose first argument is not the tensor."""
+
+    def where(self: Any, condition: Any, other: Any) -> Tensor:
+        """This tensor where the condition holds, ``other`` elsewhere.
+
+        >>> x = weft.tensor([-1.0, 4.0])
+        >>> x.where(x > 0, 0.0)
+        tensor([0., 4.], shape=(2,), dtype=float32)
+        """
+        return select.where(condition, self, other)
+
+    def polygamma(self: Any, n: int) -> Tensor:
+        """The n-th derivative of ``digamma`` of each element.
+
+        >>> weft.tensor([1.0]).polygamma(1)
+        tensor([1.6449], shape=(1,), dtype=float32)
+        """
+        return gamma_functions.polygamma(n, self)
+
+
+class Methods(
+    Operators, Functions, InPlace, Inspection, Conversion, Gradients, Casts, Declared
+):
     """The methods of ``weft.Tensor``."""
 
 

@@ -1,13 +1,14 @@
-"""A tensor as something else: other dtypes and devices, Python values, the tape."""
+"""A tensor as something else: other dtypes and devices, Python values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.autograd import engine
+from weft.autograd.function import Function
 from weft.core.device import Device
 from weft.core.device import device as find_device
 from weft.core.mode import mode
@@ -16,21 +17,20 @@ from weft.errors import (
     ArgumentError,
     AutogradError,
     DeviceError,
-    DTypeError,
     ShapeError,
 )
-from weft.memory_format import check_format, laid_out
 from weft.ops import (
     copies,
     creation,
 )
+from weft.ops.memory_format import check_format, laid_out
 
 if TYPE_CHECKING:
     from weft.core.tensor import Tensor
 
 
 class Conversion:
-    """Conversions, new tensors like this one, and the tape."""
+    """Conversions, and new tensors like this one."""
 
     # -- conversions
 
@@ -174,92 +174,6 @@ class Conversion:
         """
         return creation.empty(*size, **_like(self, options))
 
-    # -- the tape
-
-    def detach(self: Any) -> Tensor:
-        """The same memory, cut off from gradients and tangents.
-
-        >>> weft.ones(1, requires_grad=True).detach().requires_grad
-        False
-        """
-        return self.stopped()
-
-    def backward(
-        self: Any,
-        gradient: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-    ) -> None:
-        """Add this tensor's gradients to the ``.grad`` of the leaves it comes from.
-
-        >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
-        >>> (x * x).backward(gradient=weft.ones(2))
-        >>> x.grad
-        tensor([2., 4.], shape=(2,), dtype=float32)
-        """
-        seeds = None if gradient is None else [gradient]
-        engine.backward([self], seeds, retain_graph, create_graph, inputs)
-
-    register_hook = engine.register_hook
-    retain_grad = engine.retain_grad
-
-    @property
-    def retains_grad(self: Any) -> bool:
-        """Whether ``retain_grad`` was called on this intermediate tensor."""
-        return self._node is not None and not self.is_leaf and bool(self._node.hooks)
-
-    @property
-    def data(self: Any) -> Tensor:
-        """The same memory, cut off the tape.
-
-        >>> weft.ones(1, requires_grad=True).data.requires_grad
-        False
-        """
-        return self.detach()
-
-    @data.setter
-    def data(self: Any, value: Any) -> None:
-        """Refer to another tensor's memory, of any shape, dtype and device."""
-        _check_data(self, value)
-        if value._data is self._data:
-            return
-        self.storage.touch("data")  # a tape that has saved the old value says so
-        self.__class__ = type(value)
-        self._data = value._data
-        self.__dict__.pop("device", None)
-        if not value.is_cpu:
-            self.device = value.device
-
-    def detach_(self: Any) -> Any:
-        """Cut this tensor off the tape, in place.
-
-        >>> (weft.ones(2, requires_grad=True) * 2).detach_().requires_grad
-        False
-        """
-        if self._base is not None and self._node is not None:
-            raise AutogradError(
-                "detach_: a view cannot be cut off its base; use detach()"
-            )
-        self._node = None
-        return self
-
-
-def _check_data(x: Any, value: Any) -> None:
-    if not isinstance(value, _Tensor):
-        raise DTypeError(f"data: expected a tensor, got {type(value).__name__}")
-    running = mode.capture or x._interpreter or value._interpreter
-    if running is not None:
-        raise AutogradError(
-            "data: a tensor's memory cannot be exchanged inside "
-            f"{getattr(running, 'name', 'a captured function')}; use copy_"
-        )
-    if x._node is not None and not value.dtype.is_inexact:
-        raise DTypeError(
-            "data: this tensor requires grad and cannot hold "
-            f"{value.dtype.name}; use requires_grad_(False) first"
-        )
-
 
 def _like(x: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options of a new tensor like this one."""
@@ -274,7 +188,48 @@ def _moved(x: Any, device: Device) -> Any:
     if capture is not None and x._capture is capture and device is capture.device:
         return x  # a constant of the program, which runs there
     if x.requires_grad and mode.recording:
-        from weft.autograd.moving import Move
-
-        return Move.apply(x, device)
+        return _Move.apply(x, device)
     return x._moved(device)
+
+
+class _Move(Function):
+    """``apply(tensor, device)``: a copy; its gradient goes back to the first device."""
+
+    @staticmethod
+    def forward(ctx: Any, x: _Tensor, device: Any) -> _Tensor:
+        ctx.home = x.device
+        return x._moved(device)
+
+    @staticmethod
+    def backward(ctx: Any, g: _Tensor) -> tuple[Any, ...]:
+        return g.to(ctx.home), None
+
+
+def _cast(name: str, dtype: dtypes.DType) -> Callable[..., Any]:
+    def method(self: Any) -> Any:
+        return copies.cast(self, dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"""The tensor converted to {dtype.name}.
+
+    >>> weft.ones(1).{name}().dtype
+    weft.{dtype.name}
+    """
+    return method
+
+
+class Casts:
+    """Conversions to a dtype by its name: ``x.float()``, ``x.long()``."""
+
+    float = _cast("float", dtypes.float32)
+    double = _cast("double", dtypes.float64)
+    half = _cast("half", dtypes.float16)
+    bfloat16 = _cast("bfloat16", dtypes.bfloat16)
+    byte = _cast("byte", dtypes.uint8)
+    char = _cast("char", dtypes.int8)
+    short = _cast("short", dtypes.int16)
+    int = _cast("int", dtypes.int32)
+    long = _cast("long", dtypes.int64)
+    bool = _cast("bool", dtypes.bool_)
+    cfloat = _cast("cfloat", dtypes.complex64)
+    cdouble = _cast("cdouble", dtypes.complex128)

@@ -1,4 +1,4 @@
-"""Methods that change a tensor in place and are no form of a function."""
+"""Methods that change a tensor in place and have no function of their name."""
 
 from __future__ import annotations
 

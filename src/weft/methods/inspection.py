@@ -1,4 +1,4 @@
-"""What a tensor is: its shape, memory, type, parts and transposes."""
+"""Properties of a tensor: its shape, memory, type, parts and transposes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.dims import normalize_dim
 from weft.errors import DeviceError, ShapeError
-from weft.memory_format import check_format, contiguous_format, lies_in
 from weft.ops import (
     complex_numbers,
     shaping,
 )
+from weft.ops.memory_format import check_format, contiguous_format, has_format
 from weft.ops.strided import offset_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Inspection:
         return steps if dim is None else steps[dim]
 
     def storage_offset(self: Any) -> int:
-        """Where a view begins in the memory of the tensor it is a view of.
+        """The offset of a view in the memory of the tensor it is a view of.
 
         >>> weft.zeros(4, 3)[2].storage_offset()
         6
@@ -97,7 +97,7 @@ class Inspection:
         return offset_of(self)
 
     def is_contiguous(self: Any, memory_format: Any = contiguous_format) -> bool:
-        """Whether the elements lie in memory in row-major order, or in a format.
+        """Whether the layout is row-major, or that of a memory format.
 
         >>> weft.zeros(2, 3).t().is_contiguous()
         False
@@ -105,7 +105,7 @@ class Inspection:
         array = _in_memory(self, "is_contiguous")
         if memory_format is contiguous_format:
             return bool(array.flags.c_contiguous)
-        return lies_in(array, check_format("is_contiguous", memory_format))
+        return has_format(array, check_format("is_contiguous", memory_format))
 
     def data_ptr(self: Any) -> int:
         """The address of the first element.

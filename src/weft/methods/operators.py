@@ -54,7 +54,7 @@ def _comparison(fn: Any) -> Any:
 
 
 class Operators:
-    """What Python and other libraries call without a name."""
+    """The special methods that Python and other libraries call."""
 
     # -- operators
 

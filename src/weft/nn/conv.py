@@ -28,7 +28,7 @@ def _tuple(value: Any, n: int) -> Any:
 
 
 class _Conv(Module):
-    """What all convolutions share."""
+    """The common base of convolutions."""
 
     rank: ClassVar[int]
     transposed: ClassVar[bool] = False
@@ -94,7 +94,7 @@ class _Conv(Module):
             fill(self.bias, b_init, uniform_by_fan(fan_in))
 
     def _padded(self, input: Tensor) -> tuple[Tensor, Any]:
-        """The input after a padding that is not zeros, and what is left to pad."""
+        """The input after a padding that is not zeros, and the padding that is left."""
         if self.padding_mode == "zeros" or self.padding == "valid":
             return input, self.padding
         amounts: list[int] = []

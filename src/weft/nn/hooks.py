@@ -47,16 +47,16 @@ def watch_backward(module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     """Run ``forward`` so that the module's backward hooks see its gradients."""
     seen: dict[str, Any] = {}
     leaves, structure = tree_flatten(args)
-    places = [k for k, a in enumerate(leaves) if isinstance(a, Tensor)]
-    if places:
-        watched = _In.apply(module, seen, *[leaves[k] for k in places])
-        for k, tensor in zip(places, watched, strict=True):
+    positions = [k for k, a in enumerate(leaves) if isinstance(a, Tensor)]
+    if positions:
+        watched = _In.apply(module, seen, *[leaves[k] for k in positions])
+        for k, tensor in zip(positions, watched, strict=True):
             leaves[k] = tensor
     out = module.forward(*tree_unflatten(leaves, structure), **kwargs)
     outs, out_structure = tree_flatten(out)
-    places = [k for k, o in enumerate(outs) if isinstance(o, Tensor)]
-    if places:
-        watched = _Out.apply(seen, *[outs[k] for k in places])
-        for k, tensor in zip(places, watched, strict=True):
+    positions = [k for k, o in enumerate(outs) if isinstance(o, Tensor)]
+    if positions:
+        watched = _Out.apply(seen, *[outs[k] for k in positions])
+        for k, tensor in zip(positions, watched, strict=True):
             outs[k] = tensor
     return tree_unflatten(outs, out_structure)

@@ -17,9 +17,9 @@ import numpy as np
 
 from weft import Tensor, no_grad
 from weft import dtype as dtypes
+from weft.core.members import KINDS, Members
 from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, module_stack
-from weft.nn.members import KINDS, Members
 from weft.nn.parameter import Parameter, Uninitialized
 
 Hook = Callable[..., Any]
@@ -27,7 +27,7 @@ _CONTAINERS = (list, tuple, dict)  # in which parameters and modules are found
 
 
 class RemovableHandle:
-    """Takes a hook off again with ``remove()``."""
+    """Removes a hook with ``remove()``."""
 
     _next = 0  # counts all changes, so that compiled programs notice them
 
@@ -59,7 +59,7 @@ class ParameterIterator(Iterator[Tensor]):
 
 
 class IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict(strict=False)`` left out."""
+    """The keys that ``load_state_dict(strict=False)`` left out."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -106,7 +106,7 @@ class Module:
             fields[kind] = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every module defines it."""
+        """The computation of the module; every module defines it."""
         raise NotImplementedError(
             f"{type(self).__name__} has no forward(); define what it computes"
         )
@@ -186,7 +186,7 @@ class Module:
         fields[name] = value  # also where it hides a default of the class
 
     def _kind_of(self, name: str, value: Any) -> str | None:
-        """Which of the dictionaries an assigned value belongs to, if any."""
+        """The dictionary that an assigned value belongs to, if any."""
         if isinstance(value, Parameter):
             return "_parameters"
         if isinstance(value, Module):
@@ -520,7 +520,7 @@ class Module:
     # -- text
 
     def extra_repr(self) -> str:
-        """What to show of this module beside its children."""
+        """The text to show of this module beside its children."""
         return ""
 
     def __repr__(self) -> str:

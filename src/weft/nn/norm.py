@@ -15,7 +15,7 @@ from weft.ops.require import known
 
 
 class _Statistics(Module):
-    """What batch and instance norm share: channels, scale, running statistics."""
+    """The base of batch and instance norm: channels, scale, running statistics."""
 
     ranks: ClassVar[tuple[int, ...]]
 

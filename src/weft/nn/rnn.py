@@ -290,7 +290,7 @@ class RNN(_Layers):
     step = staticmethod(_tanh_step)
 
     def __init__(self, *args: Any, nonlinearity: str = "tanh", **options: Any) -> None:
-        if len(args) > 3:  # its place in PyTorch's order
+        if len(args) > 3:  # its position in PyTorch's order
             nonlinearity, args = args[3], args[:3] + args[4:]
         if nonlinearity not in _STEPS:
             raise ArgumentError(

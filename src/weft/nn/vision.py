@@ -40,14 +40,14 @@ class UpsamplingBilinear2d(Upsample):
 
 
 class PixelShuffle(FunctionalModule):
-    """Channels turned into pixels."""
+    """Channels rearranged into pixels."""
 
     function = F.pixel_shuffle
     options = {"upscale_factor": REQUIRED}
 
 
 class PixelUnshuffle(FunctionalModule):
-    """Pixels turned into channels."""
+    """Pixels rearranged into channels."""
 
     function = F.pixel_unshuffle
     options = {"downscale_factor": REQUIRED}

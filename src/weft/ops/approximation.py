@@ -1,4 +1,4 @@
-"""What the special functions share: float64 inside, in whole arrays, by pieces."""
+"""Series and pieces that the special functions share, in float64 inside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 SQRT_PI = math.sqrt(math.pi)
 Array = np.ndarray
-_BLOCK = 8192  # elements at a time, so that what is between stays in the cache
+_BLOCK = 8192  # elements at a time, so that intermediate results stay in the cache
 
 
 def in_double(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,13 +3,13 @@
     s = q k^T * scale + mask      p = exp(s - lse)      o = p v
 
 ``lse``, the logarithm of each row's sum of exponentials, is all that the backward pass
-needs to find the weights p again. With g the cotangent of o and ``delta = sum(g * o)``
+needs to recompute the weights p. With g the cotangent of o and ``delta = sum(g * o)``
 along each row:
 
     dv = p^T g      ds = p * (g v^T - delta) * scale      dq = ds k      dk = ds^T q
 
-Here both are composed, for reference; compiled, blocks of scores come and go
-(``compile.llvm.attention``).
+Here both are composed, for reference; compiled programs compute the scores in blocks
+(``compile.targets.cpu.attention``).
 
 Operands are (..., rows, features) with equal leading axes. A mask of the scores' shape
 comes last: numbers are added, truth values say who takes part. ``causal`` hides keys
@@ -158,7 +158,7 @@ def _expect(name: str, what: str, x: TensorType, shape: Any, dtype: Any) -> None
 # -- derivatives, composed: whatever is kept here has the scores' shape
 
 
-def _turned(x: Tensor) -> Tensor:
+def _transposed(x: Tensor) -> Tensor:
     return transpose(x, -2, -1)
 
 
@@ -166,7 +166,7 @@ def _weights(
     q: Tensor, k: Tensor, lse: Tensor, mask: list[Tensor], causal: bool, scale: float
 ) -> Tensor:
     """The weights, from what the forward pass kept of a row."""
-    scores = matmul(q * scale, _turned(k))
+    scores = matmul(q * scale, _transposed(k))
     hidden = -math.inf
     if mask and mask[0].dtype is dtypes.bool_:
         scores = where(mask[0], scores, hidden)
@@ -192,7 +192,7 @@ def _attention_vjp(
     found = [*found, *[None] * len(mask)]
     if mask and need[3]:
         weights = _weights(q, k, lse, mask, causal, scale)
-        found[3] = weights * (matmul(g, _turned(v)) - delta.unsqueeze(-1))
+        found[3] = weights * (matmul(g, _transposed(v)) - delta.unsqueeze(-1))
     return found
 
 
@@ -202,8 +202,8 @@ def _attention_jvp(
     q, k, v, *mask = xs
     tq, tk, tv, *tm = ts
     weights = _weights(q, k, lse, mask, causal, scale)
-    moved = [matmul(t * scale, _turned(k)) for t in (tq,) if t is not None]
-    moved += [matmul(q * scale, _turned(t)) for t in (tk,) if t is not None]
+    moved = [matmul(t * scale, _transposed(k)) for t in (tq,) if t is not None]
+    moved += [matmul(q * scale, _transposed(t)) for t in (tk,) if t is not None]
     moved += [t for t in tm if t is not None]
     out = matmul(weights, tv) if tv is not None else None
     if not moved:
@@ -222,15 +222,15 @@ def _backward_vjp(
     a, b, c = gs  # of dq, dk and dv
     q, k, v, lse, g, delta, *mask = xs
     p = _weights(q, k, lse, mask, causal, scale)
-    rise = matmul(g, _turned(v)) - delta.unsqueeze(-1)
+    rise = matmul(g, _transposed(v)) - delta.unsqueeze(-1)
     slopes = p * rise * scale
-    of_slopes = (matmul(a, _turned(k)) + matmul(q, _turned(b))) * scale
+    of_slopes = (matmul(a, _transposed(k)) + matmul(q, _transposed(b))) * scale
     of_rise = of_slopes * p
-    of_scores = (of_slopes * rise + matmul(g, _turned(c))) * p
+    of_scores = (of_slopes * rise + matmul(g, _transposed(c))) * p
     found: list[Tensor | None] = [
         matmul(of_scores, k) * scale + matmul(slopes, b),
-        matmul(_turned(of_scores), q) * scale + matmul(_turned(slopes), a),
-        matmul(_turned(of_rise), g),
+        matmul(_transposed(of_scores), q) * scale + matmul(_transposed(slopes), a),
+        matmul(_transposed(of_rise), g),
         -of_scores.sum(-1),
         matmul(of_rise, v) + matmul(p, c),
         -of_rise.sum(-1),
@@ -272,14 +272,14 @@ def _backward_samples(rng: np.random.Generator) -> Any:
         yield Sample((q, k, v, lse, g, delta, *mask), params)
 
 
-def _score(q: Any, k: Any, mask: Any, place: Any, key: int, params: Any) -> float:
+def _score(q: Any, k: Any, mask: Any, position: Any, key: int, params: Any) -> float:
     """One score, -infinity where a key is hidden."""
-    if params["causal"] and key > place[-1]:
+    if params["causal"] and key > position[-1]:
         return -math.inf
-    score = params["scale"] * float(np.dot(q[place], k[(*place[:-1], key)]))
+    score = params["scale"] * float(np.dot(q[position], k[(*position[:-1], key)]))
     if not mask:
         return score
-    one = mask[0][(*place, key)]
+    one = mask[0][(*position, key)]
     if mask[0].dtype == bool:
         return score if one else -math.inf
     return score + float(one)
@@ -287,12 +287,12 @@ def _score(q: Any, k: Any, mask: Any, place: Any, key: int, params: Any) -> floa
 
 def _attention_reference(q: Any, k: Any, v: Any, *mask: Any, **params: Any) -> Any:
     out, lse = np.zeros((*q.shape[:-1], v.shape[-1])), np.zeros(q.shape[:-1])
-    for place in np.ndindex(*q.shape[:-1]):
+    for position in np.ndindex(*q.shape[:-1]):
         keys = range(k.shape[-2])
-        terms = [math.exp(_score(q, k, mask, place, j, params)) for j in keys]
+        terms = [math.exp(_score(q, k, mask, position, j, params)) for j in keys]
         for j in keys:
-            out[place] += terms[j] / math.fsum(terms) * v[(*place[:-1], j)]
-        lse[place] = math.log(math.fsum(terms))
+            out[position] += terms[j] / math.fsum(terms) * v[(*position[:-1], j)]
+        lse[position] = math.log(math.fsum(terms))
     return out, lse
 
 

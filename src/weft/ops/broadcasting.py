@@ -42,8 +42,8 @@ def _expand_eval(x: Any, *, shape: tuple[int, ...]) -> Any:
 
 
 def _repeated(x: Any, shape: tuple[Any, ...]) -> Any:
-    """As np.broadcast_to, which takes eight times as long for small arrays; None for
-    arrays and shapes that are left to it."""
+    """The result of np.broadcast_to, which takes eight times as long for small arrays;
+    None for arrays and shapes that are left to it."""
     lead = len(shape) - x.ndim
     if lead < 0 or x.dtype.char not in "fdlq?" or not x.flags.c_contiguous:
         return None

@@ -1,4 +1,4 @@
-"""Complex numbers: their parts, conjugates and other forms."""
+"""Complex numbers: real and imaginary parts, conjugates, polar and real views."""
 
 from __future__ import annotations
 

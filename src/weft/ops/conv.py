@@ -88,7 +88,7 @@ def _unpadded(x: Any, padding: Pairs) -> Any:
 
 
 class Grid(NamedTuple):
-    """Where windows lie in padded rows, and how their columns are laid out.
+    """The positions of windows in padded rows, and the layout of their columns.
 
     ``cells`` is the shape of one channel's column: the outputs, or (``runs``) the
     outputs with the rows' pitch, of which only the first ``run`` are copied.
@@ -132,7 +132,7 @@ class Grid(NamedTuple):
         )
 
     def start(self, tap: Sizes) -> int:
-        """Where a tap's run begins."""
+        """The offset of a tap's run."""
         steps = zip(tap, self.dilation, self.pitch, strict=True)
         return sum(t * d * p for t, d, p in steps)
 
@@ -209,11 +209,11 @@ def _columns(x: Any, grid: Grid, groups: int) -> Iterator[tuple[slice, slice, An
 def _spread(y: Any, grid: Grid) -> Any:
     """Output cells (n, g, o, *counts) in columns' layout, (g, o, n * cells)."""
     n, g, o = y.shape[:3]
-    turned = np.moveaxis(y, 0, 2)
+    channels = np.moveaxis(y, 0, 2)
     if not grid.runs:
-        return turned.reshape(g, o, -1)
+        return channels.reshape(g, o, -1)
     out = np.zeros((g, o, n, *grid.cells), y.dtype)
-    out[grid.valid] = turned
+    out[grid.valid] = channels
     return out.reshape(g, o, -1)
 
 
@@ -271,7 +271,7 @@ def _input_grad_eval(
 ) -> Any:  # fmt: skip
     dtype, kernel = y.dtype, w.shape[2:]
     if all(s == 1 for s in stride) and w.shape[0] <= w.shape[1] * groups:
-        return _turned_conv(y, w, padding, dilation, groups)
+        return _flipped_conv(y, w, padding, dilation, groups)
     y, w = _wide(y, w)
     exact = not np.isfinite(w).all()  # a cell of no output must add 0
     grid = _grid(size, kernel, stride, padding, dilation, exact)
@@ -289,16 +289,16 @@ def _input_grad_eval(
     return _unpadded(out, padding).astype(dtype, copy=False)
 
 
-def _turned_conv(y: Any, w: Any, padding: Pairs, dilation: Sizes, groups: int) -> Any:
-    """With stride 1: y convolved with the weights turned around."""
+def _flipped_conv(y: Any, w: Any, padding: Pairs, dilation: Sizes, groups: int) -> Any:
+    """With stride 1: y convolved with the flipped weights."""
     kernel = w.shape[2:]
     o, each = w.shape[0] // groups, w.shape[1]
-    turned = np.flip(w, tuple(range(2, w.ndim))).reshape(groups, o, each, *kernel)
+    flipped = np.flip(w, tuple(range(2, w.ndim))).reshape(groups, o, each, *kernel)
     rest = tuple(
         (d * (k - 1) - lo, d * (k - 1) - hi)
         for k, d, (lo, hi) in zip(kernel, dilation, padding, strict=True)
     )
-    weights = np.swapaxes(turned, 1, 2).reshape(groups * each, o, *kernel)
+    weights = np.swapaxes(flipped, 1, 2).reshape(groups * each, o, *kernel)
     return _conv_eval(
         y,
         np.ascontiguousarray(weights),
@@ -315,7 +315,7 @@ def _add_windows(x: Any, cols: Any, grid: Grid) -> None:
         for tap in grid.taps:
             x[grid.window(tap)] += cols[(slice(None), *tap)]
         return
-    flat = x.reshape(*x.shape[:2], -1)  # x's rows lie one after the other: a view
+    flat = x.reshape(*x.shape[:2], -1)  # x's rows are contiguous: a view
     run = grid.run
     runs = cols.reshape(*cols.shape[: -len(grid.cells)], -1)
     for tap in grid.taps:
@@ -508,18 +508,18 @@ def _weight_grad_samples(rng: np.random.Generator) -> Any:
 
 
 def _products(shape: _Shape) -> Iterator[tuple[Sizes, Sizes, Sizes]]:
-    """The places in x, w and y of every product that a convolution sums."""
+    """The indices in x, w and y of every product that a convolution sums."""
     each, per = shape.w[1], shape.w[0] // shape.groups
     for n, o, *at in np.ndindex(*shape.y):
         for c, *tap in np.ndindex(*shape.w[1:]):
-            place = [
+            position = [
                 a * s + t * d - lo
                 for a, t, s, d, (lo, _) in zip(
                     at, tap, shape.stride, shape.dilation, shape.padding, strict=True
                 )
             ]
-            if all(0 <= p < m for p, m in zip(place, shape.x[2:], strict=True)):
-                x = (n, o // per * each + c, *place)
+            if all(0 <= p < m for p, m in zip(position, shape.x[2:], strict=True)):
+                x = (n, o // per * each + c, *position)
                 yield x, (o, c, *tap), (n, o, *at)
 
 
@@ -688,7 +688,7 @@ def _bias_reference(x: Any, w: Any, b: Any, **params: Any) -> Any:
 
 
 def _along_channels(t: Tensor, out: Tensor) -> Tensor:
-    """One number an output channel, at every place."""
+    """One number an output channel, at every position."""
     return expand(reshape(t, (-1, *(1,) * (out.ndim - 2))), out.shape)
 
 
@@ -783,11 +783,11 @@ def _col2im_reference(x: Any, *, size: Sizes, **params: Any) -> Any:
     return out
 
 
-def _inside(k: Any, value: Any, places: list[Any], sizes: Any) -> Any:
-    """A value where all places are inside, else zero."""
+def _inside(k: Any, value: Any, positions: list[Any], sizes: Any) -> Any:
+    """A value where all indices are inside, else zero."""
     zero = k.number(0)
-    for place, n in zip(reversed(places), reversed(sizes), strict=True):
-        value = k.choice(place, 0, zero, k.choice(place, n, value, zero))
+    for position, n in zip(reversed(positions), reversed(sizes), strict=True):
+        value = k.choice(position, 0, zero, k.choice(position, n, value, zero))
     return value
 
 
@@ -796,37 +796,37 @@ def _im2col_element(
     dilation: Sizes,
 ) -> Any:  # fmt: skip
     taps, at = out[2 : 2 + len(kernel)], out[2 + len(kernel) :]
-    places = [
+    positions = [
         i * s + t * d - low
         for i, t, s, d, (low, _) in zip(
             at, taps, stride, dilation, padding, strict=True
         )
     ]
-    return _inside(k, x[*out[:2], *places], places, x.shape[2:])
+    return _inside(k, x[*out[:2], *positions], positions, x.shape[2:])
 
 
 def _col2im_element(
     k: Any, out: Any, x: Any, *, size: Sizes, stride: Sizes, padding: Pairs,
     dilation: Sizes,
 ) -> Any:  # fmt: skip
-    """The sum of the taps that lie here, in their order."""
+    """The sum of the taps at this element, in their order."""
     dims = len(size)
     kernel, counts = x.shape[2 : 2 + dims], x.shape[2 + dims :]
     wide = k.dtype.to_total()
     total = k.number(0, wide)
     for tap in itertools.product(*map(range, kernel)):
-        places = [
+        positions = [
             i + low - t * d
             for i, t, d, (low, _) in zip(out[2:], tap, dilation, padding, strict=True)
         ]
-        windows = [q // s for q, s in zip(places, stride, strict=True)]
+        windows = [q // s for q, s in zip(positions, stride, strict=True)]
         value = x[*out[:2], *tap, *windows]
-        for place, s in zip(places, stride, strict=True):
+        for position, s in zip(positions, stride, strict=True):
             if s != 1:
-                hit = k.call("eq", k.at(place % s), k.at(0))
+                hit = k.call("eq", k.at(position % s), k.at(0))
                 value = k.call("where", hit, value, k.number(0))
         ends = [(n - 1) * s + 1 for n, s in zip(counts, stride, strict=True)]
-        value = cast_element(k, _inside(k, value, places, ends), wide)
+        value = cast_element(k, _inside(k, value, positions, ends), wide)
         total = k.call("add", total, value)
     return cast_element(k, total, k.dtype)
 

@@ -11,8 +11,8 @@ from weft.core.dispatch import bind
 from weft.core.lowering import SAME, Pointwise
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
-from weft.memory_format import check_format, contiguous_format, laid_out
 from weft.ops.elementwise import elementwise_batch, samples_in
+from weft.ops.memory_format import check_format, contiguous_format, laid_out
 from weft.ops.public import public
 
 # -- cast
@@ -71,7 +71,7 @@ clone_op: Op = define(
 
 @public(method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy that gradients flow through, row by row unless a format is asked for.
+    """A copy that gradients flow through, contiguous unless a format is given.
 
     >>> x = weft.ones(2)
     >>> x.clone().add_(1)
@@ -110,7 +110,7 @@ def contiguous(input: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """
     if memory_format is not contiguous_format:
         return laid_out("contiguous", input, check_format("contiguous", memory_format))
-    array = input.lies()
+    array = input.layout_array()
     if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
         return clone(input)
     return input.in_order()

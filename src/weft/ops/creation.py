@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from typing import Any
 
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.core import allocation
+from weft import late
 from weft.core.device import Device
 from weft.core.device import device as find_device
 from weft.core.dispatch import bind
@@ -27,16 +26,18 @@ from weft.errors import (
     ShapeError,
     WeftError,
 )
-from weft.memory_format import (
+from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,
     check_format,
     contiguous_format,
-    lies_in,
+    has_format,
     order_of,
     preserve_format,
 )
 from weft.ops.public import public
+from weft.runtime import allocation
+from weft.runtime.cpu.buffers import physical_memory
 from weft.runtime.cpu.buffers import zeros as zeros_array
 
 ndarray = np.ndarray
@@ -86,7 +87,7 @@ def tensor(
 
 
 def placed(out: Tensor, device: Any, requires_grad: bool = False) -> Tensor:
-    """A new tensor on the device that was asked for, or on the default device."""
+    """A new tensor on the given device, or on the default device."""
     if device is None:
         device = mode.device
     if device is not None and device is not out.device:
@@ -95,7 +96,7 @@ def placed(out: Tensor, device: Any, requires_grad: bool = False) -> Tensor:
 
 
 def _tensor_in_capture(data: Any, dtype: Any) -> Tensor:
-    """A copy of a tensor or an array that is read again in every run."""
+    """A copy of a tensor or an array that every run reads anew."""
     source = data.detach() if isinstance(data, Tensor) else from_numpy(data)
     return source.clone() if dtype is None else source.to(as_dtype(dtype), copy=True)
 
@@ -178,7 +179,7 @@ def _not_numbers(data: Any) -> Exception:
 
 
 def _ragged(data: Any) -> str:
-    """Where the lengths of nested lists first differ."""
+    """The position at which the lengths of nested lists first differ."""
     lengths = [len(x) if isinstance(x, (list, tuple)) else "a number" for x in data]
     if len({str(n) for n in lengths}) > 1:
         shown = ", ".join(map(str, lengths[:8]))
@@ -248,8 +249,8 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
         )
     dtypes.of_array(array)
     out = Tensor(array.view(np.ndarray) if type(array) is not np.ndarray else array)
-    if mode.capture is not None:  # which reads the array again in every run
-        mode.capture.read_again(array)
+    if mode.capture is not None:  # which reads the array anew in every run
+        mode.capture.note_array(array)
     out._capture = None
     out.storage.exposed = True
     return out
@@ -276,26 +277,6 @@ def _as_int(name: str, n: Any) -> int:
     raise DTypeError(f"{name}: expected integer sizes, got {type(n).__name__} ({n!r})")
 
 
-def physical_memory() -> int:
-    """Bytes of memory that this machine (or its container) has."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows does not say
-        return 1 << 62
-    for path in (
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    ):
-        try:
-            with open(path) as file:
-                text = file.read().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
-
-
 def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
     """Refuse a tensor that cannot fit into memory before asking for it."""
     nbytes: Any = dtype.itemsize
@@ -304,9 +285,7 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
     if isinstance(nbytes, Size):
         return
     if nbytes > 1 << 28 and nbytes > physical_memory():
-        from weft.memory.report import beyond
-
-        raise beyond(
+        raise late.find("memory_report").beyond(
             f"{name}: a {dtype.name} tensor of shape {shape} needs {nbytes:,} bytes; "
             f"this machine has {physical_memory():,}",
             nbytes,
@@ -370,9 +349,9 @@ def _no_memory(name: str, shape: Any, dtype: DType, error: Exception) -> Excepti
     """The error of an array that the system has no memory for."""
     if isinstance(error, WeftError):
         return error
-    from weft.memory.report import failure
-
-    return failure(name, math.prod(shape) * dtype.itemsize, error)
+    return late.find("memory_report").failure(
+        name, math.prod(shape) * dtype.itemsize, error
+    )
 
 
 @public()
@@ -544,9 +523,11 @@ def empty_like(
     if form is preserve_format:
         form = contiguous_format
         for other in (channels_last, channels_last_3d):
-            array = input.lies() if input.ndim == len(other.order or ()) else None
+            array = (
+                input.layout_array() if input.ndim == len(other.order or ()) else None
+            )
             if isinstance(array, ndarray) and array.ndim == input.ndim:
-                form = other if lies_in(array, other) else form
+                form = other if has_format(array, other) else form
     given = {"dtype": input.dtype if dtype is None else dtype, "device": input.device}
     return empty(input.shape, memory_format=form, **{**given, **options})
 
@@ -678,12 +659,12 @@ def linspace(
 
 
 def _linspace_open(first: Any, last: Any, steps: Size) -> Tensor:
-    """As NumPy does it, where the number of steps is not known yet."""
+    """NumPy's linspace for a number of steps that is not known yet."""
     from weft.ops.select import where
 
-    places = arange(steps, dtype=dtypes.float64)
-    found = places * ((last - first) / larger(steps - 1, 1)) + first
-    return where((places == steps - 1) & (places > 0), last, found)
+    positions = arange(steps, dtype=dtypes.float64)
+    found = positions * ((last - first) / larger(steps - 1, 1)) + first
+    return where((positions == steps - 1) & (positions > 0), last, found)
 
 
 @public()
@@ -747,8 +728,8 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 def _triangle_indices(
     keep: Any, shape: tuple[int, ...], offset: int, options: Any
 ) -> Tensor:
-    places = np.nonzero(keep(np.ones(shape, np.bool_), offset))
-    return tensor(np.stack(places), **{"dtype": dtypes.int64, **options})
+    positions = np.nonzero(keep(np.ones(shape, np.bool_), offset))
+    return tensor(np.stack(positions), **{"dtype": dtypes.int64, **options})
 
 
 @public()
@@ -827,5 +808,5 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         else itertools.combinations
     )
     rows = list(choose(range(input.shape[0]), r))
-    places = Tensor(np.array(rows, np.int64).reshape(len(rows), r))
-    return input[places.to(input.device)]
+    positions = Tensor(np.array(rows, np.int64).reshape(len(rows), r))
+    return input[positions.to(input.device)]

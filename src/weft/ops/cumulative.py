@@ -70,7 +70,7 @@ def _running(start: int, step: Callable[..., Any]) -> Running:
 
 
 def _total(start: float, name: str) -> Running:
-    """As ``_running``, with the state in the dtype that totals are made in."""
+    """The scan of ``_running``, with the state in the dtype of totals."""
 
     def step(k: Any, at: Any, states: Any, x: Any) -> Any:
         return (k.call(name, *states, cast_element(k, x, k.dtype.to_total())),)
@@ -117,9 +117,9 @@ def _scan_eval(a: Any, b: Any, *, dim: int) -> Any:
 
 def _scan_back(g: Tensor, a: Tensor, dim: int) -> Tensor:
     """The adjoint state: the same recurrence, run from the end."""
-    turned = flip_op(g, dims=(dim,))
+    flipped = flip_op(g, dims=(dim,))
     decay = _shift(flip_op(conj(a), dims=(dim,)), dim, 0)
-    return flip_op(linear_scan(decay, turned, dim=dim), dims=(dim,))
+    return flip_op(linear_scan(decay, flipped, dim=dim), dims=(dim,))
 
 
 # h[i] = a[i] * h[i-1] + b[i], along a dimension; closed under derivatives.
@@ -274,7 +274,7 @@ def _shifted_products(x: Tensor, dim: int) -> Tensor:
 
 
 def _shift(x: Tensor, dim: int, fill: float) -> Tensor:
-    """Move the elements one place up, the first becoming ``fill``."""
+    """Shift the elements by one, the first becoming ``fill``."""
     first = full_like(along(x, dim, slice(0, 1)), fill)
     return cat_op(first, along(x, dim, slice(0, -1)), dim=dim)
 
@@ -310,8 +310,8 @@ prod_op: Op = define(
 def _others(x: Tensor, dim: int) -> Tensor:
     """For each element, the product of the others along a dimension."""
     left = _shifted_products(x, dim)
-    turned = flip_op(x, dims=(dim,))
-    return left * flip_op(_shifted_products(turned, dim), dims=(dim,))
+    flipped = flip_op(x, dims=(dim,))
+    return left * flip_op(_shifted_products(flipped, dim), dims=(dim,))
 
 
 @public(method=True)

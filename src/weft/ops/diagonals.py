@@ -111,8 +111,8 @@ def _diagonal_back(
     n, m = x_shape[dim1], x_shape[dim2]
     first = max(-offset, 0) * m + max(offset, 0)
     along = arange(_diagonal_length(n, m, offset), device=g.device)
-    places = along * (m + 1) + first
-    flat = add_at(movedim(g, -1, 0), places, size=n * m)
+    positions = along * (m + 1) + first
+    flat = add_at(movedim(g, -1, 0), positions, size=n * m)
     return movedim(reshape(flat, (n, m, *g.shape[:-1])), (0, 1), (dim1, dim2))
 
 
@@ -127,10 +127,12 @@ def _diagonal_reference(x: Any, *, offset: int, dim1: int, dim2: int) -> Any:
 def _diagonal_at(
     out: Any, x_shape: Any, *, offset: int, dim1: int, dim2: int
 ) -> tuple[Any, ...]:
-    """Where an element of the diagonal lies."""
+    """The index in the matrix of an element of the diagonal."""
     rest, along = list(out[:-1]), out[-1]
-    place = {dim1: along - min(offset, 0), dim2: along + max(offset, 0)}
-    return tuple(place[d] if d in place else rest.pop(0) for d in range(len(x_shape)))
+    position = {dim1: along - min(offset, 0), dim2: along + max(offset, 0)}
+    return tuple(
+        position[d] if d in position else rest.pop(0) for d in range(len(x_shape))
+    )
 
 
 diagonal_op: Op = define(
@@ -227,8 +229,8 @@ def diag_embed(
         raise ArgumentError(f"diag_embed: dim1 and dim2 are both {a}")
     n = input.shape[-1] + abs(offset)
     rows, cols = _diagonal_indices(n, n, offset)
-    places = Tensor(rows * n + cols).to(input.device)
-    flat = add_at(movedim(input, -1, 0), places, size=n * n)
+    positions = Tensor(rows * n + cols).to(input.device)
+    flat = add_at(movedim(input, -1, 0), positions, size=n * n)
     out = reshape(flat, (n, n, *input.shape[:-1]))
     return movedim(out, (0, 1), (a, b))
 

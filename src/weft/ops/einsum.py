@@ -150,7 +150,7 @@ def _split(equation: str, part: str) -> list[str]:
 
 
 def _hidden(equation: str, k: int, spelled: list[str], x: Tensor) -> int:
-    """How many dimensions the ellipsis of operand k stands for."""
+    """The number of dimensions that the ellipsis of operand k stands for."""
     named = len(spelled) - ("..." in spelled)
     if named > x.ndim or (named < x.ndim and "..." not in spelled):
         raise ShapeError(
@@ -251,7 +251,7 @@ def _contract(terms: list[Term], output: Labels, sizes: dict[Label, int]) -> Ten
 def _order(
     terms: list[Term], output: Labels, sizes: dict[Label, int]
 ) -> list[tuple[int, int]]:
-    """Which two to combine next, until one is left."""
+    """The pairs of operands to combine, until one is left."""
     if len(terms) < 3:
         return [(0, 1)] * (len(terms) - 1)
     number = {label: k for k, label in enumerate(sizes)}
@@ -271,8 +271,8 @@ def _in_pairs(steps: Iterable[Sequence[int]], count: int) -> list[tuple[int, int
     pairs = []
     for step in steps:
         first, *rest = sorted(step, reverse=True)
-        for place in rest:
-            pairs.append((first, place))
+        for position in rest:
+            pairs.append((first, position))
             count -= 1
             first = count - 1  # the product was put last
     return pairs
@@ -288,13 +288,13 @@ def _summed(term: Term, keep: set[Label]) -> Term:
 
 
 def _without(term: Term, label: Label) -> Term:
-    place = term.labels.index(label)
-    rest = (*term.labels[:place], *term.labels[place + 1 :])
-    return Term(squeeze(term.tensor, place), rest)
+    position = term.labels.index(label)
+    rest = (*term.labels[:position], *term.labels[position + 1 :])
+    return Term(squeeze(term.tensor, position), rest)
 
 
 def _unbroadcast(x: Term, y: Term) -> tuple[Term, Term]:
-    """Where one has size 1 and the other more, the label is the other's alone."""
+    """Drop the label of an axis of size 1 where the other operand's is larger."""
     for label in [c for c in x.labels if c in y.labels]:
         nx = x.tensor.shape[x.labels.index(label)]
         ny = y.tensor.shape[y.labels.index(label)]

@@ -53,7 +53,7 @@ NO_PARAMS: dict[str, Any] = {}
 
 
 def _spread(nx: Any, x: Any, ny: Any, y: Any, shape: Any) -> tuple[Any, Any]:
-    """The places on the tape of two arrays that NumPy has broadcast."""
+    """The nodes on the tape of two arrays that NumPy has broadcast."""
     if nx is not None and x.shape != shape:
         nx = _expanded(nx, x.shape, shape)
     if ny is not None and y.shape != shape:
@@ -188,13 +188,13 @@ def result_type(*values: Any) -> DType:
     groups: list[DType | None] = [None, None, None]
     for value in values:
         if isinstance(value, Tensor):
-            place, dtype = (0 if value.ndim else 1), value.dtype
+            position, dtype = (0 if value.ndim else 1), value.dtype
         elif isinstance(value, DType):
-            place, dtype = 0, value
+            position, dtype = 0, value
         else:
-            place, dtype = 2, dtypes.scalar_dtype(value)
-        before = groups[place]
-        groups[place] = dtype if before is None else promote_types(before, dtype)
+            position, dtype = 2, dtypes.scalar_dtype(value)
+        before = groups[position]
+        groups[position] = dtype if before is None else promote_types(before, dtype)
     result: DType | None = None
     for found in groups:
         if found is None:
@@ -233,7 +233,7 @@ def prepare(name: str, accepts: str, *values: Any) -> tuple[Any, ...]:
 
 
 def device_of(tensors: list[Tensor]) -> Any:
-    """Where constants belong that are used with these: no number decides."""
+    """The device for constants that are used with these; numbers have none."""
     return max((t.device for t in tensors), key=lambda d: d is not cpu, default=None)
 
 
@@ -456,7 +456,7 @@ def unary(
 
     ``lower`` is how compiled code computes it (``core.lowering``); without it the Loop
     IR's scalar function of the same name is used, or ``eval`` if there is none.
-    ``public`` says where the function is found (``core.public``). The other keywords
+    ``public`` says where the function is found (``ops.public``). The other keywords
     are ``Facts``.
     """
     if d is not None:
@@ -600,7 +600,7 @@ def binary(
                 tensors = x is not input and y is not other
                 if tensors and x.shape != y.shape:
                     nx, ny = _spread(nx, x, ny, y, r.shape)
-                if not r.ndim:  # running totals of losses: forget what is spent
+                if not r.ndim:  # running totals of losses: forget spent nodes
                     drop_spent(nx)
                     drop_spent(ny)
                 if not plan.saves:

@@ -90,13 +90,13 @@ def _extreme(name: str, ufunc: Any, reference: Any) -> Op:
     )
 
 
-def _sorted_reference(place: int) -> Callable[..., Any]:
+def _sorted_reference(position: int) -> Callable[..., Any]:
     def reference(x: Any, *, dim: tuple[int, ...], keepdim: bool) -> Any:
         kept = [i for i in range(x.ndim) if i not in dim]
         count = math.prod(x.shape[i] for i in dim)
         rows = [x.shape[i] for i in kept]
         flat = np.transpose(x, (*kept, *dim)).reshape([*rows, count])
-        out = np.sort(flat, -1)[..., place]
+        out = np.sort(flat, -1)[..., position]
         return out.reshape(reduced_shape(x.shape, dim, keepdim))
 
     return reference
@@ -154,13 +154,13 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 class MinMax(NamedTuple):
-    """What ``aminmax`` returns."""
+    """The result of ``aminmax``."""
 
     min: Tensor
     max: Tensor
 
 
-# -- places
+# -- indices
 
 
 def _arg_type(x: TensorType, *, dim: int, keepdim: bool) -> TensorType:
@@ -176,7 +176,7 @@ def _arg_samples(rng: np.random.Generator) -> Any:
 
 
 def _first_of(extreme: str) -> Composed:
-    """The first place of an element that equals the extreme one, or is NaN."""
+    """The first index of an element that equals the extreme one, or is NaN."""
 
     def calls(call: Any, x: Any, *, dim: int, keepdim: bool) -> Any:
         n, shape = x.shape[dim], x.shape
@@ -188,13 +188,13 @@ def _first_of(extreme: str) -> Composed:
         line = (*(1,) * dim, n, *(1,) * (len(shape) - dim - 1))
         at = call("expand", call("reshape", count, shape=line), shape=shape)
         none = call("full", shape=shape, value=n, dtype=dtypes.int64)
-        places = call("where", hit, at, none)
-        return call("amin", places, dim=(dim,), keepdim=keepdim)
+        positions = call("where", hit, at, none)
+        return call("amin", positions, dim=(dim,), keepdim=keepdim)
 
     return Composed(calls)
 
 
-def _arg(name: str, fn: Any, place: int) -> Op:
+def _arg(name: str, fn: Any, position: int) -> Op:
     return define(
         name,
         inputs="x",
@@ -204,7 +204,7 @@ def _arg(name: str, fn: Any, place: int) -> Op:
         batch=reduce_batch,
         samples=_arg_samples,
         reference=lambda x, *, dim, keepdim: np.argsort(x, dim, kind="stable").take(
-            place, dim
+            position, dim
         ),
     )
 
@@ -246,11 +246,11 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return _reduce_arg(argmin_op, input, dim, keepdim)
 
 
-# -- values with their places
+# -- values with their indices
 
 
 class Extreme(NamedTuple):
-    """What ``max``, ``min``, ``median``, ``cummax`` return along a dimension."""
+    """The result of ``max``, ``min``, ``median``, ``cummax`` along a dimension."""
 
     values: Tensor
     indices: Tensor
@@ -277,7 +277,7 @@ def _pick_extreme(
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The largest element; along a dimension, values and indices.
 
-    With a tensor in place of ``dim``, the element-wise maximum.
+    With a tensor as ``dim``, the element-wise maximum.
 
     >>> weft.tensor([[1, 9], [3, 4]]).max(dim=1).indices
     tensor([1, 1], shape=(2,), dtype=int64)
@@ -289,7 +289,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest element; along a dimension, values and indices.
 
-    With a tensor in place of ``dim``, the element-wise minimum.
+    With a tensor as ``dim``, the element-wise minimum.
 
     >>> weft.tensor([[1, 9], [3, 4]]).min()
     tensor(1, dtype=int64)

@@ -86,9 +86,9 @@ def _twice(x: Tensor, dim: int, n: Any, factor: float) -> Tensor:
     from weft.ops.select import where
     from weft.ops.shaping import reshape
 
-    place = arange(x.shape[dim], device=x.device)
-    place = reshape(place, (-1, *[1] * (x.ndim - 1 - dim)))
-    single = (place == 0) | (place * 2 == n)
+    position = arange(x.shape[dim], device=x.device)
+    position = reshape(position, (-1, *[1] * (x.ndim - 1 - dim)))
+    single = (position == 0) | (position * 2 == n)
     return where(single, x, x * factor)
 
 
@@ -105,8 +105,8 @@ def _irfft_vjp(g: Tensor, dim: int, n: Any, inverse: bool) -> Tensor:
 
 
 def _waves(n: int, inverse: bool) -> Any:
-    place = np.arange(n)
-    return np.exp((2j if inverse else -2j) * np.pi / n * np.outer(place, place))
+    position = np.arange(n)
+    return np.exp((2j if inverse else -2j) * np.pi / n * np.outer(position, position))
 
 
 def _along(matrix: Any, x: Any, dim: int) -> Any:

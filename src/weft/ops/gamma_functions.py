@@ -242,7 +242,7 @@ def _polygamma_end(k: Any, out: Any, states: Any, x: Any, *, n: int) -> Any:
 
 
 def _tail(f: _Numbers, y: Any, s: int) -> Any:
-    """What ``hurwitz`` adds for all terms from y on."""
+    """The sum of the terms of ``hurwitz`` from y on."""
     term = f.pow(y, -float(s))
     rest = f.mul(term, f.add(f.div(y, s - 1.0), 0.5))
     term = f.div(f.mul(term, float(s)), y)

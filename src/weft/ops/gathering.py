@@ -99,14 +99,14 @@ def _gather_samples(rng: np.random.Generator) -> Any:
 
 def _loop_gather(x: Any, index: Any, *, dim: int) -> Any:
     out = np.zeros(index.shape)
-    for place in np.ndindex(index.shape):
-        out[place] = x[(*place[:dim], index[place], *place[dim + 1 :])]
+    for position in np.ndindex(index.shape):
+        out[position] = x[(*position[:dim], index[position], *position[dim + 1 :])]
     return out
 
 
 def _gathered(k: Any, out: Any, x: Any, index: Any, *, dim: int) -> Any:
-    place = k.within(index[out], x.shape[dim])
-    return x[*out[:dim], place, *out[dim + 1 :]]
+    position = k.within(index[out], x.shape[dim])
+    return x[*out[:dim], position, *out[dim + 1 :]]
 
 
 def _gathered_from(out: Any, *, dim: int) -> Any:
@@ -144,9 +144,9 @@ def _scatter_samples(rng: np.random.Generator) -> Any:
 
 def _loop_scatter(x: Any, index: Any, src: Any, *, dim: int, add: bool) -> Any:
     out = x.copy()
-    for place in np.ndindex(index.shape):
-        to = (*place[:dim], index[place], *place[dim + 1 :])
-        out[to] = src[place] + (out[to] if add else 0)
+    for position in np.ndindex(index.shape):
+        to = (*position[:dim], index[position], *position[dim + 1 :])
+        out[to] = src[position] + (out[to] if add else 0)
     return out
 
 
@@ -159,8 +159,8 @@ def scattered(combine: str | None) -> Varied:
     def update(
         k: Any, at: Any, x: Any, index: Any, src: Any, *, dim: int, **params: Any
     ) -> Any:
-        place = k.within(index[at], x.shape[dim])
-        return (*at[:dim], place, *at[dim + 1 :]), src[at]
+        position = k.within(index[at], x.shape[dim])
+        return (*at[:dim], position, *at[dim + 1 :]), src[at]
 
     def shared(x: Any, index: Any, src: Any, *, dim: int, **params: Any) -> Any:
         axes = [d for d in range(len(x.shape)) if d != dim]
@@ -170,10 +170,10 @@ def scattered(combine: str | None) -> Varied:
         k: Any, out: Any, x: Any, index: Any, src: Any, *, dim: int, **params: Any
     ) -> Any:
         at = (*out[:dim], 0, *out[dim + 1 :])
-        place = k.within(index[at], x.shape[dim])
+        position = k.within(index[at], x.shape[dim])
         old = x[out]
         new = src[at] if combine is None else k.call(combine, old, src[at])
-        return k.call("where", k.call("eq", k.at(place), k.at(out[dim])), new, old)
+        return k.call("where", k.call("eq", k.at(position), k.at(out[dim])), new, old)
 
     def here(out: Any, *, dim: int, **params: Any) -> Any:
         at = (*out[:dim], 0, *out[dim + 1 :])
@@ -270,7 +270,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @public(method=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """As ``gather``, with the other dimensions broadcast.
+    """Gather along a dimension, with the other dimensions broadcast.
 
     >>> x = weft.tensor([[3, 1, 2]])
     >>> x.take_along_dim(x.argsort(1), 1)

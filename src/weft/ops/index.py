@@ -141,7 +141,7 @@ def _added(k: Any, at: Any, x: Any, index: Any, *, size: Any) -> Any:
 
 
 def _behind(x: Any, index: Any, *rest: Any, **params: Any) -> Any:
-    """The axes of rows and of updates that lie behind the index."""
+    """The axes of rows and of updates behind the index."""
     lead, shape = len(index.shape), (rest or (x,))[-1].shape
     return tuple((d - lead + 1, d) for d in range(lead, len(shape)))
 
@@ -357,8 +357,8 @@ def repeat_interleave(
     tensor([1, 1, 2, 2], shape=(4,), dtype=int64)
     """
     if repeats is None:
-        places = Tensor(np.arange(input.numel())).to(input.device)
-        return repeat_interleave(places, as_index("repeat_interleave", input), 0)
+        positions = Tensor(np.arange(input.numel())).to(input.device)
+        return repeat_interleave(positions, as_index("repeat_interleave", input), 0)
     if dim is None:
         input, dim = reshape(input, (input.numel(),)), 0
     d = normalize_dim("repeat_interleave", dim, input.ndim)

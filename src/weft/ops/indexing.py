@@ -45,29 +45,29 @@ def normalize_index(
     _expand_ellipsis(name, x, items)
     basic: list[Any] = []
     advanced: list[tuple[int, Tensor]] = []
-    axis = place = 0  # axis of x, and of the basically indexed result
+    axis = position = 0  # axis of x, and of the basically indexed result
     for item in items:
         if item is None or item is True:
             basic.append(None)
-            place += 1
+            position += 1
         elif item is False:  # a new axis of which nothing is taken
             basic.append(None)
-            advanced.append((place, Tensor(np.zeros(0, np.int64))))
-            place += 1
+            advanced.append((position, Tensor(np.zeros(0, np.int64))))
+            position += 1
         elif isinstance(item, slice):
             basic.append(_slice(name, item, x.shape[axis]))
-            axis, place = axis + 1, place + 1
+            axis, position = axis + 1, position + 1
         elif isinstance(item, Tensor) and item.dtype is dtypes.bool_:
             for ids in _mask_indices(name, x, item, axis):
                 basic.append(slice(None))
-                advanced.append((place, ids))
-                axis, place = axis + 1, place + 1
+                advanced.append((position, ids))
+                axis, position = axis + 1, position + 1
         elif isinstance(item, Tensor):
             basic.append(slice(None))
             if item._interpreter is None:
                 check_range(name, item.array(), x.shape[axis], axis)
-            advanced.append((place, as_index(name, item)))
-            axis, place = axis + 1, place + 1
+            advanced.append((position, as_index(name, item)))
+            axis, position = axis + 1, position + 1
         else:
             basic.append(_int(name, item, x.shape, axis))
             axis += 1
@@ -129,7 +129,7 @@ def _expand_ellipsis(name: str, x: Tensor, items: list[Any]) -> None:
 
 
 def _backwards(x: Tensor, index: Any, name: str) -> tuple[list[int], Any]:
-    """The axes that slices go through backwards, and the index into x turned there."""
+    """The axes that slices go through backwards, and the index into x flipped there."""
     items = list(index) if type(index) is tuple else [index]
     if not any(type(i) is slice and _falls(i.step) for i in items):
         return [], index
@@ -140,7 +140,7 @@ def _backwards(x: Tensor, index: Any, name: str) -> tuple[list[int], Any]:
     for k, item in enumerate(items):
         if type(item) is slice and _falls(item.step):
             axes.append(axis)
-            items[k] = _turned(name, item, x.shape[axis])
+            items[k] = _flipped(name, item, x.shape[axis])
         if isinstance(item, Tensor) and item.dtype is dtypes.bool_:
             axis += item.ndim
         elif item is not None and not isinstance(item, bool):
@@ -152,8 +152,8 @@ def _falls(step: Any) -> bool:
     return isinstance(step, (int, np.integer)) and bool(step < 0)
 
 
-def _turned(name: str, item: slice, size: Any) -> slice:
-    """The same elements of an axis that was turned around."""
+def _flipped(name: str, item: slice, size: Any) -> slice:
+    """The same elements of an axis that was flipped."""
     if not isinstance(size, Size):
         first, last, step = item.indices(size)
         return slice(size - 1 - first, max(size - 1 - last, 0), -step)
@@ -283,8 +283,8 @@ def _picked(x: Tensor, index: Tensor, state: int) -> Tensor | None:
 
 
 class _Picked:
-    """A view at numbers that are known only when a program runs, as a view's chain
-    has it: ``x[i]`` for symbols that stand for one number each."""
+    """A link of a view's chain at indices that are known only when a program runs:
+    ``x[i]`` for symbols that stand for one number each."""
 
     view = True
 
@@ -292,7 +292,7 @@ class _Picked:
         return take_op(*_rows(x, at))
 
     def eval(self, x: Any, *, at: list[tuple[int, Tensor]]) -> Any:
-        """A view that lies as any of them does."""
+        """A view with the layout of any of them."""
         axes = [axis for axis, _ in at]
         return x[(*(0 if d in axes else slice(None) for d in range(x.ndim)), ...)]
 
@@ -323,13 +323,13 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     found: list[Any] = []
     axis, ndim = 0, len(shape)
     items = index if type(index) is tuple else (index,)
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         kind = type(item)
         if item is None:
             found.append(None)
             continue
         if item is ...:
-            left = _skipped(items[place + 1 :], ndim - axis)
+            left = _skipped(items[position + 1 :], ndim - axis)
             if left < 0:
                 return None
             found += [_REST] * left
@@ -354,7 +354,7 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
 
 
 def _skipped(rest: tuple[Any, ...], axes: int) -> int:
-    """How many axes an ellipsis stands for; below 0 if that is not so simple."""
+    """The number of axes that an ellipsis stands for; below 0 if it needs more care."""
     for item in rest:
         if item is not None:
             axes -= 1
@@ -447,9 +447,9 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         return _fill(input, index, value)
     axes, index = _backwards(input, index, "setitem")
     if axes:
-        turned = flip(input, axes)
-        setitem(turned, index, value)
-        assign(input, flip(turned, axes), "setitem")
+        flipped = flip(input, axes)
+        setitem(flipped, index, value)
+        assign(input, flip(flipped, axes), "setitem")
         return
     basic, advanced = normalize_index(input, index, "setitem")
     target = _basic(input, basic)
@@ -542,7 +542,7 @@ def _moved_shape(shape: tuple[int, ...], count: int, first: int) -> tuple[int, .
 
 
 def given_value(value: Any, target: Tensor) -> Tensor:
-    """What is to be stored as a tensor; Python's floats are not rounded on the way."""
+    """The value to store as a tensor; Python's floats are not rounded on the way."""
     if isinstance(value, Tensor):
         return value
     made = as_tensor(value, device=target.device)

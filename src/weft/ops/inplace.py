@@ -1,7 +1,7 @@
 """Changing a tensor in place without losing its history.
 
 An in-place operator is its out-of-place form followed by ``assign``: the memory
-takes the new value, and the tensor takes the new value's place on the tape. If
+takes the new value, and the tensor takes the new value's node on the tape. If
 the tensor is a view, its base's history becomes "the base with this region
 replaced", and every view of that base is derived from it anew.
 """
@@ -126,7 +126,7 @@ def _write_there(target: Tensor, new: Tensor, base: Tensor, name: str) -> None:
 
 
 def _check_level(target: Any, new: Any, name: str) -> None:
-    memory = target.lies() if target._base is not None else None
+    memory = target.layout_array() if target._base is not None else None
     if isinstance(memory, np.ndarray):
         _check_memory(memory, name)
     if (
@@ -141,7 +141,7 @@ def _check_level(target: Any, new: Any, name: str) -> None:
 
 def _set_history(target: Any, base: Any, new: Tensor, linked: bool) -> None:
     """Let the base and its views be the new value: a tracer's value changes in any
-    mode, a place on the tape (``linked``) only where changes are recorded."""
+    mode, a node on the tape (``linked``) only where changes are recorded."""
     if base is target:
         _take(target, new, linked)
     else:
@@ -168,20 +168,20 @@ def with_region(base: Tensor, chain: tuple[Any, ...], new: Tensor) -> Tensor:
     """The base with the viewed region replaced, as an operator on the tape."""
     from weft.ops.scattering import scatter
 
-    flat = scatter(base.reshape(-1), 0, _places(base, chain), new.reshape(-1))
+    flat = scatter(base.reshape(-1), 0, _flat_indices(base, chain), new.reshape(-1))
     return flat.reshape(base.shape)
 
 
-def _places(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
-    """Which elements of the base a view shows, as flat positions."""
+def _flat_indices(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
+    """The elements of the base that a view shows, as flat indices."""
     count = math.prod(base.shape)
     known = not isinstance(count, Size) and all(type(op) is Op for op, _ in chain)
     if not known:  # before the graph runs
         from weft.ops.creation import arange
 
         return replay(arange(count).reshape(base.shape), chain).reshape(-1)
-    places = _walk(np.arange(count).reshape(base.shape), chain)
-    return Tensor(np.ascontiguousarray(places).reshape(-1))
+    positions = _walk(np.arange(count).reshape(base.shape), chain)
+    return Tensor(np.ascontiguousarray(positions).reshape(-1))
 
 
 def _walk(array: Any, chain: tuple[Any, ...]) -> Any:
@@ -191,7 +191,7 @@ def _walk(array: Any, chain: tuple[Any, ...]) -> Any:
 
 
 def replay(base: Tensor, chain: tuple[Any, ...]) -> Tensor:
-    """The view again, derived from the base's present history."""
+    """The view, derived from the base's present history."""
     before = set_views(False)  # the replayed views need not be tracked
     try:
         out = base

@@ -64,7 +64,7 @@ def _cat_batch(
 
 
 def _joined(k: Any, out: Any, *xs: Any, dim: int) -> Any:
-    """One input's element, by where the position along the axis lies."""
+    """The element of the input that holds the index along the axis."""
     at, stop = out[dim], sum(x.shape[dim] for x in xs)
     found: Any = None
     for x in reversed(xs):
@@ -101,7 +101,7 @@ cat_op: Op = define(
 
 
 def _cat_reference(xs: Any, dim: int) -> Any:
-    """Each tensor written into its place of a zero array."""
+    """Each tensor written into its slice of a zero array."""
     total = _cat_type(*(TensorType(x.shape, dtypes.float64) for x in xs), dim=dim)
     out = np.zeros(total.shape)
     start = 0

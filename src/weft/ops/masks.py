@@ -87,8 +87,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     )
     if have == 0:
         return expand(input, shape).clone()
-    place = (count - 1).clamp(min=0, max=have - 1)
-    values = reshape(take_op(reshape(source, (have,)), place), shape)
+    position = (count - 1).clamp(min=0, max=have - 1)
+    values = reshape(take_op(reshape(source, (have,)), position), shape)
     return where(expand(mask, shape), values, input)
 
 

@@ -22,7 +22,7 @@ from weft.ops.require import require_index
 
 
 def as_tensorlike(value: Any) -> Tensor:
-    """A tensor of whatever can stand for one."""
+    """A tensor from any value that can be one."""
     if isinstance(value, Tensor):
         return value
 
@@ -93,9 +93,9 @@ def check_range(
     bad = (index < (-size if wrap else 0)) | (index >= size)
     if not bad.any():
         return
-    place = tuple(int(k) for k in np.argwhere(bad)[0])
-    value = int(np.asarray(index)[place])
-    where = f" at position {place}" if place else ""
+    position = tuple(int(k) for k in np.argwhere(bad)[0])
+    value = int(np.asarray(index)[position])
+    where = f" at position {position}" if position else ""
     raise OutOfRangeError(
         f"{name}: index {value}{where} is out of range for axis {axis} of size {size}"
     )
@@ -128,7 +128,7 @@ def concrete(name: str, x: Tensor) -> np.ndarray:
     return x.array()
 
 
-# -- places
+# -- indices of elements
 
 
 @public(method=True)

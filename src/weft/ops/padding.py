@@ -122,7 +122,7 @@ def tile(input: Tensor, *counts: Any, dims: Any = None) -> Tensor:
 
 @public(method=True)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements moved along dimensions, those pushed out coming in again.
+    """The elements shifted along dimensions; those pushed out come in at the other end.
 
     >>> weft.arange(4).roll(1)
     tensor([3, 0, 1, 2], shape=(4,), dtype=int64)
@@ -144,7 +144,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 @public(method=True)
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """The tensor turned by k quarter turns in the plane of two dimensions.
+    """The tensor rotated by k quarter turns in the plane of two dimensions.
 
     >>> weft.tensor([[1, 2], [3, 4]]).rot90()
     tensor([[2, 4],
@@ -156,8 +156,8 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return input.clone()
     if turns == 2:
         return flip(input, a, b)
-    turned = transpose(input, a, b)
-    return flip(turned, a if turns == 1 else b)
+    transposed = transpose(input, a, b)
+    return flip(transposed, a if turns == 1 else b)
 
 
 @public()
@@ -211,11 +211,11 @@ def _pad_constant(x: Tensor, amounts: list[int], value: float) -> Tensor:
 def _pad_axis(x: Tensor, axis: int, amounts: list[int], mode: str) -> Tensor:
     low, high = amounts
     size = x.shape[axis]
-    places = arange(-low, size + high, device=x.device)
+    positions = arange(-low, size + high, device=x.device)
     if mode == "replicate":
-        places = clamp(places, 0, size - 1)
+        positions = clamp(positions, 0, size - 1)
     elif mode == "circular":
-        places = places % size
+        positions = positions % size
     elif mode == "reflect":
         if max(low, high) >= size:
             raise ShapeError(
@@ -223,10 +223,10 @@ def _pad_axis(x: Tensor, axis: int, amounts: list[int], mode: str) -> Tensor:
                 f"got {(low, high)}"
             )
         last = size - 1
-        places = ((places + last) % larger(2 * last, 1) - last).abs()
+        positions = ((positions + last) % larger(2 * last, 1) - last).abs()
     else:
         raise ArgumentError(
             "pad: mode must be 'constant', 'reflect', 'replicate' or 'circular', "
             f"got {mode!r}"
         )
-    return index_select(x, axis, places)
+    return index_select(x, axis, positions)

@@ -1,4 +1,4 @@
-"""Where the largest element of each window lies."""
+"""Max pooling's operator: the index of the largest element of each window."""
 
 from __future__ import annotations
 
@@ -147,20 +147,22 @@ def _max_index_reference(
     for n, c, *at in np.ndindex(*out.shape):
         seen = {}
         for tap in np.ndindex(*kernel):
-            place = [
+            position = [
                 a * s + t * d - p
                 for a, s, t, d, p in zip(
                     at, stride, tap, dilation, padding, strict=True
                 )
             ]
-            if all(0 <= i < m for i, m in zip(place, x.shape[2:], strict=True)):
-                seen[int(np.ravel_multi_index(place, x.shape[2:]))] = x[(n, c, *place)]
+            if all(0 <= i < m for i, m in zip(position, x.shape[2:], strict=True)):
+                seen[int(np.ravel_multi_index(position, x.shape[2:]))] = x[
+                    (n, c, *position)
+                ]
         out[(n, c, *at)] = max(seen, key=lambda i: seen[i])
     return out
 
 
 class _Window:
-    """Where the taps of a window lie, for the window at an index of the output."""
+    """The indices of a window's taps, for the window at an index of the output."""
 
     def __init__(
         self, k: Any, out: Any, x: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes,
@@ -180,12 +182,12 @@ class _Window:
         """The value and the flat index of a tap; the lowest number for padding."""
         k, size, lowest = self.k, self.x.shape[2:], _lowest_of(self.k, self.x)
         pairs = zip(self.starts, tap, self.dilation, strict=True)
-        places = [a + t * d for a, t, d in pairs]
-        value = self.x[*self.lead, *places]
-        for place, n in zip(reversed(places), reversed(size), strict=True):
-            inside = k.choice(place, n, value, lowest)
-            value = k.choice(place, 0, lowest, inside)
-        return value, k.at(_row_major(places, size))
+        positions = [a + t * d for a, t, d in pairs]
+        value = self.x[*self.lead, *positions]
+        for position, n in zip(reversed(positions), reversed(size), strict=True):
+            inside = k.choice(position, n, value, lowest)
+            value = k.choice(position, 0, lowest, inside)
+        return value, k.at(_row_major(positions, size))
 
 
 def _lowest_of(k: Any, x: Any) -> Any:
@@ -259,20 +261,22 @@ max_pool_index_op: Op = define(
 
 
 def adaptive_bounds(size: int, count: int) -> tuple[Any, Any]:
-    """Where each of ``count`` windows over ``size`` elements starts and stops."""
+    """The bounds of each of ``count`` windows over ``size`` elements."""
     at = np.arange(count)
     return at * size // count, -((-(at + 1) * size) // count)
 
 
 def _adaptive_index_eval(x: Any, *, counts: Sizes) -> Any:
     """Along each dimension windows of the longest length, repeating their ends."""
-    places = [_adaptive_places(n, m) for n, m in zip(x.shape[2:], counts, strict=True)]
-    width = [p.shape[1] for p in places]
+    positions = [
+        _adaptive_positions(n, m) for n, m in zip(x.shape[2:], counts, strict=True)
+    ]
+    width = [p.shape[1] for p in positions]
     shape = (*x.shape[:2], *counts)
     flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
     index = np.stack(
         [
-            _place(places, x.shape[2:], tap)
+            _position(positions, x.shape[2:], tap)
             for tap in itertools.product(*map(range, width))
         ]
     )
@@ -283,17 +287,17 @@ def _adaptive_index_eval(x: Any, *, counts: Sizes) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _adaptive_places(size: int, count: int) -> Any:
+def _adaptive_positions(size: int, count: int) -> Any:
     """(count, width) elements of each window, the last one repeated."""
     start, stop = adaptive_bounds(size, count)
     width = int((stop - start).max(initial=1))
     return np.minimum(start[:, None] + np.arange(width), stop[:, None] - 1)
 
 
-def _place(places: list[Any], size: Sizes, tap: Sizes) -> Any:
+def _position(positions: list[Any], size: Sizes, tap: Sizes) -> Any:
     """The flat index of one tap in every window, flattened."""
     out: Any = np.zeros((), np.int64)
-    for p, n, t in zip(places, size, tap, strict=True):
+    for p, n, t in zip(positions, size, tap, strict=True):
         out = out[..., None] * n + p[:, t]
     return out.reshape(-1)
 
@@ -315,20 +319,20 @@ def _adaptive_index_reference(x: Any, *, counts: Sizes) -> Any:
 def _adaptive_tap(
     k: Any, out: Any, at: Any, states: Any, x: Any, *, counts: Sizes
 ) -> Any:
-    """One more element of a window; where the window has ended, its last again."""
-    places = []
+    """The next element of a window; past its end, the last one."""
+    positions = []
     for i, t, n, m in zip(out[2:], at, x.shape[2:], counts, strict=True):
-        places.append(k.listed(_adaptive_places(n, m), (i, t), n))
-    value = x[*out[:2], *places]
-    return _leading(k, states, value, k.at(_row_major(places, x.shape[2:])))
+        positions.append(k.listed(_adaptive_positions(n, m), (i, t), n))
+    value = x[*out[:2], *positions]
+    return _leading(k, states, value, k.at(_row_major(positions, x.shape[2:])))
 
 
 def _adaptive_start(k: Any, out: Any, x: Any, *, counts: Sizes) -> Any:
     """The first element: it is the answer where all are as low as can be."""
-    places = []
+    positions = []
     for i, n, m in zip(out[2:], x.shape[2:], counts, strict=True):
-        places.append(k.listed(_adaptive_places(n, m), (i, 0), n))
-    return _lowest_of(k, x), k.at(_row_major(places, x.shape[2:]))
+        positions.append(k.listed(_adaptive_positions(n, m), (i, 0), n))
+    return _lowest_of(k, x), k.at(_row_major(positions, x.shape[2:]))
 
 
 def _adaptive_element(k: Any, out: Any, x: Any, *, counts: Sizes) -> Any:
@@ -340,7 +344,7 @@ def _adaptive_element(k: Any, out: Any, x: Any, *, counts: Sizes) -> Any:
 
 def _widths(size: Sizes, counts: Sizes) -> Sizes:
     pairs = zip(size, counts, strict=True)
-    return tuple(_adaptive_places(n, m).shape[1] for n, m in pairs)
+    return tuple(_adaptive_positions(n, m).shape[1] for n, m in pairs)
 
 
 def _adaptive_index_loops(x: Any, *, counts: Sizes) -> Any:

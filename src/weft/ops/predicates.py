@@ -1,4 +1,4 @@
-"""What kind of number each element is, and what a tensor is."""
+"""Predicates on elements (``isnan``, ``isfinite``) and on tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix product, and what is made of it."""
+"""The matrix product, and functions made of it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _check_inner(x: tuple[int, ...], y: tuple[int, ...]) -> None:
         )
 
 
-def _turned(x: Any) -> Any:
+def _transposed(x: Any) -> Any:
     return transpose(conj(x), -2, -1)
 
 
@@ -78,18 +78,18 @@ def _plain(x: Any, y: Any) -> bool:
     )  # fmt: skip
 
 
-def _times_turned(x: Any, y: Any) -> Any:
+def _times_transposed(x: Any, y: Any) -> Any:
     """x @ y.T (conjugated)."""
     if _plain(x, y):
         return Tensor(product(x._data, y._data.T))
-    return matmul_op(x, _turned(y))
+    return matmul_op(x, _transposed(y))
 
 
-def _turned_times(x: Any, y: Any) -> Any:
+def _transposed_times(x: Any, y: Any) -> Any:
     """x.T (conjugated) @ y."""
     if _plain(x, y):
         return Tensor(product(x._data.T, y._data))
-    return matmul_op(_turned(x), y)
+    return matmul_op(_transposed(x), y)
 
 
 def _matmul_batch(
@@ -135,8 +135,8 @@ matmul_op: Op = define(
     lower=Library("product", "plain"),
     flops=lambda out, x, y: (2, *out, x[-1]),
     vjp={
-        "x": lambda g, y: _times_turned(g, y),
-        "y": lambda g, x: _turned_times(x, g),
+        "x": lambda g, y: _times_transposed(g, y),
+        "y": lambda g, x: _transposed_times(x, g),
     },
     jvp={"x": lambda t, y: matmul_op(t, y), "y": lambda t, x: matmul_op(x, t)},
     batch=_matmul_batch,
@@ -186,10 +186,10 @@ wide_matmul_op: Op = define(
     flops=lambda out, x, y: (2, *out, x[-1]),
     vjp={
         "x": lambda g, y, x_dtype, dtype: cast(
-            _times_turned(g, cast(y, dtype)), x_dtype
+            _times_transposed(g, cast(y, dtype)), x_dtype
         ),
         "y": lambda g, x, y_dtype, dtype: cast(
-            _turned_times(cast(x, dtype), g), y_dtype
+            _transposed_times(cast(x, dtype), g), y_dtype
         ),
     },
     jvp={
@@ -310,7 +310,7 @@ _WIDER = {
 
 
 def _wide(name: str, x: Tensor, y: Tensor, to: Any) -> Tensor:
-    """A product in the dtype that was asked for."""
+    """A product in the wanted dtype."""
     to = as_dtype(to)
     _check_inner(x.shape, y.shape)
     if x.shape[:-2] != y.shape[:-2]:

@@ -6,13 +6,14 @@
     def clamp(input, min=None, max=None):      weft.clamp, Tensor.clamp, Tensor.clamp_,
         …                                      weft.clip, Tensor.clip, Tensor.clip_
 
-``weft`` takes over what is declared when it is imported, and finds later declarations
-when they are asked for. ``tools/stubs.py`` writes the same as stubs, for editors and
-type checkers.
+``weft`` takes over all declarations when it is imported, and finds later ones when they
+are first used. ``tools/stubs.py`` writes the same as stubs, for editors and type
+checkers.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -30,11 +31,11 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 
 class Names(Record):
-    """Where a function is found beside its module.
+    """The public names of a function.
 
     ``inplace`` are the arguments of the in-place form's example, True where the builder
-    of an element-wise operator knows them, or what makes the form of the function and a
-    name (``core.inplace``). ``also`` are other names for the function and its forms.
+    of an element-wise operator knows them, or a function that makes the form of the
+    function and a name (``ops.inplace``). ``also`` are other names for both.
     """
 
     exported: bool = True  # as weft.name
@@ -45,11 +46,34 @@ class Names(Record):
     array_api: str | bool = False  # as weft.array_api.name, or as that name there
 
 
+class Later:
+    """A method that is declared by a module when it is first asked for."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        importlib.import_module(self.module)
+        return getattr(owner if instance is None else instance, self.name)
+
+
 METHOD = Names()
 _MEMBERS, _NAMESPACE = vars(Tensor), vars(sys.modules["weft"])
 DECLARED: dict[str, tuple[Callable[..., Any], Names | public]] = {}  # by name
 EXPORTED: dict[str, Callable[..., Any]] = {}  # the functions of ``weft``
+LATER: dict[str, str] = {}  # modules of functions that are declared when asked for
 UFUNCS: dict[Any, str] = {}  # the name of the function that answers NumPy's
+
+
+def declare_later(module: str, *names: str) -> None:
+    """Name functions and methods that a module declares once somebody asks for one."""
+    for name in names:
+        LATER[name] = module
+        setattr(Tensor, name, Later(module, name))
+
+
+def _is_later(name: str) -> bool:
+    return type(_MEMBERS[name]) is Later
 
 
 def declare(
@@ -67,7 +91,7 @@ def declare(
         if (
             one in EXPORTED
             or (names.exported and one in _NAMESPACE)
-            or (names.method and one in _MEMBERS)
+            or (names.method and one in _MEMBERS and not _is_later(one))
         ):
             raise ArgumentError(f"{name}: there is something else named {one!r}")
     for one in every:

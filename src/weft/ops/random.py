@@ -293,7 +293,7 @@ class Generator:
         self._seed, self._counter = state
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start again from a seed."""
+        """Restart from a seed."""
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise DTypeError(f"manual_seed: expected an int, got {type(seed).__name__}")
         self._seed = int(seed) & ((1 << 64) - 1)
@@ -305,7 +305,7 @@ class Generator:
         return self._seed
 
     def seed(self) -> int:
-        """Start again from an unpredictable seed, which is returned."""
+        """Restart from an unpredictable seed, which is returned."""
         import secrets
 
         self.manual_seed(secrets.randbits(63))
@@ -344,7 +344,7 @@ class Generator:
         return Tensor(np.asarray(self._signed_seed())), Tensor(np.asarray(counter))
 
     def _take_captured(self, words: Any) -> tuple[Tensor, Tensor]:
-        """As ``take``, with seed and counter as variables of the captured program."""
+        """The result of ``take``, with seed and counter as variables of the program."""
         run = mode.capture
         name = "generator" if self is default_generator else "generator_own"
         seed = run.number(
@@ -440,10 +440,8 @@ def _draw(
             separate.append(run)
     state = (generator or default_generator).take(words * math.prod(lead))
     out = bind(op, state, {"shape": (*lead, *shape), **params})
-    from weft.func.vmap import Batched
-
     for run in separate:
-        out = Batched(out, interpreter=run)
+        out = run.batched(out)
     return out
 
 

@@ -43,7 +43,7 @@ def reduced_shape(
 
 
 def restore(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Tensor:
-    """A reduced value spread again over the shape it came from."""
+    """A reduced value expanded to the shape that it came from."""
     dims = dim if isinstance(dim, tuple) else (dim,)
     if not keepdim and g.ndim:
         g = reshape(g, reduced_shape(shape, dims, True))
@@ -143,7 +143,7 @@ def sum(
 
 
 def widen(x: Tensor, dtype: Any) -> Tensor:
-    """Integers to int64, unless a dtype is asked for."""
+    """Integers as int64, unless a dtype is given."""
     if dtype is not None:
         return cast(x, as_dtype(dtype))
     kind = x._data.dtype.char if type(x) is Tensor else x.dtype.np.char

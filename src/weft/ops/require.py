@@ -29,10 +29,10 @@ def known(x: Tensor) -> bool:
 def _refuse(x: Any, holds: Any, error: str, text: str) -> None:
     """Raise the error that a check names, with the first value that is refused."""
     x, holds = np.broadcast_arrays(x, holds)
-    place = tuple(int(k) for k in np.argwhere(~holds)[0])
+    position = tuple(int(k) for k in np.argwhere(~holds)[0])
     words = {
-        "value": x[place].item(),
-        "where": f" at position {place}" if place else "",
+        "value": x[position].item(),
+        "where": f" at position {position}" if position else "",
         "low": x.min().item(),
         "high": x.max().item(),
     }
@@ -58,7 +58,7 @@ def _require_type(
 
 
 def _required(k: Any, out: Any, x: Any, holds: Any, **params: Any) -> Any:
-    """The element itself; an index that lies below 1 only where the check holds."""
+    """The element itself; an index that is below 1 only where the check holds."""
     k.within(k.call("logical_not", holds[out], dtype=dtypes.bool_), 1)
     return x[out]
 
@@ -115,7 +115,7 @@ def require(
 def require_index(
     name: str, ids: Tensor, size: Any, axis: int, *, wrap: bool = True
 ) -> Tensor:
-    """Indices that must lie in an axis; negative ones count from its end if they wrap.
+    """Indices that must be in range of an axis; negative ones wrap if they may.
 
     >>> from weft.ops.require import require_index
     >>> require_index("one_hot", weft.tensor([0, 3]), 3, -1)

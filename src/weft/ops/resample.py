@@ -3,8 +3,8 @@
     y[..., i, ...] = sum over the taps (i, j, w) of w * x[..., j, ...]
 
 Average pooling, adaptive pooling and interpolation are this, a dimension at a
-time, with different taps. The transpose has the same taps turned around, so one
-linear record is its own derivative.
+time, with different taps. The transpose has the same taps with rows and columns
+exchanged, so one linear record is its own derivative.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Taps:
     """
 
     __slots__ = (
-        "cols", "lists", "parts", "rows", "scale", "size", "turned", "weights",
+        "cols", "lists", "parts", "rows", "scale", "size", "transposed", "weights",
     )  # fmt: skip
 
     def __init__(self, size: tuple[int, int], rows: Any, cols: Any, w: Any) -> None:
@@ -41,15 +41,15 @@ class Taps:
         self.scale = float(w[0]) if even else None  # one weight for all
         self.parts = _parts(rows, cols, w)
         self.lists: Lists | None = None
-        self.turned: Taps = self._turn()
+        self.transposed: Taps = self._transpose()
 
-    def _turn(self) -> Taps:
+    def _transpose(self) -> Taps:
         twin = object.__new__(Taps)
         twin.size = (self.size[1], self.size[0])
         twin.rows, twin.cols, twin.weights = self.cols, self.rows, self.weights
         twin.scale = self.scale
         twin.parts = [(cols, rows, w) for rows, cols, w in self.parts]
-        twin.turned = self
+        twin.transposed = self
         twin.lists = None
         return twin
 
@@ -148,7 +148,7 @@ class Lists:
         if not fits or not same:
             return None
         tap, row = np.nonzero(there)
-        moved = np.zeros_like(self.weights)  # by the place in the window
+        moved = np.zeros_like(self.weights)  # by the position in the window
         moved[tap + (first - rows)[row], row] = self.weights[tap, row]
         self.weights = moved
         return stride, self.most, padding
@@ -175,8 +175,8 @@ def _resample_loops(x_shape: Any, *, taps: Taps, dim: int) -> Any:
     return Element(_taps_in_windows if lists.windows else _taps_from_lists)
 
 
-def _read(k: Any, x: Any, out: Any, dim: int, place: Any) -> Any:
-    value = x[*out[:dim], place, *out[dim + 1 :]]
+def _read(k: Any, x: Any, out: Any, dim: int, position: Any) -> Any:
+    value = x[*out[:dim], position, *out[dim + 1 :]]
     return cast_element(k, value, x.dtype.to_total())
 
 
@@ -194,8 +194,8 @@ def _tap_added(
     k: Any, out: Any, at: Any, states: Any, x: Any, *, taps: Taps, dim: int
 ) -> Any:
     (total,), (tap,), row, lists = states, at, out[dim], lists_of(taps)
-    place = k.listed(lists.cols, (tap, row), taps.size[1])
-    term = _weighted(k, lists, _read(k, x, out, dim, place), tap, row)
+    position = k.listed(lists.cols, (tap, row), taps.size[1])
+    term = _weighted(k, lists, _read(k, x, out, dim, position), tap, row)
     more = k.call("add", total, term)
     there = k.call("lt", k.at(tap), k.table(lists.counts)[(row,)])
     return (k.call("where", there, more, total),)
@@ -205,8 +205,8 @@ def _taps_from_lists(k: Any, out: Any, x: Any, *, taps: Taps, dim: int) -> Any:
     row, lists = out[dim], lists_of(taps)
     zero = total = k.number(0, x.dtype.to_total())
     for tap in range(lists.most):
-        place = k.listed(lists.cols, (tap, row), taps.size[1])
-        term = _read(k, x, out, dim, place)
+        position = k.listed(lists.cols, (tap, row), taps.size[1])
+        term = _read(k, x, out, dim, position)
         if taps.scale is None:
             term = _weighted(k, lists, term, tap, row)
         if tap >= lists.fewest:
@@ -228,11 +228,11 @@ def _taps_in_windows(k: Any, out: Any, x: Any, *, taps: Taps, dim: int) -> Any:
     stride, width, padding = lists.windows or (1, 0, 0)
     zero = total = k.number(0, x.dtype.to_total())
     for tap in range(width):
-        place = row * stride + (tap - padding)
-        term = _read(k, x, out, dim, place)
+        position = row * stride + (tap - padding)
+        term = _read(k, x, out, dim, position)
         if taps.scale is None:
             term = _weighted(k, lists, term, tap, row)
-        term = k.choice(place, 0, zero, k.choice(place, size, term, zero))
+        term = k.choice(position, 0, zero, k.choice(position, size, term, zero))
         total = term if tap == 0 else k.call("add", total, term)
     return cast_element(k, _scaled(k, total, taps), x.dtype)
 
@@ -280,7 +280,7 @@ resample_op: Op = define(
     lower=Varied(_resample_loops),
     eval=_resample_eval,
     type=_resample_type,
-    vjp={"x": lambda g, taps, dim: resample_op(g, taps=taps.turned, dim=dim)},
+    vjp={"x": lambda g, taps, dim: resample_op(g, taps=taps.transposed, dim=dim)},
     linear=True,
     batch=lambda op, size, args, batched, params: op(
         args[0], taps=params["taps"], dim=params["dim"] + 1

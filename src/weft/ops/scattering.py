@@ -1,6 +1,6 @@
-"""Elements written along one axis where an index tensor says.
+"""Elements written along one axis at indices from a tensor.
 
-Where several meet in one place, the primitive ``scatter_combine`` multiplies
+Where several meet at one index, the primitive ``scatter_combine`` multiplies
 them or takes the extreme one.
 """
 
@@ -201,9 +201,9 @@ def _combine_samples(rng: np.random.Generator) -> Any:
 def _combine_reference(x: Any, index: Any, src: Any, *, dim: int, reduce: str) -> Any:
     combine: Any = {"prod": lambda a, b: a * b, "amax": max, "amin": min}[reduce]
     out = x.copy()
-    for place in np.ndindex(index.shape):
-        to = (*place[:dim], index[place], *place[dim + 1 :])
-        out[to] = combine(out[to], src[place])
+    for position in np.ndindex(index.shape):
+        to = (*position[:dim], index[position], *position[dim + 1 :])
+        out[to] = combine(out[to], src[position])
     return out
 
 
@@ -271,7 +271,7 @@ def scatter_reduce(
 
 
 def _neutral(reduce: str, dtype: dtypes.DType) -> Any:
-    """What leaves the other operand as it is."""
+    """The neutral element, which leaves the other operand as it is."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
     if dtype.is_floating_point:

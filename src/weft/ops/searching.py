@@ -1,4 +1,4 @@
-"""Where values belong in a sorted sequence: the primitive ``search_sorted``."""
+"""Insertion points in a sorted sequence: the primitive ``search_sorted``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _search_eval(edges: Any, values: Any, *, right: bool) -> Any:
     if edges.ndim == 1:
         return np.asarray(np.searchsorted(edges, values, side))
     found = np.empty(values.shape, np.int64)
-    for place in np.ndindex(edges.shape[:-1]):
-        found[place] = np.searchsorted(edges[place], values[place], side)
+    for position in np.ndindex(edges.shape[:-1]):
+        found[position] = np.searchsorted(edges[position], values[position], side)
     return found
 
 
@@ -90,9 +90,9 @@ def _halved(
     size = edges.shape[-1]
     more, top = k.call("add", count, step), k.at(size)
     there = k.call("minimum", more, top)
-    place = k.within(k.call("sub", there, k.number(1, dtypes.int64)), size)
+    position = k.within(k.call("sub", there, k.number(1, dtypes.int64)), size)
     lead = out[:-1] if len(edges.shape) > 1 else ()
-    front = _in_front(k, edges[*lead, place], value, right)
+    front = _in_front(k, edges[*lead, position], value, right)
     inside = k.call("logical_and", k.call("le", more, top), front)
     return k.call("where", inside, more, count)
 
@@ -157,7 +157,7 @@ def searchsorted(
     right: bool = False,
     side: str | None = None,
 ) -> Tensor:
-    """Where elements would be put into a sorted last dimension.
+    """The indices at which elements would be inserted into a sorted last dimension.
 
     The sequence has one dimension, or all but the last in common with ``input``.
 

@@ -36,11 +36,8 @@ from weft.ops.public import Names, public
 
 def _half_where_equal(x: Any, y: Any, better: Any) -> Tensor:
     """The share of the gradient: one for the winner, a half each at a tie."""
-    return where(x == y, 0.5, where(better, 1.0, 0.0).to(_dtype_of(x, y)))
-
-
-def _dtype_of(x: Any, y: Any) -> Any:
-    return x.dtype if isinstance(x, Tensor) else y.dtype
+    dtype = x.dtype if isinstance(x, Tensor) else y.dtype
+    return where(x == y, 0.5, where(better, 1.0, 0.0).to(dtype))
 
 
 maximum: Public = binary(
@@ -210,7 +207,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _beyond(outside: Tensor, limit: Any) -> Tensor:
-    """Where a limit applies: outside of it, and everywhere if it is NaN."""
+    """A mask of the elements beyond a limit; all of them if it is NaN."""
     if type(limit) is Number:
         limit = limit.tensor
     if isinstance(limit, Tensor):

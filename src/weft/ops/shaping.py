@@ -1,7 +1,7 @@
 """The same elements in another shape, or with their axes in another order.
 
 The primitives are ``reshape`` and ``permute``; they are linear, and each vjp is
-the operator itself, turned back.
+the operator itself, with the inverse shape or permutation.
 """
 
 from __future__ import annotations
@@ -308,8 +308,8 @@ def _permute_type(x: TensorType, *, dims: tuple[int, ...]) -> TensorType:
 
 def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
     out = [0] * len(dims)
-    for place, d in enumerate(dims):
-        out[d] = place
+    for position, d in enumerate(dims):
+        out[d] = position
     return tuple(out)
 
 
@@ -416,7 +416,7 @@ def adjoint(input: Tensor) -> Tensor:
 
 @public(method=True, also=("moveaxis",))
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dimensions moved to other places, the rest in order.
+    """Dimensions moved to other positions, the rest in order.
 
     >>> weft.zeros(2, 3, 4).movedim(0, -1).shape
     (3, 4, 2)
@@ -428,6 +428,6 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             f"movedim: {len(src)} source dims but {len(dst)} destination dims"
         )
     order = [d for d in range(input.ndim) if d not in src]
-    for place, d in sorted(zip(dst, src, strict=True)):
-        order.insert(place, d)
+    for position, d in sorted(zip(dst, src, strict=True)):
+        order.insert(position, d)
     return permute(input, tuple(order))

@@ -111,25 +111,25 @@ def _placed(k: Any, out: Any, x: Any, *, shape: Any, index: tuple[Any, ...]) -> 
         if item is None:
             at.append(0)
             continue
-        size, place = shape[len(out) - len(rest)], rest.pop(0)
+        size, position = shape[len(out) - len(rest)], rest.pop(0)
         if isinstance(item, slice):
             start, _, step = slice_bounds(item, size)
             count = x.shape[len(at)]
             if not isinstance(step, Size) and step < 0:
-                start, step, turned = start + (count - 1) * step, -step, True
+                start, step, backwards = start + (count - 1) * step, -step, True
             else:
-                turned = False
-            found = (place - start) // step
-            at.append(count - 1 - found if turned else found)
-            tests.append((place, start, start + (count - 1) * step + 1, step))
+                backwards = False
+            found = (position - start) // step
+            at.append(count - 1 - found if backwards else found)
+            tests.append((position, start, start + (count - 1) * step + 1, step))
         else:
             start = size + item if isinstance(item, int) and item < 0 else item
-            tests.append((place, start, start + 1, 1))
+            tests.append((position, start, start + 1, 1))
     value = k.number(0)
     if not any(same(n, 0) for n in x.shape):
         value = x[*at, *rest]
-    for place, start, stop, step in reversed(tests):
-        value = _between(k, value, place, start, stop, step)
+    for position, start, stop, step in reversed(tests):
+        value = _between(k, value, position, start, stop, step)
     return value
 
 
@@ -144,13 +144,15 @@ def _forwards(x: Any, *, shape: Any, index: tuple[Any, ...]) -> Any:
     return Element(_placed)
 
 
-def _between(k: Any, value: Any, place: Any, start: Any, stop: Any, step: Any) -> Any:
-    """A value at every ``step``-th place from start to stop, else zero."""
+def _between(
+    k: Any, value: Any, position: Any, start: Any, stop: Any, step: Any
+) -> Any:
+    """A value at every ``step``-th index from start to stop, else zero."""
     zero = k.number(0)
     if not same(step, 1):
-        hit = k.call("eq", k.at((place - start) % step), k.at(0))
+        hit = k.call("eq", k.at((position - start) % step), k.at(0))
         value = k.call("where", hit, value, zero)
-    return k.choice(place, start, zero, k.choice(place, stop, value, zero))
+    return k.choice(position, start, zero, k.choice(position, stop, value, zero))
 
 
 place_op: Op = define(

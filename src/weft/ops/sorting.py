@@ -1,7 +1,7 @@
 """Sorting, selecting and counting.
 
 Sorted values are gathered by a differentiable index, so only ``argsort``,
-``topk_index`` and the places of running extremes are primitives.
+``topk_index`` and the indices of running extremes are primitives.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _argsort_eval(x: Any, *, dim: int, descending: bool) -> Any:
     if not descending:
         return np.argsort(x, dim, kind="stable")
     # Stable in reverse: sort the flipped array, then turn indices and order.
-    turned = np.flip(x, dim)
-    order = np.argsort(turned, dim, kind="stable")
+    flipped = np.flip(x, dim)
+    order = np.argsort(flipped, dim, kind="stable")
     return np.flip(x.shape[dim] - 1 - order, dim)
 
 
@@ -52,9 +52,11 @@ def _argsort_reference(x: Any, *, dim: int, descending: bool) -> Any:
     """Each element's rank by counting, then the ranks inverted."""
     rows = np.moveaxis(x, dim, -1)
     out = np.empty(rows.shape, np.int64)
-    for place in np.ndindex(rows.shape[:-1]):
-        row = rows[place]
-        out[place] = sorted(range(len(row)), key=lambda i: row[i], reverse=descending)
+    for position in np.ndindex(rows.shape[:-1]):
+        row = rows[position]
+        out[position] = sorted(
+            range(len(row)), key=lambda i: row[i], reverse=descending
+        )
     return np.moveaxis(out, -1, dim)
 
 
@@ -97,7 +99,7 @@ def argsort(
 
 
 class Sorted(NamedTuple):
-    """What ``sort`` and ``topk`` return."""
+    """The result of ``sort`` and ``topk``."""
 
     values: Tensor
     indices: Tensor
@@ -326,22 +328,22 @@ def _quantile(
             f"{name}: interpolation must be one of {sorted_list(_BETWEEN)}, got "
             f"{interpolation!r}"
         )
-    places = _places(name, q).to(x.device)
+    positions = _quantiles(name, q).to(x.device)
     d = 0 if dim is None else normalize_dim(name, dim, x.ndim)
     rows = x.flatten() if dim is None else movedim(x.atleast_1d(), d, -1)
     if rows.shape[-1] == 0:
         raise ShapeError(f"{name}: expected at least one element, got shape {x.shape}")
-    out = _pick_quantiles(rows, places.flatten(), name, interpolation)  # (..., Q)
+    out = _pick_quantiles(rows, positions.flatten(), name, interpolation)  # (..., Q)
     out = movedim(out, -1, 0)
     if keepdim and dim is None:
         out = out.reshape(-1, *(1,) * x.ndim)
     elif keepdim:
         out = out.unsqueeze(d + 1)
-    return out if places.ndim else out.squeeze(0)
+    return out if positions.ndim else out.squeeze(0)
 
 
-def _places(name: str, q: Any) -> Tensor:
-    """The quantiles asked for, in float64."""
+def _quantiles(name: str, q: Any) -> Tensor:
+    """The wanted quantiles, in float64."""
     if not isinstance(q, (int, float, Tensor)):
         raise DTypeError(f"{name}: expected q to be a number or a tensor, got {q!r}")
     array = np.asarray(concrete(name, q) if isinstance(q, Tensor) else q, np.float64)
@@ -359,19 +361,19 @@ def _pick_quantiles(rows: Tensor, q: Tensor, name: str, interpolation: str) -> T
     ordered = sort(rows, -1).values
     count = (rows == rows).sum(-1, keepdim=True)
     last = rows.shape[-1] - 1
-    place = q * (count - 1).clamp(min=0)
+    position = q * (count - 1).clamp(min=0)
     if name == "quantile":
-        place = where(count <= last, float(last), q * last)
+        position = where(count <= last, float(last), q * last)
     low, high = (
-        gather(ordered, -1, cast(f(place), dtypes.int64)) for f in (floor, ceil)
+        gather(ordered, -1, cast(f(position), dtypes.int64)) for f in (floor, ceil)
     )
-    part = (place - floor(place)).to(rows.dtype)
+    part = (position - floor(position)).to(rows.dtype)
     return _BETWEEN[interpolation](low, high, part)
 
 
 @public(method=True)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
-    """The most frequent element (the smallest of equals), and its last place.
+    """The most frequent element (the smallest of equals), and its last index.
 
     >>> weft.tensor([3, 1, 3, 2]).mode().values
     tensor(3, dtype=int64)
@@ -384,10 +386,10 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     if rows.shape[-1] == 0:
         raise ShapeError(f"mode: dim {d} of shape {input.shape} is empty")
     found = np.zeros((*rows.shape[:-1], 1), np.int64)
-    for place in np.ndindex(rows.shape[:-1]):
-        kinds, counts = np.unique(rows[place], return_counts=True, equal_nan=False)
+    for position in np.ndindex(rows.shape[:-1]):
+        kinds, counts = np.unique(rows[position], return_counts=True, equal_nan=False)
         best = kinds[counts.argmax()]
-        found[place] = np.flatnonzero((rows[place] == best) | (best != best))[-1]
+        found[position] = np.flatnonzero((rows[position] == best) | (best != best))[-1]
     indices = Tensor(np.moveaxis(found, -1, d)).to(input.device)
     values = gather(input, d, indices)
     if not keepdim:
@@ -397,7 +399,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
 
 @public(method=True)
 def cummax(input: Tensor, dim: int) -> Extreme:
-    """The running maximum along a dimension, and where it stands.
+    """The running maximum along a dimension, and its indices.
 
     >>> weft.tensor([1, 3, 2]).cummax(0).values
     tensor([1, 3, 3], shape=(3,), dtype=int64)
@@ -407,7 +409,7 @@ def cummax(input: Tensor, dim: int) -> Extreme:
 
 @public(method=True)
 def cummin(input: Tensor, dim: int) -> Extreme:
-    """The running minimum along a dimension, and where it stands.
+    """The running minimum along a dimension, and its indices.
 
     >>> weft.tensor([3, 1, 2]).cummin(0).values
     tensor([3, 1, 1], shape=(3,), dtype=int64)
@@ -429,9 +431,9 @@ def _running_index(name: str, ufunc: Any, better: Any) -> Op:
         best = ufunc.accumulate(x, dim)
         lone = [1] * x.ndim
         lone[dim] = x.shape[dim]
-        places = np.arange(x.shape[dim]).reshape(lone)
+        positions = np.arange(x.shape[dim]).reshape(lone)
         leads = (x == best) | (x != x)  # a NaN takes the lead and keeps it
-        return np.maximum.accumulate(np.where(leads, places, 0), dim)
+        return np.maximum.accumulate(np.where(leads, positions, 0), dim)
 
     def reference(x: Any, *, dim: int) -> Any:
         rows = np.moveaxis(x, dim, 0)

@@ -1,7 +1,7 @@
 """Views of memory by strides: windows, and any that stay inside.
 
-``windows`` are parts of one dimension that may overlap, ``as_strided`` any elements of
-a vector (the memory) at regular steps. Their transposes add up what lies in one place.
+``windows`` are slices of one dimension that may overlap, ``as_strided`` any elements of
+a vector (the memory) at regular steps. Their transposes add up overlapping elements.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def _windows_at(out: Any, x_shape: Any, *, dim: int, size: int, step: int) -> An
 def _windows_vjp(g: Tensor, x_shape: Any, dim: int, size: int, step: int) -> Tensor:
     """Every window's elements added where they were taken from."""
     first = reshape(arange(g.shape[dim], device=g.device), (-1, 1)) * step
-    places = first + arange(size, device=g.device)
+    positions = first + arange(size, device=g.device)
     rows = flatten(movedim(g, (dim, -1), (0, 1)), 0, 1)
-    return movedim(add_at(rows, flatten(places), size=x_shape[dim]), 0, dim)
+    return movedim(add_at(rows, flatten(positions), size=x_shape[dim]), 0, dim)
 
 
 def _windows_reference(x: Any, *, dim: int, size: int, step: int) -> Any:
@@ -124,7 +124,7 @@ def _last(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
 def _as_strided_type(
     x: TensorType, *, size: tuple[int, ...], stride: tuple[int, ...], offset: int
 ) -> TensorType:
-    """The last dimension is the memory; all positions must lie inside."""
+    """The last dimension is the memory; all indices must be inside."""
     length = x.shape[-1]
     if 0 not in size and not isinstance(length, Size):
         last = _last(size, stride, offset)
@@ -150,7 +150,7 @@ def _as_strided_eval(x: Any, *, size: Any, stride: Any, offset: int) -> Any:
 
 
 def overlaps(size: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    """Whether several indices may lead to one place.
+    """Whether several indices may share one element of memory.
 
     >>> from weft.ops.strided import overlaps
     >>> overlaps((2, 3), (3, 1)), overlaps((2, 3), (1, 1)), overlaps((2,), (0,))
@@ -168,31 +168,31 @@ def _as_strided_at(
     out: Any, x_shape: Any, *, size: Any, stride: Any, offset: Any
 ) -> Any:
     lead = len(x_shape) - 1
-    place: Any = offset
+    position: Any = offset
     for i, s in zip(out[lead:], stride, strict=True):
-        place = place + i * s
-    return (*out[:lead], place)
+        position = position + i * s
+    return (*out[:lead], position)
 
 
 def _as_strided_vjp(
     g: Tensor, x_shape: Any, size: Any, stride: Any, offset: int
 ) -> Tensor:
     count = _last(size, stride, offset) + 1 if 0 not in size else offset
-    places = _strided_reference(np.arange(max(count, 1)), size=size, stride=stride,
+    positions = _strided_reference(np.arange(max(count, 1)), size=size, stride=stride,
                                 offset=offset)  # fmt: skip
     lead = len(x_shape) - 1
     rows = reshape(g, (*x_shape[:-1], math.prod(size)))
     rows = movedim(rows, -1, 0)
-    index = Tensor(places.reshape(-1).astype(int64.np)).to(g.device)
+    index = Tensor(positions.reshape(-1).astype(int64.np)).to(g.device)
     added = add_at(rows, index, size=x_shape[-1])
     return movedim(added, 0, -1) if lead else added
 
 
 def _strided_reference(x: Any, *, size: Any, stride: Any, offset: int) -> Any:
-    places = np.full(size, offset)
+    positions = np.full(size, offset)
     for d, (n, s) in enumerate(zip(size, stride, strict=True)):
-        places = places + np.arange(n).reshape(-1, *[1] * (len(size) - d - 1)) * s
-    return x[..., places] if places.size else np.zeros((*x.shape[:-1], *size))
+        positions = positions + np.arange(n).reshape(-1, *[1] * (len(size) - d - 1)) * s
+    return x[..., positions] if positions.size else np.zeros((*x.shape[:-1], *size))
 
 
 def _as_strided_batch(op: Op, size: int, args: Any, batched: Any, params: Any) -> Any:
@@ -231,7 +231,7 @@ def memory_order(x: Tensor) -> list[int] | None:
     >>> memory_order(weft.zeros(2, 3).t()), memory_order(weft.zeros(4)[::2])
     ([1, 0], None)
     """
-    array = x.lies()
+    array = x.layout_array()
     if not isinstance(array, np.ndarray) or array.ndim != x.ndim:
         return list(range(x.ndim))  # of a transform's values, as if row by row
     order = sorted(range(x.ndim), key=lambda d: (-array.strides[d], d))
@@ -251,10 +251,10 @@ def storage_of(name: str, x: Tensor) -> Tensor:
 
 
 def offset_of(x: Tensor) -> int:
-    """Where a view begins in the memory of what it is a view of, in elements."""
+    """The offset of a view in the memory of its base, in elements."""
     if x._base is None:
         return 0
-    mine, whole = x.lies(), x._base.lies()
+    mine, whole = x.layout_array(), x._base.layout_array()
     if not isinstance(mine, np.ndarray) or not isinstance(whole, np.ndarray):
         return 0
     start = np.lib.array_utils.byte_bounds(whole)[0]

@@ -20,7 +20,7 @@ class _Moments(Optimizer):
         return {"exp_avg": zeros_like(param), "exp_avg_sq": zeros_like(param)}
 
 
-def _follow(g: Any, state: State, group: dict[str, Any]) -> tuple[Any, Any]:
+def _moments(g: Any, state: State, group: dict[str, Any]) -> tuple[Any, Any]:
     """Both moments, moved towards the gradient and its square."""
     b1, b2 = group["betas"]
     m, v = state["exp_avg"], state["exp_avg_sq"]
@@ -88,7 +88,7 @@ class Adam(_Moments):
     def update(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
         b1, b2 = group["betas"]
         g, p = _decay(g, p, group)
-        m, v = _follow(g, state, group)
+        m, v = _moments(g, state, group)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = v = np.maximum(state["max_exp_avg_sq"], v)
         t = state["step"]
@@ -212,7 +212,7 @@ class NAdam(_Moments):
         b1, b2 = group["betas"]
         lr, t = group["lr"], state["step"]
         g, p = _decay(g, p, group)
-        m, v = _follow(g, state, group)
+        m, v = _moments(g, state, group)
         mu, ahead = (
             b1 * (1 - 0.5 * power(0.96, k * group["momentum_decay"]))
             for k in (t, t + 1)
@@ -257,7 +257,7 @@ class RAdam(_Moments):
         b1, b2 = group["betas"]
         t = state["step"]
         g, p = _decay(g, p, group)
-        m, v = _follow(g, state, group)
+        m, v = _moments(g, state, group)
         scale = group["lr"] / (1 - power(b1, t))
         limit = 2 / (1 - b2) - 1
         length = limit - 2 * t * power(b2, t) / (1 - power(b2, t))

@@ -1,8 +1,8 @@
 """An optimizer's step as part of a captured program.
 
-The rule runs on symbols. Learning rate and step count are read again in every
-run, moments are variables, and the other options are what the program was
-captured with (a change is refused, not ignored).
+The rule runs on symbols. Every run reads learning rate and step count anew, moments
+are variables, and the other options are those that the program was captured with (a
+change is refused, not ignored).
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
 
 
 class _Alike:
-    """Which parameters of a group have their numbers, as of steps, in common.
+    """The parameters of a group that have their numbers, as of steps, in common.
 
-    A program reads such a number once. Steps that others take may set the parameters
-    apart: whoever takes one leaves the names of those that it kept together.
+    A program reads such a number once. A step outside may give parameters different
+    numbers: it leaves the names of those that it kept together.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class _Update:
         return {k: v for k, v in local.items() if k not in held}
 
     def result(self, g: Any, p: Tensor, held: State) -> tuple[Any, State]:
-        """What the rule gives, from the nodes of a parameter like this if there is
-        one."""
+        """The result of the rule, by a copy of the nodes of a parameter like this if
+        there is one."""
         tensors = [g, p, *held.values()]
         like = likeness(tensors)
         key = like, *held

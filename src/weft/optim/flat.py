@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import allocation
 from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.runtime import allocation
 
 BLOCK = 1 << 16  # bytes of a piece: its temporaries stay in the cache
 LARGE = 1 << 16  # a parameter of this many elements is not worth gathering
@@ -27,7 +27,7 @@ State = dict[str, Any]
 
 
 def plan(params: list[Tensor], states: list[State], together: bool) -> list[Any]:
-    """Which parameters are updated in one go."""
+    """The parameters that are updated together, in groups."""
     shelves: dict[Any, list[int]] = {}
     alone = set() if together else set(range(len(params)))
     alone |= _overlapping(params)
@@ -76,7 +76,7 @@ class Run:
         self._check_writeable()
         self.half = self.memory[0].dtype.itemsize == 2
         self.in_place = len(params) == 1 and self.memory[0].flags.c_contiguous
-        self.parts = _parts(self.memory)
+        self.parts = _slices(self.memory)
         self.size = self.parts[-1].stop
         self.flat = {k: self._gather_slot(k) for k in self.slots}
         self.installed = self._held()
@@ -157,7 +157,7 @@ class Run:
         return piece.astype(np.float32) if self.half else piece
 
     def working(self) -> Iterator[np.ndarray]:
-        """The arrays that this run has made: gathered states and room to work in."""
+        """The arrays that this run has made: gathered states and workspace."""
         yield from self.flat.values()
         if not self.in_place:
             yield from (self.buffer, self.grads)
@@ -196,13 +196,13 @@ class TensorRun:
         self.state.update(state)
 
 
-def make_room() -> None:
-    """Raise MemoryError now rather than half-way: rules need room for their pieces."""
+def check_memory() -> None:
+    """Raise MemoryError now rather than half-way, if rules lack memory for blocks."""
     np.empty(ROOM * BLOCK, np.uint8)
 
 
-def _parts(arrays: Sequence[np.ndarray]) -> list[slice]:
-    """Where each array lies in the flat one."""
+def _slices(arrays: Sequence[np.ndarray]) -> list[slice]:
+    """The slice of each array in the flat one."""
     ends = np.cumsum([a.size for a in arrays]).tolist()
     return [slice(e - a.size, e) for a, e in zip(arrays, ends, strict=True)]
 

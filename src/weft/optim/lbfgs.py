@@ -100,7 +100,7 @@ class LBFGS(Optimizer):
 
 
 class _Memory:
-    """What is remembered from step to step, as vectors over all parameters."""
+    """The state from step to step, as vectors over all parameters."""
 
     def __init__(self, n: int, dtype: Any) -> None:
         self.n_iter = self.func_evals = 0

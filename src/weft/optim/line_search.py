@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Point(NamedTuple):
-    """A place on the line: its length, loss, gradient and slope."""
+    """A point on the line: its length, loss, gradient and slope."""
 
     t: float
     f: float

@@ -1,8 +1,8 @@
-"""What every optimizer shares: parameter groups, names, state and saving.
+"""The base of every optimizer: parameter groups, names, state and saving.
 
 An optimizer is two functions. ``start`` gives a parameter's first state, and
 ``update`` takes a gradient, a value, their state and the group's options to the
-new value (and puts new state in its place):
+new value (and replaces the state):
 
     class Plain(Optimizer):
         def __init__(self, params, lr=0.1):
@@ -35,7 +35,7 @@ from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module, ParameterIterator
-from weft.optim.flat import State, make_room, plan
+from weft.optim.flat import State, check_memory, plan
 from weft.runtime.cpu.buffers import shelf
 
 _POSITIVE = (
@@ -210,7 +210,7 @@ class Optimizer:
                     options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
                     runs = self._plan(index, active, options, before)
                     found += [(run, run.gradients(), options) for run in runs]
-            make_room()
+            check_memory()
         except BaseException:
             self._restore(before)
             raise
@@ -312,8 +312,8 @@ class Optimizer:
 
         The order of parameters does not matter. Where the saved state or this
         optimizer knows no names (see ``Optimizer``), parameters are matched by their
-        place. Entries that are missing, unexpected or of another shape or dtype refuse
-        the whole load with the difference.
+        position. Entries that are missing, unexpected or of another shape or dtype
+        refuse the whole load with the difference.
         """
         saved, groups = self._by_name(*_parts_of(state_dict))
         problems = [*self._group_problems(groups), *self._state_problems(saved)]
@@ -483,7 +483,7 @@ def _numbered(names: list[str]) -> bool:
 
 
 def _saved_names(groups: list[Any]) -> list[list[str]]:
-    """The names of saved groups' parameters, or what stands for them."""
+    """The names of saved groups' parameters, or their numbers instead."""
     numbers = itertools.count()
     found = []
     for group in groups:

@@ -1,8 +1,8 @@
-"""An update that was captured for one parameter, made again for others like it.
+"""An update that was captured for one parameter, copied for others like it.
 
-A rule works element by element, so what it does to two parameters differs in their
-shapes alone. The nodes of the first are a pattern: those of another one are the same
-operators, applied to its own gradient, value and state.
+A rule works element by element, so its nodes for two parameters differ in their shapes
+alone. The nodes of the first are a stamp: another parameter gets the same operators,
+applied to its own gradient, value and state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from weft.optim.flat import State
 
 
 def likeness(tensors: list[Tensor]) -> Any:
-    """What gradient, parameter and state must have in common with others' for the
-    nodes to be the same; None where that cannot be known."""
+    """The key that gradient, parameter and state share with others' whose nodes are the
+    same; None where that cannot be known."""
     watched = mode.observers or mode.inference or mode.recording
     views = any(x._base is not None for x in tensors)
     if watched or views or tensors[0].ndim == 0:
@@ -35,9 +35,9 @@ class Stamp:
     def __init__(self, nodes: list[Node], tensors: list[Any], new: Any, local: State):
         self.nodes = nodes
         held = [(k, x) for k, x in enumerate(tensors) if isinstance(x, Symbol)]
-        self.places = {x.node: k for k, x in held}
-        self.given = [n for n in self.places if n not in {*nodes}]
-        self.fits = len(self.places) == len(held) and all(
+        self.positions = {x.node: k for k, x in held}
+        self.given = [n for n in self.positions if n not in {*nodes}]
+        self.fits = len(self.positions) == len(held) and all(
             self._repeats(node, tensors[0].shape) for node in nodes
         )
         self.new = self._source(new)
@@ -45,7 +45,7 @@ class Stamp:
 
     def _repeats(self, node: Node, shape: Any) -> bool:
         if node.op is READ:
-            return node in self.places
+            return node in self.positions
         if node.op is expand_op:
             return node.params["shape"] == shape
         return type(node.op.lower) is Pointwise and node.type.shape in ((), shape)
@@ -53,23 +53,23 @@ class Stamp:
     def _source(self, value: Any) -> Any:
         """A value of the update's own as its node, which outlives it."""
         own = isinstance(value, Symbol) and (
-            value.node in self.places or value.node in {*self.nodes}
+            value.node in self.positions or value.node in {*self.nodes}
         )
         return value.node if own else value
 
     def began_as(self, like: Any) -> bool:
         """Whether what was outside the graph before has been read by these nodes."""
-        return not any(like[self.places[node]][1] for node in self.given)
+        return not any(like[self.positions[node]][1] for node in self.given)
 
     def again(self, tensors: list[Any]) -> tuple[Any, State]:
         """The update of another parameter: its new value, and the state's."""
         run, shape = mode.capture, tensors[0].shape
-        build, place = run.builder, {"shape": shape}
+        build, position = run.builder, {"shape": shape}
         types: dict[Any, TensorType] = {}
-        found = {n: run.lift(tensors[self.places[n]]) for n in self.given}
+        found = {n: run.lift(tensors[self.positions[n]]) for n in self.given}
         for node in self.nodes:
             if node.op is READ:
-                found[node] = run.lift(tensors[self.places[node]])
+                found[node] = run.lift(tensors[self.positions[node]])
                 continue
             kind = node.type
             if kind.shape:
@@ -77,15 +77,15 @@ class Stamp:
                 if kind is None:
                     kind = TensorType(shape, node.type.dtype)
                     types[kind.dtype] = kind
-            params = place if node.op is expand_op else node.params
+            params = position if node.op is expand_op else node.params
             inputs = tuple(map(found.get, node.inputs, node.inputs))
-            found[node] = build.again(node, inputs, params, kind)
+            found[node] = build.add_like(node, inputs, params, kind)
 
         def value(source: Any) -> Any:
             if type(source) is not Node:
                 return source
-            if source in self.places:
-                return tensors[self.places[source]]
+            if source in self.positions:
+                return tensors[self.positions[source]]
             made = run.symbol(found[source])
             made.quiet = True
             return made

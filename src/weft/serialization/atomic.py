@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def replacing(target: str) -> Iterator[BinaryIO]:
-    """A file that takes the target's place once it is wholly on disk."""
+    """A file that replaces the target once it is wholly on disk."""
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{os.urandom(6).hex()}.tmp")
     with about(target):

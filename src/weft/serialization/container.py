@@ -40,7 +40,7 @@ _CODE_OF = {d: code for code, d in _CODES.items() if not d.is_complex}
 
 
 class Contents(NamedTuple):
-    """What goes into a file; ``cost`` is what reading the metadata will take."""
+    """The contents of a file; ``cost`` is the bytes that reading the metadata takes."""
 
     metadata: dict[str, str]
     tensors: dict[str, np.ndarray]
@@ -78,17 +78,17 @@ def layout(contents: Contents) -> tuple[bytes, list[np.ndarray]]:
     header: dict[str, Any] = {"__metadata__": contents.metadata}
     # The widest first: then each tensor starts at a multiple of its item size.
     ordered = sorted(contents.tensors.items(), key=lambda item: -item[1].itemsize)
-    place = 0
+    position = 0
     for name, array in ordered:
-        offsets = [place, place + array.nbytes]
+        offsets = [position, position + array.nbytes]
         header[name] = {
             "dtype": _CODE_OF[of_array(array)], "shape": list(array.shape),
             "data_offsets": offsets,
         }  # fmt: skip
-        place = offsets[1]
+        position = offsets[1]
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     text += b" " * (-len(text) % 8)
-    _check_readable(contents, len(text), place)
+    _check_readable(contents, len(text), position)
     return text, [array for _, array in ordered]
 
 
@@ -171,7 +171,7 @@ class FileReader:
             )
         self.data_size = self.size - 8 - length
         found = self._parse(self._decode(self.read(length)))
-        self._check_places(found)
+        self._check_offsets(found)
 
     def _decode(self, raw: bytes) -> str:
         # A text with any character beyond ASCII takes up to four bytes for each.
@@ -205,19 +205,19 @@ class FileReader:
             value = self.metadata[key] = header.string()
             self.budget.spend(sys.getsizeof(key) + sys.getsizeof(value) + 100)
 
-    def _check_places(self, entries: dict[str, Entry]) -> None:
-        place = 0
+    def _check_offsets(self, entries: dict[str, Entry]) -> None:
+        position = 0
         ordered = sorted(entries.items(), key=lambda item: item[1][2:])
         for name, entry in ordered:
-            if entry.begin != place:
+            if entry.begin != position:
                 raise self.bad(
-                    f"tensor {name!r} begins at {entry.begin}, expected {place}: "
+                    f"tensor {name!r} begins at {entry.begin}, expected {position}: "
                     "tensors must neither overlap nor leave holes"
                 )
-            place = entry.end
-        if place != self.data_size:
+            position = entry.end
+        if position != self.data_size:
             raise self.bad(
-                f"the tensors need {place:,} bytes of data, got {self.data_size:,}"
+                f"the tensors need {position:,} bytes of data, got {self.data_size:,}"
             )
         self.entries = dict(ordered)
 
@@ -282,10 +282,10 @@ class FileReader:
 
     def _fill(self, raw: np.ndarray, name: str) -> None:
         """Read a tensor's bytes straight into its memory."""
-        view, place = raw.data, 0
+        view, position = raw.data, 0
         readinto = getattr(self.file, "readinto", None)
-        while place < len(view):
-            rest = view[place : place + (1 << 26)]
+        while position < len(view):
+            rest = view[position : position + (1 << 26)]
             if readinto is not None:
                 count = readinto(rest) or 0
             else:
@@ -294,7 +294,7 @@ class FileReader:
                 rest[:count] = data
             if count == 0:
                 raise self.bad(f"ends inside tensor {name!r}")
-            place += count
+            position += count
 
     def _map_tensors(self) -> dict[str, Tensor]:
         """Each tensor over the file's own pages, copied when written to."""
@@ -313,7 +313,7 @@ class FileReader:
 
 
 def binary(data: Any) -> Any:
-    """What a file gave, if it was opened in binary."""
+    """The bytes that a file gave; an error if it was not opened in binary."""
     if isinstance(data, str):
         raise DTypeError("load: expected a file opened in binary, got one of text")
     return data

@@ -23,8 +23,8 @@ def save(obj: Any, path: Any) -> None:
     ``obj`` is a tensor, ``None``, a bool, number or string, or lists, tuples and
     dictionaries (with string or int keys) of these, nested as deep as you like. Or
     it is a graph, a captured program or a compiled function that has been called: the
-    file then holds the program (the form that ran last) and its parameters, and
-    ``load`` runs it where your code is not installed.
+    file then holds the program (the specialization that ran last) and its parameters,
+    and ``load`` runs it where your code is not installed.
 
     ``path`` is a path, or a file opened for writing in binary. A path is written
     beside the old file first and then renamed, so a failure leaves the old file

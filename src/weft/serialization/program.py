@@ -1,7 +1,7 @@
 """Programs as files: a graph, its parameters and state, and how to call it.
 
-Every part is a list of JSON in the metadata; ``docs/format.md`` describes them.
-Graphs stand before the nodes that hold them, nodes before their users.
+Every section is a list of JSON in the metadata; ``docs/format.md`` describes them.
+Graphs come before the nodes that hold them, nodes before their users.
 
     values     [scope, text]            in the language of graph/values.py
     texts      "…"                      operators, modules and source lines
@@ -130,13 +130,13 @@ class _Encoder:
             if node.role != FORWARD:
                 self.roles.setdefault(node.role, []).append(len(self.nodes))
             self.nodes.append(self.node(node, scope))
-        row = [graph.name, first, len(self.nodes), self.places(graph.inputs),
-               self.places(graph.outputs), scope]  # fmt: skip
+        row = [graph.name, first, len(self.nodes), self.positions(graph.inputs),
+               self.positions(graph.outputs), scope]  # fmt: skip
         self.graphs[id(graph)] = len(self.rows)
         self.rows.append(row)
         return len(self.rows) - 1
 
-    def places(self, nodes: Any) -> list[int]:
+    def positions(self, nodes: Any) -> list[int]:
         return [self.numbers[node] for node in nodes]
 
     def node(self, node: Node, scope: int) -> list[Any]:
@@ -150,7 +150,7 @@ class _Encoder:
             node.name, self.texts(node.op.name), inputs,
             self.params(json.dumps(params, separators=(",", ":"))),
             self.value(node.type, scope, where), self.texts(node.module),
-            self.texts(self.line(node.line)), self.places(node.after),
+            self.texts(self.line(node.line)), self.positions(node.after),
         ]  # fmt: skip
 
     def line(self, line: str) -> str:
@@ -238,7 +238,7 @@ class _Encoder:
 def encode_program(
     obj: Graph | Captured, fixed: Mapping[str, str] | None = None, native: bool = False
 ) -> Contents:
-    """What to write for a graph, or for a captured program and its state."""
+    """The contents of a file for a graph, or a captured program and its state."""
     encoder = _Encoder()
     if isinstance(obj, Graph):
         graph, cells = obj, {}
@@ -278,7 +278,7 @@ def _later(program: Captured, fixed: Mapping[str, str], native: bool) -> dict[st
     if not (program.rewritten or fixed or native):
         return {}
     return {
-        "changed": [[place, recorded] for place, recorded in program.rewritten],
+        "changed": [[position, recorded] for position, recorded in program.rewritten],
         "fixed": [[name[:LONGEST], text[:LONGEST]] for name, text in fixed.items()],
         "native": [bool(one) for one in program.wanting] if native else [],
     }
@@ -310,7 +310,7 @@ def _leaves(count: int) -> Structure:
 
 
 class _Values(Reader):
-    """Values of a file; graphs stand in a list of their own."""
+    """Values of a file; graphs are in a list of their own."""
 
     def read(self, text: str) -> Any:
         self.tokens, self._depth = Tokens(text), 0
@@ -401,15 +401,19 @@ class _Decoder:
         found: list[Rewritten] = []
         for item in self.charged("changed") if self.later else ():
             match item:
-                case [int(place), bool(recorded)] if 0 <= place < len(graph.inputs):
-                    self.need(place not in [f.place for f in found], "each once", item)
-                    found.append(Rewritten(place, recorded))
+                case [int(position), bool(recorded)] if (
+                    0 <= position < len(graph.inputs)
+                ):
+                    self.need(
+                        position not in [f.position for f in found], "each once", item
+                    )
+                    found.append(Rewritten(position, recorded))
                 case _:
                     raise self.bad(f"expected a changed argument, got {_short(item)}")
         self.need(len(found) <= len(graph.outputs), "an output for each", found)
         outs = graph.outputs[len(graph.outputs) - len(found) :]
         for one, out in zip(found, outs, strict=True):
-            want = graph.inputs[one.place].type
+            want = graph.inputs[one.position].type
             self.need(str(out.type) == str(want), f"a new value as {want}", out.type)
         return found
 
@@ -435,7 +439,7 @@ class _Decoder:
                 held.requires_grad_()
 
     def check(self, graph: Graph) -> None:
-        """Whatever is wrong with the program, and wherever: say so, run nothing."""
+        """Refuse a program with any mistake, without running any of it."""
         try:
             verify(graph)
         except MemoryError:
@@ -505,7 +509,7 @@ class _Decoder:
         raise self.bad(f"expected an assumption, got {_short(item)}")
 
     def parse(self, values: _Values, text: str) -> Any:
-        self.reader.budget.room(100 * len(text))
+        self.reader.budget.reserve(100 * len(text))
         try:
             return values.read(text)
         except MemoryError:
@@ -694,7 +698,7 @@ def _short(value: Any) -> str:
 
 def _operators() -> dict[str, Op]:
     """Every operator there is; some are registered when their package is used."""
-    import weft.control
+    import weft.graph.control
     import weft.nn
 
     return {**{op.name: op for op in weft.core.op.all_ops()}, **STRUCTURAL}

@@ -1,9 +1,9 @@
-"""How a program's arguments and results are nested.
+"""The nesting of a program's arguments and results.
 
     node = ["leaf"] | ["none"] | ["list", [i, …]] | ["tuple", [i, …]]
          | ["dict", [key, …], [i, …]]              keys: strings or ints
 
-Children stand before parents, the root last. Named tuples become tuples, and
+Children come before parents, the root last. Named tuples become tuples, and
 subclasses of dictionaries and lists plain ones.
 """
 
@@ -21,7 +21,7 @@ _KINDS = {name: kind for kind, name in _NAMES.items()}
 
 
 def plain(structure: Structure, depth: int = 0) -> Structure:
-    """The same with lists, tuples and dictionaries in place of their subclasses."""
+    """The same value with subclasses of lists, tuples and dictionaries made plain."""
     kind, keys, children = structure
     if kind is None or kind is _Nothing:
         return structure
@@ -48,8 +48,8 @@ def _encode(structure: Structure, nodes: list[Any]) -> int:
     elif kind is _Nothing:
         node = ["none"]
     else:
-        places = [_encode(child, nodes) for child in children]
-        node = [_NAMES[kind], places]
+        positions = [_encode(child, nodes) for child in children]
+        node = [_NAMES[kind], positions]
         if keys is not None:
             node.insert(1, _checked(keys))
     nodes.append(node)
@@ -69,15 +69,19 @@ def decode_structure(items: Iterable[Any]) -> Structure:
     depths: list[int] = []
     free: list[bool] = []
     for item in items:
-        found, places = _node(item)
-        for place in places:
-            if type(place) is not int or not 0 <= place < len(built) or not free[place]:
+        found, positions = _node(item)
+        for position in positions:
+            if (
+                type(position) is not int
+                or not 0 <= position < len(built)
+                or not free[position]
+            ):
                 raise ValueError(f"{item!r} is no node of a structure")
-            free[place] = False
-        depth = 1 + max((depths[i] for i in places), default=0)
+            free[position] = False
+        depth = 1 + max((depths[i] for i in positions), default=0)
         if depth > DEEPEST + 1:
             raise ValueError(f"the structure is more than {DEEPEST} deep")
-        built.append(found._replace(children=tuple(built[i] for i in places)))
+        built.append(found._replace(children=tuple(built[i] for i in positions)))
         depths.append(depth)
         free.append(True)
     if not free or free.count(True) != 1 or not free[-1]:
@@ -86,16 +90,16 @@ def decode_structure(items: Iterable[Any]) -> Structure:
 
 
 def _node(item: Any) -> tuple[Structure, list[Any]]:
-    """A structure still without its children, and their places."""
+    """A structure still without its children, and their indices."""
     match item:
         case ["leaf"]:
             return LEAF, []
         case ["none"]:
             return Structure(_Nothing, None, ()), []
-        case ["list" | "tuple" as name, list(places)]:
-            return Structure(_KINDS[name], None, ()), places
-        case ["dict", list(keys), list(places)] if len(keys) == len(places):
+        case ["list" | "tuple" as name, list(positions)]:
+            return Structure(_KINDS[name], None, ()), positions
+        case ["dict", list(keys), list(positions)] if len(keys) == len(positions):
             plain = all(type(key) in (str, int) for key in keys)
             if plain and len(set(keys)) == len(keys):
-                return Structure(dict, tuple(keys), ()), places
+                return Structure(dict, tuple(keys), ()), positions
     raise ValueError(f"{item!r} is no node of a structure")

@@ -37,8 +37,8 @@ class Budget:
         self.left = 2 * size + ALLOWANCE
         self.bad = bad
 
-    def room(self, count: int) -> None:
-        """Refuse if there is no room for so many bytes."""
+    def reserve(self, count: int) -> None:
+        """Refuse if so many bytes would exceed the budget."""
         if count > self.left:
             raise self.bad(
                 "reading it would take more memory than twice its size and "
@@ -47,7 +47,7 @@ class Budget:
 
     def spend(self, count: int) -> None:
         """Take so many bytes for what stays."""
-        self.room(count)
+        self.reserve(count)
         self.left -= count
 
 
@@ -66,7 +66,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_
 
 
 class JsonText:
-    """A text of JSON and a place in it."""
+    """A text of JSON and a position in it."""
 
     def __init__(self, text: str, what: str, budget: Budget) -> None:
         self.text = text
@@ -109,7 +109,7 @@ class JsonText:
         found = pattern.match(self.text, self.at)
         if found is None:
             raise self.bad(f"expected {expected}")
-        self.budget.room(DENSITY * len(found[0]))
+        self.budget.reserve(DENSITY * len(found[0]))
         try:
             value = _DECODER.decode(found[0])
         except ValueError as error:

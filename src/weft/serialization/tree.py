@@ -7,7 +7,7 @@
                | ["value", null | bool | int | float | str]
                | ["int", hexadecimal] | ["float", text] | ["complex", text, text]
 
-Children stand before parents, the root last: neither writing nor reading recurses,
+Children come before parents, the root last: neither writing nor reading recurses,
 however deep the nesting. Tensors that share memory are stored once each.
 """
 
@@ -30,21 +30,21 @@ VERSION = "1"
 # -- writing
 
 
-class _Place(NamedTuple):
-    """Where an object stands inside the saved one."""
+class _Path(NamedTuple):
+    """The path of an object inside the saved one."""
 
-    parent: _Place | None
+    parent: _Path | None
     key: Any
 
     def keys(self) -> list[Any]:
-        found, place = [], self
-        while place.parent is not None:
-            found.append(place.key)
-            place = place.parent
+        found, path = [], self
+        while path.parent is not None:
+            found.append(path.key)
+            path = path.parent
         return found[::-1]
 
     def text(self) -> str:
-        """As Python writes it: ``obj["a"][3]``."""
+        """The path as Python writes it: ``obj["a"][3]``."""
         return "obj" + "".join(
             f'["{k}"]' if isinstance(k, str) else f"[{k}]" for k in self.keys()
         )
@@ -61,29 +61,29 @@ class _Encoder:
     def run(self, obj: Any) -> None:
         """Visit the structure without recursion, children before parents."""
         results: list[int] = []  # the finished nodes that wait for their parents
-        todo: list[tuple[Any, _Place, bool]] = [(obj, _Place(None, None), False)]
+        todo: list[tuple[Any, _Path, bool]] = [(obj, _Path(None, None), False)]
         open_ids: set[int] = set()
         while todo:
-            value, place, done = todo.pop()
+            value, path, done = todo.pop()
             self.cost += sys.getsizeof(value) + 16
             if done:
                 open_ids.discard(id(value))
                 self._close(value, results)
             elif type(value) in (list, tuple, dict, OrderedDict):
-                self._check_container(value, place, open_ids)
+                self._check_container(value, path, open_ids)
                 open_ids.add(id(value))
-                todo.append((value, place, True))
-                todo += [(v, p, False) for v, p in reversed(_children(value, place))]
+                todo.append((value, path, True))
+                todo += [(v, p, False) for v, p in reversed(_children(value, path))]
             else:
-                self._add(self._leaf(value, place), results)
+                self._add(self._leaf(value, path), results)
 
-    def _check_container(self, value: Any, place: _Place, open_ids: set[int]) -> None:
+    def _check_container(self, value: Any, path: _Path, open_ids: set[int]) -> None:
         if id(value) in open_ids:
-            raise DTypeError(f"save: {place.text()} contains itself; expected a tree")
+            raise DTypeError(f"save: {path.text()} contains itself; expected a tree")
         for key in value if isinstance(value, dict) else ():
             if type(key) not in (str, int):
                 raise DTypeError(
-                    f"save: expected string or int keys in {place.text()}, got "
+                    f"save: expected string or int keys in {path.text()}, got "
                     f"{type(key).__name__} ({key!r})"
                 )
 
@@ -101,9 +101,9 @@ class _Encoder:
         else:
             self._add([type(value).__name__, children], results)
 
-    def _leaf(self, value: Any, place: _Place) -> list[Any]:
+    def _leaf(self, value: Any, path: _Path) -> list[Any]:
         if isinstance(value, Tensor):
-            return self._tensor(value, place)
+            return self._tensor(value, path)
         if value is None or type(value) in (bool, str):
             return ["value", value]
         if type(value) is int:
@@ -113,18 +113,18 @@ class _Encoder:
         if type(value) is complex:
             return ["complex", repr(value.real), repr(value.imag)]
         raise DTypeError(
-            f"save: cannot save {place.text()}, a {type(value).__name__}; expected "
+            f"save: cannot save {path.text()}, a {type(value).__name__}; expected "
             "tensors, numbers, strings, None, and lists, tuples or dicts of them"
         )
 
-    def _tensor(self, x: Tensor, place: _Place) -> list[Any]:
-        name = self._name(place)
+    def _tensor(self, x: Tensor, path: _Path) -> list[Any]:
+        name = self._name(path)
         self.tensors[name] = as_stored(x.to_host())
         return ["tensor", name, x.dtype.name, bool(x.requires_grad and x.is_leaf)]
 
-    def _name(self, place: _Place) -> str:
+    def _name(self, path: _Path) -> str:
         """The keys on the way, joined by dots, made unique."""
-        base = ".".join(map(str, place.keys())) or "tensor"
+        base = ".".join(map(str, path.keys())) or "tensor"
         base = base.encode("utf-8", "replace").decode()  # no lone surrogates
         name, count = base, 1
         while name in self.tensors or name == "__metadata__":
@@ -138,13 +138,13 @@ def _plain_key(key: Any) -> Any:
     return key if type(key) is str or key.bit_length() < 64 else [hex(key)]
 
 
-def _children(value: Any, place: _Place) -> list[tuple[Any, _Place]]:
+def _children(value: Any, path: _Path) -> list[tuple[Any, _Path]]:
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    return [(item, _Place(place, key)) for key, item in items]
+    return [(item, _Path(path, key)) for key, item in items]
 
 
 def encode_tree(obj: Any) -> Contents:
-    """What to write for a structure of tensors."""
+    """The contents of a file for a structure of tensors."""
     encoder = _Encoder()
     encoder.run(obj)
     structure = json.dumps(encoder.nodes, separators=(",", ":"), allow_nan=False)

@@ -12,7 +12,7 @@ from weft.errors import ArgumentError
 def cond(
     pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str = ""
 ) -> Any:
-    """What ``true_fn`` builds if the predicate holds in the run, else ``false_fn``'s.
+    """The results of ``true_fn`` if the predicate holds in a run, else ``false_fn``'s.
 
     Only the chosen branch runs. Gradients flow through it.
 

@@ -67,7 +67,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _reads(graph: Any, x: Any) -> list[ir.Node]:
-    """The nodes of an x: a variable may be read at several places."""
+    """The nodes of an x: a variable may be read several times."""
     node = node_of(graph, x)
     if not isinstance(x, Variable):
         return [node]
@@ -101,7 +101,7 @@ def stop_gradient(input: Any) -> StaticTensor:
 
 
 class OperationView:
-    """What a registered gradient function sees of the operation."""
+    """The operation as a registered gradient function sees it."""
 
     def __init__(
         self, op: Op, inputs: list[Any], outputs: list[Any], params: Any

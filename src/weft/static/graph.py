@@ -52,7 +52,7 @@ class StaticTensor(Symbol):
         return tuple(n if isinstance(n, int) else None for n in self.shape)
 
     def get_shape(self) -> tuple[int | None, ...]:
-        """As TensorFlow's: the sizes known so far.
+        """The sizes known so far, under TensorFlow's name.
 
         >>> g = weft.static.Graph()
         >>> with g.as_default():
@@ -85,7 +85,7 @@ class StaticTensor(Symbol):
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self.refuse()
 
-    def again(self, name: str = "Identity") -> StaticTensor:
+    def renewed(self, name: str = "Identity") -> StaticTensor:
         """A new node with the same value, after the control inputs of this moment."""
         from weft.ops.copies import alias_op
 
@@ -102,7 +102,7 @@ class StaticTensor(Symbol):
 
 
 class BufferTensor(StaticTensor):
-    """A module's buffer while the module runs: it does change in place."""
+    """A module's buffer while the module runs, which may change in place."""
 
     __iadd__, __isub__ = Tensor.__iadd__, Tensor.__isub__
     __imul__, __itruediv__ = Tensor.__imul__, Tensor.__itruediv__
@@ -302,7 +302,7 @@ class Graph(Building):
             if not updates:
                 return out
             with self.builder.control(updates):
-                return tree_map(_again, out)
+                return tree_map(_renewed, out)
 
     # -- random numbers: a counter that every draw moves on
 
@@ -351,7 +351,7 @@ class Graph(Building):
         return ir.Graph(self.builder.name, self.builder.nodes, (), self.builder.sizes)
 
     def as_graph_def(self) -> ir.Graph:
-        """As TensorFlow's name for ``snapshot``."""
+        """The graph so far: TensorFlow's name for ``snapshot``."""
         return self.snapshot()
 
     def unique_scope(self, name: str) -> str:
@@ -379,8 +379,8 @@ def _sized(node: Node) -> bool:
     return any(ir.sized(v) for v in (*node.inputs, *node.params.values()))
 
 
-def _again(leaf: Any) -> Any:
-    return leaf.again() if isinstance(leaf, StaticTensor) else leaf
+def _renewed(leaf: Any) -> Any:
+    return leaf.renewed() if isinstance(leaf, StaticTensor) else leaf
 
 
 class _Stack(threading.local):
@@ -469,7 +469,7 @@ def name_scope(name: str) -> Iterator[str]:
     """Let the names of the nodes made inside begin with ``name/``.
 
     A name that was taken gets a number; one that ends in ``/`` (such as a scope that
-    was yielded before) is entered again as it is.
+    was yielded before) is entered as it is.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():

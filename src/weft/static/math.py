@@ -27,7 +27,7 @@ def _named(out: Any, name: str | None) -> Any:
     if name is None:
         return out
     node = out.graph.builder.renamed(out.node, name)
-    return out.again(name) if node is None else out.graph.symbol(node)
+    return out.renewed(name) if node is None else out.graph.symbol(node)
 
 
 def _pair(x: Any, y: Any) -> tuple[Any, Any]:
@@ -51,7 +51,7 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     if not isinstance(x, StaticTensor):
         graph = get_default_graph()
         x = graph.symbol(graph.lift(x))
-    return x.again(name)
+    return x.renewed(name)
 
 
 def _unary(fn: Callable[..., Any], name: str, at: str = "[0.5]") -> Callable[..., Any]:
@@ -162,7 +162,7 @@ def matmul(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
     name: str | None = None,
 ) -> Any:  # fmt: skip
-    """The matrix product, of transposed operands if asked for.
+    """The matrix product, with operands transposed by flags.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -223,7 +223,7 @@ def expand_dims(input: Any, axis: int, name: str | None = None) -> Any:
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
-    """Without the axes of size one.
+    """Remove the axes of size one.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -259,7 +259,7 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
 
 
 def argmax(input: Any, axis: int = 0, name: str | None = None) -> Any:
-    """The place of the largest element along an axis.
+    """The index of the largest element along an axis.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
@@ -272,7 +272,7 @@ def argmax(input: Any, axis: int = 0, name: str | None = None) -> Any:
 def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Any:
     """Rows (or other slices, along ``axis``) by indices of any shape.
 
-    The shape of the indices takes the place of the axis: one index drops it.
+    The shape of the indices replaces the axis: one index drops it.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:

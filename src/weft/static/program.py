@@ -51,7 +51,7 @@ class Program:
 
 
 def _behind(nodes: set[Node]) -> set[Node]:
-    """What the backward part takes values from, and what leads there."""
+    """The nodes that backward takes values from, and those that they depend on."""
     seen: set[Node] = set()
     stack = [p for n in nodes for p in n.parents]
     while stack:

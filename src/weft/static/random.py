@@ -91,7 +91,7 @@ def truncated_normal(
     """
     from weft.special import erfinv
 
-    # the distribution's quantiles at uniform places between those of -2 and 2
+    # the distribution's quantiles, uniform between those of -2 and 2
     edge = 0.9544997361036416  # erf(2 / sqrt(2))
     unit = random_uniform(shape, -edge, edge, dtype, seed)
     with get_default_graph().taking():

@@ -28,7 +28,7 @@ from weft.static.variable import Variable
 
 
 class RunMetadata:
-    """What a run did: the names of the nodes it executed, and how many of each op.
+    """The names of the nodes that a run executed, and how many of each op.
 
     >>> told = weft.static.RunMetadata()
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
@@ -61,10 +61,10 @@ def default_session() -> Session:
 
 
 class Session:
-    """Runs parts of a graph and keeps the values of its variables.
+    """Runs subgraphs and keeps the values of variables.
 
-    ``run`` executes what the fetches need, nothing else. The plan for a set of
-    fetches is made once and used again.
+    ``run`` executes the nodes that the fetches need, no others. The plan for a set of
+    fetches is made once and reused.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -247,7 +247,7 @@ def _own(node: Node, array: np.ndarray, given: set[int]) -> np.ndarray:
 
 
 def _feed(node: Node, value: Any) -> np.ndarray:
-    """What was fed, as an array of the node's type."""
+    """A fed value as an array of the node's type."""
     want = node.type
     if isinstance(value, StaticTensor):
         raise DTypeError(

@@ -33,7 +33,7 @@ Pairs = list[tuple[Any, Variable]]
 
 
 class GradientTable(dict[Any, Any]):
-    """The loss's gradients: of the trained variables, and of others when asked for."""
+    """The loss's gradients: of the trained variables, and of others on demand."""
 
     def __init__(self, found: Any = (), loss: Any = None) -> None:
         super().__init__(found)
@@ -67,7 +67,7 @@ class Optimizer:
     ) -> Operation:
         """An operation that makes one step; its ``gradients`` is a table.
 
-        It holds the trained variables; asked for any other node that the loss depends
+        It holds the trained variables; indexed by any other node that the loss depends
         on (a placeholder, an intermediate result), it adds that gradient's node.
 
         >>> g = weft.static.Graph()
@@ -140,7 +140,7 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} has no rule")
 
     def slot(self, v: Variable, name: str, fill: float = 0.0) -> Variable:
-        """A variable's companion of its shape, made when first asked for."""
+        """A variable's companion of its shape, made when first used."""
         found = self.slots.get((v, name))
         if found is None:
             kind = v.variable.type

@@ -91,7 +91,8 @@ class Variable(StaticTensor):
     def read_value(self) -> StaticTensor:
         """A node that reads the value when it runs (after its control inputs)."""
         graph = self.graph
-        node = graph.builder.read(self.variable, f"{_short(self.name)}/read")
+        name = self.name.rpartition("/")[2]
+        node = graph.builder.read(self.variable, f"{name}/read")
         return graph.symbol(node)  # type: ignore[return-value]
 
     value = read_value
@@ -109,7 +110,7 @@ class Variable(StaticTensor):
         return self._changed(lambda now: now - self._operand(delta))
 
     def _changed(self, change: Callable[[StaticTensor], Any]) -> StaticTensor:
-        self._check_place()
+        self._check_outside_control_flow()
         return self._assign(self._fitting(change(self.read_value())))
 
     def _operand(self, value: Any) -> Any:
@@ -121,7 +122,7 @@ class Variable(StaticTensor):
             "assign_add and assign_sub make nodes that change it in a run"
         )
 
-    def _check_place(self) -> None:
+    def _check_outside_control_flow(self) -> None:
         if mode.capture is not None and mode.capture is not self.graph:
             raise GraphError(
                 f"variable {self.name!r} cannot be assigned inside a branch or body of "
@@ -129,7 +130,7 @@ class Variable(StaticTensor):
             )
 
     def _assign(self, value: Any) -> StaticTensor:
-        self._check_place()
+        self._check_outside_control_flow()
         node = self.graph.builder.assign(self.variable, self.graph.lift(value))
         return self.graph.symbol(node)  # type: ignore[return-value]
 
@@ -163,10 +164,6 @@ class Variable(StaticTensor):
         from weft.static.session import default_session
 
         (session or default_session()).load(self, value)
-
-
-def _short(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def _initial(graph: Graph, value: Any, dtype: Any) -> Node:

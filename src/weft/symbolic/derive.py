@@ -191,7 +191,7 @@ def derivative(e: Expression, name: str) -> Expression:
 
 
 def rebuild(e: Expression) -> tuple[Formulas, dict[str, Node], Node]:
-    """A formula as nodes again: the graph, its inputs by name, its output."""
+    """A formula as a graph: the graph, its inputs by name, its output."""
     symbols = variables(" ".join(e.variables))
     build: Formulas = symbols[0]._interpreter
     out = e.evaluate({s.name: s for s in symbols})

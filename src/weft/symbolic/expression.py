@@ -2,14 +2,14 @@
 
     expr = number                     exact (a fraction) where it can be
          | variable
-         | expr + expr + …            sums and products have any number of parts,
+         | expr + expr + …            sums and products have any number of operands,
          | expr * expr * …            kept in one order
          | expr ^ expr
          | op(expr, …)                any other operator, by its record
          | wild                       of rules' patterns: stands for any expr
 
-Equal formulas are one object, so a formula is a graph in which what is repeated is
-shared, and asking whether two are equal costs nothing.
+Equal formulas are one object, so a formula is a graph with common subexpressions
+shared, and comparing two costs nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Number = int | Fraction | float
 NUMBER, VARIABLE, SUM, PRODUCT, POWER, CALL, WILD = (
     "number", "variable", "sum", "product", "power", "call", "wild",
 )  # fmt: skip
-_LONGEST = 60  # how much of its text decides a part's place
+_LONGEST = 60  # how much of an operand's text decides its position
 
 
 class Expression:
@@ -111,7 +111,7 @@ class Expression:
         return simplify(self)
 
     def latex(self) -> str:
-        """As LaTeX.
+        """The formula as LaTeX.
 
         >>> (x,) = weft.symbolic.variables("x")
         >>> weft.symbolic.expression(1 / x + weft.sin(x)).latex()
@@ -150,7 +150,7 @@ class Expression:
 
 
 class Size(NamedTuple):
-    """A formula's number of nodes: as a tree, and with equal parts shared.
+    """A formula's number of nodes: as a tree, and with equal subexpressions shared.
 
     >>> weft.symbolic.expression(lambda x: x * x).size()
     Size(tree=3, shared=2)
@@ -166,9 +166,9 @@ _known: WeakValueDictionary[Any, Expression] = WeakValueDictionary()
 def make(
     kind: str, value: Any, op: Op | None = None, args: tuple[Expression, ...] = ()
 ) -> Expression:
-    """The one formula with these parts."""
+    """The one formula with these operands."""
     if kind in (SUM, PRODUCT):
-        args = tuple(sorted(args, key=lambda a: _place(kind, a)))
+        args = tuple(sorted(args, key=lambda a: _sort_key(kind, a)))
     key = (kind, type(value), _frozen(value), op, args)
     found = _known.get(key)
     if found is None:
@@ -187,13 +187,13 @@ _RANK = {VARIABLE: 0, POWER: 1, PRODUCT: 2, SUM: 3, CALL: 4, WILD: 5, NUMBER: 6}
 
 
 def _order(e: Expression) -> tuple[Any, ...]:
-    """Where it stands among others, with a text that is cut off when long."""
+    """The sort key among other operands, with a text that is cut off when long."""
     head = e.op.name if e.op is not None else str(e.value)
     text = f"{head}({','.join(a.order[-1] for a in e.args)})"[:_LONGEST]
     return _RANK[e.kind], text
 
 
-def _place(kind: str, e: Expression) -> tuple[Any, ...]:
+def _sort_key(kind: str, e: Expression) -> tuple[Any, ...]:
     """Numbers first in products, last in sums, where what has a minus follows."""
     if kind == PRODUCT:
         return (e.kind != NUMBER, *e.order)
@@ -232,7 +232,7 @@ def wrap(value: Any) -> Expression:
 
 
 def _joined(kind: str, args: tuple[Expression, ...]) -> Expression:
-    """A sum's or product's parts, those of inner ones among them."""
+    """A sum's or product's operands, with those of nested ones."""
     flat: list[Expression] = []
     for a in args:
         flat += a.args if a.kind == kind else (a,)
@@ -255,7 +255,7 @@ def call(op: Op, args: tuple[Expression, ...], params: Any = None) -> Expression
 
 
 def rebuilt(e: Expression, args: tuple[Expression, ...]) -> Expression:
-    """The same operator on other parts."""
+    """The same operator on other operands."""
     if e.kind == SUM:
         return total(*args)
     if e.kind == PRODUCT:
@@ -264,7 +264,7 @@ def rebuilt(e: Expression, args: tuple[Expression, ...]) -> Expression:
 
 
 def distinct(root: Expression) -> list[Expression]:
-    """Every part once, each after its own parts."""
+    """Every subexpression once, each after its operands."""
     seen: dict[Expression, None] = {}
     stack: list[tuple[Expression, Iterator[Expression]]] = [(root, iter(root.args))]
     while stack:

@@ -1,9 +1,9 @@
 """The simplifier: rules as data, and one loop that applies them.
 
-What the rules promise: wherever a formula and all its parts are real numbers, its
-simplified form is the same number. It may be defined at more places (``x/x -> 1`` at 0,
-``exp(ln(x)) -> x`` also below 0). A rule that would change a value, such as
-``sqrt(x^2) -> x``, is not here; nor is one that loses places, such as
+The rules promise: wherever a formula and all its subexpressions are real numbers, the
+simplified formula is the same number. It may be defined at more points (``x/x -> 1`` at
+0, ``exp(ln(x)) -> x`` also below 0). A rule that would change a value, such as
+``sqrt(x^2) -> x``, is not here; nor is one that loses points, such as
 ``ln(x*y) -> ln(x) + ln(y)``.
 """
 
@@ -33,7 +33,7 @@ Match = dict[str, Expression]
 
 
 class Rule(NamedTuple):
-    """A formula with wild cards, and what it becomes.
+    """A formula with wild cards, and its replacement.
 
     The letters ``a b n m`` stand for numbers, others for any formula. ``after`` is a
     formula, or a function of the numbers found that gives one.
@@ -156,7 +156,7 @@ _NUMBERS = "abnm"
 
 
 def match(pattern: Expression, e: Expression, found: Match) -> Iterator[Match]:
-    """The ways in which a formula is an instance of a pattern."""
+    """The ways in which a formula matches a pattern."""
     if pattern.kind == WILD:
         held = found.get(pattern.value)
         if held is not None:
@@ -184,7 +184,7 @@ def _in_order(patterns: Any, args: Any, found: Match) -> Iterator[Match]:
 def _parts(
     patterns: Any, e: Expression, args: Any, found: Match, whole: bool
 ) -> Iterator[Match]:
-    """Parts of a sum or product in any order; what is left over is under ``…``.
+    """Match operands of a sum or product in any order; the rest is under ``…``.
 
     If it must match as a whole, the last open letter takes all that is left.
     """
@@ -202,14 +202,14 @@ def _parts(
 
 
 def fill(pattern: Expression, found: Match) -> Expression:
-    """The pattern with what its letters stand for."""
+    """The pattern with its letters replaced."""
     if pattern.kind == WILD:
         return found[pattern.value]
     return rebuilt(pattern, tuple(fill(p, found) for p in pattern.args))
 
 
 def apply(rule: Rule, e: Expression) -> Expression | None:
-    """What a rule makes of a formula (or of some parts of a sum or product)."""
+    """The result of a rule for a formula (or some operands of a sum or product)."""
     before = rule.before
     if before.kind != e.kind or before.op is not e.op:
         return None

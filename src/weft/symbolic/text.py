@@ -24,7 +24,7 @@ Text = tuple[str, int]
 
 
 class _Style:
-    """What differs between plain text and LaTeX."""
+    """The differences between plain text and LaTeX."""
 
     def fraction(self, top: Text, bottom: Text) -> Text:
         return f"{_in(top, _PRODUCT)}/{_in(bottom, _POWER)}", _PRODUCT

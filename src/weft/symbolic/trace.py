@@ -1,4 +1,4 @@
-"""What automatic differentiation does, step by step: three tables.
+"""Traces of automatic differentiation, step by step, as three tables.
 
     forward    each step's formula and value
     tangent    how each step moves when one input does (forward mode, a table an input)
@@ -192,7 +192,7 @@ class _Steps:
         return rows
 
     def _pulls(self) -> dict[Node, list[Expression]]:
-        """What each node's adjoint is summed from: one part for each use."""
+        """The terms of each node's adjoint, one for each use."""
         found: dict[Node, list[Expression]] = {n: [] for n in self.nodes}
         for node in reversed(self.nodes):
             for parent, slope in self._slopes(node):

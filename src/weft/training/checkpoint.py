@@ -1,7 +1,7 @@
 """Checkpoints: everything a run needs to go on exactly where it was.
 
 One file holds model, optimizer, schedule, random state, data position and step. It
-is written beside the old one and put in its place at the end, so a crash at any
+is written beside the old one and replaces it at the end, so a crash at any
 moment leaves the old file or the new one; a checksum tells a damaged file apart.
 """
 
@@ -82,7 +82,7 @@ def _plain(state: Any) -> Any:
 
 
 class Restored:
-    """What a checkpoint held besides the parts that were loaded."""
+    """The contents of a checkpoint besides the objects that were loaded."""
 
     def __init__(self, step: int, extra: Any) -> None:
         self.step = step
@@ -98,7 +98,7 @@ def load_checkpoint(
     loader: Any = None,
     random: bool = True,
 ) -> Restored:
-    """Put a run's parts into the state of a checkpoint; returns step and extras.
+    """Load a checkpoint into the objects of a run; returns step and extras.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -196,29 +196,29 @@ class SummaryWriter:
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a message: (number, value)."""
-    place = 0
+    offset = 0
 
     def varint() -> int:
-        nonlocal place
+        nonlocal offset
         n = shift = 0
         while True:
-            if place >= len(data) or shift > 63:
+            if offset >= len(data) or shift > 63:
                 raise FileFormatError("event file: a message ends too early")
-            byte = data[place]
-            place += 1
+            byte = data[offset]
+            offset += 1
             n |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 return n
 
     def take(count: int) -> bytes:
-        nonlocal place
-        if place + count > len(data):
+        nonlocal offset
+        if offset + count > len(data):
             raise FileFormatError("event file: a field ends too late")
-        place += count
-        return data[place - count : place]
+        offset += count
+        return data[offset - count : offset]
 
-    while place < len(data):
+    while offset < len(data):
         key = varint()
         kind = key & 7
         if kind == 0:
@@ -244,21 +244,21 @@ def read_events(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     [0, 3]
     """
     data = pathlib.Path(path).read_bytes()
-    place = 0
-    while place < len(data):
-        if place + 12 > len(data):
+    offset = 0
+    while offset < len(data):
+        if offset + 12 > len(data):
             raise FileFormatError(f"{path}: the last record is cut off")
-        head = data[place : place + 8]
+        head = data[offset : offset + 8]
         (length,) = struct.unpack("<Q", head)
-        (check,) = struct.unpack("<I", data[place + 8 : place + 12])
-        body = data[place + 12 : place + 12 + length]
-        end = data[place + 12 + length : place + 16 + length]
+        (check,) = struct.unpack("<I", data[offset + 8 : offset + 12])
+        body = data[offset + 12 : offset + 12 + length]
+        end = data[offset + 12 + length : offset + 16 + length]
         if check != _masked(head) or len(body) != length or len(end) != 4:
-            raise FileFormatError(f"{path}: damaged record at byte {place}")
+            raise FileFormatError(f"{path}: damaged record at byte {offset}")
         if struct.unpack("<I", end)[0] != _masked(body):
-            raise FileFormatError(f"{path}: wrong checksum at byte {place}")
+            raise FileFormatError(f"{path}: wrong checksum at byte {offset}")
         yield _event(body)
-        place += 16 + length
+        offset += 16 + length
 
 
 def _event(body: bytes) -> dict[str, Any]:

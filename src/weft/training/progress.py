@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, a line now and then in a log file."""
+"""Progress of a run: a bar on a terminal, a line now and then in a log file."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class Trainer:
 
     @property
     def checkpoint_path(self) -> pathlib.Path | None:
-        """Where the checkpoint is written."""
+        """The path of the checkpoint."""
         return None if self.folder is None else self.folder / "checkpoint.safetensors"
 
     def _parts(self, loader: Any) -> dict[str, Any]:

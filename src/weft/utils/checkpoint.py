@@ -5,30 +5,25 @@
     y = checkpoint_sequential(blocks, "sqrt", x)    about sqrt(N) segments
 
 The gradients are the same bits as without: the second run draws the same random
-numbers, and changes running statistics back. Inside a compiled step it is the program
-that computes again what is not kept.
+numbers, and restores running statistics. In a compiled step, the program recomputes
+the values that are not kept.
 """
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from weft.autograd.segment import Keep, Named, Result, Segment
-from weft.core.lowering import Library
+from weft.autograd.policies import named, selective
+from weft.autograd.segment import Keep, Result, Segment
 from weft.core.mode import mode
-from weft.core.op import all_ops
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.containers import Sequential
 
 __all__ = ["Result", "checkpoint", "checkpoint_sequential"]
-
-# What "selective" keeps: results that cost much to compute for their size.
-SELECTIVE = Named(op.name for op in all_ops() if isinstance(op.lower, Library))
 
 Policy = str | Iterable[str] | Callable[[Result], bool] | None
 
@@ -47,12 +42,11 @@ def checkpoint(
 ) -> Any:
     """Call ``function`` and keep only its arguments for the backward pass.
 
-    The first gradient that needs a value from inside runs the function again, once;
-    each value is let go of as it is used. ``policy`` says which results are kept
-    (and then not computed again): none ("recompute", the default), all ("keep"),
-    those of matrix products and convolutions ("selective"), those of some operators
-    (a set of names; "conv" is any convolution), or what a function of a ``Result``
-    says.
+    The first gradient that needs a value from inside runs the function once more; each
+    value is let go of as it is used. ``policy`` says which results are kept (and not
+    recomputed): none ("recompute", the default), all ("keep"), those of matrix products
+    and convolutions ("selective"), those of some operators (a set of names; "conv" is
+    any convolution), or those for which a function of a ``Result`` says so.
 
     A second run that does something else is an error that names the operator;
     ``determinism_check="none"`` compares the operators alone and not their types.
@@ -86,7 +80,7 @@ def checkpoint(
 
 
 def _captured(function: Callable[..., Any], args: Any, kwargs: Any, keep: Any) -> Any:
-    """Run a function as part of a graph; what is compiled of it obeys the policy."""
+    """Run a function as part of a graph; the compiled program obeys the policy."""
     from weft.graph.outside_tensors import Capture
 
     run = mode.capture
@@ -103,7 +97,7 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
     if callable(policy):
         return False, policy
     if policy == "selective":
-        return False, SELECTIVE
+        return False, selective()
     if policy == "sqrt":
         raise ArgumentError(
             "checkpoint: 'sqrt' cuts a chain of functions into segments; use "
@@ -115,23 +109,6 @@ def _policy(policy: Policy) -> tuple[bool, Keep | None]:
             f"of operators' names or a function, got {policy!r}"
         )
     return False, named("checkpoint", policy)
-
-
-def named(who: str, given: Iterable[str]) -> Named:
-    """The policy that keeps the results of operators with these names.
-
-    >>> from weft.utils.checkpoint import named
-    >>> sorted(named("checkpoint", {"conv", "exp"}).names)
-    ['conv', 'conv_bias', 'exp']
-    """
-    names = frozenset(given)
-    known = [op.name for op in all_ops()]
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 3)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise ArgumentError(f"{who}: no operator is named {name!r}{hint}")
-    return Named(names | {"conv_bias"} if "conv" in names else names)
 
 
 def checkpoint_sequential(
@@ -162,7 +139,7 @@ def checkpoint_sequential(
 
 
 def _bounds(count: int, segments: int | str | None) -> list[tuple[int, int]]:
-    """Where each segment begins and ends."""
+    """The bounds of each segment."""
     if not count:
         raise ArgumentError("checkpoint_sequential: got no functions to run")
     if segments is None or segments == "sqrt":

@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured once: the roof over every kernel.
+"""The machine's peak, measured once: the roof over every kernel.
 
     bandwidth    ``a + 2 * b`` on arrays of several sizes, compiled and on all threads
                  as kernels are: bytes a second, from caches or from memory

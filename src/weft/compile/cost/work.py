@@ -1,4 +1,4 @@
-"""What nodes cost: floating-point operations, and bytes read and written.
+"""The work of nodes: floating-point operations, and bytes read and written.
 
 Every element-wise function of floating numbers counts as one operation for each
 element, be it a sum or an exponential; casts, choices and moves count nothing. Other

@@ -22,12 +22,12 @@ import numpy as np
 import weft
 from weft.compile.eager import add_product
 from weft.compile.eager.operator import composed, hints_of
-from weft.core import allocation
 from weft.core.blas import product
 from weft.core.dispatch import bind
 from weft.core.mode import mode
 from weft.core.op import Op
 from weft.core.tensor import Tensor
+from weft.runtime import allocation
 from weft.runtime.cpu.buffers import Block, empty
 
 ndarray = np.ndarray

@@ -1,4 +1,4 @@
-"""Hints to LLVM about loops, as metadata."""
+"""Hints that LLVM is given about a loop."""
 
 from __future__ import annotations
 

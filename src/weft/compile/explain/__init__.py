@@ -1,8 +1,9 @@
-"""What a compiled function is: when and why it was compiled, its kernels, its memory.
+"""``explain()``: when and why a function was compiled, its kernels, its memory.
 
 f.explain()                 a report to read
 f.explain().kernels         what was fused; ``products``, ``calls``, ``breaks``,
-                            ``passes``, ``memory`` and ``traffic`` are other parts
+                            ``passes``, ``stages``, ``memory`` and ``traffic`` are
+                            other parts
 f.explain(measure=True)     with the time that every kernel takes
 f.explain().html(path)      all of it as a page
 """
@@ -33,8 +34,8 @@ class Explanation:
 
     ``programs`` are the compiled forms that are in use, the newest first, each with
     the one of its gradient if that has been asked for. ``kernels``, ``products``,
-    ``calls``, ``breaks``, ``passes``, ``memory`` and ``traffic`` are those of the
-    first.
+    ``calls``, ``breaks``, ``passes``, ``stages``, ``memory`` and ``traffic`` are those
+    of the first.
 
     >>> f = weft.compile(lambda x: ((x @ x).exp() * 2).sum(1))
     >>> _ = f(weft.ones(8, 8))
@@ -113,6 +114,10 @@ class Explanation:
     @property
     def passes(self) -> Rows:
         return self.program.passes
+
+    @property
+    def stages(self) -> dict[str, str]:
+        return self.program.stages
 
     @property
     def memory(self) -> Memory:

@@ -11,7 +11,17 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from weft.compile.cost.machine import machine
-from weft.compile.explain.html import (
+from weft.compile.explain.memory import Value, short_line
+from weft.compile.explain.passes import Pass
+from weft.compile.explain.program import Break, Kernel, Program, Whole
+from weft.compile.explain.report import headline
+from weft.core.rows import Rows, counted, nbytes, percent, seconds
+from weft.graph.ir import Graph
+from weft.graph.text import print_graph
+from weft.graph.views import page as graph_page
+from weft.graph.views.data import read
+from weft.graph.views.escape import embedded_json, markup, printable
+from weft.graph.views.html import (
     Html,
     code,
     folded,
@@ -20,18 +30,8 @@ from weft.compile.explain.html import (
     tag,
     unfolding,
 )
-from weft.compile.explain.memory import Value, short_line
-from weft.compile.explain.passes import Pass
-from weft.compile.explain.program import Break, Kernel, Program, Whole
-from weft.compile.explain.report import headline
-from weft.compile.explain.timeline import legend, timeline
-from weft.core.rows import Rows, counted, nbytes, percent, seconds
-from weft.graph.ir import Graph
-from weft.graph.text import print_graph
-from weft.graph.views import page as graph_page
-from weft.graph.views.data import read
-from weft.graph.views.escape import embedded_json, markup, printable
 from weft.graph.views.palette import style
+from weft.memory.timeline import legend, timeline
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation
@@ -142,6 +142,7 @@ class _Section:
             *_again(program.again),
             *self._memory(),
             *self._passes(),
+            *self._stages(),
             *self._graphs(),
         ]
         return tag("section", *parts, kind="program", id=f"program-{self.number}")
@@ -200,6 +201,12 @@ class _Section:
             notes.insert(1, tag("p", text, kind="note"))
         return notes
 
+    def _stages(self) -> list[Html]:
+        """The stages after the passes."""
+        texts = self.program.stages.items()
+        found = [folded(stage, code(_cut(text))) for stage, text in texts]
+        return [tag("h3", "Groups, aliases and steps"), *found]
+
     def _graphs(self) -> list[Html]:
         program = self.program
         return [
@@ -216,6 +223,13 @@ class _Section:
         body = [text, frame]
         head = tag("summary", f"{title}: {counted(len(graph), 'node')}")
         return tag("details", head, *body, kind="more graph", **{"data-graph": number})
+
+
+def _cut(text: str) -> str:
+    """The lines of a text that are worth having in a page."""
+    lines = text.split("\n")
+    more = [f"… {len(lines) - SHOWN:,} more lines"] if len(lines) > SHOWN else []
+    return "\n".join([*lines[:SHOWN], *more])
 
 
 def _launches(work: Any) -> tuple[str, Html]:

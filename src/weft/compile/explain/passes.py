@@ -1,4 +1,4 @@
-"""What each pass of the pipeline made of a graph."""
+"""The difference that each pass of the pipeline made to a graph."""
 
 from __future__ import annotations
 

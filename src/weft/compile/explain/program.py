@@ -5,7 +5,8 @@ program.products   matrix products, convolutions and what follows them, by types
 program.again      what is computed a second time, to keep less for backward
 program.calls      what runs as a whole, by operator and types
 program.breaks     nodes that began another kernel, and why
-program.passes     what the pipeline did
+program.passes     what each pass did to the graph
+program.stages     the text of each stage after the passes: groups, aliases, steps
 program.memory     the arena over time
 program.traffic    kernels and bytes before and after fusion
 """
@@ -28,6 +29,7 @@ from weft.compile.explain.passes import passes_of
 from weft.compile.program import program as programs
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall
+from weft.compile.program.text import aliasing_text, groups_text, layout_text
 from weft.compile.targets import Target
 from weft.compile.targets.cpu.matmul.call import is_product
 from weft.core.lowering import Library
@@ -359,6 +361,15 @@ class Program:
     @cached_property
     def passes(self) -> Rows:
         return passes_of(self.program)
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The program after the passes, as text by stage (``program/text.py``)."""
+        return {
+            "fuse": groups_text(self.lowered.fusion),
+            "alias": aliasing_text(self.lowered.aliasing),
+            "plan": layout_text(self.layout),
+        }
 
     @cached_property
     def memory(self) -> Memory:

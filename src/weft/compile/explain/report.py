@@ -29,7 +29,7 @@ def report(about: Explanation) -> str:
         parts.append(f"this machine: {machine()}")
     parts += map(_program, about.programs)
     parts.append(
-        "More: .kernels .calls .breaks .passes .memory .traffic of a program "
+        "More: .kernels .calls .breaks .passes .stages .memory .traffic of a program "
         "(.programs), .kernels[0].assembly, .html(path)"
     )
     return "\n\n".join(parts)

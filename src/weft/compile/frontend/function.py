@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weft import late
 from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
 from weft.compile.frontend.recompile_reasons import advice, reason
 from weft.compile.frontend.specialization import Specialization, entry_of
@@ -474,6 +475,5 @@ def compile(
         fn, dynamic, verify, max_compiles, tune, pack_weights, plan, batch_invariant
     )
     from weft.compile.frontend.modules import compiled_module
-    from weft.nn.module import Module
 
-    return compiled_module(made) if isinstance(fn, Module) else made
+    return compiled_module(made) if isinstance(fn, late.find("Module")) else made

@@ -1,4 +1,4 @@
-"""Why a function is compiled once more: which argument or setting differs."""
+"""Reasons for a recompilation: the argument or setting that differs."""
 
 from __future__ import annotations
 

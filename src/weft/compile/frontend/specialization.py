@@ -1,4 +1,4 @@
-"""One compiled form of a function: a captured program, its machine code, its guards."""
+"""Specializations: a captured program, its machine code and its guards."""
 
 from __future__ import annotations
 

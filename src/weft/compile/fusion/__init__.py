@@ -1,1 +1,1 @@
-"""Fusion: which nodes are computed together, in one pass over memory."""
+"""Fusion: groups of nodes, their epilogues, and axes that are merged."""

@@ -1,4 +1,4 @@
-"""What rules of elements are written with: see ``core.lowering``.
+"""The vocabulary of lowering rules, on symbolic indices: see ``core.lowering``.
 
 A ``Builder`` makes values of the Loop IR for one node at one index.
 """

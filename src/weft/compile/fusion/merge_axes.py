@@ -1,4 +1,4 @@
-"""Whether the loops over axes that are reduced together can stay one loop.
+"""Proofs that loops over axes that are reduced together can stay one loop.
 
     for i < 8:                      for k < 64:
       for j < 8:            →         t = t + x[k]

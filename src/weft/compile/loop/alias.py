@@ -1,4 +1,4 @@
-"""Whether a buffer that a kernel writes may share memory with one that it reads.
+"""Proofs that a kernel's result may take the place of a value that it reads.
 
     for i < n: y[i] = x[i] * 2        y may share x's memory
     for i < n: y[i] = x[n-1-i]        it may not

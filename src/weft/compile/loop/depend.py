@@ -1,4 +1,4 @@
-"""Memory accesses of statements, and dependences between iterations.
+"""Dependences: what statements read and write, from iteration to iteration.
 
 Positions are compared as polynomials; where that does not settle a question, the
 answer is the careful one.

@@ -37,12 +37,12 @@ def tile(
     >>> print(example())
     kernel scale(x: float32[100], y: float32[100])
       for i < 100:
-        y[i] = (x[i] * 2)
+        y[i] = x[i] * 2
     >>> print(tile(example(), "i", 8))
     kernel scale(x: float32[100], y: float32[100])
       for io < 13:
         for ii < min(-8*io + 100, 8):
-          y[ii + 8*io] = (x[ii + 8*io] * 2)
+          y[ii + 8*io] = x[ii + 8*io] * 2
     """
     outer, inner = names or (f"{var}o", f"{var}i")
     first = kernel.scope.symbol(outer) * size
@@ -86,7 +86,7 @@ def reorder(kernel: Kernel, vars: tuple[str, ...] | list[str]) -> Kernel:
       for iii < 10:
         for io < 2:
           for iio < 5:
-            y[iii + 10*iio + 50*io] = (x[iii + 10*iio + 50*io] * 2)
+            y[iii + 10*iio + 50*io] = x[iii + 10*iio + 50*io] * 2
     """
     wanted = list(vars)
 
@@ -123,7 +123,7 @@ def fuse(kernel: Kernel, outer: str, inner: str, *, name: str = "") -> Kernel:
     >>> print(fuse(tile(example(), "i", 10), "io", "ii", name="i"))
     kernel scale(x: float32[100], y: float32[100])
       for i < 100:
-        y[i] = (x[i] * 2)
+        y[i] = x[i] * 2
     """
     name = name or f"{outer}{inner}"
     extents = _extents(kernel, outer, inner)
@@ -164,9 +164,9 @@ def split(kernel: Kernel, var: str, at: Any) -> Kernel:
     >>> print(split(example(), "i", 96))
     kernel scale(x: float32[100], y: float32[100])
       for i < 96:
-        y[i] = (x[i] * 2)
+        y[i] = x[i] * 2
       for i < 4:
-        y[i + 96] = (x[i + 96] * 2)
+        y[i + 96] = x[i + 96] * 2
     """
 
     def parted(loop: For) -> list[Any]:
@@ -188,11 +188,11 @@ def unroll(kernel: Kernel, var: str, factor: int) -> Kernel:
     >>> print(unroll(example(7), "i", 3))
     kernel scale(x: float32[7], y: float32[7])
       for iq < 2:
-        y[3*iq] = (x[3*iq] * 2)
-        y[3*iq + 1] = (x[3*iq + 1] * 2)
-        y[3*iq + 2] = (x[3*iq + 2] * 2)
+        y[3*iq] = x[3*iq] * 2
+        y[3*iq + 1] = x[3*iq + 1] * 2
+        y[3*iq + 2] = x[3*iq + 2] * 2
       for it < 1:
-        y[it + 6] = (x[it + 6] * 2)
+        y[it + 6] = x[it + 6] * 2
     """
     scope = kernel.scope
     group, rest = scope.symbol(f"{var}q"), scope.symbol(f"{var}t")
@@ -223,8 +223,8 @@ def join(kernel: Kernel, var: str) -> Kernel:
     kernel scale(x: float32[32], y: float32[32])
       for ioq < 2:
         for ii < 8:
-          y[ii + 16*ioq] = (x[ii + 16*ioq] * 2)
-          y[ii + 16*ioq + 8] = (x[ii + 16*ioq + 8] * 2)
+          y[ii + 16*ioq] = x[ii + 16*ioq] * 2
+          y[ii + 16*ioq + 8] = x[ii + 16*ioq + 8] * 2
     """
 
     def joined(body: list[Any]) -> list[Any]:
@@ -252,7 +252,7 @@ def parallelise(kernel: Kernel, var: str) -> Kernel:
     kernel scale(x: float32[100], y: float32[100])
       parallel io < 10:
         for ii < 10:
-          y[ii + 10*io] = (x[ii + 10*io] * 2)
+          y[ii + 10*io] = x[ii + 10*io] * 2
     """
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     if not isinstance(loop, For) or loop.var != var:
@@ -272,7 +272,7 @@ def serialise(kernel: Kernel, var: str) -> Kernel:
     >>> print(serialise(parallelise(example(), "i"), "i"))
     kernel scale(x: float32[100], y: float32[100])
       for i < 100:
-        y[i] = (x[i] * 2)
+        y[i] = x[i] * 2
     """
     if not kernel.parallel or kernel.parallel[-1][0] != var:
         raise GraphError(f"{kernel.name}: expected {var} to be the last parallel loop")
@@ -288,7 +288,7 @@ def vectorise(kernel: Kernel, var: str, width: int) -> Kernel:
     >>> print(vectorise(example(), "i", 16))
     kernel scale(x: float32[100], y: float32[100])
       for i < 100, 16 at once:
-        y[i] = (x[i] * 2)
+        y[i] = x[i] * 2
     """
 
     def marked(loop: For) -> list[Any]:

@@ -43,7 +43,7 @@ def sink(kernel: Kernel, var: str) -> Kernel:
       for j < 8:
         sum = 0
         for i < 50:
-          sum = (sum + x[i, j])  # in any order
+          sum = sum + x[i, j]  # in any order
         y[j] = sum
     >>> print(sink(example(), "j"))
     kernel columns(x: float32[50, 8], y: float32[8])
@@ -52,7 +52,7 @@ def sink(kernel: Kernel, var: str) -> Kernel:
         sum[j] = 0
       for i < 50:
         for j < 8:
-          sum[j] = (sum[j] + x[i, j])
+          sum[j] = sum[j] + x[i, j]
       for j < 8:
         y[j] = sum[j]
     """
@@ -156,7 +156,7 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
           x_[ic] = x[ic, j]
         sum = 0
         for i < 50:
-          sum = (sum + x_[i])  # in any order
+          sum = sum + x_[i]  # in any order
         y[j] = sum
     """
     copies: list[Buffer] = []

@@ -1,4 +1,4 @@
-"""Sums of pieces in zeros are the pieces side by side.
+"""Sums of zero-padded pieces become concatenations.
 
     %p: float32[4] = place(%a, shape=(4,), index=(0:2,))
     %q: float32[4] = place(%b, shape=(4,), index=(2:4,))

@@ -1,4 +1,4 @@
-"""Common subvalues: what is computed twice is computed once.
+"""Common subexpressions: what is computed twice is computed once.
 
     %a: float32[3] = exp(%x)          %a: float32[3] = exp(%x)
     %b: float32[3] = exp(%x)       →

@@ -1,4 +1,4 @@
-"""What a node's value is known to be, before anything runs.
+"""Facts about a node's value that are known before anything runs.
 
 ``splat``        the one number that every element is
 ``exact_cast``   every value of one dtype is a value of another

@@ -27,11 +27,11 @@ from weft.compile.passes.facts import (
     splat,
 )
 from weft.compile.passes.walk import Call, Found, Walk
-from weft.control.branch import cond_op
 from weft.core.lowering import View
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
 from weft.dtype import of_array
+from weft.graph.control.branch import cond_op
 from weft.graph.ir import (
     CONSTANT,
     INPUT,

@@ -1,4 +1,4 @@
-"""What follows a convolution channel by channel becomes part of its weights.
+"""Scales and shifts after a convolution, folded into its weights and bias.
 
     conv(x, w) * s      →  conv(x, w * s)          s: one number a channel
     conv(x, w) + t      →  conv(x, w) with the bias t

@@ -1,4 +1,4 @@
-"""What is small and needs nothing that is computed comes first.
+"""Hoist small values that depend only on inputs, before they split a group.
 
     %y = conv(%x, %w)                       %s = rsqrt(%var)
     %s = rsqrt(%var)                    →   %y = conv(%x, %w)

@@ -1,4 +1,4 @@
-"""A sum of products is one product of what is joined.
+"""A sum of thin products becomes one product of concatenated operands.
 
     %a: float32[9, 8] = matmul(%p, %q)
     %b: float32[9, 8] = matmul(%r, %s)         %left = cat(%p, %r, dim=1)

@@ -1,4 +1,4 @@
-"""How far a rule may go from the bits that eager execution gives.
+"""Policies: how far a rule may go from the bits of eager execution.
 
 EXACT     the same bits, whatever the inputs (a NaN may be another NaN)
 ZEROS     the same numbers, but a zero may have the other sign     x + 0 = x

@@ -1,4 +1,4 @@
-"""Sizes that are called as loops may be, by other names.
+"""Rename size symbols that clash with loop variables.
 
     %x: float32[i0, 4]      →  %x: float32[i0', 4]
 

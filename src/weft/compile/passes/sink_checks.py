@@ -1,4 +1,4 @@
-"""Checks of values beside what needs these, instead of before it.
+"""Move checks of values beside the nodes that need them.
 
     %ok = require(%x, %holds)               %all = all(%holds)
     %y = exp(%ok)                      →    %ok = require(%all, %all)

@@ -1,4 +1,4 @@
-"""Long sums of products with few results, as the sum of several products.
+"""Split-K: a long product with few results, as the sum of several products.
 
     %y: float32[64, 64] = matmul(%a, %b)        %a: float32[64, 8192]
     →

@@ -1,4 +1,4 @@
-"""A product that is turned around is the product of its turned operands.
+"""A transposed product becomes the product of its transposed operands.
 
     %t: float32[3, 2] = permute(%a, dims=(1, 0))
     %p: float32[3, 4] = matmul(%t, %g)           %r/permute = permute(%g, dims=(1, 0))

@@ -1,4 +1,4 @@
-"""Products of short elements, as products with wide results and a cast.
+"""Products of half-precision elements, as wide products and a cast.
 
     %y: bfloat16[2, 4] = matmul(%a, %b)     %y/wide_matmul: float32[2, 4] =
                                                 wide_matmul(%a, %b, dtype=float32)

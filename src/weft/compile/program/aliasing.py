@@ -1,4 +1,4 @@
-"""Values that take the place of others: results over what is read for the last time.
+"""Aliasing: results over values that are read for the last time.
 
     y = x * 2          x is not needed any more: y lies where x did
     w' = w - lr * g    nothing reads w any more: its new value is written over it

@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import Any
 
-from weft.control.bodies import forms_of
+from weft.graph.control.bodies import forms_of
 from weft.graph.ir import CONSTANT, INPUT, Graph
 
 # A run of native code costs as much as interpreting so many nodes, or elements.

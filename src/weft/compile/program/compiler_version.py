@@ -1,4 +1,4 @@
-"""Which compiler this is: what kept code and proofs were made by."""
+"""The compiler's version: a digest of its sources, part of every key on disk."""
 
 from __future__ import annotations
 

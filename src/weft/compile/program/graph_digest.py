@@ -1,4 +1,4 @@
-"""What a graph is, in a few bytes: equal for graphs that compile to the same program.
+"""A graph's digest: equal for graphs that compile to the same program.
 
 Roles of nodes count, whereas names, lines and modules do not; names of variables do.
 A graph that something outside of it decides has no digest: an operator or a function of

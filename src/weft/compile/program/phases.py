@@ -1,4 +1,4 @@
-"""How long each phase of a compilation takes.
+"""Phases of a compilation, and the seconds that each takes.
 
     with recording() as record:       what is compiled inside is noted
         ...

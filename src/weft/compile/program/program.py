@@ -27,12 +27,12 @@ from weft.compile.targets import Executor, Plan, Replay, Target
 from weft.compile.targets.cpu.packed_weights import Stamps
 from weft.compile.tuning.choices import table
 from weft.config import config
-from weft.core import allocation
 from weft.core.mode import mode
 from weft.core.size import Size
 from weft.errors import AllocationError
 from weft.graph import interpret
 from weft.graph.ir import Graph, Variable
+from weft.runtime import allocation
 from weft.runtime.cpu import kernel_cache, pool
 
 ndarray = np.ndarray

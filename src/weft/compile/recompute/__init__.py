@@ -1,4 +1,4 @@
-"""Which values of a training step are kept for backward, and which computed again.
+"""Recomputation: which values of a training step are kept, which computed again.
 
     policies    what ``weft.compile(f, memory=...)`` can be told
     draft       a program's memory, before there is code for it

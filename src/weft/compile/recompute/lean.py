@@ -1,4 +1,4 @@
-"""What every compiled step does not keep: values that cost next to nothing to make.
+"""Cheap values that no compiled step keeps, because computing them costs nothing.
 
     forward     %c = conv(%x, %w)                 backward reads %d, %n and a mask:
                 %d = sub(%c, mean)                %n and the mask are made of %d and %r

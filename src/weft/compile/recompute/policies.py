@@ -1,4 +1,4 @@
-"""What ``weft.compile(f, memory=...)`` can be told: a policy, or a budget.
+"""Policies and budgets for ``weft.compile(f, memory=...)``.
 
 nothing         what costs time to compute again is kept (see ``lean``)
 "keep"          everything that backward needs is kept
@@ -16,6 +16,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
+from weft.autograd.policies import named, selective
 from weft.autograd.segment import Named, Result
 from weft.compile.cost.machine import machine
 from weft.compile.cost.work import size_of
@@ -32,7 +33,6 @@ from weft.graph.captured_program import Captured
 from weft.graph.interpret import resolve
 from weft.graph.ir import Graph, Node, Variable
 from weft.memory.sizes import parse_bytes
-from weft.utils.checkpoint import SELECTIVE, named
 
 POLICIES = ("keep", "recompute", "selective", "sqrt")
 
@@ -106,7 +106,7 @@ def _keep(policy: Any, draft: Draft) -> Keep:
         return lambda node: False
     if policy == "sqrt":
         return _by_cuts(draft)
-    says = SELECTIVE if policy == "selective" else policy
+    says = selective() if policy == "selective" else policy
     return lambda node: bool(says(result_of(node, draft.sizes)))
 
 

@@ -1,4 +1,4 @@
-"""Targets: the questions that the compiler asks of a machine.
+"""The Target protocol: all that the compiler asks of a machine.
 
 A target says which nodes its library computes as a whole, how the loops of a kernel
 are scheduled, how Loop IR becomes code, and what runs it. Nothing outside of

@@ -1,4 +1,4 @@
-"""What there is to choose in a program: its products, convolutions and loops.
+"""Subjects of tuning: the products, convolutions and loops of a program.
 
 A subject has axes along which its choice may be varied, one after the other. All that
 is on them computes the same bits; that is checked again for each before it is timed.

@@ -14,7 +14,7 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Without characters that files of text cannot hold."""
+    """Remove characters that files of text cannot hold."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 

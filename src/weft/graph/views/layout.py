@@ -2,12 +2,12 @@
 
     1. rows      each item below all it needs, first forward, then backward, then
                  update; what only feeds moves down to its user
-    2. bends     an edge over several rows gets a place in each row it crosses
-    3. order     sweeps down and up, each row sorted by the mean place of its kin
-    4. places    each item as near to the mean of its kin as its row allows
+    2. bends     an edge over several rows gets a position in each row it crosses
+    3. order     sweeps down and up, each row sorted by the mean position of its kin
+    4. positions each item as near to the mean of its kin as its row allows
 
-Steps 1 to 3 look at one group alone, so they are done once; places depend on which
-groups are open. Each step takes time in proportion to items, edges and bends.
+Steps 1 to 3 look at one group alone, so they are done once; positions depend on the
+groups that are open. Each step takes time in proportion to items, edges and bends.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _bend(
 ) -> tuple[list[Pair], dict[Pair, list[int]]]:
     """Links between neighbouring rows; edges of one start share their bends.
 
-    The places for bends are limited: what would need most goes straight.
+    The number of bends is limited: edges that would need most go straight.
     """
     users = defaultdict(list)
     for a, b in dict.fromkeys(down):
@@ -187,7 +187,7 @@ def mean(values: list[float], default: float) -> float:
     return sum(values) / len(values) if values else default
 
 
-# -- places
+# -- positions
 
 
 class Placed(NamedTuple):
@@ -201,7 +201,7 @@ class Placed(NamedTuple):
 
 
 def place(rows: Rows, sizes: Mapping[int, tuple[float, float]]) -> Placed:
-    """Where the items stand, given their widths and heights (bends have none)."""
+    """The positions of items, given their widths and heights (bends have none)."""
     x: dict[int, float] = {}
     width = {i: sizes[i][0] if i >= 0 else 4.0 for line in rows.rows for i in line}
     for line in rows.rows:

@@ -217,11 +217,11 @@ def _kinds(graph: Graph) -> dict[Node, str]:
         if backward or node in wanted:
             wanted.update(node.parents)
     assigns = any(n.op is ASSIGN for n in graph.nodes)
-    return found if assigns else {n: _forward(k) for n, k in found.items()}
-
-
-def _forward(kind: str) -> str:
-    return "forward" if kind == "update" else kind
+    return (
+        found
+        if assigns
+        else {n: "forward" if kind == "update" else kind for n, kind in found.items()}
+    )
 
 
 def _paths(graph: Graph) -> dict[Node, Path]:
@@ -267,5 +267,5 @@ def graph_of(source: Any, examples: Iterable[Any] = ()) -> Graph:
 
 
 def edge_label(box: Box) -> str:
-    """What flows out of a box."""
+    """The label of the value that leaves a box."""
     return type_text(box.node.type) if box.node.type is not None else ""

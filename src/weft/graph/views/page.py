@@ -60,9 +60,9 @@ def to_html(
 
 
 def filled(template: str, fields: dict[str, str]) -> str:
-    """A template with its fields in place.
+    """A template with its fields filled in.
 
-    In one pass, so that a brace in one field is never taken for another field.
+    One pass does it, so that a brace in one field is never taken for another field.
     """
     return re.sub(r"\{(\w+)\}", lambda found: fields[found[1]], template)
 
@@ -73,7 +73,7 @@ def script() -> str:
 
 
 def policy(*scripts: str) -> str:
-    """What a page may do: run these scripts, load nothing."""
+    """The content security policy: run these scripts, load nothing."""
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts]
     allowed = " ".join(
         f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests
@@ -91,7 +91,7 @@ def _legend(outline: Outline) -> str:
 
 
 class _Data:
-    """What the page's script reads: boxes, groups in rows, edges, shared texts."""
+    """The data of the page's script: boxes, groups in rows, edges, shared texts."""
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline

@@ -1,4 +1,4 @@
-"""Where everything stands in a drawing, given the groups that are open."""
+"""The positions of items in a drawing, given the groups that are open."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cut(text: str, length: int) -> str:
 
 
 class Scene:
-    """The places of the items that are seen, and the lines between them."""
+    """The positions of visible items, and the lines between them."""
 
     def __init__(self, outline: Outline, opened: set[int]) -> None:
         self.outline = outline
@@ -56,7 +56,7 @@ class Scene:
         self._spread(0)
         self.lines = self._lines()
 
-    # -- sizes from the inside out, places from the outside in
+    # -- sizes from the inside out, positions from the outside in
 
     def _measure(self, group: int) -> tuple[float, float]:
         name, items = self.outline.groups[group].name, self.outline.groups[group].items
@@ -130,7 +130,7 @@ class Scene:
         return points
 
     def labels(self) -> dict[int, str]:
-        """What flows out of each item that is seen."""
+        """The label of the value that leaves each visible item."""
         carried: dict[int, set[int]] = defaultdict(set)
         for line in self.lines:
             carried[line.source] |= line.sources

@@ -97,7 +97,7 @@ def _forward(
     width = 2 * labels.shape[1] + 1
     extended = np.full((batch, width), blank, np.int64)  # blank between all labels
     extended[:, 1::2] = labels
-    skip = np.zeros((batch, width), np.bool_)  # may come from two places back
+    skip = np.zeros((batch, width), np.bool_)  # may come from two positions back
     skip[:, 2:] = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
     index = Tensor(extended).to(logp.device)
     allowed = Tensor(skip).to(logp.device)

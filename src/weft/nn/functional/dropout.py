@@ -16,7 +16,7 @@ def _check_p(name: str, p: float) -> None:
 
 
 def _keep(input: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """Which elements stay, as ones and zeros of the input's dtype."""
+    """A mask of the elements that stay, as ones and zeros of the input's dtype."""
     with beside(input):
         return (weft.rand(shape, dtype=weft.float32, device=input.device) >= p).to(
             input.dtype

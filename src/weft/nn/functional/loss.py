@@ -177,7 +177,7 @@ def poisson_nll_loss(
 
 
 def _chances(x: Tensor, text: str) -> Tensor:
-    """Elements that must lie between 0 and 1, unless they are NaN."""
+    """Elements that must be between 0 and 1, unless they are NaN."""
     return require(x, lambda p: ((p >= 0) & (p <= 1)) | (p != p), text)
 
 

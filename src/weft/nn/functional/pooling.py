@@ -137,8 +137,7 @@ def max_pool2d(
 ) -> Any:  # fmt: skip
     """The largest element of each window of (N, C, H, W) or (C, H, W).
 
-    With ``return_indices`` also where it lay, as an index into the flattened
-    height and width.
+    With ``return_indices`` also its index into the flattened height and width.
 
     >>> x = weft.arange(16.0).reshape(1, 4, 4)
     >>> weft.nn.functional.max_pool2d(x, 2)
@@ -403,7 +402,8 @@ def _lp_pool(
     spatial: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any,
     ceil_mode: bool,
 ) -> Tensor:  # fmt: skip
-    """As PyTorch's: windows that stick out are scaled to a full window's sum."""
+    """The pooled norm; as in PyTorch, windows that stick out are scaled to a full
+    window's sum."""
     kernel = sizes_of(f"lp_pool{spatial}d", "kernel_size", kernel_size, spatial, 1)
     mean = _avg_pool(spatial, input**norm_type, kernel, stride, 0, ceil_mode, True)
     return (mean * math.prod(kernel)) ** (1.0 / norm_type)

@@ -185,16 +185,16 @@ _MODES = ("nearest", "nearest-exact", "area", *_RANKS)
 def _nearest_taps(
     size: int, count: int, scale: float | None, half: float, single: bool
 ) -> Taps:
-    """One tap each. The place is rounded as PyTorch does, in the data's precision."""
+    """One tap each, at a position rounded as in PyTorch, in the data's precision."""
     kind: Any = np.float32 if single else np.float64
     step = kind(1.0 / scale) if scale else kind(size) / kind(count)
-    place = np.floor((np.arange(count).astype(kind) + kind(half)) * step)
-    cols = np.minimum(place.astype(np.int64), size - 1)
+    position = np.floor((np.arange(count).astype(kind) + kind(half)) * step)
+    cols = np.minimum(position.astype(np.int64), size - 1)
     return Taps((count, size), np.arange(count), cols, np.ones(count))
 
 
-def _places(size: int, count: int, scale: float | None, align: bool) -> Any:
-    """Where outputs lie between inputs."""
+def _positions(size: int, count: int, scale: float | None, align: bool) -> Any:
+    """The positions of outputs between inputs."""
     at = np.arange(count)
     if align:
         return at * ((size - 1) / (count - 1) if count > 1 else 0.0)
@@ -203,17 +203,17 @@ def _places(size: int, count: int, scale: float | None, align: bool) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _linear_taps(size: int, count: int, scale: float | None, align: bool) -> Taps:
-    place = np.maximum(_places(size, count, scale, align), 0)
-    left = np.minimum(place.astype(np.int64), size - 1)
-    part = np.clip(place - left, 0, 1)
+    position = np.maximum(_positions(size, count, scale, align), 0)
+    left = np.minimum(position.astype(np.int64), size - 1)
+    part = np.clip(position - left, 0, 1)
     return _tap_matrix(size, [left, left + 1], [1 - part, part])
 
 
 @functools.lru_cache(maxsize=256)
 def _cubic_taps(size: int, count: int, scale: float | None, align: bool) -> Taps:
-    place = _places(size, count, scale, align)
-    left = np.floor(place).astype(np.int64)
-    weights = _cubic_weights(place - left)
+    position = _positions(size, count, scale, align)
+    left = np.floor(position).astype(np.int64)
+    weights = _cubic_weights(position - left)
     return _tap_matrix(size, [left + k for k in (-1, 0, 1, 2)], weights)
 
 
@@ -268,7 +268,7 @@ def _check_mode(x: Tensor, mode: str, align_corners: bool | None) -> None:
 def _target(
     x: Tensor, size: Any, scale_factor: Any, recompute: bool | None
 ) -> tuple[Sizes, list[float | None]]:
-    """The sizes wanted, and the scales that places are computed with."""
+    """The wanted sizes, and the scales that positions are computed with."""
     spatial = x.ndim - 2
     if (size is None) == (scale_factor is None):
         raise ArgumentError(
@@ -358,7 +358,7 @@ def upsample(
 
 
 def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
-    """Where an affine map takes each place of an image: (N, H, W, 2) or 3-d.
+    """The point to which an affine map takes each pixel: (N, H, W, 2) or 3-d.
 
     ``theta`` is (N, 2, 3) for a ``size`` (N, C, H, W), (N, 3, 4) for (N, C, D, H, W).
     Coordinates run from -1 to 1, x first.
@@ -383,8 +383,8 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     axes = [_line(m, bool(align_corners)) for m in space]
     mesh = np.meshgrid(*axes, indexing="ij")[::-1]  # x first
     base = np.stack([*mesh, np.ones(space)], -1).reshape(1, -1, len(space) + 1)
-    places = expand(Tensor(base).to(theta), (n, *base.shape[1:]))
-    return reshape(matmul(places, theta.transpose(1, 2)), (n, *space, len(space)))
+    positions = expand(Tensor(base).to(theta), (n, *base.shape[1:]))
+    return reshape(matmul(positions, theta.transpose(1, 2)), (n, *space, len(space)))
 
 
 def _line(count: int, align: bool) -> Any:
@@ -430,29 +430,31 @@ def _check_grid(x: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
         )
 
 
-def _clipped(place: Tensor, size: int) -> Tensor:
+def _clipped(position: Tensor, size: int) -> Tensor:
     """Places moved to the border; no gradient comes from there."""
-    inside = (place > 0) & (place < size - 1)
-    return where(inside, place, place.detach().clamp(0, size - 1))
+    inside = (position > 0) & (position < size - 1)
+    return where(inside, position, position.detach().clamp(0, size - 1))
 
 
-def _reflected(place: Tensor, size: int, align: bool) -> Tensor:
+def _reflected(position: Tensor, size: int, align: bool) -> Tensor:
     """Places folded back at the borders: pixel centres, or pixel edges."""
     low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
     if span == 0:
-        return place * 0
-    off = (place - low).abs()
+        return position * 0
+    off = (position - low).abs()
     turns = (off / span).floor().detach()
     rest = off - turns * span
     return where(turns % 2 == 0, rest, span - rest) + low
 
 
-def _moved_inside(place: Tensor, size: int, padding_mode: str, align: bool) -> Tensor:
+def _moved_inside(
+    position: Tensor, size: int, padding_mode: str, align: bool
+) -> Tensor:
     if padding_mode == "zeros":
-        return place
+        return position
     if padding_mode == "reflection":
-        place = _reflected(place, size, align)
-    return _clipped(place, size)
+        position = _reflected(position, size, align)
+    return _clipped(position, size)
 
 
 class _Image:
@@ -466,13 +468,13 @@ class _Image:
         self.rows = reshape(moved, (x.shape[0] * self.area, self.channels))
         self.start = arange(x.shape[0], device=x.device) * self.area
 
-    def at(self, places: list[Tensor]) -> Tensor:
-        """Values (N, ..., C) at places (N, ...) a dimension; 0 outside."""
+    def at(self, positions: list[Tensor]) -> Tensor:
+        """Values (N, ..., C) at positions (N, ...) a dimension; 0 outside."""
         flat: Any = 0
         inside: Any = True
-        for place, n in zip(places, self.size, strict=True):
-            inside = ((place >= 0) & (place <= n - 1)) & inside
-            whole = place.clamp(0, n - 1).to(dtypes.int64)
+        for position, n in zip(positions, self.size, strict=True):
+            inside = ((position >= 0) & (position <= n - 1)) & inside
+            whole = position.clamp(0, n - 1).to(dtypes.int64)
             flat = flat * n + whole
         start = reshape(self.start, (flat.shape[0], *(1,) * (flat.ndim - 1)))
         values = take_op(self.rows, flat + start)
@@ -483,10 +485,10 @@ def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """The input's values at the places that ``grid`` names, between pixels.
+    """The input's values at the points of ``grid``, interpolated between pixels.
 
     ``grid`` (N, h, w, 2) holds coordinates from -1 to 1, x first; NaN counts as -1.
-    Places outside give zeros, the border's value, or are reflected.
+    Points outside give zeros, the border's value, or are reflected.
 
     >>> x = weft.tensor([[[[1.0, 3.0]]]])
     >>> middle = weft.zeros(1, 1, 1, 2)
@@ -496,30 +498,30 @@ def grid_sample(
     _check_grid(input, grid, mode, padding_mode)
     align = bool(align_corners)
     known = where(grid.isnan(), -1.0, grid)
-    places = []
+    positions = []
     for k, n in enumerate(input.shape[2:]):
         c = known[..., input.ndim - 3 - k]  # x, the last dimension, comes first
-        places.append((c + 1) / 2 * (n - 1) if align else ((c + 1) * n - 1) / 2)
+        positions.append((c + 1) / 2 * (n - 1) if align else ((c + 1) * n - 1) / 2)
     sample = {"nearest": _nearest, "bilinear": _linear, "bicubic": _cubic}[mode]
     keep = functools.partial(_moved_inside, padding_mode=padding_mode, align=align)
-    return movedim(sample(_Image(input), places, keep), -1, 1)
+    return movedim(sample(_Image(input), positions, keep), -1, 1)
 
 
-def _nearest(image: _Image, places: list[Tensor], keep: Any) -> Tensor:
-    inside = [keep(p, n) for p, n in zip(places, image.size, strict=True)]
+def _nearest(image: _Image, positions: list[Tensor], keep: Any) -> Tensor:
+    inside = [keep(p, n) for p, n in zip(positions, image.size, strict=True)]
     return image.at([p.detach().round() for p in inside])
 
 
-def _linear(image: _Image, places: list[Tensor], keep: Any) -> Tensor:
-    inside = [keep(p, n) for p, n in zip(places, image.size, strict=True)]
+def _linear(image: _Image, positions: list[Tensor], keep: Any) -> Tensor:
+    inside = [keep(p, n) for p, n in zip(positions, image.size, strict=True)]
     left = [p.detach().floor() for p in inside]
     part = [p - a for p, a in zip(inside, left, strict=True)]
     return _weighted(image, left, [[1 - t, t] for t in part], (0, 1), None)
 
 
-def _cubic(image: _Image, places: list[Tensor], keep: Any) -> Tensor:
-    left = [p.detach().floor() for p in places]
-    weights = [_cubic_weights(p - a) for p, a in zip(places, left, strict=True)]
+def _cubic(image: _Image, positions: list[Tensor], keep: Any) -> Tensor:
+    left = [p.detach().floor() for p in positions]
+    weights = [_cubic_weights(p - a) for p, a in zip(positions, left, strict=True)]
     return _weighted(image, left, weights, (-1, 0, 1, 2), keep)
 
 
@@ -529,12 +531,12 @@ def _weighted(
     """The sum of neighbours times their weights; ``keep`` moves each inside."""
     total: Any = None
     for tap in itertools.product(range(len(steps)), repeat=len(left)):
-        places = [a + steps[t] for a, t in zip(left, tap, strict=True)]
+        positions = [a + steps[t] for a, t in zip(left, tap, strict=True)]
         if keep is not None:
-            places = [keep(p, n) for p, n in zip(places, image.size, strict=True)]
+            positions = [keep(p, n) for p, n in zip(positions, image.size, strict=True)]
         weight = functools.reduce(
             lambda a, b: a * b, [w[t] for w, t in zip(weights, tap, strict=True)]
         )
-        term = image.at(places) * weight.unsqueeze(-1)
+        term = image.at(positions) * weight.unsqueeze(-1)
         total = term if total is None else total + term
     return total

@@ -78,7 +78,7 @@ def clip_grad_norm_(
 
 
 def _clip_scale(max_norm: float, total: Tensor) -> Any:
-    """What brings the norm down to ``max_norm``; None if it is small enough.
+    """The factor that brings the norm down to ``max_norm``; None if it is small enough.
 
     A NaN norm makes all gradients NaN, as it should.
     """

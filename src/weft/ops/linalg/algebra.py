@@ -93,7 +93,7 @@ def times(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def check_kind(name: str, dtype: DType) -> None:
-    """Refuse what LAPACK has no routine for."""
+    """Refuse dtypes for which LAPACK has no routine."""
     if dtype.np.char not in CODES:
         raise DTypeError(
             f"{name}: expected float32, float64, complex64 or complex128, got "
@@ -102,7 +102,7 @@ def check_kind(name: str, dtype: DType) -> None:
 
 
 def check_matrix(name: str, shape: tuple[int, ...], square: bool = False) -> None:
-    """Refuse what is no (batch of) matrix, or none that is square."""
+    """Refuse anything but a (batch of) matrix, square if it must be."""
     if len(shape) < 2:
         raise ShapeError(
             f"{name}: expected a matrix or a batch of matrices, got shape {shape}"

@@ -71,16 +71,16 @@ def _cofactor_vjp(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
     if x.shape[-1] <= 1:
         return zeros_like(x)  # the cofactor of a number is 1
     m = conj(transpose(inv_op(x), -2, -1))
-    turned = mm(mm(m, transpose(g, -2, -1)), conj(out))
-    return m * sum(g * conj(out), (-2, -1), keepdim=True) - turned
+    product = mm(mm(m, transpose(g, -2, -1)), conj(out))
+    return m * sum(g * conj(out), (-2, -1), keepdim=True) - product
 
 
 def _cofactor_jvp(t: Tensor, x: Tensor, out: Tensor) -> Tensor:
     if x.shape[-1] <= 1:
         return zeros_like(x)
     m = transpose(inv_op(x), -2, -1)
-    turned = mm(mm(out, transpose(t, -2, -1)), m)
-    return out * sum(t * m, (-2, -1), keepdim=True) - turned
+    product = mm(mm(out, transpose(t, -2, -1)), m)
+    return out * sum(t * m, (-2, -1), keepdim=True) - product
 
 
 # The derivative of the determinant; defined for singular matrices too.

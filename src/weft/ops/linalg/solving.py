@@ -169,7 +169,7 @@ def over(b: Tensor, t: Tensor, *, upper: bool) -> Tensor:
 
 
 def kept(s: Array, shape: tuple[int, ...], atol: Any, rtol: Any) -> Array:
-    """Which singular values count as more than zero."""
+    """A mask of the singular values that count as more than zero."""
     if rtol is None:
         rtol = max(shape[-2:]) * np.finfo(s.dtype).eps if not atol else 0.0
     largest = s.max(-1, keepdims=True, initial=0)
@@ -181,8 +181,8 @@ def _pinv_eval(x: Any, *, atol: Any, rtol: Any) -> Any:
     u, s, vh = np.linalg.svd(x, full_matrices=False)
     keep = kept(s, x.shape, atol, rtol)
     inverse = np.where(keep, 1 / np.where(keep, s, 1), 0).astype(s.dtype)
-    turned = u.swapaxes(-1, -2).conj()
-    return vh.swapaxes(-1, -2).conj() @ (inverse[..., None] * turned)
+    uh = u.swapaxes(-1, -2).conj()
+    return vh.swapaxes(-1, -2).conj() @ (inverse[..., None] * uh)
 
 
 def _pinv_type(x: TensorType, *, atol: Any, rtol: Any) -> TensorType:

@@ -81,7 +81,7 @@ def _svd_vjp(gs: Any, u: Tensor, s: Tensor, vh: Tensor) -> tuple[Tensor]:
 
 
 def _svd_diagonal(g_s: Tensor, in_u: Tensor, in_v: Tensor, s: Tensor) -> Tensor:
-    """What comes back to the singular values, and to their vectors' phases."""
+    """The cotangents of the singular values, and of their vectors' phases."""
     if not in_u.dtype.is_complex:
         return g_s
     phase = imag(diagonal_of(in_u)) - imag(diagonal_of(in_v))

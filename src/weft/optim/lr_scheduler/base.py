@@ -1,4 +1,4 @@
-"""What every schedule shares: epochs, setting the rates, saving."""
+"""The base of every schedule: epochs, setting the rates, saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address of an array's memory, without NumPy's overhead.
+"""The address of an array's memory, found quickly.
 
 NumPy's own attributes make a dictionary or an object for each question. The pointer
 stands behind the object's header; whether it does is tried once, else NumPy is asked.

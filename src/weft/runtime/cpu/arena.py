@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.core import allocation
-from weft.core.op import TensorType
 from weft.errors import AllocationError, ArgumentError
+from weft.runtime import allocation
 from weft.runtime.cpu.address import ALIGNMENT, round_up
-from weft.runtime.cpu.buffers import fresh_pages
+from weft.runtime.cpu.buffers import fresh_pages, physical_memory
 
 _HUGE = 2 << 20  # from this size on, ask for huge pages
 
@@ -337,14 +336,14 @@ def _is_pick(node: Any) -> bool:
 
 def _values(node: Any) -> Iterable[tuple[str, int]]:
     """The names and sizes of what a node computes."""
-    if not isinstance(node.type, tuple) or isinstance(node.type, TensorType):
+    if hasattr(node.type, "dtype"):
         yield node.name, _nbytes(node.type)
         return
     for k, type in enumerate(node.type):
         yield f"{node.name}.{k}", _nbytes(type)
 
 
-def _nbytes(type: TensorType) -> int:
+def _nbytes(type: Any) -> int:
     return math.prod(type.shape) * type.dtype.itemsize
 
 
@@ -379,8 +378,6 @@ class Arena:
 
 
 def _allocate(nbytes: int) -> np.ndarray:
-    from weft.ops.creation import physical_memory
-
     if nbytes < 0:
         raise ArgumentError(f"arena: expected a size of at least 0, got {nbytes}")
     if nbytes > physical_memory():

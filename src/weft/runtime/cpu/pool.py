@@ -22,17 +22,11 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from weft import late
 from weft.errors import ArgumentError
 from weft.runtime.cpu.threads import thread_limit
 
 SPIN_SECONDS = 50e-6  # before a waiting thread goes to sleep
-_LIBRARY_NAMES = (
-    "pthread_cond_broadcast", "pthread_cond_wait", "pthread_create", "pthread_join",
-    "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_sigmask", "usleep",
-)  # fmt: skip
-_LINUX_NAMES = (
-    "syscall", "sched_getcpu", "sched_getaffinity", "pthread_setaffinity_np",
-)  # fmt: skip
 # A fault in a kernel must reach the thread that made it.
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
 
@@ -57,10 +51,9 @@ class Pool:
     """
 
     def __init__(self, threads: int, waiting: str | None = None) -> None:
-        from weft.runtime.cpu import pool_code
-
+        pool_code = late.find("pool_code")
         self._fields = pool_code.FIELDS
-        library = _library(waiting or pool_code.waiting_kind())
+        library = pool_code.pool_library(waiting or pool_code.waiting_kind())
         at = library.address
         self.addresses = Addresses(
             at("weft_pool"), at("weft_parallel_for"), at("weft_parallel_chunks")
@@ -141,21 +134,6 @@ def _pause_seconds(spin: Any) -> float:
     return max(min(times), 1e-7) / 500
 
 
-def _library(waiting: str) -> Any:
-    """The pool's machine code, from the cache if it is there."""
-    from weft.compile.targets.cpu.object_code import add_symbol, compile_known, host_isa
-    from weft.runtime.cpu.pool_code import pool_module
-
-    libc = ctypes.CDLL(None)
-    for name in _LIBRARY_NAMES + (_LINUX_NAMES if waiting == "futex" else ()):
-        found = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
-        add_symbol(name, found or 0)
-    isa = host_isa()
-    name = f"pool, waiting by {waiting}"
-    # Loops that wait or call: passes would gain nothing.
-    return compile_known(name, lambda: pool_module(isa, waiting), isa, level=0)
-
-
 # -- the process's pool
 
 
@@ -164,8 +142,7 @@ _made: Pool | None = None
 
 def _make() -> Pool:
     made = Pool(get_num_threads())
-    from weft.compile.targets.cpu.object_code import add_symbol
-
+    add_symbol = late.find("pool_code").add_symbol
     add_symbol("weft_pool", made.addresses.pool)
     add_symbol("weft_parallel_for", made.addresses.parallel_for)
     add_symbol("weft_parallel_chunks", made.addresses.parallel_chunks)

@@ -1,4 +1,4 @@
-"""The number of threads that this process may use, and which limit sets it.
+"""The number of threads this process may use, and the limit that says so.
 
 In a container the number of cores says little: the scheduler's affinity mask and
 the control group's quota do. The smallest of them counts.

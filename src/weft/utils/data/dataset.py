@@ -223,8 +223,8 @@ def random_split(
 def _split_sizes(lengths: Sequence[float], total: int) -> list[int]:
     if math.isclose(sum(lengths), 1) and all(0 <= part <= 1 for part in lengths):
         sizes = [math.floor(total * part) for part in lengths]
-        for place in range(total - sum(sizes)):
-            sizes[place % len(sizes)] += 1
+        for position in range(total - sum(sizes)):
+            sizes[position % len(sizes)] += 1
         return sizes
     if sum(lengths) != total or any(p < 0 or p != int(p) for p in lengths):
         raise ArgumentError(

@@ -1,7 +1,7 @@
 """The loader: batches of a data set, in order, by worker processes or without.
 
 The order of an epoch and every random number drawn for a sample are pure functions
-of the loader's seed, the epoch and the sample's number in it. Where a loader stands
+of the loader's seed, the epoch and the sample's number in it. The position of a loader
 is therefore three integers, and its batches do not depend on the workers.
 """
 
@@ -36,9 +36,9 @@ class DataLoader:
 
     ``seed`` decides the order and what samples draw from Weft's default generator;
     without it, one is drawn from ``generator`` (or the default one). Each pass over
-    the loader is the next epoch. ``state_dict`` says where it stands, and a loader
-    that loads it goes on at the next batch. ``batch_size=None`` gives samples
-    instead of batches.
+    the loader is the next epoch. ``state_dict`` is its position, and a loader that
+    loads it goes on at the next batch. ``batch_size=None`` gives samples instead of
+    batches.
 
     Workers are started with each pass and end with it, unless
     ``persistent_workers``; ``with loader:`` ends them for certain.
@@ -136,7 +136,7 @@ class DataLoader:
         samples = sized(self.dataset, "DataLoader")
         return batches(samples, self.batch_size or 1, self.drop_last)
 
-    # -- where it stands
+    # -- its position
 
     def state_dict(self) -> dict[str, int]:
         """The seed, the epoch, and how many of its batches were handed out.
@@ -189,7 +189,7 @@ class DataLoader:
         return made
 
     def _requests(self, epoch: int, position: int) -> Iterator[Request]:
-        """What is to be fetched, from a position on."""
+        """The requests from a position on."""
         if isinstance(self.dataset, IterableDataset):
             for number in itertools.count():
                 yield Request(number, wanted=number >= position)

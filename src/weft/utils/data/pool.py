@@ -62,7 +62,7 @@ class Worker:
         return reply
 
     def reply(self, timeout: float) -> Any:
-        """Whatever comes next."""
+        """The next reply of any worker."""
         ready = pipes.wait(
             [self.pipe, self.process.sentinel], timeout if timeout > 0 else None
         )
@@ -124,7 +124,7 @@ class Pool:
     def run(
         self, requests: Iterator[Request], prefetch: int, timeout: float
     ) -> Iterator[Any]:
-        """The batches asked for, in order, with so many on their way per worker."""
+        """The requested batches, in order, with so many on their way per worker."""
         going = deque(self.workers)
         while True:
             while going and len(self.owed) < prefetch * len(going):

@@ -1,4 +1,4 @@
-"""In which order samples come: iterables of indices, and of batches of indices.
+"""Samplers: the order of samples, as iterables of indices or of batches.
 
 Random samplers draw from their own generator, or else from Weft's default one. A
 ``DataLoader`` lends them, for each epoch, the default generator in a state that
@@ -123,8 +123,8 @@ class SubsetRandomSampler(Sampler):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for place in randperm(len(self.indices), generator=self.generator).tolist():
-            yield self.indices[place]
+        for position in randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[position]
 
     def __len__(self) -> int:
         return len(self.indices)

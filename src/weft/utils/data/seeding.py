@@ -1,4 +1,4 @@
-"""Which random numbers an epoch, a sample or a batch gets.
+"""Seeds: the random numbers that an epoch, a sample or a batch gets.
 
 Everything is a pure function of the loader's seed, the epoch and the number of the
 sample (or batch) in the epoch, so it does not matter which process draws, or what
@@ -26,8 +26,8 @@ def key(seed: int, epoch: int, purpose: int) -> int:
 class Draws:
     """A state that the default generator is in inside a ``with`` block.
 
-    Outside, the generator is as it was; entering again goes on where the last
-    block stopped.
+    Outside, the generator is as it was; the next block goes on where the last one
+    stopped.
     """
 
     __slots__ = ("counter", "kept", "key")

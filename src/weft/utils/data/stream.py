@@ -63,7 +63,7 @@ class _Feed:
 
     def __init__(self, source: Any, args: tuple[Any, ...], buffer: int) -> None:
         self.ready: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self.room = threading.Semaphore(buffer)
+        self.free = threading.Semaphore(buffer)
         self.stopped = False
         self.thread = threading.Thread(
             target=self._run, args=(source, args), name="weft-stream", daemon=True
@@ -86,18 +86,18 @@ class _Feed:
                 close()
 
     def _may_go_on(self) -> bool:
-        self.room.acquire()
+        self.free.acquire()
         return not self.stopped
 
     def take(self) -> tuple[str, Any]:
-        """The next sample, error or end; makes room for another."""
+        """The next sample, error or end; frees its slot of the buffer."""
         item = self.ready.get()
-        self.room.release()
+        self.free.release()
         return item
 
     def stop(self) -> None:
         """End the thread; it finishes the sample it is at."""
         self.stopped = True
-        self.room.release()
+        self.free.release()
         if threading.current_thread() is not self.thread:
             self.thread.join(1.0)

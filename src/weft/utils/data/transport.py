@@ -3,8 +3,8 @@
 Small things are pickled through the pipe. Large arrays travel beside them: on Linux
 in anonymous shared memory (a ``memfd``), whose descriptor is passed through the pipe
 and which the kernel frees with its last user, whatever happens to either process;
-elsewhere as raw bytes. Tensors are never pickled: their arrays go, and tensors are
-made again on the other side.
+elsewhere as raw bytes. Tensors are never pickled: their arrays go, and new tensors are
+made on the other side.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def receive(connection: Connection) -> Any:
     return pickle.loads(body, buffers=large)
 
 
-def _places(sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """Where each buffer begins, and its size."""
+def _offsets(sizes: list[int]) -> Iterator[tuple[int, int]]:
+    """The offset and size of each buffer."""
     start = 0
     for size in sizes:
         yield start, size
@@ -106,7 +106,7 @@ def _receive_shared(connection: Connection, sizes: list[int]) -> list[np.ndarray
     # Copied out: a mapping would hold a descriptor for as long as the batch lives.
     memory = reduction.recv_handle(connection)
     try:
-        return [_read(memory, start, size) for start, size in _places(sizes)]
+        return [_read(memory, start, size) for start, size in _offsets(sizes)]
     finally:
         os.close(memory)
 

@@ -1,4 +1,4 @@
-"""What makes batches: in the main process, or in each of the workers."""
+"""Makers of batches: in the main process, or in each of the workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WorkerError(WeftError, RuntimeError):
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Which worker this is: its ``id``, of ``num_workers``, its seed and data set.
+    """A worker's ``id``, the number of workers, its seed and its data set.
 
     >>> weft.utils.data.WorkerInfo(id=0, num_workers=2, seed=7, dataset="ab")
     WorkerInfo(id=0, num_workers=2, seed=7, dataset='ab')
@@ -43,16 +43,16 @@ class WorkerInfo:
 
 
 class _Here:
-    """This process's place among the workers; who asked for it divides the data."""
+    """The worker that this process is; a stream that reads it divides the data."""
 
     info: WorkerInfo | None = None
     asked = False
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Which worker this process is; ``None`` in the main process.
+    """The worker that this process is; ``None`` in the main process.
 
-    A stream that asks for it before its first sample is taken to divide itself.
+    A stream that calls it before its first sample is taken to divide itself.
 
     >>> weft.utils.data.get_worker_info() is None
     True
@@ -77,7 +77,7 @@ class Request(NamedTuple):
 
 
 class End:
-    """What a fetcher gives when its stream has ended."""
+    """The reply of a fetcher whose stream has ended."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Recipe:
     seed: int
 
     def fetcher(self, epoch: int) -> Fetcher:
-        """What makes the batches of an epoch."""
+        """The maker of an epoch's batches."""
         if isinstance(self.dataset, IterableDataset):
             return StreamFetcher(self, epoch)
         return Fetcher(self, epoch)
@@ -107,7 +107,7 @@ class Fetcher:
         self.batches = key(recipe.seed, epoch, BATCH)
 
     def fetch(self, request: Request) -> Any:
-        """The batch asked for."""
+        """The requested batch."""
         dataset, indices = self.recipe.dataset, request.indices
         if not self.recipe.batched:
             with Draws(self.samples, request.first):
@@ -156,7 +156,7 @@ class StreamFetcher(Fetcher):
             draws.counter = Draws(0, number).counter
 
     def fetch(self, request: Request) -> Any:
-        """The batch asked for, ``None`` if it is only passed by, or ``End``."""
+        """The requested batch, ``None`` if it is only passed by, or ``End``."""
         samples = self._share(request)
         if not samples or (len(samples) < self.size and self.recipe.drop_last):
             return End
@@ -227,7 +227,7 @@ def _failure(error: Exception) -> Failure:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is told at its start."""
+    """The message to a worker at its start."""
 
     recipe: Recipe
     id: int
@@ -302,7 +302,7 @@ def _begin(setup: Setup) -> None:
 
 
 def describe_exit(code: int | None) -> str:
-    """What an exit code says, in words."""
+    """An exit code in words."""
     if code is None:
         return "closed its pipe"
     if code >= 0:

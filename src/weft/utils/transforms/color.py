@@ -93,7 +93,7 @@ class ColorJitter:
             )
         steps = [
             (_brighter, self.brightness, 1), (_contrasted, self.contrast, 1),
-            (_saturated, self.saturation, 1), (_turned, self.hue, 0),
+            (_saturated, self.saturation, 1), (_rotated, self.hue, 0),
         ]  # fmt: skip
         white = top(array.dtype)
         values = wide(array) / white
@@ -141,8 +141,8 @@ def _saturated(values: np.ndarray, factor: float) -> np.ndarray:
     return grey + factor * (values - grey)
 
 
-def _turned(values: np.ndarray, shift: float) -> np.ndarray:
-    """Hue turned by a part of the circle; grey has none."""
+def _rotated(values: np.ndarray, shift: float) -> np.ndarray:
+    """The color with its hue rotated by a fraction of the circle; grey has none."""
     if values.shape[-1] == 1:
         return values
     hue, saturation, value = _to_hsv(values)

@@ -44,7 +44,7 @@ class CenterCrop:
 
 
 class RandomCrop:
-    """A part at a random place, after padding on all sides.
+    """A crop at a random position, after padding on all sides.
 
     ``padding_mode`` is NumPy's: "constant" (with ``fill``), "reflect", "edge", ...
 
@@ -105,7 +105,7 @@ class RandomResizedCrop:
         return like(resized(part, self.size), image)
 
     def box(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """Where the part is: top, left, height and width."""
+        """The box of the crop: top, left, height and width."""
         found = random_box(height, width, self.scale, self.ratio)
         if found is not None:
             return found

@@ -32,7 +32,7 @@ def rows(image: Any, who: str) -> np.ndarray:
 
 
 def like(array: np.ndarray, image: Any) -> Any:
-    """An array of shape (H, W, C) in the form that an image had."""
+    """An array of shape (H, W, C) in the type and layout of an image."""
     if isinstance(image, Tensor):
         return Tensor(np.ascontiguousarray(array.transpose(2, 0, 1)))
     return np.ascontiguousarray(array if image.ndim == 3 else array[:, :, 0])

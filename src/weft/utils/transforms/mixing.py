@@ -88,6 +88,6 @@ class CutMix(MixUp):
 
 
 def _interval(length: int, part: float) -> tuple[int, int]:
-    """A stretch of about a part of a length, around a random place, cut at the ends."""
+    """An interval of a fraction of a length around a random point, cut at the ends."""
     centre, half = draws.integer(0, length - 1), int(length * part) // 2
     return max(0, centre - half), min(length, centre + half)

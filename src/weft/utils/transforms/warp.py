@@ -117,7 +117,7 @@ def _span(who: str, name: str, value: Any) -> tuple[float, float]:
 class RandomAffine:
     """Rotated (in degrees, counter-clockwise), moved, scaled and sheared at random.
 
-    ``translate`` gives the largest shifts as parts of width and height; ``shear``
+    ``translate`` gives the largest shifts as fractions of width and height; ``shear``
     is in degrees, along x.
 
     >>> move = weft.utils.transforms.RandomAffine(10, (0.1, 0.1), (0.9, 1.1), 5)

@@ -1,9 +1,9 @@
-"""Running a form again while nothing it depends on has changed.
+"""The fast path: a specialization runs again while its guards hold.
 
-inside     where CPython keeps what is looked at
-table      what must be as it was, as rows of words
-code       the native function that goes through the rows
-lane       a form's way around everything that only a first run needs
+cpython_layout   where CPython keeps the values that are compared
+guard_table      guards as rows of words, which guard_rows makes
+emit             the native function that goes through the rows
+path             a specialization's way around all that only a first run needs
 """
 
 from weft.compile.frontend.fast_path.path import MISS, FastPath, fast_path_of

@@ -1,4 +1,4 @@
-"""Where CPython keeps what a program depends on, for native code that looks there.
+"""The layout of CPython's objects, for guards in native code.
 
 Tensors have their attributes in a row of values beside the object, dictionaries a
 number that is another one after each change. Both are CPython's own affair and differ

@@ -1,4 +1,4 @@
-"""Rows for what a form has read from Python, and for the memory of its variables."""
+"""Rows for the Python values a specialization read, and its variables' memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be as it was, as rows of words that native code compares.
+"""Guards as rows of words that native code compares.
 
     WORD      at         expected                   eight bytes at an address
     VERSION   dict       version    rows to skip    else these rows are looked at

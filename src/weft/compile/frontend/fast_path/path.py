@@ -1,4 +1,4 @@
-"""A form's way around everything that only its first run needs.
+"""The fast path of one specialization, around all that only its first run needs.
 
 A run of the usual kind has found what the program reads, bound the memory of its
 variables and left their addresses in place. As long as all of that is as it was, which
@@ -25,12 +25,12 @@ from weft.compile.frontend.fast_path.guard_rows import (
 from weft.compile.frontend.fast_path.guard_table import Table, Unfit
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import NOWHERE, leaves, value_of
-from weft.core import allocation
 from weft.core.mode import mode
 from weft.core.tape import caller, note_changes
 from weft.core.tensor import Tensor
 from weft.graph.ir import Node
 from weft.graph.state_cells import Cell, GradCell, NumberCell, SlotCell, commit
+from weft.runtime import allocation
 from weft.runtime.cpu import pool
 from weft.runtime.cpu.address import address
 from weft.runtime.cpu.buffers import SMALLEST, Lease, empty

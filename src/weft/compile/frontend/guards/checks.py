@@ -1,4 +1,4 @@
-"""Whether what was read at a capture is still so.
+"""Checks that the values read at a capture are still the same.
 
 Most calls find every value to be the very object it was: that is one pass of C
 loops over all dictionaries, without a Python step for each value. Only when an
@@ -13,6 +13,7 @@ from operator import attrgetter, call, eq, is_, itemgetter
 from types import FunctionType
 from typing import Any
 
+from weft import late
 from weft.compile.frontend.guards.kinds import MAPPINGS, same, shown
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
@@ -228,9 +229,9 @@ class Guards:
         self, watches: list[Watch], sized: list[Sized], hooks: list[WholeWatch],
         seen: dict[str, Any],
     ) -> None:  # fmt: skip
-        from weft.nn.module import RemovableHandle
-
-        self.handles = RemovableHandle  # it counts the changes of all hooks
+        self.handles = late.find(
+            "RemovableHandle"
+        )  # it counts the changes of all hooks
         self.hooks = hooks
         self.seen = seen  # tensors, by the paths that led to them
         self.watches = [w for w in watches if w.values]

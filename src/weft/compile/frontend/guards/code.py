@@ -1,4 +1,4 @@
-"""What a code object reads and writes by name, from its instructions."""
+"""The names that a code object reads and writes, from its instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telling which functions are entered while something runs."""
+"""Notes of the functions that are entered while something runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python objects are watched, and how values are compared and shown."""
+"""The kinds of Python objects that are watched, compared and shown."""
 
 from __future__ import annotations
 

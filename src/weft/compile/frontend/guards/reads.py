@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import late
 from weft.compile.frontend.guards.checks import (
     MISSING,
     ArrayWatch,
@@ -75,11 +76,11 @@ from weft.compile.frontend.guards.kinds import (
     same,
     shown,
 )
+from weft.core.members import KINDS, Members
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
 from weft.graph.symbol import refusal
-from weft.nn.members import KINDS, Members
 
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
@@ -111,10 +112,7 @@ class Reads:
         containers: Iterable[Any] = (),
         numbers: bool = False,
     ) -> None:
-        from weft.nn.module import Module
-        from weft.optim.optimizer import Optimizer
-
-        self.module, self.optimizer = Module, Optimizer
+        self.module, self.optimizer = late.find("Module"), late.find("Optimizer")
         self.fn, self.arguments = fn, arguments
         self.containers = containers  # in the arguments, with attributes
         self.numbers = numbers  # whether floats are inputs

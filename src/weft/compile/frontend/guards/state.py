@@ -1,4 +1,4 @@
-"""Tensors outside: the program's variables live there. Still of the same kind?"""
+"""Guards of the tensors outside that a program's variables live in."""
 
 from __future__ import annotations
 

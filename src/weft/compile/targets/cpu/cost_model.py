@@ -26,6 +26,13 @@ class Caches:
 
 
 @dataclass(frozen=True)
+class Threads:
+    """How loops are shared out."""
+
+    chunks: int = 64  # of a loop without a grain: few wait for the last one
+
+
+@dataclass(frozen=True)
 class Loops:
     """How the loops of kernels are cut."""
 
@@ -220,6 +227,7 @@ class CpuCostModel:
     """The thresholds of a CPU, by area."""
 
     caches: Caches = Caches()
+    threads: Threads = Threads()
     loops: Loops = Loops()
     reductions: Reductions = Reductions()
     streaming: Streaming = Streaming()

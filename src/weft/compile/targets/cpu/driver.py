@@ -74,7 +74,7 @@ def start_if_missing() -> None:
 
 def _module(isa: Isa) -> ir.Module:
     from weft.compile.frontend.fast_path.emit import emit_again
-    from weft.runtime.cpu.pool_code import BODY, emit_parallel
+    from weft.compile.targets.cpu.pool_code import BODY, emit_parallel
 
     module = new_module("driver", isa)
     _emit_iterations(module, isa, BODY)

@@ -1,4 +1,4 @@
-"""A native program for one set of sizes, as data for an ``Executor``.
+"""Executables: programs for one set of sizes, as data that an ``Executor`` runs.
 
     slots      values whose addresses launches read: arguments, variables, outputs,
                constants, and values in one arena

@@ -1,4 +1,4 @@
-"""Runs of an executable, in memory of their own.
+"""Executors: an executable's memory, and its runs.
 
 A run fills a table of addresses and lets one native loop go through the launches.
 """
@@ -29,7 +29,7 @@ from weft.compile.targets.cpu.executable import (
     value_of,
 )
 from weft.compile.targets.cpu.packed_weights import Stamps, Weights
-from weft.control.bodies import natively
+from weft.graph.control.bodies import natively
 from weft.graph.interpret import failed
 from weft.graph.ir import PICK, GraphError
 from weft.runtime.cpu import arena, pool

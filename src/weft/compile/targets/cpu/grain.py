@@ -1,4 +1,4 @@
-"""How much of a loop a thread takes at a time."""
+"""The share of a loop that a thread takes at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LLVM modules as code in memory.
+"""Object code: modules optimised, compiled, kept on disk and loaded.
 
     isa = host_isa()                          CPU, features, vector width
     library = compile_module(module, isa)     LLVM IR to machine code, in-process

@@ -1,4 +1,4 @@
-"""Small squares that are transposed in registers while they are copied.
+"""Small squares, transposed in registers while they are copied.
 
     for p < 16:
       for q < 16:

@@ -1,4 +1,4 @@
-"""Schedules of kernels: how their loops are fused, cut, ordered and parallelised.
+"""Schedules for CPUs: the form that the loops of a kernel get.
 
 flat     axes that are contiguous together become one loop, cut into chunks; else
          parallel over the outer axes

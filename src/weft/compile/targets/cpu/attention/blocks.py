@@ -1,4 +1,4 @@
-"""Products of blocks, transposed panels and masks, for forward and backward."""
+"""Building blocks of attention: products of blocks, transposed panels, masks."""
 
 from __future__ import annotations
 

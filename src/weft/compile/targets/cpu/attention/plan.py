@@ -1,4 +1,4 @@
-"""The partition of attention into blocks and tasks, as jobs."""
+"""Attention cut into blocks and tasks, and the jobs that say so."""
 
 from __future__ import annotations
 

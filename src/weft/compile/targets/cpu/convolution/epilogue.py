@@ -1,4 +1,4 @@
-"""The epilogue of a convolution, run on each block of the result when finished.
+"""Epilogues of convolutions, run on each part of the result while it is hot.
 
     void epilogue(context, first_row, last_row, first_column, last_column)
 

@@ -1,4 +1,4 @@
-"""How C is cut into tasks, by a model of what they cost.
+"""The partition of C into tasks, by a model of their cost.
 
 Times are multiplications for each of k, as for products (``matmul.tasks``): a task of
 some rows and columns multiplies each with each, and packs both. Windows are packed run

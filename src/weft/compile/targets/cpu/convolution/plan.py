@@ -1,4 +1,4 @@
-"""The plan of a convolution's sizes: a function, and jobs for it."""
+"""The plan of a convolution for its sizes: a function, and jobs for it."""
 
 from __future__ import annotations
 

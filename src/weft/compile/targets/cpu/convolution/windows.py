@@ -1,4 +1,4 @@
-"""The positions of windows in an image, and which of their pixels are outside.
+"""Offsets of windows in an image, and the pixels of them that lie outside.
 
 For a block of columns, this writes to the workspace
 

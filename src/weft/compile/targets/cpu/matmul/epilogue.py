@@ -1,4 +1,4 @@
-"""The epilogue of a product, run on each block of C as soon as it is finished.
+"""Epilogues of products, run on each part of C while it is in a cache.
 
     void epilogue(context, first_row, last_row, first_column, last_column)
 

@@ -1,4 +1,4 @@
-"""Kinds of products: elements in memory, words made of them, and sums.
+"""Kinds of products: their elements in memory, words of them, and sums.
 
     item      an element of A or B in memory
     word      ``group`` items next to one another along k, in a lane of a vector

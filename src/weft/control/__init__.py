@@ -1,7 +1,0 @@
-"""Control flow that can be captured: branches and loops as functions."""
-
-from weft.control.branch import cond
-from weft.control.loop import fori_loop, while_loop
-from weft.control.repeat import map, scan
-
-__all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
