@@ -156,7 +156,7 @@ def test_products_are_cut_as_was_found(monkeypatch):
     (got,), _ = native.run_named([x.numpy(), w.numpy()], {})
     (work,) = native.plan.layout.jobs.works.values()
     tile = compiled("float32", host_isa()).tile
-    assert work.tasks == split(tile, 96, 70, 130, parts=(1, 8)).tasks > 1
+    assert work.tasks == split(tile, 96, 70, 130, blocks=(1, 8)).tasks > 1
     np.testing.assert_allclose(got, x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-4)
 
 

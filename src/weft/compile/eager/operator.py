@@ -29,9 +29,9 @@ from weft.compile.frontend.graph_function import GraphFunction
 from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
 from weft.compile.program.program import Program, compiled
 from weft.compile.program.steps import KernelLaunch
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.grain import grain_of
-from weft.compile.targets.cpu.plan import GRAIN
 from weft.config import config
 from weft.core.eager_kernels import CHEAP
 from weft.core.lowering import Pointwise, Reduction
@@ -109,7 +109,7 @@ class Single:
         count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
         pointers = address(table), address(numbers)
         operations = max(a.size for a in memory) * self.weight
-        grain = grain_of(count, operations, GRAIN)
+        grain = grain_of(count, operations, COST.loops.grain)
         fields = self.function, *pointers, count, grain, driver().iterations
         row = np.array([0, *fields, 0, 0], np.int64)  # it lives until the call is over
         driver().run(address(row), 0, 1)

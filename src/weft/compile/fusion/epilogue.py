@@ -15,13 +15,12 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from weft.compile import targets
 from weft.compile.fusion.groups import Call, Fusion, Group, Operand, indices_of
 from weft.compile.loop.depend import flat_position
 from weft.core.lowering import Reduction
 from weft.core.size import Size, same
 from weft.graph.ir import Node
-
-SMALL = 1 << 14  # elements of a group that may be computed early
 
 LibraryCallOf = Callable[[Node], Any]  # the kind of library call for a node, if any
 
@@ -78,8 +77,9 @@ def _before(fusion: Fusion, group: Group, call: Call) -> list[Group] | None:
 
 
 def _small(group: Group) -> bool:
-    known = not any(isinstance(n, Size) for n in group.shape)
-    return known and math.prod(group.shape) <= SMALL and not group.alone
+    if group.alone or any(isinstance(n, Size) for n in group.shape):
+        return False
+    return math.prod(group.shape) <= targets.default().cost.fusion.early
 
 
 def is_epilogue(group: Group, unit: Call, kind: Any) -> bool:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.emit import scalar
 from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.merge_axes import Access, mergeable
@@ -43,8 +44,6 @@ from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
 Index = tuple[Any, ...]
 Slot = tuple[Index, bool]
 Slots = dict[Node, Slot]
-WIDEST = 4096  # elements of rows that are combined while they are computed
-SMALL = 1 << 12  # elements of nodes that join a group because they read one number
 NEAR = 8  # units back to look for a group that reads the same values
 DEEPEST = 64  # nested operations from a group's inputs to its outputs
 FEW = 8  # integer scalars in a chain that is computed wherever it is needed
@@ -390,6 +389,7 @@ class Fusion:
     def __init__(self, graph: Graph, supported: Supported) -> None:
         self.graph = graph
         self._supported = supported
+        self.cost = targets.default().cost.fusion
         self._answers: dict[Node, bool] = {}
         self._operands: dict[Node, list[Any]] = {}
         self.units: list[Unit] = []
@@ -629,7 +629,7 @@ class Fusion:
         """
         first = OUTSIDE if after is None else after.order
         bases = {o.base for o in operands if isinstance(o, Operand)}
-        if not _at_most(node.shape, SMALL):
+        if not _at_most(node.shape, self.cost.beside):
             bases = {b for b in bases if not _at_most(b.shape, 1)}
         for unit in reversed(self.units[max(first + 1, len(self.units) - NEAR) :]):
             if not isinstance(unit, Group) or unit.alone or unit.reduced is not None:
@@ -728,7 +728,9 @@ class Fusion:
         inner = shape[axes[-1] + 1 :]
         if axes != tuple(range(axes[0], axes[-1] + 1)) or not inner:
             return False
-        if any(isinstance(n, Size) for n in inner) or math.prod(inner) > WIDEST:
+        if any(isinstance(n, Size) for n in inner):
+            return False
+        if math.prod(inner) > self.cost.widest_row:
             return False
         after = self._youngest(node, [operand])
         first = OUTSIDE if after is None else after.order

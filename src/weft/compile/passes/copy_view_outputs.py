@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 
+from weft.compile import targets
 from weft.compile.emit import scalar
 from weft.compile.fusion.groups import copied
 from weft.core.lowering import View
 from weft.core.size import hinted
 from weft.graph.ir import Graph, Node
-
-LARGE = 4096  # elements from which a launch pays
 
 
 def copy_view_outputs(graph: Graph) -> Graph:
@@ -40,4 +39,5 @@ def _is_view(node: Node) -> bool:
     if not isinstance(node.op.lower, View) or not scalar.has_dtype(node.dtype):
         return False
     sizes = hinted(node.shape)
-    return sizes is not None and math.prod(sizes) >= LARGE
+    least = targets.default().cost.fusion.copied_view
+    return sizes is not None and math.prod(sizes) >= least

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import math
 
+from weft.compile import targets
 from weft.compile.fusion.elements import lowering_of
 from weft.compile.passes.facts import EXPAND
 from weft.core.lowering import Filled, Pointwise, View
 from weft.core.size import Size
 from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node
-
-SMALL = 1 << 14  # elements
 
 
 def hoist_small_values(graph: Graph) -> Graph:
@@ -74,6 +73,8 @@ def _moves(node: Node, able: set[Node]) -> bool:
         return False
     if not isinstance(rule, (Pointwise, Filled, View)) or not node.dtype.is_inexact:
         return False
-    if any(isinstance(n, Size) for n in node.shape) or math.prod(node.shape) > SMALL:
+    if any(isinstance(n, Size) for n in node.shape):
+        return False
+    if math.prod(node.shape) > targets.default().cost.fusion.hoisted:
         return False
     return all(i in able for i in node.inputs if type(i) is Node)

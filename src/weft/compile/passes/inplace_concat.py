@@ -9,14 +9,13 @@ computed there.
 
 from __future__ import annotations
 
+from weft.compile import targets
 from weft.compile.emit import scalar
 from weft.compile.fusion.groups import COPY, Operand, inlined
 from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.core.size import same
 from weft.graph.ir import Graph, Node
-
-MANY = 5  # pieces: for fewer, one kernel has a loop for each
 
 _CAT, _RESHAPE = find_op("cat"), find_op("reshape")
 
@@ -25,7 +24,7 @@ def is_joined(node: Node) -> bool:
     """Whether a node concatenates so many pieces that launches copy them one by one."""
     return (
         node.op is _CAT
-        and len(node.inputs) >= MANY
+        and len(node.inputs) >= targets.default().cost.fusion.concat_pieces
         and scalar.has_dtype(node.dtype)
         and not any(same(n, 0) for n in node.shape)
     )

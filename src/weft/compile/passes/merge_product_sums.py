@@ -17,6 +17,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from weft.compile import targets
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify_views import PERMUTE
 from weft.compile.passes.walk import Call, Replacement, Walk
@@ -28,7 +29,6 @@ _CAT = find_op("cat")
 _MATMUL = find_op("matmul")
 _SUM = find_op("sum")
 _TRANSPOSE = (1, 0)
-MANY = 4  # terms from which concatenating their operands pays
 
 
 def merge_product_sums(graph: Graph) -> Graph:
@@ -67,8 +67,9 @@ class _Sums(Walk):
             return None  # it is part of a longer sum
         thin, rows, rest = self.terms(node)
         merged: list[Any] = []
+        many = targets.default().cost.fusion.merged_sums
         for terms, whole in ((thin, _product), (rows, _total)):
-            merged += [whole(self._in_order(terms))] if len(terms) >= MANY else terms
+            merged += [whole(self._in_order(terms))] if len(terms) >= many else terms
         if len(merged) == len(thin) + len(rows):
             return None
         total, *others = merged + rest

@@ -13,6 +13,7 @@ be kept packed.
 
 from __future__ import annotations
 
+from weft.compile import targets
 from weft.compile.fusion.groups import Operand
 from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.compile.targets.cpu.matmul.call import product_kind
@@ -21,10 +22,6 @@ from weft.config import config
 from weft.core.op import find_op
 from weft.graph.ir import READ, Graph, Node
 from weft.ops.products import matmul_op
-
-PARTS = 4
-LEAST = 2048  # products in a sum that is split
-MOST = 1 << 14  # results
 
 _RESHAPE, _PERMUTE, _SUM = (find_op(name) for name in ("reshape", "permute", "sum"))
 
@@ -60,24 +57,24 @@ def _is_deep(node: Node) -> bool:
     sizes = (*node.shape, node.inputs[0].shape[-1])
     if len(sizes) != 3 or not all(type(n) is int for n in sizes):
         return False
-    m, n, k = sizes
-    return k >= LEAST and k % PARTS == 0 and 0 < m * n <= MOST
+    (m, n, k), cost = sizes, targets.default().cost.split_k
+    return k >= cost.least_k and k % cost.blocks == 0 and 0 < m * n <= cost.most_results
 
 
 def _left(x: Node) -> Call | None:
     """The parts of an operand's columns, as a batch of matrices."""
-    m, k = x.shape
+    (m, k), blocks = x.shape, targets.default().cost.split_k.blocks
     if _is_transposed(x):
-        return _permuted(_reshaped(x.inputs[0], (PARTS, k // PARTS, m)), (0, 2, 1))
-    return _permuted(_reshaped(x, (m, PARTS, k // PARTS)), (1, 0, 2))
+        return _permuted(_reshaped(x.inputs[0], (blocks, k // blocks, m)), (0, 2, 1))
+    return _permuted(_reshaped(x, (m, blocks, k // blocks)), (1, 0, 2))
 
 
 def _right(x: Node) -> Call | None:
     """The parts of an operand's rows, as a batch of matrices."""
-    k, n = x.shape
+    (k, n), blocks = x.shape, targets.default().cost.split_k.blocks
     if _is_transposed(x):
-        return _permuted(_reshaped(x.inputs[0], (n, PARTS, k // PARTS)), (1, 2, 0))
-    return _reshaped(x, (PARTS, k // PARTS, n))
+        return _permuted(_reshaped(x.inputs[0], (n, blocks, k // blocks)), (1, 2, 0))
+    return _reshaped(x, (blocks, k // blocks, n))
 
 
 def _is_transposed(x: Node) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compile import targets
 from weft.compile.passes.facts import is_reduction, rounds
 from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.config import config
@@ -25,13 +26,6 @@ from weft.core.lowering import Reduction
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import hinted
 from weft.graph.ir import Graph, Node
-
-PART = 1 << 14  # elements that are worth a task of their own
-FEW = 8  # results from which on there is work for all threads without a split
-TALL = 64  # rows that a part adds up, at least
-TALLEST = 512  # at most: they are added one after the other
-MOST = 128  # parts of a reduction of rows
-LEAST = 4  # parts that are worth a split
 
 _CAST, _RESHAPE = find_op("cast"), find_op("reshape")
 
@@ -82,17 +76,17 @@ class Split(NamedTuple):
 
 def _split(node: Node) -> Split | None:
     """The split of a reduction, if it pays."""
-    shape = hinted(node.inputs[0].shape)
+    shape, cost = hinted(node.inputs[0].shape), targets.default().cost.reductions
     dims = tuple(sorted(node.params["dim"]))
     if shape is None or not dims or node.inputs[0].dtype.is_complex:
         return None
-    if math.prod(shape) < 2 * PART:
+    if math.prod(shape) < 2 * cost.task:
         return None
     kept = [d for d in range(len(shape)) if d not in dims]
     columns = shape[-1] if kept[-1:] == [len(shape) - 1] else 1
-    if math.prod(shape[d] for d in kept) // columns >= FEW:
+    if math.prod(shape[d] for d in kept) // columns >= cost.few_results:
         return None
-    inner, least = 1, max(PART // columns, TALL if columns > 1 else 1)
+    inner, least = 1, max(cost.task // columns, cost.least_rows if columns > 1 else 1)
     at = len(dims) - 1
     while at and inner * shape[dims[at]] < least:
         inner *= shape[dims[at]]
@@ -100,11 +94,11 @@ def _split(node: Node) -> Split | None:
     size, outer = shape[dims[at]], math.prod(shape[d] for d in dims[:at])
     length = -(-least // inner)
     if columns > 1:
-        length = max(length, -(-size * outer // MOST))
-        length = min(length, max(TALLEST // inner, 1))
-    if outer * size < LEAST * length:
+        length = max(length, -(-size * outer // cost.most_tasks))
+        length = min(length, max(cost.most_rows // inner, 1))
+    if outer * size < cost.least_tasks * length:
         return None
-    most = outer * size // LEAST
+    most = outer * size // cost.least_tasks
     return Split(dims[:at], dims[at:], _even(size, length, most))
 
 

@@ -273,7 +273,7 @@ class Program:
         self.counts = executable.counts
         known = self.graph.variables
         self.reads = [known[one.name] for one in executable.held]
-        self.unread = [known[one.name] for one in executable.rooms]
+        self.unread = [known[one.name] for one in executable.state_buffers]
         self.state = [known[one.name] for one in executable.held if one.state]
         return True
 

@@ -28,8 +28,8 @@ from weft.compile.loop.ir import (
     Load,
     Position,
     divides,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.compile.loop.ranges import inside
@@ -250,7 +250,7 @@ def _checks(use: KernelLaunch) -> list[tuple[Any, bool]]:
     for stmt in statements(use.kernel.body):
         if isinstance(stmt, For):
             loops[stmt.var] = stmt.extent
-        if any(map(divides, parts(values_of(stmt)))):
+        if any(map(divides, subvalues(values_of(stmt)))):
             checks.append((object(), False))
         if isinstance(stmt, Let) and not _counted(stmt, loops):
             load = stmt.value

@@ -9,7 +9,7 @@ from weft.compile.explain.memory import Memory
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import Step
 from weft.graph.ir import Graph, Variable
-from weft.runtime.cpu.arena import ALIGNMENT
+from weft.runtime.cpu.address import ALIGNMENT, round_up
 from weft.runtime.cpu.pool import get_num_threads
 
 
@@ -46,7 +46,7 @@ class Draft:
     def workspace(self) -> int:
         """The bytes that threads need for themselves."""
         jobs = self.layout.jobs
-        each = jobs.each + -jobs.each % ALIGNMENT
+        each = round_up(jobs.each)
         tables = jobs.tables.data.nbytes  # constants
         return get_num_threads() * each + ALIGNMENT + tables
 

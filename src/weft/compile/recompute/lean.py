@@ -25,9 +25,6 @@ from weft.core.lowering import Pointwise
 from weft.core.size import hinted
 from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node, Variable
 
-LARGE = 1 << 12  # elements from which recomputing pays
-STEPS = 4  # cheap operations that a value may take
-FEWER = 8  # times: values that are so much smaller cost nothing to keep
 _GIVEN = (INPUT, READ, CONSTANT)
 
 
@@ -52,6 +49,7 @@ class _Choice:
 
     def __init__(self, graph: Graph) -> None:
         self.runs = BackwardRuns(graph).of
+        self.cost = targets.default().cost.recompute
         self.dropped: set[Node] = set()
         if not self.runs:
             return
@@ -80,13 +78,13 @@ class _Choice:
         self.fixed = fixed
 
     def _large(self, node: Node) -> bool:
-        return node.op not in _GIVEN and _count(node) >= LARGE
+        return node.op not in _GIVEN and _count(node) >= self.cost.least
 
     def _sources(self, node: Node) -> list[Node]:
         """The operands of a value that are not much smaller than it."""
         bases = [Operand(i).base for i in node.inputs if type(i) is Node]
-        count = _count(node)
-        return [b for b in bases if b.op not in _GIVEN and _count(b) * FEWER > count]
+        count, limit = _count(node), self.cost.smaller
+        return [b for b in bases if b.op not in _GIVEN and _count(b) * limit > count]
 
     def _may_go(self, node: Node) -> bool:
         pointwise = isinstance(lowering_of(node), Pointwise)
@@ -94,7 +92,9 @@ class _Choice:
 
     def _free(self, node: Node, steps: set[Node]) -> bool:
         """Whether a value takes only a few cheap operations on kept ones."""
-        if node.op.facts.cost > 1 or not self._may_go(node) or len(steps) > STEPS:
+        if node.op.facts.cost > 1 or len(steps) > self.cost.steps:
+            return False
+        if not self._may_go(node):
             return False
         here = self.saved - self.dropped
         others = {b for b in self._sources(node) if b not in here}

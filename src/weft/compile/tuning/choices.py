@@ -1,9 +1,9 @@
 """The numbers that decide how kernels are cut, what they are by default, and why.
 
-A model of costs sets the defaults: sizes that stay in a cache, that are worth handing
-to another thread, that fill a register. It does not know what else uses the machine and
-its caches, so measuring may find better numbers (``tuning.search``). They are looked up
-here by the kernel:
+The target's cost model sets them (``targets.cpu.cost_model``): what stays in a cache,
+what is worth handing to another thread, what fills a register. It knows neither the
+machine's other work nor its cache's neighbours, so measuring may find better ones
+(``tuning.search``). They are looked up here, by what the kernel is:
 
     chosen(key, default)          the choice in force: being tried, stored, or default
 
@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from weft.compile.program.compiler_version import sources
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.runtime.cpu import kernel_cache, pool
 
@@ -31,13 +32,13 @@ _LENGTH = 24  # of a key's digest, in characters
 
 
 class Loops(NamedTuple):
-    """The tile sizes of a kernel's loops."""
+    """How the loops of a kernel are cut; ``cost_model.Loops`` says what each is."""
 
-    chunk: int = 4096  # elements of one iteration: 16 KiB of float32, half a cache
-    square: int = 16  # side of a transposed tile: its rows fill whole vectors
-    block: int = 64  # columns of a reduction that one iteration computes
-    wide: int = 1024  # the same, if there are iterations enough for all threads
-    grain: int = 1 << 15  # operations that are worth handing to another thread
+    chunk: int = COST.loops.chunk
+    square: int = COST.loops.square
+    block: int = COST.loops.block
+    wide: int = COST.loops.wide
+    grain: int = COST.loops.grain
 
 
 class Cut(NamedTuple):
@@ -55,8 +56,8 @@ class Cut(NamedTuple):
 class Columns(NamedTuple):
     """The columns that a task of a convolution computes at a time."""
 
-    columns: int = 256  # pixels: their windows fill half of a level-2 cache
-    tiles: int = 128  # of Winograd's algorithm, 16 numbers each
+    columns: int = COST.convolution.columns
+    tiles: int = COST.winograd.tiles
 
 
 class Measured(NamedTuple):

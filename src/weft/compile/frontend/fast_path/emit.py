@@ -99,7 +99,7 @@ class Words:
         return b.zext(b.load(pointer), I64)
 
 
-def emit_again(module: ir.Module, target: Isa) -> None:
+def emit_again(module: ir.Module, isa: Isa) -> None:
     """Emit the method of a header that takes two tuples: arguments and results.
 
     It returns HOLDS, after running the program into these results if the header has
@@ -108,7 +108,7 @@ def emit_again(module: ir.Module, target: Isa) -> None:
     """
     kind = ir.FunctionType(I64, [I64, I64.as_pointer(), I64])
     function = ir.Function(module, kind, "again")
-    prepare_function(function, target)
+    prepare_function(function, isa)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     array, arguments, _ = function.args
     given, results = (b.load(b.gep(arguments, [i64(k)])) for k in range(2))

@@ -151,7 +151,7 @@ class FastPath:
         specialization, executor = self.specialization, self.executor
         start = address(self.addresses)
         for cell, (slot, shape, dtype, _) in zip(
-            specialization.write_only_cells, executor.rooms, strict=True
+            specialization.write_only_cells, executor.state_buffers, strict=True
         ):
             if type(cell) is not GradCell:
                 raise Unfit

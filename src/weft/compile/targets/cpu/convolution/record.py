@@ -31,7 +31,7 @@ JOB = [
     "task_rows", "task_columns", "task_groups", "sums_row",
     "panels_at", "sums_at", "masks_at", "masks_row", "runs_at", "counts_at",
     "*y_places", "y_places_row", "*y_taps", "*y_windows", "y_size1",
-    "y_size2", "turns_at", "y_masks_at", "y_runs_at", "y_counts_at",
+    "y_size2", "gradients_at", "y_masks_at", "y_runs_at", "y_counts_at",
     "*workspace", "workspace_bytes",
 ]  # fmt: skip
 
