@@ -245,15 +245,15 @@ class Segment:
         if self.filled is None or position not in self.filled:
             self._refill()
         assert self.filled is not None
-        made = self.filled.pop(position)
-        if type(made.saved) is Deferred:
-            values, plan = made.saved.take()
+        recomputed = self.filled.pop(position)
+        if type(recomputed.saved) is Deferred:
+            values, plan = recomputed.saved.take()
         else:
-            values, plan = made.saved, None
-            _check_unchanged(made)
+            values, plan = recomputed.saved, None
+            _check_unchanged(recomputed)
         values = tuple([self._joined(old, new) for old, new in _paired(kept, values)])
-        if made.plan.op.composite:
-            plan = plan or made.plan
+        if recomputed.plan.op.composite:
+            plan = plan or recomputed.plan
         if not self.filled:
             self.drop()
         return values, plan

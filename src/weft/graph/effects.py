@@ -265,9 +265,9 @@ class Copies:
             return None
         if custom is not None and type(tree) is not defaultdict:
             children, rest = custom[0](tree)
-            made = custom[1]([self._copy(c, None, leaves) for c in children], rest)
-            self._note(_Copy(None, tree, made, items_of(made)))
-            return made
+            copy = custom[1]([self._copy(c, None, leaves) for c in children], rest)
+            self._note(_Copy(None, tree, copy, items_of(copy)))
+            return copy
         if not isinstance(tree, (list, tuple, dict)):
             return next(leaves)
         keys = list(tree) if isinstance(tree, dict) else range(len(tree))
@@ -277,8 +277,8 @@ class Copies:
         if isinstance(tree, tuple):
             return _like(tree, items)
         if id(tree) not in self._known:  # else the leaves here are passed by
-            made = _like(tree, items)
-            self._note(_Copy(path, tree, made, items_of(made)))
+            copy = _like(tree, items)
+            self._note(_Copy(path, tree, copy, items_of(copy)))
         return self._known[id(tree)].made
 
     def _note(self, one: _Copy) -> None:

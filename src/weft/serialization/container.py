@@ -56,18 +56,18 @@ def as_stored(array: np.ndarray) -> np.ndarray:
     return pairs.reshape((*array.shape, 2))
 
 
-def from_stored(found: Tensor, dtype: DType) -> Tensor | None:
+def from_stored(stored: Tensor, dtype: DType) -> Tensor | None:
     """The tensor of a dtype that was stored; None if this is none."""
-    if dtype.is_complex and not found.dtype.is_complex:
-        pairs = found.array()
+    if dtype.is_complex and not stored.dtype.is_complex:
+        pairs = stored.array()
         if (
             pairs.ndim == 0
             or pairs.shape[-1] != 2
-            or found.dtype is not dtype.to_real()
+            or stored.dtype is not dtype.to_real()
         ):
             return None
         return Tensor(pairs.view(dtype.np).reshape(pairs.shape[:-1]))
-    return found if found.dtype is dtype else None
+    return stored if stored.dtype is dtype else None
 
 
 # -- writing
@@ -182,7 +182,7 @@ class FileReader:
             raise self.bad(f"the header is no text: {error}") from None
 
     def _parse(self, text: str) -> dict[str, Entry]:
-        header, found = JsonText(text, "header", self.budget), {}
+        header, entries = JsonText(text, "header", self.budget), {}
         seen: set[str] = set()
         for name in header.members():
             if name in seen:
@@ -192,9 +192,9 @@ class FileReader:
                 self._read_metadata(header)
             else:
                 self.budget.spend(ENTRY_COST + sys.getsizeof(name))
-                found[name] = self._check_entry(name, header.entry())
+                entries[name] = self._check_entry(name, header.entry())
         header.finish()
-        return found
+        return entries
 
     def _read_metadata(self, header: JsonText) -> None:
         for key in header.members():

@@ -106,15 +106,15 @@ class JsonText:
     def piece(self, pattern: re.Pattern[str], expected: str) -> Any:
         """The value of what matches, here."""
         self.next()
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             raise self.bad(f"expected {expected}")
-        self.budget.reserve(DENSITY * len(found[0]))
+        self.budget.reserve(DENSITY * len(match[0]))
         try:
-            value = _DECODER.decode(found[0])
+            value = _DECODER.decode(match[0])
         except ValueError as error:
             raise self.bad(str(error)) from None
-        self.at = found.end()
+        self.at = match.end()
         return value
 
     def between(self, start: str, end: str) -> Iterator[None]:

@@ -124,14 +124,14 @@ def own(outs: Sequence[Any], graph: Graph, given: Sequence[Any]) -> tuple[Any, .
 
 def sizes_of(*graphs: Graph, without: Sequence[str] = ()) -> tuple[Any, ...]:
     """The symbolic sizes that graphs need to run: (name, size) pairs."""
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     for graph in graphs:
         for value in _values(graph):
             for size in _sizes(value):
                 for name in size.symbols:
                     if name not in without:
-                        found.setdefault(name, graph.sizes.symbol(name))
-    return tuple(sorted(found.items(), key=lambda pair: pair[0]))
+                        sizes.setdefault(name, graph.sizes.symbol(name))
+    return tuple(sorted(sizes.items(), key=lambda pair: pair[0]))
 
 
 def _values(graph: Graph) -> Iterable[Any]:
@@ -267,19 +267,19 @@ def batched(
         TensorType((size, *node.type.shape), node.type.dtype) if m else node.type
         for node, m in zip(graph.inputs, mask, strict=True)
     ]
-    found: list[bool] = []
+    mapped: list[bool] = []
 
     def fn(build: Any, args: list[Any]) -> list[Any]:
         with Batching(size, "different") as run:
             pairs = zip(args, mask, strict=True)
             inner = [Batched(x, interpreter=run) if m else x for x, m in pairs]
             outs = transform.apply(graph, inner, build)
-            found.extend(_belongs(o, run) for o in outs)
-            lifted = [f or m for f, m in zip(found, force, strict=True)]
+            mapped.extend(_belongs(o, run) for o in outs)
+            lifted = [f or m for f, m in zip(mapped, force, strict=True)]
             return [run.lift(o) if w else o for o, w in zip(outs, lifted, strict=True)]
 
     made = graph_of(f"{graph.name}_vmap", graph, types, fn)
-    return made, tuple(f or m for f, m in zip(found, force, strict=True))
+    return made, tuple(f or m for f, m in zip(mapped, force, strict=True))
 
 
 def _belongs(value: Any, run: Batching) -> bool:
