@@ -73,14 +73,14 @@ def _search_batch(
 
 def _in_front(k: Any, edge: Any, value: Any, right: bool) -> Any:
     """Whether an element of the sequence comes before a value; NaN comes last."""
-    found = k.call("le" if right else "lt", edge, value)
+    before = k.call("le" if right else "lt", edge, value)
     if not edge.dtype.is_inexact:
-        return found
+        return before
     last = k.call("isnan", value)
     if not right:
         known = k.call("eq", edge, edge)
         last = k.call("logical_and", last, known)
-    return k.call("logical_or", found, last)
+    return k.call("logical_or", before, last)
 
 
 def _halved(

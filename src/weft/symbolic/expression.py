@@ -170,13 +170,13 @@ def make(
     if kind in (SUM, PRODUCT):
         args = tuple(sorted(args, key=lambda a: _sort_key(kind, a)))
     key = (kind, type(value), _frozen(value), op, args)
-    found = _known.get(key)
-    if found is None:
-        found = object.__new__(Expression)
-        found.kind, found.value, found.op, found.args = kind, value, op, args
-        found.order = _order(found)
-        _known[key] = found
-    return found
+    known = _known.get(key)
+    if known is None:
+        known = object.__new__(Expression)
+        known.kind, known.value, known.op, known.args = kind, value, op, args
+        known.order = _order(known)
+        _known[key] = known
+    return known
 
 
 def _frozen(value: Any) -> Any:
