@@ -259,7 +259,7 @@ class Segment:
         return values, plan
 
     def values(self) -> Iterator[Any]:
-        """The tensors that are held now, for whoever counts memory."""
+        """The tensors that are held now, to count memory."""
         yield from (g.tensor for g in self.given if type(g) is Given)
         kept = self.keeper.results.values() if self.keeper is not None else ()
         refilled = (self.filled or {}).values()
@@ -269,7 +269,7 @@ class Segment:
                 yield one
 
     def drop(self) -> None:
-        """Forget what the second run gave and nobody took."""
+        """Forget recomputed values that no node took."""
         self.filled = None
         self.positions = {}
 

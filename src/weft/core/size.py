@@ -110,7 +110,7 @@ def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def elements(shape: Sequence[Any], sizes: Mapping[str, int]) -> int:
-    """How many elements a shape has for given symbols."""
+    """The number of elements of a shape, for given symbols."""
     return math.prod(evaluate(n, sizes) for n in shape)
 
 
@@ -713,7 +713,7 @@ def _bound(bound: Any, size: Any, low: int, high: Any) -> Any:
 
 
 def slice_length(start: Any, stop: Any, step: Any) -> Any:
-    """How many elements a slice takes."""
+    """The number of elements of a slice."""
     if not any(isinstance(p, Size) for p in (start, stop, step)):
         return len(range(start, stop, step))
     if step < 0:

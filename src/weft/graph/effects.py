@@ -289,7 +289,7 @@ class Copies:
         return [c for c in self._made.values() if not _same(c.items, items_of(c.made))]
 
     def given(self, made: Any) -> Given | None:
-        """How to find the caller's container for one of the function's."""
+        """The path to the caller's container for one of the function's."""
         one = self._made.get(id(made))
         return Given(one.path) if one is not None and one.path is not None else None
 
@@ -326,7 +326,7 @@ def _like(tree: Any, items: list[Any]) -> Any:
 
 
 def items_of(container: Any) -> list[Any]:
-    """All that a container holds, keys included."""
+    """The items of a container, keys included."""
     if isinstance(container, dict):
         return [*container, *container.values()]
     custom = custom_node(type(container))

@@ -99,7 +99,7 @@ class Sharing:
         return [Change(c.path, Built.of(c.made, self.recipe)) for c in self.changed]  # type: ignore[arg-type]
 
     def recipe(self, value: Any) -> Any:
-        """How each run makes a value of its own like this one."""
+        """The recipe by which each run makes a value like this one."""
         if type(value) is Number:
             value._unknown()  # a float would be a tensor in the result
         if isinstance(value, Tensor):

@@ -42,7 +42,7 @@ def _search_type(edges: TensorType, values: TensorType, *, right: bool) -> Tenso
 
 
 def _search_reference(edges: Any, values: Any, *, right: bool) -> Any:
-    """By counting the elements in front."""
+    """The insertion index, by counting the elements in front."""
     below = np.less_equal if right else np.less
     return below(edges[..., None, :], values[..., None]).sum(-1).reshape(values.shape)
 
@@ -86,7 +86,7 @@ def _in_front(k: Any, edge: Any, value: Any, right: bool) -> Any:
 def _halved(
     k: Any, out: Any, count: Any, step: Any, edges: Any, value: Any, right: bool
 ) -> Any:
-    """How many are in front, after asking about the one ``step`` further on."""
+    """The number in front, after a comparison with the element ``step`` further on."""
     size = edges.shape[-1]
     more, top = k.call("add", count, step), k.at(size)
     there = k.call("minimum", more, top)

@@ -82,7 +82,7 @@ class _Alike:
         self.states = states
 
     def holds(self) -> bool:
-        """Whether they are still alike, looked at if somebody else has stepped."""
+        """Whether they are still alike; compared if a step was taken elsewhere."""
         if self.known.get(self.key) is self.names:
             return True
         first = [_numbers(some[0]) for some in self.states]

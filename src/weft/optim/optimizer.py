@@ -238,7 +238,7 @@ class Optimizer:
         group: Any,
         before: dict[Tensor, State | None],
     ) -> list[Any]:
-        """How to run this group's parameters; kept while nothing moves.
+        """The plan for this group's parameters; kept while no memory changes.
 
         A new plan moves states, which ``before`` takes note of.
         """
@@ -358,7 +358,7 @@ class Optimizer:
         return {**{k: v for k, v in mine.items() if k not in _OWN}, **given}
 
     def _group_problems(self, groups: list[Any]) -> list[str]:
-        """How the saved groups' names differ from this optimizer's."""
+        """The differences of the saved groups' names from this optimizer's."""
         shapes = {name: tuple(p.shape) for name, p in self._named_params()}
         theirs = [name for group in groups for name in group["params"]]
         known = set(theirs)
@@ -372,7 +372,7 @@ class Optimizer:
         return lines
 
     def _state_problems(self, saved: Mapping[str, Any]) -> list[str]:
-        """How the saved state differs from what the parameters need."""
+        """The differences of the saved state from the one that parameters need."""
         lines: list[str] = []
         for group in self.param_groups:
             for name, p in zip(group["param_names"], group["params"], strict=True):

@@ -1,4 +1,4 @@
-"""JSON from files that nobody vouches for, read piece by piece.
+"""JSON from untrusted files, read piece by piece.
 
 Python's objects are larger than their JSON: ``[[],[],[]]`` takes twenty times its
 text. So nothing here parses a whole header. Pieces are cut out first, each of a
@@ -31,7 +31,7 @@ Complain = Callable[[str], Exception]
 
 
 class Budget:
-    """How much memory reading a file may take: twice its size and an allowance."""
+    """The memory that reading a file may take: twice its size and an allowance."""
 
     def __init__(self, size: int, bad: Complain) -> None:
         self.left = 2 * size + ALLOWANCE

@@ -1,4 +1,4 @@
-"""Gradients as nodes, and gradients of one's own for operators by name."""
+"""Gradients as nodes, and registered gradients for operators by name."""
 
 from __future__ import annotations
 

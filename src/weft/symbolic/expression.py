@@ -92,7 +92,7 @@ class Expression:
         return sorted({e.value for e in distinct(self) if e.kind == VARIABLE})
 
     def size(self) -> Size:
-        """How many nodes it has, written out as a tree and with sharing.
+        """The number of nodes, written out as a tree and with sharing.
 
         >>> (x,) = weft.symbolic.variables("x")
         >>> weft.symbolic.expression((x + 1) * (x + 1).exp()).size()
