@@ -11,6 +11,7 @@ API's functions from that when it is imported; the stubs say the same beforehand
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import pathlib
 import sys
@@ -19,6 +20,9 @@ from collections.abc import Iterator
 
 import weft
 from weft.ops import public
+
+for late in set(public.LATER.values()):
+    importlib.import_module(late)  # which declares functions too
 
 ROOT = pathlib.Path(weft.__file__).parent
 HEAD = "# Written by tools/stubs.py from the declarations of functions.\n\n"

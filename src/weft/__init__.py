@@ -38,6 +38,7 @@ from weft.autograd import (
 from weft.config import config
 from weft.core.argument_errors import guard as _guard
 from weft.ops.public import EXPORTED as _EXPORTED
+from weft.ops.public import LATER as _LATER
 from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.ops.elementwise import result_type
@@ -150,10 +151,15 @@ def __getattr__(name: str) -> _Any:
         found = getattr(_importlib.import_module(f"weft.{_LAZY_NAMES[name]}"), name)
         globals()[name] = found
         return found
+    if name in _LATER:
+        _importlib.import_module(_LATER[name])
+        _guard(found := {name: _EXPORTED[name]})
+        globals().update(found)
+        return found[name]
     if name in _EXPORTED:  # declared since
         return _EXPORTED[name]
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_LAZY_NAMES, *_EXPORTED})
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES, *_EXPORTED, *_LATER})

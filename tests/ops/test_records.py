@@ -4,6 +4,8 @@ import importlib
 import importlib.util
 import pathlib
 import pkgutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -332,3 +334,18 @@ def test_an_operator_whose_name_is_taken_is_not_registered():
     assert weft.clamp is before
     with pytest.raises(ArgumentError, match="no operator is named 'clamp'"):
         find_op("clamp")
+
+
+def test_every_operator_is_found_without_its_module():
+    """No module of Weft defines an operator that ``all_ops`` did not know."""
+    code = (
+        "import importlib, pkgutil, weft\n"
+        "from weft.core.op import all_ops\n"
+        "before = {op.name for op in all_ops()}\n"
+        "for one in pkgutil.walk_packages(weft.__path__, 'weft.'):\n"
+        "    if one.name != 'weft.cli.__main__':\n"
+        "        importlib.import_module(one.name)\n"
+        "print(sorted({op.name for op in all_ops()} - before))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -22,6 +22,7 @@ differentiated, batched and captured in turn.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -305,6 +306,7 @@ class Op:
 
 
 _REGISTRY: dict[str, Op] = {}
+_LATER: list[str] = []  # modules that define others
 _OWN: set[Op | None] = set()  # those that Weft's modules register
 
 
@@ -363,9 +365,25 @@ def define(name: str, **fields: Any) -> Op:
     return register(Op(name, **fields))
 
 
+def define_later(*modules: str) -> None:
+    """Name modules that define operators when they are imported.
+
+    They are imported when an operator is asked for that is not there yet.
+    """
+    _LATER.extend(modules)
+
+
+def _define_all() -> None:
+    while _LATER:
+        importlib.import_module(_LATER.pop())
+
+
 def find_op(name: str) -> Op:
     """The record with this name."""
     found = _REGISTRY.get(name)
+    if found is None:
+        _define_all()
+        found = _REGISTRY.get(name)
     if found is None:
         raise ArgumentError(f"no operator is named {name!r}")
     return found
@@ -378,4 +396,5 @@ def known_op(name: str) -> Op | None:
 
 def all_ops() -> list[Op]:
     """Every registered record, in the order of registration."""
+    _define_all()
     return list(_REGISTRY.values())

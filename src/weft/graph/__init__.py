@@ -1,6 +1,5 @@
 """Programs as data: capture, print, check, transform, run and save them."""
 
-from weft.graph import control as _control  # noqa: F401  operators that hold graphs
 from weft.graph import custom, passes, rewrite, values
 from weft.graph.capture import Spec, capture, capturing
 from weft.graph.captured_program import Captured

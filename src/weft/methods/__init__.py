@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.core.op import define_later
 from weft.core.tensor import Tensor
-from weft.linalg import factoring, powers, solving  # noqa: F401
 from weft.methods.conversion import Casts, Conversion
 from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
@@ -30,7 +30,6 @@ from weft.ops import (  # noqa: F401  # what declares functions and methods
     einsum,
     error_functions,
     extremes,
-    fourier,
     gamma_functions,
     gathering,
     index,
@@ -55,6 +54,16 @@ from weft.ops import (  # noqa: F401  # what declares functions and methods
     strided,
     transcendental,
 )
+from weft.ops.public import declare_later
+
+# Importing weft stays light without these.
+declare_later("weft.linalg.factoring", "cholesky")
+declare_later("weft.linalg.powers", "cross", "matrix_exp", "matrix_power")
+declare_later("weft.linalg.solving", "det", "inverse", "logdet", "pinverse", "slogdet")
+define_later(
+    "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
+    "weft.ops.conv", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from weft.methods._declared import Declared

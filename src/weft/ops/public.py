@@ -13,6 +13,7 @@ checkers.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -45,11 +46,34 @@ class Names(Record):
     array_api: str | bool = False  # as weft.array_api.name, or as that name there
 
 
+class Later:
+    """A method that is declared by a module when it is first asked for."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        importlib.import_module(self.module)
+        return getattr(owner if instance is None else instance, self.name)
+
+
 METHOD = Names()
 _MEMBERS, _NAMESPACE = vars(Tensor), vars(sys.modules["weft"])
 DECLARED: dict[str, tuple[Callable[..., Any], Names | public]] = {}  # by name
 EXPORTED: dict[str, Callable[..., Any]] = {}  # the functions of ``weft``
+LATER: dict[str, str] = {}  # modules of functions that are declared when asked for
 UFUNCS: dict[Any, str] = {}  # the name of the function that answers NumPy's
+
+
+def declare_later(module: str, *names: str) -> None:
+    """Name functions and methods that a module declares once somebody asks for one."""
+    for name in names:
+        LATER[name] = module
+        setattr(Tensor, name, Later(module, name))
+
+
+def _is_later(name: str) -> bool:
+    return type(_MEMBERS[name]) is Later
 
 
 def declare(
@@ -67,7 +91,7 @@ def declare(
         if (
             one in EXPORTED
             or (names.exported and one in _NAMESPACE)
-            or (names.method and one in _MEMBERS)
+            or (names.method and one in _MEMBERS and not _is_later(one))
         ):
             raise ArgumentError(f"{name}: there is something else named {one!r}")
     for one in every:

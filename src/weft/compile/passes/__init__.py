@@ -1,10 +1,5 @@
 """The compiler's graph passes: pure functions from graph to graph, one idea a file."""
 
-import importlib as _importlib
-
-_importlib.import_module("weft.nn")  # its operators register themselves
-
-# ruff: noqa: E402
 from weft.compile.passes.canonicalize import canonicalize
 from weft.compile.passes.concat_padded_sums import concat_padded_sums
 from weft.compile.passes.cse import cse
