@@ -49,7 +49,7 @@ from weft.errors import (
 )
 
 if TYPE_CHECKING:
-    from weft.graph.control.bodies import Forms
+    from weft.graph.control.bodies import BodyCache
 
 _new = object.__new__
 
@@ -524,7 +524,7 @@ class Graph:
     """
 
     __slots__ = (
-        "_by_name", "_ops", "forms", "inputs", "name", "nodes", "outputs", "sizes",
+        "_by_name", "_ops", "cache", "inputs", "name", "nodes", "outputs", "sizes",
     )  # fmt: skip
 
     def __init__(
@@ -546,7 +546,7 @@ class Graph:
         )
         self._by_name: dict[str, Node] | None = None
         self._ops: tuple[frozenset[Op], bool] | None = None
-        self.forms: Forms | None = None  # those that control flow has made of it
+        self.cache: BodyCache | None = None  # of programs that control flow makes of it
 
     @property
     def by_name(self) -> dict[str, Node]:

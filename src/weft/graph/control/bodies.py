@@ -2,7 +2,7 @@
 
 Every rule of ``cond``, ``scan`` and ``while_loop`` is the same operator applied to
 graphs that were derived from its own. A derived graph is kept with the one it came
-from (``Forms``), so that a body is differentiated once.
+from (``BodyCache``), so that a body is differentiated once.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from weft.runtime.cpu.buffers import owned
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
 
-# -- programs and graphs kept with a graph
+# -- the cache of a graph
 
 
-class Forms:
+class BodyCache:
     """Programs and graphs that were made of one graph, a body or a branch.
 
-    They are a part of that graph and go with it. They refer to it, so that a table
-    outside, by weak references to graphs, would never let go of one.
+    The graph holds its cache, and both are freed together. Entries refer to the graph,
+    so a table outside, by weak references to graphs, would never free one.
     """
 
     __slots__ = ("derived", "native", "plain", "program", "steps")
@@ -55,13 +55,13 @@ class Forms:
 _lock = threading.Lock()
 
 
-def forms_of(graph: Graph) -> Forms:
-    """The forms that are kept with a graph, the same for every thread."""
-    if graph.forms is None:
+def cache_of(graph: Graph) -> BodyCache:
+    """The cache of a graph, the same for every thread."""
+    if graph.cache is None:
         with _lock:
-            if graph.forms is None:
-                graph.forms = Forms()
-    return graph.forms
+            if graph.cache is None:
+                graph.cache = BodyCache()
+    return graph.cache
 
 
 # -- running
@@ -88,10 +88,10 @@ def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
         if native is not None:
             known = dict(sizes)
             return lambda feeds: native.run_named(feeds, {}, known=known)[0]
-    forms = forms_of(graph)
-    if forms.program is None:
-        forms.program = Program(graph, graph.outputs)
-    return forms.program.function(dict(sizes))
+    cache = cache_of(graph)
+    if cache.program is None:
+        cache.program = Program(graph, graph.outputs)
+    return cache.program.function(dict(sizes))
 
 
 def shape_of(kind: TensorType, sizes: Iterable[tuple[str, int]]) -> tuple[int, ...]:
@@ -189,12 +189,12 @@ def derived(make: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the result of a function of a graph with that graph."""
 
     def find(graph: Graph, *key: Any) -> Any:
-        known, position = forms_of(graph).derived, (make, *key)
-        found = known.get(position)
-        if found is None:
+        known, entry = cache_of(graph).derived, (make, *key)
+        result = known.get(entry)
+        if result is None:
             with enable_grad():
-                found = known[position] = make(graph, *key)
-        return found
+                result = known[entry] = make(graph, *key)
+        return result
 
     return find
 

@@ -24,10 +24,10 @@ from weft.graph.control.backward import keeping, step_back, step_forward
 from weft.graph.control.bodies import (
     apply_op,
     batched,
+    cache_of,
     check_arrays,
     check_types,
     floating,
-    forms_of,
     own,
     present,
     runner,
@@ -143,12 +143,12 @@ def _vjp(
 
 def _plain(body: Graph, shown: int) -> tuple[Graph, Any]:
     """The body without what it saves, and which nodes those are (None: unknown)."""
-    forms = forms_of(body)
-    if forms.plain is None:
+    cache = cache_of(body)
+    if cache.plain is None:
         outs = body.outputs[:shown]
         plain = Graph(body.name, body.nodes, outs, body.sizes, body.inputs)
-        forms.plain = (body if shown == len(body.outputs) else plain), None
-    return forms.plain
+        cache.plain = (body if shown == len(body.outputs) else plain), None
+    return cache.plain
 
 
 def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
@@ -166,7 +166,7 @@ def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
     )
     step = step_back(body, fixed, carried, wanted, has_g, has_gy)
     full = keeping(body, step, body.outputs)
-    forms_of(full).plain = body, step.kept
+    cache_of(full).plain = body, step.kept
     return full, len(step.kept)
 
 
