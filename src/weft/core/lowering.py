@@ -198,18 +198,18 @@ def sliced(out: Index, x_shape: Index, *, index: tuple[Any, ...]) -> Index:
     """The index that a slice reads for an element."""
     from weft.core.size import slice_bounds
 
-    position: list[Any] = []
+    x_index: list[Any] = []
     rest = list(out)
     for item in index:
         if item is None:
             rest.pop(0)
         elif isinstance(item, slice):
-            start, _, step = slice_bounds(item, x_shape[len(position)])
-            position.append(start + rest.pop(0) * step)
+            start, _, step = slice_bounds(item, x_shape[len(x_index)])
+            x_index.append(start + rest.pop(0) * step)
         else:
-            size = x_shape[len(position)]
-            position.append(size + item if isinstance(item, int) and item < 0 else item)
-    return (*position, *rest)
+            size = x_shape[len(x_index)]
+            x_index.append(size + item if isinstance(item, int) and item < 0 else item)
+    return (*x_index, *rest)
 
 
 def flipped(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:

@@ -155,14 +155,14 @@ class GraphReader(Reader):
         tokens = self.tokens
         tokens.expect("(")
         while not tokens.skip(")"):
-            position = describe_line(self._code(tokens.line), 0)
+            line = describe_line(self._code(tokens.line), 0)
             left = self._number(self._sum())
             if tokens.word not in _RELATIONS:
                 tokens.fail("one of " + " ".join(_RELATIONS))
             relation = tokens.take()
             right = self._number(self._sum())
             self.sizes.assume(left, relation, right)
-            found = Assumption(left, relation, right, position)
+            found = Assumption(left, relation, right, line)
             self.sizes.assumptions[str(found)] = found
             if not tokens.skip(","):
                 self._end(")")
