@@ -123,7 +123,7 @@ class TopK(Metric):
 
 
 class ConfusionMatrix(Metric):
-    """How often each true class (row) was taken for each class (column).
+    """The number of times each true class (row) was predicted as each class (column).
 
     >>> metric = weft.metrics.ConfusionMatrix(2)
     >>> metric.update(weft.tensor([0, 1, 1]), weft.tensor([0, 0, 1]))
@@ -187,7 +187,7 @@ def _ratio(a: Any, b: Any) -> Any:
 
 
 class Precision(_FromCounts):
-    """Of what was taken for a class, the share that is of it.
+    """The share of the elements predicted as a class that are of it.
 
     >>> metric = weft.metrics.Precision(2, average="micro")
     >>> metric.update(weft.tensor([0, 1]), weft.tensor([0, 0]))

@@ -466,7 +466,7 @@ def test_bodies_of_loops_are_machine_code():
     assert compiled(weft.randn(3, 8), weft.randn(7, 3, 8)).shape == ()
     native = compiled.latest.program
     (scan,) = [s for s in native.lowered.steps if isinstance(s, HostCall)][:1]
-    assert bodies_of(scan.node)[0].forms.native.lowered.kernels
+    assert bodies_of(scan.node)[0].cache.native.lowered.kernels
     gradient = weft.compile(lambda h, xs: weft.func.grad(run, argnums=(0, 1))(h, xs))
     pairs = zip(
         weft.func.grad(run, argnums=(0, 1))(h, xs), gradient(h, xs), strict=True

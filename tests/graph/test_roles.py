@@ -26,7 +26,7 @@ from weft.graph import (
     print_graph,
     verify,
 )
-from weft.graph.control.bodies import forms_of, pullback
+from weft.graph.control.bodies import cache_of, pullback
 from weft.graph.ir import FORWARD, Role
 from weft.graph.rewrite import rewrite, rule
 from weft.utils.checkpoint import checkpoint
@@ -340,7 +340,7 @@ def body():
 
 def test_forms_are_made_once():
     graph = body()
-    assert graph.forms is None
+    assert graph.cache is None
     assert pullback(graph, (True,)) is pullback(graph, (True,))
     assert pullback(graph, (True,)) is not pullback(graph, (True,), (True,))
     assert pullback(body(), (True,)) is not pullback(graph, (True,))
@@ -355,7 +355,7 @@ def test_forms_go_with_their_graph():
     inner = scan.params["body"]
     captured(weft.ones(4))
     step = pullback(inner, (True,) * len(inner.inputs))
-    assert inner.forms.derived
+    assert inner.cache.derived
     alive = [weakref.ref(inner.nodes[-1]), weakref.ref(step.nodes[-1])]
     del captured, scan, inner, step
     gc.collect()
@@ -368,7 +368,7 @@ def test_threads_share_the_forms():
 
     def look():
         start.wait()
-        found.append(forms_of(graph))
+        found.append(cache_of(graph))
 
     threads = [threading.Thread(target=look) for _ in range(8)]
     for thread in threads:
@@ -376,4 +376,4 @@ def test_threads_share_the_forms():
     for thread in threads:
         thread.join()
     assert len(found) == 8
-    assert all(one is graph.forms for one in found)
+    assert all(one is graph.cache for one in found)

@@ -27,17 +27,17 @@ def common_dtype(name: str, *values: Any) -> DType:
     >>> common_dtype("f", weft.tensor(1.0), weft.float64, 3)
     weft.float64
     """
-    found: DType | None = None
+    common: DType | None = None
     for value in values:
         dtype = value.dtype if isinstance(value, Tensor) else value
         if isinstance(dtype, DType):
-            found = dtype if found is None else promote_types(found, dtype)
-    if found is None:
+            common = dtype if common is None else promote_types(common, dtype)
+    if common is None:
         raise ArgumentError(f"{name}: expected at least one array or dtype")
     for value in values:
         if not isinstance(value, (Tensor, DType)):
-            found = _with_number(name, found, value)
-    return found
+            common = _with_number(name, common, value)
+    return common
 
 
 def _with_number(name: str, dtype: DType, value: Any) -> DType:

@@ -202,7 +202,7 @@ def _joined(parts: list[Array], axis: int) -> Array:
 
 
 def count_nonzero(x: Array, /, *, axis: Any = None, keepdims: bool = False) -> Array:
-    """How many elements are not zero.
+    """The number of elements that are not zero.
 
     >>> weft.array_api.count_nonzero(weft.tensor([0, 3, 0, 4]))
     tensor(2, dtype=int64)

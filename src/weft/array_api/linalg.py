@@ -141,7 +141,7 @@ def matrix_power(x: Array, n: int, /) -> Array:
 
 
 def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
-    """How many singular values are above ``rtol`` times the largest.
+    """The number of singular values above ``rtol`` times the largest.
 
     >>> weft.array_api.linalg.matrix_rank(weft.ones(2, 2))
     tensor(1, dtype=int64)

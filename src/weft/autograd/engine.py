@@ -151,14 +151,14 @@ def grad(
     ins = _as_list(inputs)
     nodes = [_node_of("grad", x) for x in ins]
     seeds = _seeds("grad", _as_list(outputs), grad_outputs)
-    found = pull(
+    cotangents = pull(
         seeds,
         nodes,
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
     )
     return tuple(
-        _checked(x, found.get(node), bool(allow_unused), materialize_grads, k)
+        _checked(x, cotangents.get(node), bool(allow_unused), materialize_grads, k)
         for k, (x, node) in enumerate(zip(ins, nodes, strict=True))
     )
 
@@ -171,14 +171,14 @@ def pull(
     create_graph: bool,
 ) -> dict[Any, Tensor]:
     """Cotangents that reach the given nodes."""
-    found: dict[Any, Tensor] = {}
+    received: dict[Any, Tensor] = {}
     wanted = Wanted([node for node, _ in seeds], nodes)
     run = Backward(create_graph=create_graph, retain_graph=retain_graph)
     for node, g in seeds:
         if node in wanted.targets or node in wanted.through:
             run.send(node, g)
-    run.run(found.__setitem__, wanted)
-    return found
+    run.run(received.__setitem__, wanted)
+    return received
 
 
 def _checked(x: Tensor, g: Any, allow_unused: bool, zeros: bool, k: int) -> Any:

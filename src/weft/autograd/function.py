@@ -134,14 +134,14 @@ class _Call:
 
     def pull(self, g: Any, values: dict[str, Any]) -> list[Any]:
         gs = g if isinstance(g, tuple) else (g,)
-        found = self.cls.backward(self.context(values), *gs)
-        found = found if isinstance(found, tuple) else (found,)
-        if len(found) != len(self.args):
+        gradients = self.cls.backward(self.context(values), *gs)
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+        if len(gradients) != len(self.args):
             raise AutogradError(
                 f"{self.cls.__name__}.backward: expected {len(self.args)} gradients, "
-                f"one for each argument of forward, got {len(found)}"
+                f"one for each argument of forward, got {len(gradients)}"
             )
-        picked = [found[position] for position in self.positions]
+        picked = [gradients[position] for position in self.positions]
         for k, (x, gx) in enumerate(zip(self.tensors, picked, strict=True)):
             if gx is not None and gx.shape != x.shape:
                 raise AutogradError(

@@ -245,21 +245,21 @@ class Segment:
         if self.filled is None or position not in self.filled:
             self._refill()
         assert self.filled is not None
-        made = self.filled.pop(position)
-        if type(made.saved) is Deferred:
-            values, plan = made.saved.take()
+        recomputed = self.filled.pop(position)
+        if type(recomputed.saved) is Deferred:
+            values, plan = recomputed.saved.take()
         else:
-            values, plan = made.saved, None
-            _check_unchanged(made)
+            values, plan = recomputed.saved, None
+            _check_unchanged(recomputed)
         values = tuple([self._joined(old, new) for old, new in _paired(kept, values)])
-        if made.plan.op.composite:
-            plan = plan or made.plan
+        if recomputed.plan.op.composite:
+            plan = plan or recomputed.plan
         if not self.filled:
             self.drop()
         return values, plan
 
     def values(self) -> Iterator[Any]:
-        """The tensors that are held now, for whoever counts memory."""
+        """The tensors that are held now, to count memory."""
         yield from (g.tensor for g in self.given if type(g) is Given)
         kept = self.keeper.results.values() if self.keeper is not None else ()
         refilled = (self.filled or {}).values()
@@ -269,7 +269,7 @@ class Segment:
                 yield one
 
     def drop(self) -> None:
-        """Forget what the second run gave and nobody took."""
+        """Forget recomputed values that no node took."""
         self.filled = None
         self.positions = {}
 

@@ -76,15 +76,15 @@ class Device:
         """The function that runs ``op`` here."""
         if self.kernels is None:
             return op.kernel
-        found = self.kernels.get(op.name)
-        if found is None:
+        kernel = self.kernels.get(op.name)
+        if kernel is None:
             have = ", ".join(sorted(self.kernels)) or "none"
             raise DeviceError(
                 f"{op.name}: no kernel for device {self.name!r}; it has {have}. "
                 "Register one with device.register_kernel, or move the tensor "
                 "with .to('cpu')"
             )
-        return found
+        return kernel
 
     def copy(self, buffer: Any) -> Any:
         """Another buffer with the same elements; a subclass may spare the way here."""
@@ -182,13 +182,13 @@ class device(metaclass=_Found):
         if isinstance(type, Device) and index is None:
             return type
         name = type if index is None else f"{type}:{index}"
-        found = None
+        device = None
         if isinstance(type, str):
-            found = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
-        if found is None:
+            device = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
+        if device is None:
             have = ", ".join(repr(d.name) for d in devices())
             raise DeviceError(f"device {name!r} is not available; available: {have}")
-        return found
+        return device
 
 
 def get_default_device() -> Device:

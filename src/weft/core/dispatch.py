@@ -119,7 +119,7 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 def _bind_watched(
     op: Op, args: tuple[Any, ...], params: dict[str, Any], arrays: list[Any]
 ) -> Any:
-    """Apply an operator to plain tensors, by whoever is to run it."""
+    """Apply an operator to plain tensors, under observers or an evaluator."""
     taker = mode.taker
     if taker is not None:
         return taker.process(op, args, params)

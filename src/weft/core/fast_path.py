@@ -100,13 +100,13 @@ def reduction(
         params = {"dim": dims, "keepdim": bool(keepdim)}
     try:
         if keepdim:
-            found = call(array, dim, None, None, True)
+            result = call(array, dim, None, None, True)
         else:
-            found = call(array, dim)
+            result = call(array, dim)
     except Exception:
         return None
     out = new(Tensor)
-    out._data = found if type(found) is ndarray else asarray(found)
+    out._data = result if type(result) is ndarray else asarray(result)
     parent = x._node
     if parent is not None and state & RECORDING:
         saved = (array.shape,) if plan.saves_shape else plan.pick((x, (out,)))

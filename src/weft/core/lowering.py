@@ -198,18 +198,18 @@ def sliced(out: Index, x_shape: Index, *, index: tuple[Any, ...]) -> Index:
     """The index that a slice reads for an element."""
     from weft.core.size import slice_bounds
 
-    found: list[Any] = []
+    x_index: list[Any] = []
     rest = list(out)
     for item in index:
         if item is None:
             rest.pop(0)
         elif isinstance(item, slice):
-            start, _, step = slice_bounds(item, x_shape[len(found)])
-            found.append(start + rest.pop(0) * step)
+            start, _, step = slice_bounds(item, x_shape[len(x_index)])
+            x_index.append(start + rest.pop(0) * step)
         else:
-            size = x_shape[len(found)]
-            found.append(size + item if isinstance(item, int) and item < 0 else item)
-    return (*found, *rest)
+            size = x_shape[len(x_index)]
+            x_index.append(size + item if isinstance(item, int) and item < 0 else item)
+    return (*x_index, *rest)
 
 
 def flipped(out: Index, x_shape: Index, *, dims: tuple[int, ...]) -> Index:
@@ -232,7 +232,7 @@ def reshaped(out: Index, x_shape: Index, *, shape: Index) -> Index:
         return tuple(out)
     if any(isinstance(n, int) and n == 0 for n in x_shape):  # there are no elements
         return (0,) * len(x_shape)
-    found: list[Any] = []
+    index: list[Any] = []
     i = j = 0
     while i < len(x_shape) or j < len(shape):
         a, b = i, j
@@ -249,8 +249,8 @@ def reshaped(out: Index, x_shape: Index, *, shape: Index) -> Index:
                 want, j = want * shape[j], j + 1
             else:  # equal for other reasons than equal factors
                 return tuple(_divided(_flat(out, shape), x_shape))
-        found += _divided(_flat(out[b:j], shape[b:j]), x_shape[a:i])
-    return tuple(found)
+        index += _divided(_flat(out[b:j], shape[b:j]), x_shape[a:i])
+    return tuple(index)
 
 
 def _alike(a: Index, b: Index) -> bool:
@@ -283,11 +283,11 @@ def _divided(flat: Any, shape: Index) -> list[Any]:
     """A flat position as one index an axis."""
     if len(shape) == 1:
         return [flat]
-    found: list[Any] = []
+    index: list[Any] = []
     for n in reversed(shape[1:]):
         if _one(n):
-            found.append(0)
+            index.append(0)
             continue
-        found.append(flat % n)
+        index.append(flat % n)
         flat = flat // n
-    return [flat, *reversed(found)] if shape else []
+    return [flat, *reversed(index)] if shape else []

@@ -98,7 +98,7 @@ class Step(NamedTuple):
 
 
 class Plan:
-    """How to save for, and run, one operator's vjp for one set of inputs."""
+    """A plan to save for, and run, one operator's vjp for one set of inputs."""
 
     __slots__ = (
         "joint", "keep", "need", "op", "outs", "pick", "saves", "saves_shape", "steps",

@@ -14,7 +14,7 @@ from weft.errors import ArgumentError
 
 
 class Structure(NamedTuple):
-    """How leaves were arranged: a container type, its keys, its children."""
+    """The arrangement of leaves: a container type, its keys, its children."""
 
     kind: Any  # None for a leaf
     keys: tuple[Any, ...] | None

@@ -110,7 +110,7 @@ def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def elements(shape: Sequence[Any], sizes: Mapping[str, int]) -> int:
-    """How many elements a shape has for given symbols."""
+    """The number of elements of a shape, for given symbols."""
     return math.prod(evaluate(n, sizes) for n in shape)
 
 
@@ -194,13 +194,13 @@ class Scope:
 
     def check(self, sizes: Mapping[str, int]) -> None:
         """Refuse sizes for which the captured program would be another one."""
-        for found in self.assumptions.values():
-            if not found.holds(sizes):
+        for assumption in self.assumptions.values():
+            if not assumption.holds(sizes):
                 given = ", ".join(f"{k} = {v}" for k, v in sizes.items())
                 raise ShapeError(
-                    f"this program was captured for sizes with {found}, which does "
-                    f"not hold for {given}; capture it again for these sizes.\n"
-                    f"  assumed at {found.line}"
+                    f"this program was captured for sizes with {assumption}, which "
+                    f"does not hold for {given}; capture it again for these sizes.\n"
+                    f"  assumed at {assumption.line}"
                 )
 
 
@@ -239,15 +239,15 @@ class Size:
     @property
     def symbols(self) -> set[str]:
         """The names this size depends on."""
-        found: set[str] = set()
+        names: set[str] = set()
         for atoms, _ in self.terms:
             for atom in atoms:
                 if atom.a is None:
-                    found.add(atom.kind)
+                    names.add(atom.kind)
                 for part in (atom.a, atom.b):
                     if isinstance(part, Size):
-                        found |= part.symbols
-        return found
+                        names |= part.symbols
+        return names
 
     @property
     def fractional(self) -> bool:
@@ -713,7 +713,7 @@ def _bound(bound: Any, size: Any, low: int, high: Any) -> Any:
 
 
 def slice_length(start: Any, stop: Any, step: Any) -> Any:
-    """How many elements a slice takes."""
+    """The number of elements of a slice."""
     if not any(isinstance(p, Size) for p in (start, stop, step)):
         return len(range(start, stop, step))
     if step < 0:

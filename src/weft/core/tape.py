@@ -448,7 +448,7 @@ def _has_large_gradient(leaf: Leaf) -> bool:
 
 
 def _uses(nodes: Iterable[Any]) -> dict[Leaf, int]:
-    """How often some nodes and those behind them read each leaf."""
+    """The number of reads of each leaf by some nodes and those behind them."""
     found: dict[Leaf, int] = {}
     for node in reach(nodes):
         for parent in node.parents:

@@ -64,7 +64,7 @@ class CIFAR10(ImageArrays):
         return records
 
     def count(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return 10
 
 
@@ -83,5 +83,5 @@ class CIFAR100(CIFAR10):
     labels = 2  # the coarse label, and the fine one
 
     def count(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return 100

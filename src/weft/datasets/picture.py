@@ -84,15 +84,15 @@ def _shaped(flat: np.ndarray, height: int, width: int, channels: int) -> np.ndar
 
 
 def _pnm(path: Any, content: bytes) -> np.ndarray:
-    found = _PNM.match(content[:4096])
-    if found is None:
+    match = _PNM.match(content[:4096])
+    if match is None:
         raise broken(path, "damaged PNM header")
-    kind, width, height, most = map(int, found.groups())
+    kind, width, height, most = map(int, match.groups())
     _check_size(path, width, height)
     if most != 255:
         raise broken(path, f"expected values up to 255, got up to {most}")
     channels = 1 if kind == 5 else 3
-    pixels = content[found.end() :]
+    pixels = content[match.end() :]
     expected = width * height * channels
     if len(pixels) < expected:
         raise broken(path, f"truncated: {len(pixels)} of {expected} bytes of pixels")

@@ -239,13 +239,11 @@ def _in_chunks(
         parts.append(run(piece, min(chunk, size - a)))
     flat = [tree_flatten(p) for p in parts]
     if isinstance(out_dims, int):
-        positions = [out_dims] * len(flat[0][0])
+        axes = [out_dims] * len(flat[0][0])
     else:
-        positions = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
+        axes = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
     joined = [
         column[0] if d is None else cat(list(column), d)
-        for column, d in zip(
-            zip(*[f[0] for f in flat], strict=True), positions, strict=True
-        )
+        for column, d in zip(zip(*[f[0] for f in flat], strict=True), axes, strict=True)
     ]
     return tree_unflatten(joined, flat[0][1])

@@ -152,20 +152,20 @@ def capture_call(
     nodes = [v for v in values if type(v) is Node]
     more = [node for effect in effects for node in nodes_of(effect)]
     graph = builder.finish([*nodes, *more, *[node for node, _ in changed]])
-    made = Captured(graph, cells, ins, outs, values, given, run.guards)
-    made.effects, made.returned, made.wants = effects, returned, wants
-    made.device = run.device
-    made.wanting = wanting
-    made.rewritten = [one for _, one in changed]
-    made.regions = run.regions
-    made.arrays = run.arrays
-    made.buffers = run.kept
-    made.emptied = run.emptied
+    program = Captured(graph, cells, ins, outs, values, given, run.guards)
+    program.effects, program.returned, program.wants = effects, returned, wants
+    program.device = run.device
+    program.wanting = wanting
+    program.rewritten = [one for _, one in changed]
+    program.regions = run.regions
+    program.arrays = run.arrays
+    program.buffers = run.kept
+    program.emptied = run.emptied
     positions = {node: k for k, node in enumerate(graph.inputs)}
-    made.nonzero = [positions[node] for node in run.nonzero]
+    program.nonzero = [positions[node] for node in run.nonzero]
     if run.writes or returned is not None:  # else a view is as good as a copy
-        made.layouts = [(positions[n], how) for n, how in run.layouts.items()]
-    return made
+        program.layouts = [(positions[n], how) for n, how in run.layouts.items()]
+    return program
 
 
 def _run(fn: Callable[..., Any], copies: Copies) -> Any:

@@ -108,7 +108,7 @@ def without_backward(graph: Graph) -> Graph:
     """
     if not any(node.op is custom_op for node in graph.nodes):
         return graph
-    made: dict[Node, Node] = {}
+    replaced: dict[Node, Node] = {}
     kept: list[Node] = []
     for node in graph.nodes:
         if node.op is custom_op:
@@ -116,12 +116,14 @@ def without_backward(graph: Graph) -> Graph:
         source = node.inputs[0] if node.inputs else None
         if type(source) is Node and source.op is custom_op:
             place = source.params["count"] + node.params["index"]
-            made[node] = made[source.inputs[place]]
+            replaced[node] = replaced[source.inputs[place]]
             continue
-        made[node] = moved(node, made)
-        kept.append(made[node])
-    outs = [made[o] for o in graph.outputs]
-    return Graph(graph.name, kept, outs, graph.sizes, [made[i] for i in graph.inputs])
+        replaced[node] = moved(node, replaced)
+        kept.append(replaced[node])
+    outs = [replaced[o] for o in graph.outputs]
+    return Graph(
+        graph.name, kept, outs, graph.sizes, [replaced[i] for i in graph.inputs]
+    )
 
 
 def moved(node: Node, made: dict[Node, Node]) -> Node:

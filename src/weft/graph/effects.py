@@ -265,9 +265,9 @@ class Copies:
             return None
         if custom is not None and type(tree) is not defaultdict:
             children, rest = custom[0](tree)
-            made = custom[1]([self._copy(c, None, leaves) for c in children], rest)
-            self._note(_Copy(None, tree, made, items_of(made)))
-            return made
+            copy = custom[1]([self._copy(c, None, leaves) for c in children], rest)
+            self._note(_Copy(None, tree, copy, items_of(copy)))
+            return copy
         if not isinstance(tree, (list, tuple, dict)):
             return next(leaves)
         keys = list(tree) if isinstance(tree, dict) else range(len(tree))
@@ -277,8 +277,8 @@ class Copies:
         if isinstance(tree, tuple):
             return _like(tree, items)
         if id(tree) not in self._known:  # else the leaves here are passed by
-            made = _like(tree, items)
-            self._note(_Copy(path, tree, made, items_of(made)))
+            copy = _like(tree, items)
+            self._note(_Copy(path, tree, copy, items_of(copy)))
         return self._known[id(tree)].made
 
     def _note(self, one: _Copy) -> None:
@@ -289,7 +289,7 @@ class Copies:
         return [c for c in self._made.values() if not _same(c.items, items_of(c.made))]
 
     def given(self, made: Any) -> Given | None:
-        """How to find the caller's container for one of the function's."""
+        """The path to the caller's container for one of the function's."""
         one = self._made.get(id(made))
         return Given(one.path) if one is not None and one.path is not None else None
 
@@ -326,7 +326,7 @@ def _like(tree: Any, items: list[Any]) -> Any:
 
 
 def items_of(container: Any) -> list[Any]:
-    """All that a container holds, keys included."""
+    """The items of a container, keys included."""
     if isinstance(container, dict):
         return [*container, *container.values()]
     custom = custom_node(type(container))

@@ -156,33 +156,33 @@ class Program:
         for step in steps:
             kernel, ins, params, out, dead, node = step
             if kernel is None:
-                found = _structural(node, env, ins, store, changed)
+                value = _structural(node, env, ins, store, changed)
             else:
                 try:
-                    found = kernel(*[env[i] for i in ins], **params)
+                    value = kernel(*[env[i] for i in ins], **params)
                 except Exception as error:
                     raise failed(node, [env[i] for i in ins], params, error) from None
-                if type(found) is not ndarray:
-                    found = _as_arrays(found)
-            env[out] = found
+                if type(value) is not ndarray:
+                    value = _as_arrays(value)
+            env[out] = value
             for i in dead:
                 env[i] = None
 
     def _for_sizes(self, sizes: dict[str, int], env: list[Any]) -> list[Step]:
         """The steps with numbers for symbolic sizes; kept for later."""
         key = tuple(sorted(sizes.items()))
-        found = self._prepared.get(key)
+        steps = self._prepared.get(key)
         for i, value in enumerate(self.template):
             if isinstance(value, Size):
                 env[i] = evaluate(value, sizes)
-        if found is None:
+        if steps is None:
             if len(self._prepared) >= 64:
                 self._prepared.clear()
-            found = self._prepared[key] = [
+            steps = self._prepared[key] = [
                 (kernel, ins, resolve(params, sizes), out, dead, node)
                 for kernel, ins, params, out, dead, node in self.steps
             ]
-        return found
+        return steps
 
 
 def _kernel(node: Node) -> Any:
@@ -209,15 +209,15 @@ def _structural(node: Node, env: list[Any], ins: Any, store: Any, changed: Any) 
 
 def _read(node: Node, store: Any, changed: Any) -> ndarray:
     variable = node.params["variable"]
-    found = changed.get(variable)
-    if found is None:
-        found = store.get(variable)
-    if found is None:
+    value = changed.get(variable)
+    if value is None:
+        value = store.get(variable)
+    if value is None:
         raise ArgumentError(
             f"variable {variable.name!r} is read before it has a value; run its "
             f"initializer first.\n  read at {node.line}"
         )
-    return found
+    return value
 
 
 def failed(node: Node, args: list[Any], params: Any, error: Exception) -> Exception:

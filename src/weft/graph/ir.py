@@ -49,7 +49,7 @@ from weft.errors import (
 )
 
 if TYPE_CHECKING:
-    from weft.graph.control.bodies import Forms
+    from weft.graph.control.bodies import BodyCache
 
 _new = object.__new__
 
@@ -142,19 +142,19 @@ class Node(_Fields):
         lasti: int = 0,
         role: Role = FORWARD,
     ) -> Node:
-        made = _new(_Fields)
-        made.op = op
-        made.inputs = inputs
-        made.params = params
-        made.type = type
-        made.name = name
-        made.after = after
-        made.module = module
-        made.code = code
-        made.lasti = lasti
-        made.role = role
-        made.__class__ = cls
-        return made  # type: ignore[return-value]
+        node = _new(_Fields)
+        node.op = op
+        node.inputs = inputs
+        node.params = params
+        node.type = type
+        node.name = name
+        node.after = after
+        node.module = module
+        node.code = code
+        node.lasti = lasti
+        node.role = role
+        node.__class__ = cls
+        return node  # type: ignore[return-value]
 
     def __setattr__(self, field: str, value: Any) -> None:
         raise AttributeError(
@@ -445,13 +445,13 @@ class Builder:
     ) -> Node:
         """Add a node of the same operator, source line and module, of a known type."""
         unique = self.unique(node.op.name)
-        made = Node(
+        copy = Node(
             node.op, inputs, params, type, unique, self.after, node.module, node.code,
             node.lasti, self.role,
         )  # fmt: skip
-        self.nodes.append(made)
-        self.by_name[unique] = made
-        return made
+        self.nodes.append(copy)
+        self.by_name[unique] = copy
+        return copy
 
     def adopt(self, node: Node) -> Node:
         """Take over a node as it is (a pass that keeps it)."""
@@ -524,7 +524,7 @@ class Graph:
     """
 
     __slots__ = (
-        "_by_name", "_ops", "forms", "inputs", "name", "nodes", "outputs", "sizes",
+        "_by_name", "_ops", "cache", "inputs", "name", "nodes", "outputs", "sizes",
     )  # fmt: skip
 
     def __init__(
@@ -546,7 +546,7 @@ class Graph:
         )
         self._by_name: dict[str, Node] | None = None
         self._ops: tuple[frozenset[Op], bool] | None = None
-        self.forms: Forms | None = None  # those that control flow has made of it
+        self.cache: BodyCache | None = None  # of programs that control flow makes of it
 
     @property
     def by_name(self) -> dict[str, Node]:
@@ -584,14 +584,14 @@ class Graph:
         return tuple(n for n in self.nodes if has_effect(n))
 
     def __getitem__(self, name: str) -> Node:
-        found = self.by_name.get(name)
-        if found is None:
+        node = self.by_name.get(name)
+        if node is None:
             import difflib
 
             close = difflib.get_close_matches(name, self.by_name, 3)
             hint = f"; there is {', '.join(map(repr, close))}" if close else ""
             raise GraphError(f"graph {self.name!r} has no node named {name!r}{hint}")
-        return found
+        return node
 
     def __contains__(self, node: Any) -> bool:
         name = node.name if isinstance(node, Node) else node

@@ -61,15 +61,15 @@ def labels_of(fn: Any, args: Any, kwargs: Any) -> list[str]:
         bound = signature.bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         bound = {f"arg{k}": a for k, a in enumerate(args)} | dict(kwargs)
-    found: list[str] = []
+    labels: list[str] = []
     for key, value in bound.items():
         kind = signature.parameters[key].kind if key in signature.parameters else None
         if kind is inspect.Parameter.VAR_KEYWORD:
             for k, v in value.items():
-                found += _paths(k, v)
+                labels += _paths(k, v)
         else:
-            found += _paths(key, value)
-    return found
+            labels += _paths(key, value)
+    return labels
 
 
 def _paths(lead: str, tree: Any) -> Iterator[str]:

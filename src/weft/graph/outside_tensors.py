@@ -350,7 +350,7 @@ class Capture(Building):
 
     def _new_buffers(self) -> dict[Variable, Node]:
         """The values of buffers that were set, for the tensors they were before."""
-        found: dict[Variable, Node] = {}
+        values: dict[Variable, Node] = {}
         for slots, name, before in self.buffers.values():
             now = slots[name]
             if now is before:
@@ -371,8 +371,8 @@ class Capture(Building):
             if not held.whole:
                 raise self._not_kept(name, "it is a view of another tensor")
             self.kept.append((slots, name, before))
-            found[held.cell.variable] = self.lift(now)
-        return found
+            values[held.cell.variable] = self.lift(now)
+        return values
 
     def _is_there(self, tensor: Any) -> bool:
         """Whether a tensor shows memory from outside, or an argument's."""
@@ -428,13 +428,13 @@ class Capture(Building):
 
         It is decided by an item of a dictionary.
         """
-        found = self.numbers.get(key)
-        if found is None:
+        known = self.numbers.get(key)
+        if known is None:
             variable = Variable(self._free(name), TensorType((), dtype))
             read = self.builder.read(variable)
-            found = NumberCell(variable, get, set, on), read, self.symbol(read)
-            self.numbers[key] = found
-        return found[2]
+            known = NumberCell(variable, get, set, on), read, self.symbol(read)
+            self.numbers[key] = known
+        return known[2]
 
     def set_number(self, key: Any, value: Symbol) -> None:
         """The number's new value, written back after every run."""

@@ -116,17 +116,17 @@ class GraphReader(Reader):
         tokens.at += 1
 
     def _inputs(self) -> list[Node]:
-        tokens, found = self.tokens, []
+        tokens, inputs = self.tokens, []
         tokens.expect("(")
         while not tokens.skip(")"):
             line, name = tokens.line, self._new_name()
             tokens.expect(":")
             kind = self.type()
-            found.append(self._add(INPUT, (), {"type": kind}, kind, name, (), line))
+            inputs.append(self._add(INPUT, (), {"type": kind}, kind, name, (), line))
             if not tokens.skip(","):
                 self._end(")")
                 break
-        return found
+        return inputs
 
     def _declare_sizes(self) -> None:
         if not self.tokens.skip("sizes"):
@@ -155,14 +155,14 @@ class GraphReader(Reader):
         tokens = self.tokens
         tokens.expect("(")
         while not tokens.skip(")"):
-            position = describe_line(self._code(tokens.line), 0)
+            line = describe_line(self._code(tokens.line), 0)
             left = self._number(self._sum())
             if tokens.word not in _RELATIONS:
                 tokens.fail("one of " + " ".join(_RELATIONS))
             relation = tokens.take()
             right = self._number(self._sum())
             self.sizes.assume(left, relation, right)
-            found = Assumption(left, relation, right, position)
+            found = Assumption(left, relation, right, line)
             self.sizes.assumptions[str(found)] = found
             if not tokens.skip(","):
                 self._end(")")
@@ -237,18 +237,18 @@ class GraphReader(Reader):
 
     def _op(self) -> Op:
         word = self.tokens.word
-        found = self._ops.get(word)
-        if found is None:
+        record = self._ops.get(word)
+        if record is None:
             import weft.nn  # its records are registered when it is first used
 
             self._ops.update({op.name: op for op in weft.core.op.all_ops()})
-            found = self._ops.get(word)
-        if found is None:
+            record = self._ops.get(word)
+        if record is None:
             close = difflib.get_close_matches(word, self._ops, 3)
             hint = f"; there is {', '.join(close)}" if close else ""
             self.tokens.fail("", f"no operator is named {word!r}{hint}")
         self.tokens.at += 1
-        return found
+        return record
 
     def _arguments(self, op: Op, kind: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         tokens = self.tokens

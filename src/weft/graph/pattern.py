@@ -107,7 +107,7 @@ class Function:
 
     def examples(self, given: Sequence[Any] | None) -> list[Pattern]:
         """The function traced on examples, once for each shape of pattern."""
-        found: dict[str, Pattern] = {}
+        patterns: dict[str, Pattern] = {}
         failure: Exception | None = None
         for types in self._types(given):
             try:
@@ -117,14 +117,14 @@ class Function:
             except (WeftError, TypeError, ValueError, IndexError) as error:
                 failure = error
             else:
-                found.setdefault(_outline(one), one)
-        if not found:
+                patterns.setdefault(_outline(one), one)
+        if not patterns:
             raise RuleError(
                 f"rule {self.name!r}: `before` cannot be traced on "
                 f"{'the' if given else 'small'} examples ({failure}); give "
                 "examples=(…), a tensor or Spec for each tensor"
             ) from failure
-        return list(found.values())
+        return list(patterns.values())
 
     def _types(self, given: Sequence[Any] | None) -> Iterator[list[TensorType]]:
         if given is not None:
@@ -231,13 +231,13 @@ def candidates(function: Function, pairs: Pairs) -> Iterator[dict[str, Any]]:
     if not function.open:
         yield {}
         return
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for want, have in pairs.items():
         if want.op is not INPUT:
             values = [i for i in have.inputs if type(i) is not Node]
             for value in (*values, *have.params.values()):
-                _collect(value, found)
-    rows = itertools.product(found.values(), repeat=len(function.open))
+                _collect(value, numbers)
+    rows = itertools.product(numbers.values(), repeat=len(function.open))
     for row in itertools.islice(rows, _MANY):
         yield dict(zip(function.open, row, strict=True))
 

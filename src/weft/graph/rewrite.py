@@ -325,20 +325,20 @@ class _Pass:
 
     # -- replacing
 
-    def replace(self, node: Node, found: Match, depth: int) -> bool:
+    def replace(self, node: Node, match: Match, depth: int) -> bool:
         if depth >= DEEPEST:
             names = [f.rule for f in self.fired]
             raise RuleError(_endless(names, self.graph.name))
-        made, outs = self.made(found)
+        nodes, outs = self.made(match)
         if outs is None:
             return False
         self.changed = True
-        root = found.root
-        self.fired.append(Fired(found.rule.name, root.name, root.line))
-        targets = [found.pairs[out] for out in found.pattern.outputs]
-        self.count(node, made, dict(zip(targets, outs, strict=True)), root)
+        root = match.root
+        self.fired.append(Fired(match.rule.name, root.name, root.line))
+        targets = [match.pairs[out] for out in match.pattern.outputs]
+        self.count(node, nodes, dict(zip(targets, outs, strict=True)), root)
         main = outs[targets.index(root)]
-        for one in made:
+        for one in nodes:
             if one is main:
                 self.emit(one, depth + 1, root.name, root.role)
             else:
@@ -351,13 +351,13 @@ class _Pass:
                 self.instead[target] = self.current(out)
         return True
 
-    def made(self, found: Match) -> tuple[list[Node], Any]:
+    def made(self, match: Match) -> tuple[list[Node], Any]:
         """The nodes that ``after`` makes for the match, and those of its outputs."""
-        one, root = found.rule, found.root
+        one, root = match.rule, match.root
         build = Building(Builder(one.name, self.graph.sizes))
         args = {
             name: build.symbol(value) if type(value) is Node else value
-            for name, value in found.found.items()
+            for name, value in match.found.items()
         }
         sizes = Unassuming(self.graph.sizes)
         with sizes, build, build.taking(), build.builder.deriving(root):
@@ -366,18 +366,18 @@ class _Pass:
             nodes = [build.lift(out) for out in outs]
         if sizes.assumed:
             return [], None  # what it does depends on sizes that are not known
-        self.check(found, nodes)
+        self.check(match, nodes)
         return build.builder.nodes, nodes
 
-    def check(self, found: Match, outs: list[Node]) -> None:
-        one, wanted = found.rule, found.pattern.outputs
+    def check(self, match: Match, outs: list[Node]) -> None:
+        one, wanted = match.rule, match.pattern.outputs
         if len(outs) != len(wanted):
             raise RuleError(
                 f"rule {one.name!r}: `before` has {len(wanted)} outputs, `after` "
                 f"{len(outs)}"
             )
         for want, out in zip(wanted, outs, strict=True):
-            have = found.pairs[want]
+            have = match.pairs[want]
             if not same_type(out.type, have.type):
                 raise GraphError(
                     f"rule {one.name!r} at node {have.name!r}: expected `after` to "
@@ -409,13 +409,13 @@ class _Pass:
 
     def free(self, name: str) -> str:
         """The name itself, or with a number behind it if it is taken."""
-        found = name
+        free = name
         for k in itertools.count(1):
-            if found not in self.names:
+            if free not in self.names:
                 break
-            found = f"{name}_{k}"
-        self.names.add(found)
-        return found
+            free = f"{name}_{k}"
+        self.names.add(free)
+        return free
 
 
 def _uses(nodes: Sequence[Node], outputs: Sequence[Node]) -> Counter[Node]:

@@ -99,7 +99,7 @@ class Sharing:
         return [Change(c.path, Built.of(c.made, self.recipe)) for c in self.changed]  # type: ignore[arg-type]
 
     def recipe(self, value: Any) -> Any:
-        """How each run makes a value of its own like this one."""
+        """The recipe by which each run makes a value like this one."""
         if type(value) is Number:
             value._unknown()  # a float would be a tensor in the result
         if isinstance(value, Tensor):
@@ -123,24 +123,24 @@ class Sharing:
 
     def _tensor(self, tensor: Tensor) -> Shared | Node:
         root, chain = origin(tensor)
-        found: Any = None
+        source: Any = None
         position = self.positions.get(id(root))
         if position in self.arrays and (chain or root.node is not root.given):
             return self._lift(tensor)  # NumPy has no tensors to share
         if position is not None:
-            found = Argument(position)
+            source = Argument(position)
         elif id(root) in self.buffers:
-            found = Outside(self.buffers[id(root)])
+            source = Outside(self.buffers[id(root)])
         elif id(root) in self.gradients:
-            found = GradientOf(self.gradients[id(root)])
+            source = GradientOf(self.gradients[id(root)])
         elif id(root) in self.run.borrowed or is_outside(root):
-            found = Outside(root)
+            source = Outside(root)
         elif self.uses[id(root)] > 1:
             self.run.orders.check_results(root)
-            found = self._lift(root)
-        if found is None:
+            source = self._lift(root)
+        if source is None:
             return self._lift(tensor)
-        return Shared(found, chain, tensor._node is not None)
+        return Shared(source, chain, tensor._node is not None)
 
     def _lift(self, tensor: Tensor) -> Node:
         node = self.run.lift(tensor)

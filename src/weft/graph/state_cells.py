@@ -109,7 +109,7 @@ class GradCell(Cell):
             self.tensor.grad = Tensor.on_device(self.own(value), self.tensor.device)
 
     def touch(self, where: Any = None) -> None:
-        """Nobody has seen a gradient that is replaced."""
+        """Do nothing: a replaced gradient has been seen by nobody."""
 
     def room(self) -> np.ndarray | None:
         if self.tensor.grad is None or not self.tensor.is_cpu:
@@ -124,7 +124,7 @@ class GradCell(Cell):
 
 
 def _holders(tensor: Tensor) -> tuple[int, int]:
-    """How many references there are to a gradient, and to its memory."""
+    """The numbers of references to a gradient, and to its memory."""
     grad = tensor.grad
     assert grad is not None
     return sys.getrefcount(grad), sys.getrefcount(grad._data)

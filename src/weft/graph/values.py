@@ -287,14 +287,14 @@ class Reader:
     def size(self) -> Any:
         """A number or a symbolic size."""
         start = self.tokens.at
-        found = self._sum()
-        if type(found) is not int and not isinstance(found, Size):
+        size = self._sum()
+        if type(size) is not int and not isinstance(size, Size):
             self.tokens.at = start
             self.tokens.fail("a size")
-        if type(found) is int and found < 0:
+        if type(size) is int and size < 0:
             self.tokens.at = start
             self.tokens.fail("a size of at least 0")
-        return found
+        return size
 
     def _primary(self) -> Any:
         tokens = self.tokens
@@ -348,30 +348,30 @@ class Reader:
         return (first, *self._items(")"))
 
     def _items(self, end: str) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         while not self.tokens.skip(end):
-            found.append(self.value())
+            items.append(self.value())
             if not self.tokens.skip(","):
                 self._end(end)
                 break
-        return found
+        return items
 
     def _end(self, end: str) -> None:
         if not self.tokens.skip(end):
             self.tokens.fail(f"',' or {end!r}")
 
     def _dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        items: dict[str, Any] = {}
         while not self.tokens.skip("}"):
             if self.tokens.kind != "string":
                 self.tokens.fail("a string as key")
             key = self._string()
             self.tokens.expect(":")
-            found[key] = self.value()
+            items[key] = self.value()
             if not self.tokens.skip(","):
                 self._end("}")
                 break
-        return found
+        return items
 
     def _atom(self, kind: str, a: Any, b: Any) -> Any:
         if not isinstance(a, Size) and not isinstance(b, Size):
@@ -443,13 +443,13 @@ class Reader:
         """A tensor's type, or the types of several outputs."""
         tokens = self.tokens
         if tokens.skip("("):
-            found = []
+            types = []
             while not tokens.skip(")"):
-                found.append(self.type())
+                types.append(self.type())
                 if not tokens.skip(","):
                     self._end(")")
                     break
-            return tuple(found)
+            return tuple(types)
         dtype = _DTYPES.get(tokens.word)
         if dtype is None:
             tokens.fail("a type, such as float32[2, 3]")
@@ -459,13 +459,13 @@ class Reader:
 
     def tensor_type(self, dtype: DType) -> TensorType:
         """The rest of a type, after ``dtype[``."""
-        found = []
+        shape = []
         while not self.tokens.skip("]"):
-            found.append(self.size())
+            shape.append(self.size())
             if not self.tokens.skip(","):
                 self._end("]")
                 break
-        return TensorType(tuple(found), dtype)
+        return TensorType(tuple(shape), dtype)
 
     def _array_call(self) -> np.ndarray:
         kind = self.type()

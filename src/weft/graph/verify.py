@@ -166,18 +166,18 @@ class _Verifier:
             self.fail(node, f"{node.op.name} has no type rule")
         args = [i.type if type(i) is Node else i for i in node.inputs]
         try:
-            found = rule(*args, **node.params)
+            inferred = rule(*args, **node.params)
         except GraphError:
             raise
         except WeftError as error:
             self.fail(node, str(error).partition("\n  at ")[0])
         except (TypeError, AttributeError, ValueError, KeyError, IndexError) as error:
             self.fail(node, f"{node.op.name} does not take these arguments ({error})")
-        if found is not node.type and not same_type(found, node.type):
+        if inferred is not node.type and not same_type(inferred, node.type):
             self.fail(
                 node,
                 f"its type is {type_text(node.type)}, but {node.op.name} gives "
-                f"{type_text(found)}",
+                f"{type_text(inferred)}",
             )
         self.sizes(node)
 
@@ -306,16 +306,16 @@ def _signature(op: Op, function: Any) -> _Parameters:
     if isinstance(function, np.ufunc):
         return _Parameters(frozenset(), frozenset(), False)
     try:
-        found = list(inspect.signature(function).parameters.values())
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return _Parameters(frozenset(), frozenset(), True)
-    plain = [p for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]
+    plain = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     extra = [] if op.variadic else plain[len(op.inputs) :]
-    named = [*extra, *[p for p in found if p.kind is p.KEYWORD_ONLY]]
+    named = [*extra, *[p for p in parameters if p.kind is p.KEYWORD_ONLY]]
     return _Parameters(
         frozenset(p.name for p in named),
         frozenset(p.name for p in named if p.default is p.empty),
-        any(p.kind is p.VAR_KEYWORD for p in found),
+        any(p.kind is p.VAR_KEYWORD for p in parameters),
     )
 
 

@@ -67,7 +67,7 @@ def _check_options(spec: LayerSpec, found: Entry) -> None:
 
 
 def check_text(who: str, text: object) -> None:
-    """A description is a string (read a file first)."""
+    """Refuse a description that is not a string (read a file first)."""
     if not isinstance(text, str):
         raise DTypeError(
             f"{who}: expected the text as a string, got {type(text).__name__}"

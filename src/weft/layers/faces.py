@@ -126,13 +126,13 @@ class Derived:
         ]
         learning = {k: p for k, p in layer.all_params().items() if p.requires_grad}
         sources = [*wanted, *learning.values()]
-        found = list(grad(outs, sources, list(grads), allow_unused=True))
-        found = [
+        gradients = list(grad(outs, sources, list(grads), allow_unused=True))
+        gradients = [
             x.detach() * 0 if g is None else g
-            for g, x in zip(found, sources, strict=True)
+            for g, x in zip(gradients, sources, strict=True)
         ]
-        layer.grads.update(zip(learning, found[len(wanted) :], strict=True))
-        given = iter(found)
+        layer.grads.update(zip(learning, gradients[len(wanted) :], strict=True))
+        given = iter(gradients)
         return tuple(
             next(given) if n and x.requires_grad else None
             for x, n in zip(leaves, needs, strict=True)

@@ -194,10 +194,10 @@ def _first_name(fn: Method) -> str:
 
 
 def forward_form(fn: Method) -> TensorForward | BlobForward:
-    """How a forward is written."""
+    """The form in which a forward is written."""
     return BlobForward(fn) if _first_name(fn) == "bottom" else TensorForward(fn)
 
 
 def backward_form(fn: Method) -> TensorBackward | BlobBackward:
-    """How a backward is written."""
+    """The form in which a backward is written."""
     return BlobBackward(fn) if _first_name(fn) == "top" else TensorBackward(fn)

@@ -78,13 +78,13 @@ class Layer(Module):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Start complete, so that a subclass need not call ``super().__init__``."""
-        made = super().__new__(cls)
-        Module.__init__(made)
-        made.__dict__.update(
+        layer = super().__new__(cls)
+        Module.__init__(layer)
+        layer.__dict__.update(
             _parameters=Params(), grads={}, name=None, _seen=None, _prepared=False,
             _made_with=_options(cls, args, kwargs),
         )  # fmt: skip
-        return made
+        return layer
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name

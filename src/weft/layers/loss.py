@@ -31,7 +31,7 @@ class Loss(Layer):
         self.loss_weight = loss_weight
 
     def loss(self, predicted: Tensor, actual: Tensor) -> Tensor:
-        """How wrong a prediction is: a 0-d tensor."""
+        """The loss of a prediction: a 0-d tensor."""
         raise NotImplementedError(f"{type(self).__name__} has no loss")
 
     def grad(self, predicted: Tensor, actual: Tensor) -> Tensor:

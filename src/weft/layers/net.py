@@ -226,13 +226,13 @@ class Net(_Holder):
 
     def loss_names(self) -> list[str]:
         """The outputs of the last forward that are losses."""
-        made = {
+        losses = {
             slot
             for layer, _, outs in self._ran.steps
             if isinstance(layer, Loss)
             for slot in outs
         }
-        return [name for name, slot in self._ran.outputs.items() if slot in made]
+        return [name for name, slot in self._ran.outputs.items() if slot in losses]
 
     def _like_output(self, slot: int, name: str, grad: Any) -> Tensor:
         value = self._values[slot]  # type: ignore[index]

@@ -61,7 +61,7 @@ class _Pool(Layer):
         return F.pad(full, (0, w - full.shape[3], 0, h - full.shape[2]))
 
     def _areas(self, grad: Tensor) -> Tensor:
-        """How many elements, padding included, each window averages: (rows, cols)."""
+        """The number of elements, padding included, of each window: (rows, cols)."""
         high, wide = (
             [min(i * s + k, n + 2 * p) - i * s for i in range(count)]
             for k, s, p, n, count in zip(

@@ -68,18 +68,18 @@ def tokens(text: str) -> list[Token]:
     """The text's pieces, with one at the end that stands for it."""
     out, position, line, start = [], 0, 1, 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
+        match = _TOKEN.match(text, position)
         at = Token("", text[position : position + 1], line, position - start + 1)
-        if found is None:
+        if match is None:
             raise _bad(at, f"unexpected character {at.text!r}")
-        kind = str(found.lastgroup)
+        kind = str(match.lastgroup)
         if kind != "space":
-            out.append(Token(kind, found.group(), line, at.column))
-        newlines = found.group().count("\n")
+            out.append(Token(kind, match.group(), line, at.column))
+        newlines = match.group().count("\n")
         if newlines:
             line += newlines
-            start = position + found.group().rindex("\n") + 1
-        position = found.end()
+            start = position + match.group().rindex("\n") + 1
+        position = match.end()
     return [*out, Token("end", "the end of the text", line, len(text) - start + 1)]
 
 
@@ -265,19 +265,19 @@ def _add_layer(f: Field, inputs: dict[str, Any], layers: list[LayerSpec]) -> Non
 
 
 def _layer(f: Field) -> LayerSpec:
-    found: dict[str, Any] = {"bottom": [], "top": [], "phase": None}
+    fields: dict[str, Any] = {"bottom": [], "top": [], "phase": None}
     blocks: dict[str, Field] = {}
     options: dict[str, Any] = {}
     for g in f.value:
         if g.name in ("name", "type"):
-            found[g.name] = _of_kind(g, str)
+            fields[g.name] = _of_kind(g, str)
         elif g.name in ("bottom", "top"):
             many = g.value if type(g.value) is list else [_of_kind(g, str)]
-            found[g.name] += many
+            fields[g.name] += many
         elif g.name == "phase":
-            found["phase"] = _of_kind(g, str)
+            fields["phase"] = _of_kind(g, str)
         elif g.name == "include" and g.is_block:
-            found["phase"] = _plain(g.value).get("phase")
+            fields["phase"] = _plain(g.value).get("phase")
         elif g.name == "loss_weight":
             options["loss_weight"] = g.value
         elif g.name.endswith("_param") and g.is_block:
@@ -285,13 +285,13 @@ def _layer(f: Field) -> LayerSpec:
         else:
             raise _bad(g.token, _unknown(g.name, f"{_LAYER_FIELDS}, ..._param"))
     for key in ("name", "type"):
-        if key not in found:
+        if key not in fields:
             raise _bad(f.token, f"expected this layer to have a {key}")
-    options |= _options(f, found["type"], blocks)
+    options |= _options(f, fields["type"], blocks)
     position = f"prototxt: line {f.token.line}, column {f.token.column}: "
-    top = tuple(found["top"]) or (found["name"],)
+    top = tuple(fields["top"]) or (fields["name"],)
     return LayerSpec(
-        found["name"], found["type"], tuple(found["bottom"]), top, found["phase"],
+        fields["name"], fields["type"], tuple(fields["bottom"]), top, fields["phase"],
         options, position,
     )  # fmt: skip
 

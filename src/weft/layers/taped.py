@@ -21,13 +21,13 @@ from weft.nn.module import Module
 
 def _twin(layer: Layer) -> Layer:
     """The layer as it is now, apart from what happens to it later."""
-    made = copy.copy(layer)
-    for name, child in list(made._modules.items()):
-        made._modules[name] = _apart(child)
-    for name, value in list(vars(made).items()):
+    twin = copy.copy(layer)
+    for name, child in list(twin._modules.items()):
+        twin._modules[name] = _apart(child)
+    for name, value in list(vars(twin).items()):
         if type(value) in (list, tuple, dict):
-            vars(made)[name] = _apart(value)
-    return made
+            vars(twin)[name] = _apart(value)
+    return twin
 
 
 def _apart(value: Any) -> Any:

@@ -84,7 +84,7 @@ def _ordered(places: list[Place], inputs: Iterable[str]) -> list[Place]:
 
 
 def _stuck(left: list[Place], known: set[str]) -> Exception:
-    """Why none of these layers can come next."""
+    """The reason why none of these layers can come next."""
     coming = {top for place in left for top in place.top}
     there = ", ".join(sorted(known | coming))
     for place in left:

@@ -149,7 +149,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 def matrix_rank(
     A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Tensor:
-    """How many singular values are larger than the tolerance.
+    """The number of singular values larger than the tolerance.
 
     A tolerance may be a tensor with one number for each matrix.
 

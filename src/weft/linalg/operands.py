@@ -145,13 +145,13 @@ def one_by_one(
         if isinstance(t, Tensor)
     }
     rest = {key: t for key, t in tolerances.items() if key not in each}
-    found = [
+    results = [
         fn(full[entry], **rest, **{key: float(t[entry]) for key, t in each.items()})
         for entry in np.ndindex(lead)
     ]
-    if not found:
+    if not results:
         return fn(full, **rest, **dict.fromkeys(each, 0.0))
-    return reshape(stack(found), (*lead, *found[0].shape))
+    return reshape(stack(results), (*lead, *results[0].shape))
 
 
 def rank_of(s: Tensor, shape: tuple[int, ...], atol: Any, rtol: Any) -> Tensor:

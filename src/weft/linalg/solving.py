@@ -169,15 +169,15 @@ def _residuals(a: Tensor, b: Tensor, x: Tensor, rank: Tensor) -> Tensor:
     if m <= n or (known(rank) and bool((rank.array() < n).any())):
         return empty((0,), dtype=a.dtype.to_real())
     off = abs(matmul(a, x) - b)
-    found = sum(off * off, -2)
+    residuals = sum(off * off, -2)
     if known(rank):
-        return found
+        return residuals
     text = (
         f"linalg.lstsq: a matrix has rank {{value}}, not {n}, so there are no "
         "residuals; in a program, whose shapes are fixed, give matrices of full rank"
     )
     full = require(rank, lambda r: r >= n, text)
-    return where((full >= n).unsqueeze(-1), found, 0)
+    return where((full >= n).unsqueeze(-1), residuals, 0)
 
 
 @public(method=True)

@@ -53,7 +53,7 @@ def snapshot() -> Rows:
 
 
 def peak() -> int:
-    """The most bytes that were live at once, as far as somebody was counting.
+    """The most bytes that were live at once, as far as they were counted.
 
     Every array is counted inside of ``record()`` and while there is a limit; else only
     what ``live()`` finds when it is called.

@@ -1,4 +1,4 @@
-"""The ledger: every array that is made while somebody wants to know, and its end.
+"""The ledger: every array that is made while memory is counted, and its end.
 
 An array is known by its owner (views have none of their own) through a weak
 reference, which tells when it goes. Arrays that were there before are found by a scan;
@@ -72,7 +72,7 @@ class Ledger:
     # -- on and off
 
     def settle(self) -> None:
-        """Count while somebody wants to know, and only then."""
+        """Count while a limit or a recording needs it, and only then."""
         wanted = self.limit is not None or bool(self.recordings)
         if wanted and allocation.ledger is None:
             self.entries.clear()
@@ -97,7 +97,7 @@ class Ledger:
     # -- what the operators tell
 
     def expect(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> None:
-        """An operator is about to run."""
+        """Called before an operator runs."""
         for a in args:
             if type(a) is Tensor and id(allocation.owner(a._data)) not in self.entries:
                 self._enter(allocation.owner(a._data), "", "other")
@@ -115,7 +115,7 @@ class Ledger:
             raise refusal(name, nbytes, limit=self.limit)
 
     def note(self, array: np.ndarray, name: str) -> None:
-        """An array was made."""
+        """Called after an array was made."""
         owner = allocation.owner(array)
         if id(owner) in self.entries or not owner.nbytes:
             return

@@ -42,7 +42,7 @@ class Origin(NamedTuple):
 
 def origins(nodes: Iterable[Node]) -> dict[int, Origin]:
     """The origins of saved values, by the memory that holds them."""
-    found: dict[int, Origin] = {}
+    origins: dict[int, Origin] = {}
     for node in nodes:
         for value in tree_flatten(node.saved)[0] if type(node.saved) is tuple else ():
             array = value.__dict__.get("_data") if isinstance(value, Tensor) else None
@@ -50,9 +50,9 @@ def origins(nodes: Iterable[Node]) -> dict[int, Origin]:
                 maker = _node(value._node)
                 origin = Origin(maker or node, maker is not None)
                 key = id(allocation.owner(array))
-                if origin.made or key not in found:
-                    found[key] = origin
-    return found
+                if origin.made or key not in origins:
+                    origins[key] = origin
+    return origins
 
 
 def _node(made: Any) -> Node | None:

@@ -87,28 +87,28 @@ def _details(
 
 def remedies(usage: Usage, held: list[Held], asked: int) -> list[tuple[int, str]]:
     """Remedies with the bytes that each would save, the best first."""
-    found = [(asked // 2, "the same work in two halves, one after the other")]
+    ways = [(asked // 2, "the same work in two halves, one after the other")]
     values = sum(h.kind == "activations" for h in held)
     if values > 4:
         left = 2 / math.sqrt(values)
-        found.append((
+        ways.append((
             int(usage.activations * (1 - left)),
             f'checkpoint_sequential(model, "sqrt", x), which keeps about '
             f"{left:.0%} of the activations",
         ))  # fmt: skip
     if usage.activations:
-        found.append(((usage.activations + asked) // 2, "half the batch"))
+        ways.append(((usage.activations + asked) // 2, "half the batch"))
     if usage.optimizer > 1.5 * usage.parameters:
         text = "SGD with momentum, which has half of Adam's state"
-        found.append((usage.optimizer // 2, text))
+        ways.append((usage.optimizer // 2, text))
     elif usage.optimizer:
-        found.append((usage.optimizer, "SGD without momentum, which has no state"))
+        ways.append((usage.optimizer, "SGD without momentum, which has no state"))
     if usage.gradients:
-        found.append((usage.gradients, "optimizer.zero_grad() before the forward run"))
+        ways.append((usage.gradients, "optimizer.zero_grad() before the forward run"))
     wide = sum(h.nbytes for h in held if h.dtype == "float64")
     if wide:
-        found.append((wide // 2, "float32 in place of float64"))
+        ways.append((wide // 2, "float32 in place of float64"))
     loose = [h.nbytes for h in held if h.kind == "other"]
     if loose:
-        found.append((max(loose), "`del` of the largest tensor of kind 'other'"))
-    return sorted(found, reverse=True)
+        ways.append((max(loose), "`del` of the largest tensor of kind 'other'"))
+    return sorted(ways, reverse=True)

@@ -86,15 +86,15 @@ class Scan:
             kinds.append((nn.Module, self.modules))
         if optim is not None:
             kinds.append((optim.Optimizer, self.optimizers))
-        positions: dict[type, list[Any] | None] = {}
+        lists: dict[type, list[Any] | None] = {}
         for thing in gc.get_objects():
             kind = type(thing)
-            if kind not in positions:
-                homes = [home for base, home in kinds if issubclass(kind, base)]
-                positions[kind] = homes[0] if homes else None
-            home = positions[kind]
-            if home is not None:
-                home.append(thing)
+            if kind not in lists:
+                matching = [target for base, target in kinds if issubclass(kind, base)]
+                lists[kind] = matching[0] if matching else None
+            target = lists[kind]
+            if target is not None:
+                target.append(thing)
 
     # -- the kinds
 

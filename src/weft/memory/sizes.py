@@ -34,19 +34,19 @@ def parse_bytes(size: Any, name: str = "parse_bytes") -> int:
 
 
 def _from_text(name: str, text: str) -> float:
-    found = _NUMBER.fullmatch(text.lower())
-    if found is None:
+    match = _NUMBER.fullmatch(text.lower())
+    if match is None:
         raise ArgumentError(
             f"{name}: expected a size such as '512MB' or '1.5 GiB', got {text!r}"
         )
-    unit = found["unit"] or "b"
+    unit = match["unit"] or "b"
     if unit not in _UNITS:
         raise ArgumentError(
-            f"{name}: {found['unit']!r} in {text!r} is no unit of memory; expected one "
+            f"{name}: {match['unit']!r} in {text!r} is no unit of memory; expected one "
             "of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB"
         )
     try:
-        number = float(found["number"].replace(",", "").replace("_", ""))
+        number = float(match["number"].replace(",", "").replace("_", ""))
     except ValueError:
         raise ArgumentError(f"{name}: {text!r} does not begin with a number") from None
     return number * _UNITS[unit]

@@ -79,7 +79,7 @@ class Inspection:
         return self.device.type == "cpu"
 
     def stride(self: Any, dim: int | None = None) -> Any:
-        """How many elements to step in memory for one step in each dimension.
+        """The distance in memory, in elements, of one step in each dimension.
 
         >>> weft.zeros(2, 3).stride()
         (3, 1)

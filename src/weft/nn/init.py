@@ -59,7 +59,7 @@ def _initializer(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """How much a non-linearity's weights must be enlarged to keep the variance.
+    """The factor by which a non-linearity's weights must grow to keep the variance.
 
     >>> weft.nn.init.calculate_gain("leaky_relu", 1.0)
     1.0

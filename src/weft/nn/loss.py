@@ -153,7 +153,7 @@ class TripletMarginLoss(FunctionalModule):
 
 
 class TripletMarginWithDistanceLoss(FunctionalModule):
-    """The triplet loss with a distance of one's own."""
+    """The triplet loss with a given distance function."""
 
     function = F.triplet_margin_with_distance_loss
     options = {

@@ -84,7 +84,7 @@ class _Statistics(Module):
 
 class _BatchNorm(_Statistics):
     def _momentum(self) -> Any:
-        """How far the running statistics move; a plain mean without a momentum."""
+        """The momentum of running statistics; that of a plain mean if None is set."""
         if not (self.training and self.track_running_stats):
             return 0.0
         self.num_batches_tracked.add_(1)

@@ -186,14 +186,14 @@ def _attention_vjp(
     g, g_lse = gs
     q, k, v, *mask = xs
     delta = (g * o).sum(-1) - g_lse
-    found: Any = attention_backward_op(
+    cotangents: Any = attention_backward_op(
         q, k, v, lse, g, delta, *mask, causal=causal, scale=scale, zeros=zeros
     )
-    found = [*found, *[None] * len(mask)]
+    cotangents = [*cotangents, *[None] * len(mask)]
     if mask and need[3]:
         weights = _weights(q, k, lse, mask, causal, scale)
-        found[3] = weights * (matmul(g, _transposed(v)) - delta.unsqueeze(-1))
-    return found
+        cotangents[3] = weights * (matmul(g, _transposed(v)) - delta.unsqueeze(-1))
+    return cotangents
 
 
 def _attention_jvp(
@@ -227,7 +227,7 @@ def _backward_vjp(
     of_slopes = (matmul(a, _transposed(k)) + matmul(q, _transposed(b))) * scale
     of_rise = of_slopes * p
     of_scores = (of_slopes * rise + matmul(g, _transposed(c))) * p
-    found: list[Tensor | None] = [
+    cotangents: list[Tensor | None] = [
         matmul(of_scores, k) * scale + matmul(slopes, b),
         matmul(_transposed(of_scores), q) * scale + matmul(_transposed(slopes), a),
         matmul(_transposed(of_rise), g),
@@ -235,7 +235,7 @@ def _backward_vjp(
         matmul(of_rise, v) + matmul(p, c),
         -of_rise.sum(-1),
     ]
-    return found + [of_scores if one else None for one in need[6:]]
+    return cotangents + [of_scores if one else None for one in need[6:]]
 
 
 # -- samples and references

@@ -50,7 +50,7 @@ _BULK = 1 << 14  # elements of an argument from which generated kernels pay
 def window_counts(
     size: Sizes, kernel: Sizes, stride: Sizes, padding: Pairs, dilation: Sizes
 ) -> Sizes:
-    """How many windows fit along each dimension."""
+    """The number of windows along each dimension."""
     return tuple(
         (n + lo + hi - d * (k - 1) - 1) // s + 1
         for n, k, s, (lo, hi), d in zip(
@@ -290,7 +290,7 @@ def _input_grad_eval(
 
 
 def _flipped_conv(y: Any, w: Any, padding: Pairs, dilation: Sizes, groups: int) -> Any:
-    """With stride 1: y convolved with the flipped weights."""
+    """The gradient for stride 1: y convolved with the flipped weights."""
     kernel = w.shape[2:]
     o, each = w.shape[0] // groups, w.shape[1]
     flipped = np.flip(w, tuple(range(2, w.ndim))).reshape(groups, o, each, *kernel)

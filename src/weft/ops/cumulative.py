@@ -220,7 +220,7 @@ def _ratio(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _decay(out: Tensor, dim: int) -> Tensor:
-    """By what each sum of exponentials has become smaller in the next."""
+    """The factor from each sum of exponentials to the next."""
     return _ratio(_shift(out, dim, -math.inf), out)
 
 
@@ -308,7 +308,7 @@ prod_op: Op = define(
 
 
 def _others(x: Tensor, dim: int) -> Tensor:
-    """For each element, the product of the others along a dimension."""
+    """The product, for each element, of the others along a dimension."""
     left = _shifted_products(x, dim)
     flipped = flip_op(x, dims=(dim,))
     return left * flip_op(_shifted_products(flipped, dim), dims=(dim,))

@@ -188,21 +188,21 @@ def result_type(*values: Any) -> DType:
     groups: list[DType | None] = [None, None, None]
     for value in values:
         if isinstance(value, Tensor):
-            position, dtype = (0 if value.ndim else 1), value.dtype
+            group, dtype = (0 if value.ndim else 1), value.dtype
         elif isinstance(value, DType):
-            position, dtype = 0, value
+            group, dtype = 0, value
         else:
-            position, dtype = 2, dtypes.scalar_dtype(value)
-        before = groups[position]
-        groups[position] = dtype if before is None else promote_types(before, dtype)
+            group, dtype = 2, dtypes.scalar_dtype(value)
+        before = groups[group]
+        groups[group] = dtype if before is None else promote_types(before, dtype)
     result: DType | None = None
-    for found in groups:
-        if found is None:
+    for other in groups:
+        if other is None:
             continue
         if result is None:
-            result = found
-        elif found.category > result.category:
-            result = _raise_category(result, found)
+            result = other
+        elif other.category > result.category:
+            result = _raise_category(result, other)
     if result is None:
         raise ArgumentError("result_type: expected at least one tensor or number")
     return result

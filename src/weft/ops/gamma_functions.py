@@ -174,7 +174,7 @@ def _polygamma_positive(x: Array, n: int) -> Array:
 
 
 def _polygamma_negative(x: Array, n: int) -> Array:
-    """By reflection in 1/2."""
+    """The polygamma function of negative numbers, by reflection in 1/2."""
     r = x - np.round(x)
     cot = horner(1 / np.tan(math.pi * r), _cotangent_derivative(n))
     there = _polygamma_positive(1 - x, n)

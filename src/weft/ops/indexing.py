@@ -320,37 +320,37 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         if not shape or not -shape[0] <= index < shape[0]:
             return None
         return (index if index >= 0 else index + shape[0],)
-    found: list[Any] = []
+    plain: list[Any] = []
     axis, ndim = 0, len(shape)
     items = index if type(index) is tuple else (index,)
     for position, item in enumerate(items):
         kind = type(item)
         if item is None:
-            found.append(None)
+            plain.append(None)
             continue
         if item is ...:
             left = _skipped(items[position + 1 :], ndim - axis)
             if left < 0:
                 return None
-            found += [_REST] * left
+            plain += [_REST] * left
             axis += left
             continue
         if axis == ndim:
             return None
         size = shape[axis]
         if kind is int and -size <= item < size:
-            found.append(item if item >= 0 else item + size)
+            plain.append(item if item >= 0 else item + size)
         elif kind is slice:
             bounds = _plain_slice(item, size)
             if bounds is None:
                 return None
-            found.append(bounds)
+            plain.append(bounds)
         else:
             return None
         axis += 1
-    while found and found[-1] is _REST:
-        found.pop()
-    return tuple(found)
+    while plain and plain[-1] is _REST:
+        plain.pop()
+    return tuple(plain)
 
 
 def _skipped(rest: tuple[Any, ...], axes: int) -> int:

@@ -66,15 +66,15 @@ def _cat_batch(
 def _joined(k: Any, out: Any, *xs: Any, dim: int) -> Any:
     """The element of the input that holds the index along the axis."""
     at, stop = out[dim], sum(x.shape[dim] for x in xs)
-    found: Any = None
+    chosen: Any = None
     for x in reversed(xs):
         if same(x.shape[dim], 0):
             continue
         start = stop - x.shape[dim]
         value = x[*out[:dim], at - start, *out[dim + 1 :]]
-        found = value if found is None else k.choice(at, stop, value, found)
+        chosen = value if chosen is None else k.choice(at, stop, value, chosen)
         stop = start
-    return k.number(0) if found is None else found
+    return k.number(0) if chosen is None else chosen
 
 
 cat_op: Op = define(

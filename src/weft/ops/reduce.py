@@ -164,7 +164,7 @@ def nansum(
 
 @public(method=True)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements are not zero.
+    """The number of elements that are not zero.
 
     >>> weft.count_nonzero(weft.tensor([0, 3, 0, 4]))
     tensor(2, dtype=int64)

@@ -69,7 +69,7 @@ def _parts(rows: Any, cols: Any, weights: Any) -> list[tuple[Any, Any, Any]]:
 
 
 def _repeat_number(values: Any) -> Any:
-    """How often each value came before it in the list."""
+    """The number of earlier occurrences of each value in the list."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])

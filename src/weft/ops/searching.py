@@ -42,7 +42,7 @@ def _search_type(edges: TensorType, values: TensorType, *, right: bool) -> Tenso
 
 
 def _search_reference(edges: Any, values: Any, *, right: bool) -> Any:
-    """By counting the elements in front."""
+    """The insertion index, by counting the elements in front."""
     below = np.less_equal if right else np.less
     return below(edges[..., None, :], values[..., None]).sum(-1).reshape(values.shape)
 
@@ -73,20 +73,20 @@ def _search_batch(
 
 def _in_front(k: Any, edge: Any, value: Any, right: bool) -> Any:
     """Whether an element of the sequence comes before a value; NaN comes last."""
-    found = k.call("le" if right else "lt", edge, value)
+    before = k.call("le" if right else "lt", edge, value)
     if not edge.dtype.is_inexact:
-        return found
+        return before
     last = k.call("isnan", value)
     if not right:
         known = k.call("eq", edge, edge)
         last = k.call("logical_and", last, known)
-    return k.call("logical_or", found, last)
+    return k.call("logical_or", before, last)
 
 
 def _halved(
     k: Any, out: Any, count: Any, step: Any, edges: Any, value: Any, right: bool
 ) -> Any:
-    """How many are in front, after asking about the one ``step`` further on."""
+    """The number in front, after a comparison with the element ``step`` further on."""
     size = edges.shape[-1]
     more, top = k.call("add", count, step), k.at(size)
     there = k.call("minimum", more, top)

@@ -516,7 +516,7 @@ def unique(
 def bincount(
     input: Tensor, weights: Tensor | None = None, minlength: int = 0
 ) -> Tensor:
-    """How often each whole number from 0 occurs.
+    """The number of occurrences of each whole number from 0.
 
     >>> weft.bincount(weft.tensor([0, 2, 2]))
     tensor([1, 0, 2], shape=(3,), dtype=int64)
@@ -541,7 +541,7 @@ def bincount(
 
 @public(method=True)
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements fall into each of some equal bins from ``min`` to ``max``.
+    """The number of elements in each of some equal bins from ``min`` to ``max``.
 
     With both 0, from the smallest to the largest element.
 

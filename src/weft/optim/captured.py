@@ -82,7 +82,7 @@ class _Alike:
         self.states = states
 
     def holds(self) -> bool:
-        """Whether they are still alike, looked at if somebody else has stepped."""
+        """Whether they are still alike; compared if a step was taken elsewhere."""
         if self.known.get(self.key) is self.names:
             return True
         first = [_numbers(some[0]) for some in self.states]
@@ -128,7 +128,7 @@ def _numbers(state: State) -> State:
 
 def _read_numbers(run: Any, who: str, states: list[State], alike: _Alike) -> State:
     """The numbers that several parameters' states have in common, as symbols."""
-    found = {}
+    numbers = {}
     for key in _numbers(states[0]):
 
         def get(key: str = key) -> Any:
@@ -141,8 +141,8 @@ def _read_numbers(run: Any, who: str, states: list[State], alike: _Alike) -> Sta
 
         name = f"{who}.{key}"
         on = states[0], key
-        found[key] = run.number((id(states[0]), key), name, get, set, on, float64)
-    return found
+        numbers[key] = run.number((id(states[0]), key), name, get, set, on, float64)
+    return numbers
 
 
 class _Update:
@@ -175,7 +175,7 @@ class _Update:
         like = likeness(tensors)
         key = like, *held
         if key in self.stamps:
-            return self.stamps[key].again(tensors)
+            return self.stamps[key].apply(tensors)
         nodes = mode.capture.builder.nodes
         first = len(nodes)
         local = {k: _flat(v) for k, v in held.items()} | self.numbers

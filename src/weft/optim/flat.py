@@ -53,13 +53,13 @@ def _overlapping(params: list[Tensor]) -> set[int]:
         for i, p in enumerate(params)
         if type(p) is Tensor and p._data.size
     )
-    found, end, last = set(), 0, 0
+    overlapping, end, last = set(), 0, 0
     for start, stop, i in ranges:
         if start < end:
-            found |= {i, last}
+            overlapping |= {i, last}
         if stop > end:
             end, last = stop, i
-    return found
+    return overlapping
 
 
 def _numbers(state: State) -> State:

@@ -202,19 +202,19 @@ class Optimizer:
     def _prepared(self) -> list[tuple[Any, Any, dict[str, Any]]]:
         """The runs of a step with their gradients; on an error no state has moved."""
         before: dict[Tensor, State | None] = {}
-        found = []
+        prepared = []
         try:
             for index, group in enumerate(self.param_groups):
                 active = [p for p in group["params"] if p.grad is not None]
                 if active:
                     options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
                     runs = self._plan(index, active, options, before)
-                    found += [(run, run.gradients(), options) for run in runs]
+                    prepared += [(run, run.gradients(), options) for run in runs]
             check_memory()
         except BaseException:
             self._restore(before)
             raise
-        return found
+        return prepared
 
     def _restore(self, before: dict[Tensor, State | None]) -> None:
         """Put states back that were being made or moved."""
@@ -238,7 +238,7 @@ class Optimizer:
         group: Any,
         before: dict[Tensor, State | None],
     ) -> list[Any]:
-        """How to run this group's parameters; kept while nothing moves.
+        """The plan for this group's parameters; kept while no memory changes.
 
         A new plan moves states, which ``before`` takes note of.
         """
@@ -358,7 +358,7 @@ class Optimizer:
         return {**{k: v for k, v in mine.items() if k not in _OWN}, **given}
 
     def _group_problems(self, groups: list[Any]) -> list[str]:
-        """How the saved groups' names differ from this optimizer's."""
+        """The differences of the saved groups' names from this optimizer's."""
         shapes = {name: tuple(p.shape) for name, p in self._named_params()}
         theirs = [name for group in groups for name in group["params"]]
         known = set(theirs)
@@ -372,7 +372,7 @@ class Optimizer:
         return lines
 
     def _state_problems(self, saved: Mapping[str, Any]) -> list[str]:
-        """How the saved state differs from what the parameters need."""
+        """The differences of the saved state from the one that parameters need."""
         lines: list[str] = []
         for group in self.param_groups:
             for name, p in zip(group["param_names"], group["params"], strict=True):
@@ -485,7 +485,7 @@ def _numbered(names: list[str]) -> bool:
 def _saved_names(groups: list[Any]) -> list[list[str]]:
     """The names of saved groups' parameters, or their numbers instead."""
     numbers = itertools.count()
-    found = []
+    listed = []
     for group in groups:
         keys = group["params"]
         names = group.get("param_names") or [
@@ -497,8 +497,8 @@ def _saved_names(groups: list[Any]) -> list[list[str]]:
                 f"load_state_dict: a group has {len(keys)} parameters and "
                 f"{len(names)} names"
             )
-        found.append(list(names))
-    return found
+        listed.append(list(names))
+    return listed
 
 
 def _flat(names: list[list[str]]) -> list[str]:

@@ -61,15 +61,15 @@ class Stamp:
         """Whether what was outside the graph before has been read by these nodes."""
         return not any(like[self.positions[node]][1] for node in self.given)
 
-    def again(self, tensors: list[Any]) -> tuple[Any, State]:
+    def apply(self, tensors: list[Any]) -> tuple[Any, State]:
         """The update of another parameter: its new value, and the state's."""
         run, shape = mode.capture, tensors[0].shape
-        build, position = run.builder, {"shape": shape}
+        build, overrides = run.builder, {"shape": shape}
         types: dict[Any, TensorType] = {}
-        found = {n: run.lift(tensors[self.positions[n]]) for n in self.given}
+        nodes = {n: run.lift(tensors[self.positions[n]]) for n in self.given}
         for node in self.nodes:
             if node.op is READ:
-                found[node] = run.lift(tensors[self.positions[node]])
+                nodes[node] = run.lift(tensors[self.positions[node]])
                 continue
             kind = node.type
             if kind.shape:
@@ -77,16 +77,16 @@ class Stamp:
                 if kind is None:
                     kind = TensorType(shape, node.type.dtype)
                     types[kind.dtype] = kind
-            params = position if node.op is expand_op else node.params
-            inputs = tuple(map(found.get, node.inputs, node.inputs))
-            found[node] = build.add_like(node, inputs, params, kind)
+            params = overrides if node.op is expand_op else node.params
+            inputs = tuple(map(nodes.get, node.inputs, node.inputs))
+            nodes[node] = build.add_like(node, inputs, params, kind)
 
         def value(source: Any) -> Any:
             if type(source) is not Node:
                 return source
             if source in self.positions:
                 return tensors[self.positions[source]]
-            made = run.symbol(found[source])
+            made = run.symbol(nodes[source])
             made.quiet = True
             return made
 

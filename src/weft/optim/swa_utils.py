@@ -146,7 +146,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From the present rate to a constant one, in ``anneal_epochs`` epochs.
+    """Anneal the present rate to a constant one, in ``anneal_epochs`` epochs.
 
     >>> sgd = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
     >>> swa = weft.optim.swa_utils.SWALR
@@ -176,7 +176,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _weight(self, step: int) -> float:
-        """How much of the constant rate there is after some steps."""
+        """The share of the constant rate after some steps."""
         t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return t if self.anneal == "linear" else (1 - math.cos(math.pi * t)) / 2
 

@@ -56,18 +56,18 @@ def as_stored(array: np.ndarray) -> np.ndarray:
     return pairs.reshape((*array.shape, 2))
 
 
-def from_stored(found: Tensor, dtype: DType) -> Tensor | None:
+def from_stored(stored: Tensor, dtype: DType) -> Tensor | None:
     """The tensor of a dtype that was stored; None if this is none."""
-    if dtype.is_complex and not found.dtype.is_complex:
-        pairs = found.array()
+    if dtype.is_complex and not stored.dtype.is_complex:
+        pairs = stored.array()
         if (
             pairs.ndim == 0
             or pairs.shape[-1] != 2
-            or found.dtype is not dtype.to_real()
+            or stored.dtype is not dtype.to_real()
         ):
             return None
         return Tensor(pairs.view(dtype.np).reshape(pairs.shape[:-1]))
-    return found if found.dtype is dtype else None
+    return stored if stored.dtype is dtype else None
 
 
 # -- writing
@@ -78,17 +78,17 @@ def layout(contents: Contents) -> tuple[bytes, list[np.ndarray]]:
     header: dict[str, Any] = {"__metadata__": contents.metadata}
     # The widest first: then each tensor starts at a multiple of its item size.
     ordered = sorted(contents.tensors.items(), key=lambda item: -item[1].itemsize)
-    position = 0
+    end = 0
     for name, array in ordered:
-        offsets = [position, position + array.nbytes]
+        offsets = [end, end + array.nbytes]
         header[name] = {
             "dtype": _CODE_OF[of_array(array)], "shape": list(array.shape),
             "data_offsets": offsets,
         }  # fmt: skip
-        position = offsets[1]
+        end = offsets[1]
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     text += b" " * (-len(text) % 8)
-    _check_readable(contents, len(text), position)
+    _check_readable(contents, len(text), end)
     return text, [array for _, array in ordered]
 
 
@@ -182,7 +182,7 @@ class FileReader:
             raise self.bad(f"the header is no text: {error}") from None
 
     def _parse(self, text: str) -> dict[str, Entry]:
-        header, found = JsonText(text, "header", self.budget), {}
+        header, entries = JsonText(text, "header", self.budget), {}
         seen: set[str] = set()
         for name in header.members():
             if name in seen:
@@ -192,9 +192,9 @@ class FileReader:
                 self._read_metadata(header)
             else:
                 self.budget.spend(ENTRY_COST + sys.getsizeof(name))
-                found[name] = self._check_entry(name, header.entry())
+                entries[name] = self._check_entry(name, header.entry())
         header.finish()
-        return found
+        return entries
 
     def _read_metadata(self, header: JsonText) -> None:
         for key in header.members():
@@ -206,18 +206,18 @@ class FileReader:
             self.budget.spend(sys.getsizeof(key) + sys.getsizeof(value) + 100)
 
     def _check_offsets(self, entries: dict[str, Entry]) -> None:
-        position = 0
+        end = 0
         ordered = sorted(entries.items(), key=lambda item: item[1][2:])
         for name, entry in ordered:
-            if entry.begin != position:
+            if entry.begin != end:
                 raise self.bad(
-                    f"tensor {name!r} begins at {entry.begin}, expected {position}: "
+                    f"tensor {name!r} begins at {entry.begin}, expected {end}: "
                     "tensors must neither overlap nor leave holes"
                 )
-            position = entry.end
-        if position != self.data_size:
+            end = entry.end
+        if end != self.data_size:
             raise self.bad(
-                f"the tensors need {position:,} bytes of data, got {self.data_size:,}"
+                f"the tensors need {end:,} bytes of data, got {self.data_size:,}"
             )
         self.entries = dict(ordered)
 
@@ -282,10 +282,10 @@ class FileReader:
 
     def _fill(self, raw: np.ndarray, name: str) -> None:
         """Read a tensor's bytes straight into its memory."""
-        view, position = raw.data, 0
+        view, filled = raw.data, 0
         readinto = getattr(self.file, "readinto", None)
-        while position < len(view):
-            rest = view[position : position + (1 << 26)]
+        while filled < len(view):
+            rest = view[filled : filled + (1 << 26)]
             if readinto is not None:
                 count = readinto(rest) or 0
             else:
@@ -294,7 +294,7 @@ class FileReader:
                 rest[:count] = data
             if count == 0:
                 raise self.bad(f"ends inside tensor {name!r}")
-            position += count
+            filled += count
 
     def _map_tensors(self) -> dict[str, Tensor]:
         """Each tensor over the file's own pages, copied when written to."""

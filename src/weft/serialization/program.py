@@ -398,24 +398,24 @@ class _Decoder:
 
     def changed(self, graph: Graph) -> list[Rewritten]:
         """The arguments that the program changes."""
-        found: list[Rewritten] = []
+        changed: list[Rewritten] = []
         for item in self.charged("changed") if self.later else ():
             match item:
                 case [int(position), bool(recorded)] if (
                     0 <= position < len(graph.inputs)
                 ):
                     self.need(
-                        position not in [f.position for f in found], "each once", item
+                        position not in [f.position for f in changed], "each once", item
                     )
-                    found.append(Rewritten(position, recorded))
+                    changed.append(Rewritten(position, recorded))
                 case _:
                     raise self.bad(f"expected a changed argument, got {_short(item)}")
-        self.need(len(found) <= len(graph.outputs), "an output for each", found)
-        outs = graph.outputs[len(graph.outputs) - len(found) :]
-        for one, out in zip(found, outs, strict=True):
+        self.need(len(changed) <= len(graph.outputs), "an output for each", changed)
+        outs = graph.outputs[len(graph.outputs) - len(changed) :]
+        for one, out in zip(changed, outs, strict=True):
             want = graph.inputs[one.position].type
             self.need(str(out.type) == str(want), f"a new value as {want}", out.type)
-        return found
+        return changed
 
     def fixed(self) -> Iterator[tuple[str, str]]:
         for item in self.charged("fixed"):
@@ -450,7 +450,7 @@ class _Decoder:
 
     def ends(self, structure: str, leaves: str) -> tuple[Structure, list[Any]]:
         try:
-            found = decode_structure(self.charged(structure))
+            decoded = decode_structure(self.charged(structure))
         except FileFormatError:
             raise
         except ValueError as error:
@@ -459,9 +459,9 @@ class _Decoder:
             TENSOR if item is None else self.at(self.values, item, "a value")
             for item in self.charged(leaves)
         ]
-        self.need(len(values) == found.num_leaves, f"a value for each leaf of "
+        self.need(len(values) == decoded.num_leaves, f"a value for each leaf of "
                   f"{structure}", values)  # fmt: skip
-        return found, values
+        return decoded, values
 
     def charged(self, key: str) -> Iterator[Any]:
         """The items of a list, each of which becomes a few small objects."""
@@ -485,18 +485,18 @@ class _Decoder:
                 raise self.bad(f"expected sizes, got {_short(item)}")
         parts = len(names) + len(assumed)
         self.reader.budget.spend(SCOPE_COST + VALUE_COST * parts)
-        found = Scope()
+        scope = Scope()
         for name, example in zip(names, examples, strict=True):
             plain = type(name) is str and name.isidentifier() and name not in WORDS
-            self.need(plain and name not in found.hints, "the name of a size", name)
+            self.need(plain and name not in scope.hints, "the name of a size", name)
             known = type(example) is int and 0 <= example < 1 << 63
             self.need(known or example is None, "an example of a size", example)
-            found.symbol(name, example)
-        values = _Values(Tokens(""), found)
+            scope.symbol(name, example)
+        values = _Values(Tokens(""), scope)
         for one in assumed:
             kept = self.assumption(one, values)
-            found.assumptions.setdefault(str(kept), kept)
-        return found
+            scope.assumptions.setdefault(str(kept), kept)
+        return scope
 
     def assumption(self, item: Any, values: _Values) -> Assumption:
         match item:

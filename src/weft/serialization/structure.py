@@ -69,7 +69,7 @@ def decode_structure(items: Iterable[Any]) -> Structure:
     depths: list[int] = []
     free: list[bool] = []
     for item in items:
-        found, positions = _node(item)
+        structure, positions = _node(item)
         for position in positions:
             if (
                 type(position) is not int
@@ -81,7 +81,7 @@ def decode_structure(items: Iterable[Any]) -> Structure:
         depth = 1 + max((depths[i] for i in positions), default=0)
         if depth > DEEPEST + 1:
             raise ValueError(f"the structure is more than {DEEPEST} deep")
-        built.append(found._replace(children=tuple(built[i] for i in positions)))
+        built.append(structure._replace(children=tuple(built[i] for i in positions)))
         depths.append(depth)
         free.append(True)
     if not free or free.count(True) != 1 or not free[-1]:

@@ -1,4 +1,4 @@
-"""JSON from files that nobody vouches for, read piece by piece.
+"""JSON from untrusted files, read piece by piece.
 
 Python's objects are larger than their JSON: ``[[],[],[]]`` takes twenty times its
 text. So nothing here parses a whole header. Pieces are cut out first, each of a
@@ -31,7 +31,7 @@ Complain = Callable[[str], Exception]
 
 
 class Budget:
-    """How much memory reading a file may take: twice its size and an allowance."""
+    """The memory that reading a file may take: twice its size and an allowance."""
 
     def __init__(self, size: int, bad: Complain) -> None:
         self.left = 2 * size + ALLOWANCE
@@ -106,15 +106,15 @@ class JsonText:
     def piece(self, pattern: re.Pattern[str], expected: str) -> Any:
         """The value of what matches, here."""
         self.next()
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             raise self.bad(f"expected {expected}")
-        self.budget.reserve(DENSITY * len(found[0]))
+        self.budget.reserve(DENSITY * len(match[0]))
         try:
-            value = _DECODER.decode(found[0])
+            value = _DECODER.decode(match[0])
         except ValueError as error:
             raise self.bad(str(error)) from None
-        self.at = found.end()
+        self.at = match.end()
         return value
 
     def between(self, start: str, end: str) -> Iterator[None]:

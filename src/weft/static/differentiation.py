@@ -1,4 +1,4 @@
-"""Gradients as nodes, and gradients of one's own for operators by name."""
+"""Gradients as nodes, and registered gradients for operators by name."""
 
 from __future__ import annotations
 
@@ -155,14 +155,15 @@ def _install(op: Op, fn: Callable[..., Any]) -> None:
         given, made = list(values[:ins]), list(values[ins : ins + outs])
         params = dict(zip(attributes, values[ins + outs :], strict=True))
         view = OperationView(op, given, made, params)
-        found = fn(view, *(g if type(g) is tuple else (g,)))
-        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        if len(found) != ins:
+        gradients = fn(view, *(g if type(g) is tuple else (g,)))
+        several = isinstance(gradients, (tuple, list))
+        gradients = tuple(gradients) if several else (gradients,)
+        if len(gradients) != ins:
             raise AutogradError(
                 f"the gradient registered for {op.name!r} must return {ins} "
-                f"gradients, one an input, got {len(found)}"
+                f"gradients, one an input, got {len(gradients)}"
             )
-        return found
+        return gradients
 
     rule.names = (*op.inputs, *op.outputs, *attributes)  # type: ignore[attr-defined]
     op.vjp = rule

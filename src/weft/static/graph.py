@@ -356,13 +356,13 @@ class Graph(Building):
 
     def unique_scope(self, name: str) -> str:
         """A scope's full name that no other scope and no node has; now taken."""
-        name = found = self.builder.prefix + name
+        name = unique = self.builder.prefix + name
         k = 0
-        while found in self._scopes or found in self.builder.by_name:
+        while unique in self._scopes or unique in self.builder.by_name:
             k += 1
-            found = f"{name}_{k}"
-        self._scopes.add(found)
-        return found
+            unique = f"{name}_{k}"
+        self._scopes.add(unique)
+        return unique
 
     def unique_name(self, name: str) -> str:
         """The name that a node asking for ``name`` would get."""

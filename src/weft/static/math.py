@@ -212,7 +212,7 @@ def transpose(a: Any, perm: Any = None, name: str | None = None) -> Any:
 
 
 def expand_dims(input: Any, axis: int, name: str | None = None) -> Any:
-    """With an axis of size one put in.
+    """Insert an axis of size one.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():

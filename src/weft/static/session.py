@@ -154,13 +154,13 @@ class Session:
         )
 
     def _feeds(self, feed_dict: Any) -> dict[Node, np.ndarray]:
-        found = {}
+        feeds = {}
         for key, value in (feed_dict or {}).items():
             node = node_of(self.graph, key)
             if not isinstance(node.type, ir.TensorType):
                 raise DTypeError(f"run: {node.name!r} has no value that could be fed")
-            found[node] = _feed(node, value)
-        return found
+            feeds[node] = _feed(node, value)
+        return feeds
 
     def _plan(self, nodes: list[Node], fed: tuple[Node, ...]) -> Program:
         key = (tuple(nodes), frozenset(fed))

@@ -42,13 +42,13 @@ class GradientTable(dict[Any, Any]):
     def __missing__(self, node: Any) -> Any:
         if self.loss is None:
             raise KeyError(node)
-        (found,) = gradients(self.loss, node)
-        if found is None:
+        (gradient,) = gradients(self.loss, node)
+        if gradient is None:
             raise ArgumentError(
                 f"gradients: {self.loss.name!r} does not depend on {node.name!r}"
             )
-        self[node] = found
-        return found
+        self[node] = gradient
+        return gradient
 
 
 class Optimizer:
@@ -141,13 +141,13 @@ class Optimizer:
 
     def slot(self, v: Variable, name: str, fill: float = 0.0) -> Variable:
         """A variable's companion of its shape, made when first used."""
-        found = self.slots.get((v, name))
-        if found is None:
+        slot = self.slots.get((v, name))
+        if slot is None:
             kind = v.variable.type
             start = np.full(kind.shape, fill, kind.dtype.np)
-            found = Variable(start, False, f"{v.name}/{name}")
-            self.slots[v, name] = found
-        return found
+            slot = Variable(start, False, f"{v.name}/{name}")
+            self.slots[v, name] = slot
+        return slot
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
         """A slot by name, if there is one."""

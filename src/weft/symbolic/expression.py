@@ -92,7 +92,7 @@ class Expression:
         return sorted({e.value for e in distinct(self) if e.kind == VARIABLE})
 
     def size(self) -> Size:
-        """How many nodes it has, written out as a tree and with sharing.
+        """The number of nodes, written out as a tree and with sharing.
 
         >>> (x,) = weft.symbolic.variables("x")
         >>> weft.symbolic.expression((x + 1) * (x + 1).exp()).size()
@@ -170,13 +170,13 @@ def make(
     if kind in (SUM, PRODUCT):
         args = tuple(sorted(args, key=lambda a: _sort_key(kind, a)))
     key = (kind, type(value), _frozen(value), op, args)
-    found = _known.get(key)
-    if found is None:
-        found = object.__new__(Expression)
-        found.kind, found.value, found.op, found.args = kind, value, op, args
-        found.order = _order(found)
-        _known[key] = found
-    return found
+    known = _known.get(key)
+    if known is None:
+        known = object.__new__(Expression)
+        known.kind, known.value, known.op, known.args = kind, value, op, args
+        known.order = _order(known)
+        _known[key] = known
+    return known
 
 
 def _frozen(value: Any) -> Any:

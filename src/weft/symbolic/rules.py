@@ -155,22 +155,22 @@ _WORTH_EXPANDING = 200  # nodes: longer formulas explode when they are written o
 _NUMBERS = "abnm"
 
 
-def match(pattern: Expression, e: Expression, found: Match) -> Iterator[Match]:
+def match(pattern: Expression, e: Expression, bound: Match) -> Iterator[Match]:
     """The ways in which a formula matches a pattern."""
     if pattern.kind == WILD:
-        held = found.get(pattern.value)
+        held = bound.get(pattern.value)
         if held is not None:
             if held is e:
-                yield found
+                yield bound
         elif pattern.value not in _NUMBERS or e.kind == NUMBER:
-            yield {**found, pattern.value: e}
+            yield {**bound, pattern.value: e}
     elif pattern is e:
-        yield found
+        yield bound
     elif pattern.kind == e.kind and pattern.op is e.op and pattern.args:
         if pattern.kind in (SUM, PRODUCT):
-            yield from _parts(pattern.args, e, e.args, found, whole=True)
+            yield from _parts(pattern.args, e, e.args, bound, whole=True)
         else:
-            yield from _in_order(pattern.args, e.args, found)
+            yield from _in_order(pattern.args, e.args, bound)
 
 
 def _in_order(patterns: Any, args: Any, found: Match) -> Iterator[Match]:
@@ -182,7 +182,7 @@ def _in_order(patterns: Any, args: Any, found: Match) -> Iterator[Match]:
 
 
 def _parts(
-    patterns: Any, e: Expression, args: Any, found: Match, whole: bool
+    patterns: Any, e: Expression, args: Any, bound: Match, whole: bool
 ) -> Iterator[Match]:
     """Match operands of a sum or product in any order; the rest is under ``…``.
 
@@ -190,14 +190,14 @@ def _parts(
     """
     if not patterns:
         if not whole or not args:
-            yield {**found, "…": rebuilt(e, args)} if args else found
+            yield {**bound, "…": rebuilt(e, args)} if args else bound
         return
     first, rest = patterns[0], patterns[1:]
     if whole and not rest and len(args) > 1:
-        yield from match(first, rebuilt(e, args), found)
+        yield from match(first, rebuilt(e, args), bound)
         return
     for k, one in enumerate(args):
-        for now in match(first, one, found):
+        for now in match(first, one, bound):
             yield from _parts(rest, e, args[:k] + args[k + 1 :], now, whole)
 
 
@@ -257,11 +257,11 @@ def _settle(
     e: Expression, rules: list[Rule], known: dict[Expression, Expression]
 ) -> Expression:
     """The end of the line for one formula; what it is made of is mostly known."""
-    found = known.get(e)
-    if found is None:
+    settled = known.get(e)
+    if settled is None:
         now = rebuilt(e, tuple(_settle(a, rules, known) for a in e.args))
         better = (after for rule in rules if (after := apply(rule, now)) is not None)
         after = next(better, None)
-        found = now if after is None else _settle(after, rules, known)
-        known[e] = known[found] = found
-    return found
+        settled = now if after is None else _settle(after, rules, known)
+        known[e] = known[settled] = settled
+    return settled

@@ -69,7 +69,7 @@ class _Latex(_Style):
 
 
 def _in(text: Text, least: int, style: _Style | None = None) -> str:
-    """In brackets if it does not hold together well enough."""
+    """The text in brackets if its operator binds less tightly."""
     if text[1] >= least:
         return text[0]
     if isinstance(style, _Latex):

@@ -121,16 +121,16 @@ class _Steps:
         self.letters = {n: variable(self.names[n]) for n in self.nodes}
 
     def _named(self) -> dict[Node, str]:
-        found, k = {}, len(self.graph.inputs)
+        names, k = {}, len(self.graph.inputs)
         for node in self.nodes:
             if node.op is INPUT:
-                found[node] = node.name
+                names[node] = node.name
             elif node is self.out:
-                found[node] = "out"
+                names[node] = "out"
             else:
                 k += 1
-                found[node] = f"v{k}"
-        return found
+                names[node] = f"v{k}"
+        return names
 
     def _arrays(self) -> list[np.ndarray]:
         return [np.asarray(self.at[n.name]) for n in self.graph.inputs]

@@ -163,7 +163,7 @@ class SummaryWriter:
     def add_histogram(
         self, tag: str, values: Any, step: int = 0, bins: int = 64
     ) -> None:
-        """How values are distributed at a step; non-finite ones are left out."""
+        """Add the distribution of values at a step; non-finite ones are left out."""
         array = values.detach().numpy() if isinstance(values, Tensor) else values
         array = np.asarray(array, np.float64).ravel()
         array = array[np.isfinite(array)]

@@ -257,7 +257,7 @@ class Trainer:
 
 
 def _length(loader: Any) -> int | None:
-    """How many batches a loader has, if it knows."""
+    """The number of batches of a loader, if it knows."""
     try:
         return len(loader)
     except TypeError:

@@ -227,7 +227,7 @@ def spoil(monkeypatch, change):
     """Let the native program give something else."""
     run = Program.run
 
-    def wrong(self, feeds, held=(), rooms=(), write=None, stamps=None):
+    def wrong(self, feeds, held=(), state_buffers=(), write=None, stamps=None):
         outs, writes = run(self, feeds, held, rooms)
         store = dict(zip([v.name for v in self.reads], held, strict=True))
         there = {v.name: store[v.name].copy() for v in self.state}

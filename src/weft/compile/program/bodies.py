@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import Any
 
-from weft.graph.control.bodies import forms_of
+from weft.graph.control.bodies import cache_of
 from weft.graph.ir import CONSTANT, INPUT, Graph
 
 # Below these, interpreting a body costs less than a run of native code.
@@ -22,14 +22,14 @@ def native_of(graph: Graph) -> Any:
     from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
     from weft.compile.program.program import compiled, replay
 
-    forms = forms_of(graph)
-    if forms.native is ...:
-        forms.native = None
+    cache = cache_of(graph)
+    if cache.native is ...:
+        program = None
         if _is_heavy(graph):
             passes = (*TENSOR_PASSES, *KERNEL_PASSES)
             program = compiled(graph, passes=passes, replay=partial(replay, graph, ()))
-            forms.native = program
-    return forms.native
+        cache.native = program
+    return cache.native
 
 
 def bodies_of(node: Any) -> list[Graph]:

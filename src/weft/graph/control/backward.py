@@ -33,7 +33,7 @@ from weft.ops.creation import zeros
 
 
 class StepBack(NamedTuple):
-    """How to undo a step of a body.
+    """The graph that undoes a step of a body, and the values that it needs.
 
     ``back`` takes fixed… | g of the carry…, sums for fixed… | kept…, x…, gy… and
     gives g of the carry before…, sums… | gx…. Of ``x`` it takes those in ``rows``, of

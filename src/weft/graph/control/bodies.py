@@ -2,7 +2,7 @@
 
 Every rule of ``cond``, ``scan`` and ``while_loop`` is the same operator applied to
 graphs that were derived from its own. A derived graph is kept with the one it came
-from (``Forms``), so that a body is differentiated once.
+from (``BodyCache``), so that a body is differentiated once.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from weft.runtime.cpu.buffers import owned
 Call = Callable[[Sequence[Any]], list[np.ndarray]]
 
 
-# -- programs and graphs kept with a graph
+# -- the cache of a graph
 
 
-class Forms:
+class BodyCache:
     """Programs and graphs that were made of one graph, a body or a branch.
 
-    They are a part of that graph and go with it. They refer to it, so that a table
-    outside, by weak references to graphs, would never let go of one.
+    The graph holds its cache, and both are freed together. Entries refer to the graph,
+    so a table outside, by weak references to graphs, would never free one.
     """
 
     __slots__ = ("derived", "native", "plain", "program", "steps")
@@ -55,13 +55,13 @@ class Forms:
 _lock = threading.Lock()
 
 
-def forms_of(graph: Graph) -> Forms:
-    """The forms that are kept with a graph, the same for every thread."""
-    if graph.forms is None:
+def cache_of(graph: Graph) -> BodyCache:
+    """The cache of a graph, the same for every thread."""
+    if graph.cache is None:
         with _lock:
-            if graph.forms is None:
-                graph.forms = Forms()
-    return graph.forms
+            if graph.cache is None:
+                graph.cache = BodyCache()
+    return graph.cache
 
 
 # -- running
@@ -88,10 +88,10 @@ def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
         if native is not None:
             known = dict(sizes)
             return lambda feeds: native.run_named(feeds, {}, known=known)[0]
-    forms = forms_of(graph)
-    if forms.program is None:
-        forms.program = Program(graph, graph.outputs)
-    return forms.program.function(dict(sizes))
+    cache = cache_of(graph)
+    if cache.program is None:
+        cache.program = Program(graph, graph.outputs)
+    return cache.program.function(dict(sizes))
 
 
 def shape_of(kind: TensorType, sizes: Iterable[tuple[str, int]]) -> tuple[int, ...]:
@@ -124,14 +124,14 @@ def own(outs: Sequence[Any], graph: Graph, given: Sequence[Any]) -> tuple[Any, .
 
 def sizes_of(*graphs: Graph, without: Sequence[str] = ()) -> tuple[Any, ...]:
     """The symbolic sizes that graphs need to run: (name, size) pairs."""
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     for graph in graphs:
         for value in _values(graph):
             for size in _sizes(value):
                 for name in size.symbols:
                     if name not in without:
-                        found.setdefault(name, graph.sizes.symbol(name))
-    return tuple(sorted(found.items(), key=lambda pair: pair[0]))
+                        sizes.setdefault(name, graph.sizes.symbol(name))
+    return tuple(sorted(sizes.items(), key=lambda pair: pair[0]))
 
 
 def _values(graph: Graph) -> Iterable[Any]:
@@ -189,12 +189,12 @@ def derived(make: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the result of a function of a graph with that graph."""
 
     def find(graph: Graph, *key: Any) -> Any:
-        known, position = forms_of(graph).derived, (make, *key)
-        found = known.get(position)
-        if found is None:
+        known, entry = cache_of(graph).derived, (make, *key)
+        result = known.get(entry)
+        if result is None:
             with enable_grad():
-                found = known[position] = make(graph, *key)
-        return found
+                result = known[entry] = make(graph, *key)
+        return result
 
     return find
 
@@ -267,19 +267,19 @@ def batched(
         TensorType((size, *node.type.shape), node.type.dtype) if m else node.type
         for node, m in zip(graph.inputs, mask, strict=True)
     ]
-    found: list[bool] = []
+    mapped: list[bool] = []
 
     def fn(build: Any, args: list[Any]) -> list[Any]:
         with Batching(size, "different") as run:
             pairs = zip(args, mask, strict=True)
             inner = [Batched(x, interpreter=run) if m else x for x, m in pairs]
             outs = transform.apply(graph, inner, build)
-            found.extend(_belongs(o, run) for o in outs)
-            lifted = [f or m for f, m in zip(found, force, strict=True)]
+            mapped.extend(_belongs(o, run) for o in outs)
+            lifted = [f or m for f, m in zip(mapped, force, strict=True)]
             return [run.lift(o) if w else o for o, w in zip(outs, lifted, strict=True)]
 
     made = graph_of(f"{graph.name}_vmap", graph, types, fn)
-    return made, tuple(f or m for f, m in zip(found, force, strict=True))
+    return made, tuple(f or m for f, m in zip(mapped, force, strict=True))
 
 
 def _belongs(value: Any, run: Batching) -> bool:

@@ -377,5 +377,5 @@ def fori_loop(
 def _fori_known(lower: Any, upper: Any, body_fun: Any, init_val: Any) -> Any:
     from weft.core.size import larger
 
-    positions = arange(lower, larger(lower, upper))
-    return scan(lambda c, i: (body_fun(i, c), None), init_val, positions)[0]
+    indices = arange(lower, larger(lower, upper))
+    return scan(lambda c, i: (body_fun(i, c), None), init_val, indices)[0]

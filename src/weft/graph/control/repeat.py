@@ -24,10 +24,10 @@ from weft.graph.control.backward import keeping, step_back, step_forward
 from weft.graph.control.bodies import (
     apply_op,
     batched,
+    cache_of,
     check_arrays,
     check_types,
     floating,
-    forms_of,
     own,
     present,
     runner,
@@ -125,13 +125,13 @@ def _vjp(
     sums = [zeros_like(x) for x in some(first, want_first)]
     steps = arange(length)
     counts = [steps if reverse else length - 1 - steps] if step.counts else []
-    found = apply_op(
+    gradients = apply_op(
         scan_op,
         (*first, *starts, *sums, *kept, *some(rows, step.rows),
          *some(g_ys, present(g_ys)), *counts),
         body=step.back, carried=len(starts) + len(sums), reverse=not reverse, **how,
     )  # fmt: skip
-    at_start, at_first, at_rows = split(found, len(starts), len(sums))
+    at_start, at_first, at_rows = split(gradients, len(starts), len(sums))
     at_carry = spread(at_start, step.carries)
     every = spread(at_carry, floating(body.outputs[:carried]))
     return [
@@ -143,12 +143,12 @@ def _vjp(
 
 def _plain(body: Graph, shown: int) -> tuple[Graph, Any]:
     """The body without what it saves, and which nodes those are (None: unknown)."""
-    forms = forms_of(body)
-    if forms.plain is None:
+    cache = cache_of(body)
+    if cache.plain is None:
         outs = body.outputs[:shown]
         plain = Graph(body.name, body.nodes, outs, body.sizes, body.inputs)
-        forms.plain = (body if shown == len(body.outputs) else plain), None
-    return forms.plain
+        cache.plain = (body if shown == len(body.outputs) else plain), None
+    return cache.plain
 
 
 def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
@@ -166,7 +166,7 @@ def _saving(body: Graph, fixed: int, carried: int, args: Sequence[Any]) -> Any:
     )
     step = step_back(body, fixed, carried, wanted, has_g, has_gy)
     full = keeping(body, step, body.outputs)
-    forms_of(full).plain = body, step.kept
+    cache_of(full).plain = body, step.kept
     return full, len(step.kept)
 
 
@@ -183,13 +183,13 @@ def _jvp(
         if m
     ]
     fixed_all = [*first, *some(t_first, present(t_first))]
-    found = apply_op(
+    outputs = apply_op(
         scan_op,
         (*fixed_all, *carry, *starts, *rows, *some(t_rows, present(t_rows))),
         body=forward, fixed=len(fixed_all), carried=carried + len(starts),
         length=length, reverse=reverse, saved=0,
     )  # fmt: skip
-    return spread(found[carried:], floating(body.outputs))
+    return spread(outputs[carried:], floating(body.outputs))
 
 
 def _batch(op: Any, size: Any, args: Any, mask: Any, params: Any) -> Any:
@@ -364,18 +364,18 @@ def _run(
         leaves, now = tree_flatten(after)
         carry = [as_leaf("scan", leaf) for leaf in leaves]
         check_carry("scan", (types, structure), (carry, now))
-        found, y_now = tree_flatten(y)
+        y_leaves, y_now = tree_flatten(y)
         if y_shape is not None and y_now != y_shape:
-            check_same("scan", "y", (found, y_now), (columns[0], y_shape), ORDER)
+            check_same("scan", "y", (y_leaves, y_now), (columns[0], y_shape), ORDER)
         y_shape = y_now
-        columns.append(found)
+        columns.append(y_leaves)
     if reverse:
         columns.reverse()
     ys = [
         stack([as_leaf("scan", y) for y in column])
         for column in zip(*columns, strict=True)
     ]
-    del after, y, leaves, found, columns
+    del after, y, leaves, y_leaves, columns
     return tree_unflatten(unshared(carry), structure), tree_unflatten(ys, y_shape)
 
 
@@ -383,19 +383,19 @@ def _stage(
     f: Any, outer: Any, carry: Any, structure: Any, rows: Any, shape: Any
 ) -> Any:
     """The body on symbols, its carry's outputs first; and the structure of its y."""
-    found: list[Structure] = []
+    structures: list[Structure] = []
 
     def body(state: Any, x: Any) -> Any:
         after, y = _pair(f(state, x))
-        found.extend((tree_flatten(after)[1], tree_flatten(y)[1]))
+        structures.extend((tree_flatten(after)[1], tree_flatten(y)[1]))
         return after, y
 
     kinds = [TensorType(row.shape[1:], row.dtype) for row in rows]
     both = Structure(tuple, None, (structure, shape))
     staged = Staged("body", outer, body, [*carry, *kinds], both)
-    after = staged.types[: found[0].num_leaves]
-    check_carry("scan", (carry, structure), (after, found[0]))
-    return staged, found[1]
+    after = staged.types[: structures[0].num_leaves]
+    check_carry("scan", (carry, structure), (after, structures[0]))
+    return staged, structures[1]
 
 
 def _no_steps(f: Any, carry: Any, structure: Any, rows: Any, shape: Any) -> Any:

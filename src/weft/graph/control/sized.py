@@ -19,12 +19,12 @@ from weft.graph import transform
 from weft.graph.control.bodies import (
     apply_op,
     batched,
+    cache_of,
     check_arrays,
     check_types,
     cotangents,
     derived,
     floating,
-    forms_of,
     graph_of,
     own,
     present,
@@ -143,14 +143,14 @@ sized_op = define(
 
 def size_name(body: Graph) -> str:
     """The name of the size that is the number of steps of a body."""
-    forms = forms_of(body)
-    if forms.steps is None:
+    cache = cache_of(body)
+    if cache.steps is None:
         taken, k = body.sizes.hints, 0
         while f"steps{k or ''}" in taken:
             k += 1
-        forms.steps = f"steps{k or ''}"
-        body.sizes.symbol(forms.steps)
-    return forms.steps
+        cache.steps = f"steps{k or ''}"
+        body.sizes.symbol(cache.steps)
+    return cache.steps
 
 
 @derived

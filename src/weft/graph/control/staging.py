@@ -101,15 +101,15 @@ class Staging(Building):
 
     def input_for(self, value: Tensor) -> Node:
         """The input that stands for a tensor from outside."""
-        found = self.outside.get(id(value))
-        if found is None:
+        known = self.outside.get(id(value))
+        if known is None:
             name = (
                 value.name.rpartition("/")[2] if isinstance(value, Symbol) else "fixed"
             )
             node = self.builder.input(type_of(value), name)
-            found = self.outside[id(value)] = value, node
+            known = self.outside[id(value)] = value, node
             self.grads[id(value)] = value.grad
-        return found[1]
+        return known[1]
 
     def touch(self, tensor: Tensor) -> None:
         if self.outer is not None and type(tensor) is Tensor:

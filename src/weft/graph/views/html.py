@@ -63,13 +63,13 @@ def unfolding(rows: Rows, inside: Callable[[Any], Html]) -> Html:
     widths = " ".join(map(_width, rows.columns))
     grid = f"grid-template-columns: {widths}"
     head = [_span(c, c.title) for c in rows.columns]
-    found = [tag("div", *head, kind="row head", style=grid)]
+    shown = [tag("div", *head, kind="row head", style=grid)]
     for item in rows:
         pairs = zip(rows.columns, rows.cells(item), strict=True)
         cells = [_span(column, text) for column, text in pairs]
         summary = tag("summary", *cells, kind="row", style=grid)
-        found.append(tag("details", summary, inside(item), kind="item"))
-    return tag("div", *found, kind="rows")
+        shown.append(tag("details", summary, inside(item), kind="item"))
+    return tag("div", *shown, kind="rows")
 
 
 def _width(column: Column) -> str:

@@ -56,7 +56,7 @@ def lift(outline: Outline, edge: Edge) -> tuple[int, Pair]:
 
 
 def _keys(outline: Outline) -> list[int]:
-    """When each item begins to run; what only feeds others does so first."""
+    """The step at which each item begins to run; inputs of others come first."""
     boxes, never = len(outline.boxes), len(outline.boxes) + 1
     keys = [never] * (boxes + len(outline.groups))
     for number, box in enumerate(outline.boxes):
@@ -221,7 +221,7 @@ def _align(
     wish: dict[int, float],
     x: dict[int, float],
 ) -> None:
-    """As near to the wishes as the order and the gaps allow.
+    """Positions as near to the wished ones as order and spacing allow.
 
     Pushing from the left and pushing from the right each keep the gaps, so their
     mean does.

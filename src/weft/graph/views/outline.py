@@ -170,7 +170,7 @@ class Outline:
 
         Outer groups come first, and small ones before large ones.
         """
-        found, seen = {0}, len(self.groups[0].items)
+        opened, seen = {0}, len(self.groups[0].items)
         todo = self._inside(0)
         while todo:
             later: list[int] = []
@@ -178,10 +178,10 @@ class Outline:
                 more = len(self.groups[group].items)
                 if seen + more <= limit:
                     seen += more
-                    found.add(group)
+                    opened.add(group)
                     later += self._inside(group)
             todo = later
-        return found
+        return opened
 
     def _inside(self, group: int) -> list[int]:
         boxes = len(self.boxes)
@@ -203,39 +203,39 @@ def _title(node: Node) -> str:
 def _kinds(graph: Graph) -> dict[Node, str]:
     """Forward, backward, update, …: by the role and by what needs it."""
     wanted = set(graph.outputs)  # outputs, gradients and what they need
-    found: dict[Node, str] = {}
+    kinds: dict[Node, str] = {}
     for node in reversed(graph.nodes):
         backward = node.role.is_gradient
         if node.op in (READ, ASSIGN):
-            found[node] = "state"
+            kinds[node] = "state"
         elif node.op in (INPUT, CONSTANT):
-            found[node] = node.op.name
+            kinds[node] = node.op.name
         else:
-            found[node] = "backward" if backward else "forward"
+            kinds[node] = "backward" if backward else "forward"
             if not backward and node not in wanted:
-                found[node] = "update"
+                kinds[node] = "update"
         if backward or node in wanted:
             wanted.update(node.parents)
     assigns = any(n.op is ASSIGN for n in graph.nodes)
     return (
-        found
+        kinds
         if assigns
-        else {n: "forward" if kind == "update" else kind for n, kind in found.items()}
+        else {n: "forward" if kind == "update" else kind for n, kind in kinds.items()}
     )
 
 
 def _paths(graph: Graph) -> dict[Node, Path]:
-    found = {node: _path(node, graph.by_name) for node in graph.nodes}
+    paths = {node: _path(node, graph.by_name) for node in graph.nodes}
     users = graph.users()
     for node in reversed(graph.nodes):
         if node.op in PASSIVE and users[node]:
-            found[node] = found[users[node][0]]
+            paths[node] = paths[users[node][0]]
     for node in graph.nodes:
         if node.op is ASSIGN and type(node.inputs[0]) is Node:
-            found[node] = found[node.inputs[0]]
+            paths[node] = paths[node.inputs[0]]
         elif node.op is INPUT:
-            found[node] = ()
-    return found
+            paths[node] = ()
+    return paths
 
 
 def _path(node: Node, names: dict[str, Node]) -> Path:

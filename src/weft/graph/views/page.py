@@ -118,9 +118,9 @@ class _Data:
         """The number of a text in the page's table."""
         return self.numbers.setdefault(printable(text), len(self.numbers))
 
-    def box(self, number: int, box: Box, found: dict[Node, int]) -> dict[str, Any]:
+    def box(self, number: int, box: Box, numbers: dict[Node, int]) -> dict[str, Any]:
         node = box.node
-        inputs = [found[i] if type(i) is Node else self.shown(i) for i in node.inputs]
+        inputs = [numbers[i] if type(i) is Node else self.shown(i) for i in node.inputs]
         params = "\n".join(f"{k} = {self.shown(v)}" for k, v in node.params.items())
         return {
             "name": printable(node.name),
@@ -133,7 +133,7 @@ class _Data:
             "params": self.text(params),
             "line": self.text(self.line(node)),
             "inputs": inputs,
-            "after": [found[n] for n in node.after],
+            "after": [numbers[n] for n in node.after],
         }
 
     def shown(self, value: Any) -> str:

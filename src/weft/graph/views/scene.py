@@ -104,17 +104,17 @@ class Scene:
         return box
 
     def _lines(self) -> list[Line]:
-        found: dict[Pair, Line] = {}
+        lines: dict[Pair, Line] = {}
         seen = [self._seen(k) for k in range(len(self.outline.boxes))]
         for edge in self.outline.edges:
             ends = seen[edge.source], seen[edge.target]
             if ends[0] == ends[1]:
                 continue
-            if ends not in found:
-                found[ends] = Line(*ends, edge.kind, self._points(edge, *ends), set())
+            if ends not in lines:
+                lines[ends] = Line(*ends, edge.kind, self._points(edge, *ends), set())
             if edge.kind == "data":
-                found[ends].sources.add(edge.source)
-        return list(found.values())
+                lines[ends].sources.add(edge.source)
+        return list(lines.values())
 
     def _points(self, edge: Edge, source: int, target: int) -> list[Point]:
         group, pair = lift(self.outline, edge)

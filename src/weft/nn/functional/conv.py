@@ -33,18 +33,18 @@ def sizes_of(name: str, what: str, value: Any, count: int, low: int = 0) -> Size
     listed = list(value) if isinstance(value, (tuple, list)) else [value]
     wanted = "an int" if count == 1 else f"an int or {count} ints"
     try:
-        found = [n.__index__() for n in listed]
+        sizes = [n.__index__() for n in listed]
     except AttributeError:
         raise DTypeError(
             f"{name}: expected {what} to be {wanted}, got {value!r}"
         ) from None
-    if len(found) == 1:
-        found *= count
-    if len(found) != count:
+    if len(sizes) == 1:
+        sizes *= count
+    if len(sizes) != count:
         raise ArgumentError(f"{name}: expected {what} to be {wanted}, got {value!r}")
-    if min(found) < low:
+    if min(sizes) < low:
         raise ArgumentError(f"{name}: expected {what} of at least {low}, got {value!r}")
-    return tuple(found)
+    return tuple(sizes)
 
 
 def with_batch(name: str, x: Tensor, spatial: int) -> tuple[Tensor, bool]:

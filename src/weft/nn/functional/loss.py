@@ -591,7 +591,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """The triplet loss with a distance of one's own.
+    """The triplet loss with a given distance function.
 
     >>> a = weft.zeros(1, 2)
     >>> weft.nn.functional.triplet_margin_with_distance_loss(a, a, a, margin=0.5)

@@ -62,7 +62,7 @@ def _pooled_counts(
     name: str, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes,
     dilation: Sizes, ceil_mode: bool,
 ) -> Sizes:  # fmt: skip
-    """How many windows there are; the last must start inside, or in the padding."""
+    """The number of windows; the last must start inside, or in the padding."""
     counts = []
     for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
         span = d * (k - 1) + 1

@@ -158,11 +158,11 @@ def untrained_parameters(model: Any, optimizer: Any = None) -> dict[str, str]:
     """
     groups = [] if optimizer is None else optimizer.param_groups
     held = {id(p) for group in groups for p in group["params"]}
-    found = {}
+    untrained = {}
     for name, p in model.named_parameters():
         if p.requires_grad:
             if optimizer is not None and id(p) not in held:
-                found[name] = "the optimizer does not have it"
+                untrained[name] = "the optimizer does not have it"
             elif p.grad is None:
-                found[name] = "it has no gradient"
-    return found
+                untrained[name] = "it has no gradient"
+    return untrained

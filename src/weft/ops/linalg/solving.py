@@ -217,7 +217,7 @@ def _pinv_samples(rng: np.random.Generator) -> Iterator[Sample]:
 
 
 def _pinv_reference(a: Array, **params: Any) -> Array:
-    """By the normal equations of the shorter side."""
+    """The pseudo-inverse by the normal equations of the shorter side."""
     if a.shape[0] < a.shape[1]:
         return _pinv_reference(a.T).T
     return gauss_jordan(a.T @ a, a.T)

@@ -89,7 +89,7 @@ class CyclicLR(_Momentum):
         self.base_lrs = low
 
     def scale_fn(self, x: float) -> float:
-        """How high the cycle (or iteration) x reaches, from 0 to 1."""
+        """The height of the cycle (or iteration) x, from 0 to 1."""
         if self._custom is not None:
             return self._custom(x)
         if self.mode == "triangular":

@@ -85,7 +85,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self) -> int:
-        """How many indices one pass gives."""
+        """The number of indices of one pass."""
         if self._num_samples is None:
             return sized(self.data_source, "RandomSampler")
         return self._num_samples
@@ -201,7 +201,7 @@ class BatchSampler(Sampler):
 
 
 def batches(samples: int, batch_size: int, drop_last: bool) -> int:
-    """How many batches some samples make."""
+    """The number of batches of some samples."""
     return samples // batch_size if drop_last else -(-samples // batch_size)
 
 

@@ -82,7 +82,7 @@ class End:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How samples become batches; the same in every process."""
+    """The way from samples to batches, the same in every process."""
 
     dataset: Any
     collate_fn: Callable[[Any], Any]
