@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.core.device import cpu
 from weft.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ def tuned(
     from weft.compile.frontend.specialization import Specialization
     from weft.compile.tuning.search import Search
     from weft.graph.interpret import bind_sizes
+
+    if specialization.device is not cpu:
+        raise ArgumentError(
+            "compile: tune measures kernels of the CPU, but the arguments are on "
+            f"{specialization.device.name!r}; leave tune out"
+        )
 
     def progress(what: Any) -> Any:
         return tqdm(what, "tuning", leave=False, delay=2.0, disable=None)
