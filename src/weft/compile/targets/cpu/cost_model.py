@@ -4,8 +4,8 @@
 
 Each area of the compiler has a record. A field's comment gives its unit and its reason.
 They suit CPUs with 32 KiB of first cache. Tuning may replace those of
-``tuning.choices``, which has its defaults from here. Fields that say so decide the order
-of sums, hence rounding: they are the same on every machine and are never tuned.
+``tuning.choices``, which has its defaults from here. Fields that say so decide the
+order of sums, hence rounding: they are the same on every machine and are never tuned.
 """
 
 from __future__ import annotations
