@@ -1,4 +1,4 @@
-"""Checked indices, moved in front of the loops in which they are always the same.
+"""Checked indices, hoisted out of the loops that do not change them.
 
     for j < n:                          w = b[i] within m
       w = b[i] within m             →   for j < n:

@@ -182,7 +182,7 @@ def split(kernel: Kernel, var: str, at: Any) -> Kernel:
 
 
 def unroll(kernel: Kernel, var: str, factor: int) -> Kernel:
-    """Several iterations of a loop written out: what they share is computed once.
+    """Several iterations of a loop written out: shared values are computed once.
 
     >>> from weft.compile.loop.schedule import example
     >>> print(unroll(example(7), "i", 3))

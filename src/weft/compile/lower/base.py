@@ -59,7 +59,7 @@ class Lowering:
     # -- stages
 
     def _stages(self) -> dict[Node, int]:
-        """The loop in which each full node is computed, or that a row comes before."""
+        """The stage at which each full node is computed, or before which a row is."""
         found: dict[Node, int] = {}
         for node in self.group.nodes:
             at = max((found[b] for b in self._inside(node)), default=0)
@@ -81,7 +81,7 @@ class Lowering:
         return max(self.stage.values(), default=0)
 
     def _keep_expensive(self) -> None:
-        """Store full values that a later loop needs and that cost much to compute."""
+        """Store expensive full values that a later loop needs."""
         later = set()
         for node in self.group.nodes:
             for base in self._inside(node):
@@ -125,7 +125,7 @@ class Lowering:
         return found
 
     def constant(self, array: np.ndarray) -> Node:
-        """A node for numbers that are known, which the graph has not."""
+        """A constant node for an array that is not part of the graph."""
         node = self.constants.get(id(array))
         if node is None:
             kind = TensorType(array.shape, dtypes.of_array(array))
@@ -221,7 +221,7 @@ class Lowering:
         return value
 
     def row(self, node: Node) -> Any:
-        """A row node's element, where it is known."""
+        """A row node's element, in the stages after it."""
         raise NotImplementedError
 
     def flat_index(self, node: Node, out: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Loops that go through memory in runs.
+"""Loops over runs that are contiguous in memory.
 
 Where heads side by side become one axis, a loop over it reads ``x[i // 64, i % 64]``.
 Vectors are made of such elements one by one; as a loop over the runs around one over
@@ -60,7 +60,7 @@ def _length(loop: For) -> int:
 
 
 def _parted(kernel: Kernel, loop: For, run: int, number: int) -> For:
-    """A loop over runs, if nothing is left to be divided in each; else as it was."""
+    """A loop over runs, if no index in a run is divided; else the loop itself."""
     names = f"{loop.var}r{number}", f"{loop.var}e{number}"
     alone = kernel._replace(parallel=(), body=[loop])
     (outer,) = tile(alone, loop.var, run, names=names).body

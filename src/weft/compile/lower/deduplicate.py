@@ -90,7 +90,7 @@ class KernelTable:
         return GroupKernel(kernel, owners, offsets if any(offsets) else (), checks)
 
     def _chosen(self, group: Group, windows: Windows) -> tuple[Any, list[Node]]:
-        """A group's kernel, cut as it was found best for it."""
+        """A group's kernel, with the tuned numbers of its schedule."""
         kernel, owners = lower(group, "kernel", windows, target=self.target)
         key = threaded(f"loops {self.text(kernel)}")
         cuts = chosen(key, Loops())
@@ -228,7 +228,7 @@ def _extreme(choose: Callable[[Any], Any], ends: tuple[Any, ...]) -> Any:
 
 
 def _plain(index: Any) -> bool:
-    """Whether an index is seen to begin at 0, as most do."""
+    """Whether an index obviously begins at 0, as most do."""
     return len(index.terms) == 1 if type(index) is Size else index == 0
 
 

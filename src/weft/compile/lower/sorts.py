@@ -82,7 +82,7 @@ class _LineLoops(Lowering):
 
 
 class TopLoops(_LineLoops):
-    """The first few of each line, those kept so far always being in order."""
+    """The first few of each line, kept in order while the line is read."""
 
     def line(self) -> list[Any]:
         key = self._key(descending=self.node.params["largest"])
@@ -138,7 +138,7 @@ class TopLoops(_LineLoops):
 
 
 class SortLoops(_LineLoops):
-    """All of each line."""
+    """Each line as a whole."""
 
     def line(self) -> list[Any]:
         key = self._key(descending=self.node.params["descending"])
@@ -289,7 +289,7 @@ def _key_bits(dtype: DType) -> int:
 
 
 def _counted(count: Local, name: str, key: Any, mine: Local) -> Set:
-    """One more, where a key stands so to another."""
+    """Count one more, where a key compares so to another."""
     hit = Call(name, (key, mine), dtypes.bool_)
     one = Call("cast", (hit,), count.dtype)
     return Set(count, Call("add", (count, one), count.dtype))
@@ -304,7 +304,7 @@ def _as(value: Any, dtype: DType) -> Any:
 
 
 def _compared(name: str, a: Any, b: Any) -> Call:
-    """How two indices stand to each other."""
+    """The comparison of two indices."""
     pair = (_position(a), _position(b))
     return Call(name, pair, dtypes.bool_)
 

@@ -109,7 +109,7 @@ class Target(Protocol):
     ) -> Any:
         """The work of library calls for some sizes.
 
-        Its ``works`` holds those that the library computes; others are host calls.
+        Its ``works`` has the calls that the library computes; others are host calls.
         """
 
     def epilogue_fits(self, call: LibraryCall, sizes: Mapping[str, int]) -> bool:
@@ -129,13 +129,13 @@ class Target(Protocol):
     # -- code
 
     def start(self, graph: Graph, *, pack_weights: bool) -> None:
-        """Have the library's code made in the background."""
+        """Compile the library's code in the background."""
 
     def emit(self, table: KernelTable, kernels: Iterable[Kernel]) -> Any:
         """The code of kernels."""
 
     def source(self, kernel: Kernel) -> str:
-        """The text that the target's compiler is given for a kernel."""
+        """The source of a kernel for the target's compiler."""
 
     def assembly(self, kernel: Kernel) -> str:
         """The machine code of a kernel, as text."""

@@ -42,7 +42,7 @@ def library_call_of(node: Node) -> type[LibraryCall] | None:
 
 
 def start_library(graph: Graph, isa: Isa, *, pack_weights: bool) -> None:
-    """Have the library's code made in the background, while kernels are lowered."""
+    """Compile the library's code in the background, while kernels are lowered."""
     driver.start()
     few = pack_weights or need_few(graph.nodes, isa)
     for node in graph.nodes:

@@ -81,7 +81,7 @@ class Few:
         return function
 
     def _begin(self, b: Any, s: Any) -> None:
-        """Nothing so far: the largest score, the sums by lanes, and the output."""
+        """Initialise the largest score, the sums by lanes, and the output."""
         store(b, self.low, s.tops)
         store(b, self.none, s.sums)
         with loop(b, i64(0), s.width, i64(self.lanes)) as d:
@@ -128,7 +128,7 @@ class Few:
         return function
 
     def _emit_soften(self) -> ir.Function:
-        """Scores become weights, relative to the largest so far; what was is faded."""
+        """Make weights of scores, relative to the maximum so far; rescale old sums."""
         lib, lanes = self.lib, self.lanes
         arguments = "*scores *tops *sums *out keys width"
         with lib.function("few_soften", arguments) as (b, s, function):

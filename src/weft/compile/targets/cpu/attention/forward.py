@@ -169,7 +169,7 @@ class Forward:
         return function
 
     def _emit_soften(self) -> ir.Function:
-        """Scores become weights, relative to the largest so far."""
+        """Make weights of scores, relative to the maximum so far."""
         lib, count = self.lib, range(self.lib.tile.vectors)
         arguments = "*scores *tops *sums *out keys width later"
         with lib.function("soften", arguments) as (b, s, function):
@@ -203,7 +203,7 @@ class Forward:
         return at(b, pointer, b.add(start, i64(v * tile.lanes)), self.lib.element)
 
     def _tops(self, b: Any, s: Any, old: list[Any]) -> list[Any]:
-        """The largest scores, with those before."""
+        """The maxima of scores, with earlier ones."""
         lib, count = self.lib, self.lib.tile.vectors
         whole = b.and_(s.keys, i64(-_AT_A_TIME))
 
@@ -239,7 +239,7 @@ class Forward:
         return carry(b, i64(0), s.keys, 1, [none for _ in count], row)
 
     def _fade(self, b: Any, s: Any, fade: list[Any], later: Any) -> None:
-        """Scale what was summed before, unless the largest scores stayed the same."""
+        """Rescale earlier sums, unless the maxima stayed the same."""
         lib = self.lib
         one = filled(lib.vector, 1.0)
         moved = ir.Constant(I1, 0)

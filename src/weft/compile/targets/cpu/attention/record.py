@@ -1,4 +1,4 @@
-"""The record of an attention's job, and where its workspace keeps what.
+"""The record of an attention's job, and the layout of its workspace.
 
 A job is for stacks of heads with two leading axes, ``outer`` and ``head``. Forward
 tasks compute some rows of one head's output. Backward tasks are for a whole head, or,

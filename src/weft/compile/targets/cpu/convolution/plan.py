@@ -54,8 +54,7 @@ class Planner:
     """Plans for one element type and tiling.
 
     ``exact`` ones sum products of the operands' elements alone. Others may sum
-    products of sums; then an infinity or NaN also reaches the results beside those
-    that it has part in.
+    products of sums; then an infinity or NaN also reaches neighbouring results.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class Planner:
     def _is_product(self, shape: Shape, rows: int, k: int) -> bool:
         """Whether a matrix product for each image is the best way.
 
-        Pixels of several images fill vectors better, if packing them is little beside.
+        Pixels of several images fill vectors better, if packing them costs little.
         """
         small = shape.pixels < _COST.product_pixels
         if not shape.pointwise or shape.groups != 1 or small:

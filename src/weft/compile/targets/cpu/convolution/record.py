@@ -1,4 +1,4 @@
-"""The record of a convolution's job, and where its workspace keeps what.
+"""The record of a convolution's job, and the layout of its workspace.
 
 Three kinds of tasks read it. *Image* tasks compute an image from an image and weights
 (forward, or a gradient's phase): C[rows, columns] where a column is a pixel of the

@@ -178,8 +178,8 @@ def matmul_arrays(
     """``a @ b`` of matrices, or of stacks of matrices with equal leading sizes.
 
     Products of float16 and bfloat16 are float32, those of int8 and uint8 int32.
-    C is cut for so many ``threads``, and shared out to the pool's if they are more
-    than one.
+    C is cut for a number of ``threads``, and runs on the pool's if that is more than
+    one.
 
     >>> from weft.compile.targets.cpu.matmul import matmul_arrays
     >>> a = np.arange(6, dtype=np.float32).reshape(2, 3)

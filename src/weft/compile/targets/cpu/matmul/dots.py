@@ -1,6 +1,6 @@
 """Dot products of rows: C from operands that are both contiguous along k.
 
-Some rows of the big operand are held, and times all rows of the small one: sums of
+Some rows of the big operand are multiplied with all rows of the small one: sums are
 vectors, whose lanes are added up at the end.
 """
 
@@ -77,7 +77,7 @@ def _dot_rows(b: Any, lib: Library, s: Any, chunk: int, height: int, few: int) -
 
 
 def _steps(b: Any, count: Any, height: int) -> list[tuple[Any, Any, int]]:
-    """A range in steps of some height, and what is left in steps of one."""
+    """A range in steps of some height, and the remainder in steps of one."""
     whole = b.mul(b.sdiv(count, i64(height)), i64(height))
     return [(i64(0), whole, height), (whole, count, 1)]
 
@@ -94,7 +94,7 @@ def _put_dots(
 
 
 def _put(b: Any, lib: Library, s: Any, sums: list[Any], place: Any) -> None:
-    """Totals of vectors to memory, added to what later blocks of k find there."""
+    """Store totals of vectors; later blocks of k add theirs to those before."""
     later = b.icmp_signed(">", s.later, i64(0))
     most = lib.tile.lanes
     for start in range(0, len(sums), most):

@@ -64,7 +64,7 @@ def is_few(
 ) -> bool:  # fmt: skip
     """Whether a product of sizes (m, n, k) and strides is one of few rows or columns.
 
-    Those have ways of their own (``skinny``). ``ready`` tells that B is packed.
+    Those have code of their own (``skinny``). ``ready`` tells that B is packed.
 
     >>> from weft.compile.targets.cpu.matmul.generate import is_few
     >>> from weft.compile.targets.cpu.object_code import host_isa

@@ -5,7 +5,7 @@
     element   a lane: of words, of sums and of C
 
 A word of A times a word of B, added to a sum, is one instruction where the machine has
-such a thing. Float32 and float64 are words of one item; bfloat16 comes in pairs
+one. Float32 and float64 are words of one item; bfloat16 comes in pairs
 (AVX-512 BF16) or is widened to float32; int8 and uint8 come in fours (AVX-512 VNNI), or
 in pairs that are widened to int16 (SSE2 on), or one by one as int32. Sums of integers
 are exact modulo 2**32, whichever it is.
@@ -56,7 +56,7 @@ class Kind:
         return items
 
     def words(self, b: Any, items: Any, right: bool) -> Any:
-        """A vector of items as a vector of words: so many fewer."""
+        """A vector of items as a vector of words, ``group`` items each."""
         return self.widen(b, items, right)
 
     def dot(self, b: Any, left: Any, right: Any, sums: Any) -> Any:

@@ -120,7 +120,7 @@ def panel_length(b: Any, k: Any, lanes: int) -> Any:
 
 
 def words_of(b: Any, k: Any, kind: Kind) -> Any:
-    """How many words hold so many items of k."""
+    """The number of words that hold so many items of k."""
     if kind.group == 1:
         return k
     return b.sdiv(b.add(k, i64(kind.group - 1)), i64(kind.group))

@@ -151,7 +151,7 @@ def _interleave(b: Any, lib: Library, right: bool, s: Any, k: Any, rest: Any) ->
 
 
 def _in_vectors(b: Any, count: Any, lanes: int, put: Callable[..., None]) -> None:
-    """``put(j)`` for whole vectors, and ``put(j, mask)`` for what is left."""
+    """``put(j)`` for whole vectors, and ``put(j, mask)`` for the last lanes."""
     whole = _whole(b, count, lanes)
     with loop(b, i64(0), whole, i64(lanes)) as j:
         put(j)
@@ -161,7 +161,7 @@ def _in_vectors(b: Any, count: Any, lanes: int, put: Callable[..., None]) -> Non
 
 
 def _zipped(b: Any, rows: list[Any]) -> Any:
-    """Vectors as one: the first lane of each, then the second of each, and so on."""
+    """Interleave vectors: the first lane of each, then the second, and so on."""
     while len(rows) > 1:  # the first half of rows has every second item
         half = len(rows) // 2
         count = rows[0].type.count

@@ -105,12 +105,12 @@ class Product:
 
     @property
     def deepest(self) -> int:
-        """Items of k in a block: C's sums are made of those of blocks, in order."""
+        """Items of k in a block: C adds up the sums of blocks, in order."""
         return self.lib.tile.depth * self.lib.kind.group
 
     @contextmanager
     def _each_block(self, b: Any, s: Any) -> Iterator[Any]:
-        """The body of a loop over this stretch's blocks of k; gives what one is."""
+        """The body of a loop over this stretch's blocks of k; gives each block."""
         with loop(b, s.first, s.last, i64(self.deepest), name="p") as p:
             q = SimpleNamespace(**vars(s), p=p)
             q.deep = minimum(b, i64(self.deepest), b.sub(s.k, p))
@@ -173,7 +173,7 @@ class Product:
     def _strips(
         self, b: Any, s: Any, row: Any, height: Any, right: list[Any], ahead: Any
     ) -> None:
-        """Some rows of C for one block of k; ``ahead`` of A's is what comes next."""
+        """Some rows of C for one block of k; ``ahead`` is where A is read next."""
         offset = b.add(b.mul(row, s.a_row), b.mul(s.p, s.a_col))
         here = at(b, s.a, offset, self.lib.item)
         c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), self.lib.element)
@@ -186,7 +186,7 @@ class Product:
     def _some_rows(self, s: Any) -> ir.Function:
         """The function that packs rows of A, if need be, and calls their strips.
 
-        There is one for all heights, and for all that is known of these flags.
+        There is one for all heights, for each combination of known flags.
         """
         flags = [getattr(s, name) for name in _FLAGS]
         known = tuple([flag if isinstance(flag, bool) else None for flag in flags])

@@ -175,8 +175,8 @@ def find_units(b: Any, s: Any) -> None:
 def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
     """When each of the skinny ways pays, by sizes and strides, which may be known.
 
-    That is dot products of A's rows, and of B's columns, those of several rows, and
-    sums of A's columns, and of B's rows.
+    In this order: dot products of A's rows, of B's columns, of several rows; sums of
+    A's columns, of B's rows.
     """
     limit, many = few_limit(tile), _COST.long * tile.lanes
     narrow, flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))

@@ -43,8 +43,8 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
     """``C[:height, :n] (+)= A @ B``, tile by tile.
 
     ``b_panel`` goes from one tile's columns of B to the next. ``keep`` adds to C
-    instead of replacing it. ``ahead`` is where what is read of A next begins.
-    That A's ``rows`` are contiguous, or its columns, may be known.
+    instead of replacing it. ``ahead`` is the address of A's elements that are
+    read next. ``rows`` says that A's rows are contiguous, or its columns, if known.
     """
     tile = lib.tile
     arguments = ARGUMENTS + " *shift" * lib.kind.shifted
@@ -66,8 +66,8 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
 class Strips:
     """The strips of a library, emitted when first called.
 
-    Those whose rows are too many to have a register each are made for rows and for
-    columns of A, if they are the tallest; all others are one function for both.
+    The tallest ones have more rows than there are registers for addresses, so there is
+    one for rows and one for columns of A; all others are one function for both.
     """
 
     def __init__(self, lib: Library) -> None:
@@ -132,7 +132,7 @@ def in_groups(
 ) -> None:
     """``strips(row, height)`` for groups of rows of which A's are packed together.
 
-    None but the last has fewer, and that before it if two would be left.
+    Only the last has fewer, or the one before it if two rows would be left.
     """
     tall = i64(tile.together)
     with while_less(b, begin, end) as (row, advance):
@@ -167,7 +167,7 @@ def by_heights(
 
 
 def _tall_rows(b: Any, count: Any, tall: int) -> Any:
-    """Rows for the tallest strips: if two would be left, one strip's rows more are.
+    """Rows for the tallest strips: one strip fewer if two rows would be left.
 
     Strips of two rows wait for their sums; 14 + 2 is slower than 8 + 8.
     """
@@ -183,7 +183,7 @@ def _ceil_div(b: Any, x: Any, y: int) -> Any:
 
 
 def _plan_fetches(b: Any, lib: Library, s: Any) -> None:
-    """How a tile asks for its part of what is read of A next: see ``_Tile._fetches``.
+    """Plan how tiles share the prefetches of A's next rows: see ``_Tile._fetches``.
 
     Where rows are contiguous, that is a line of each row, then the next; else the
     line in which each column ends, since this strip has read up to its start.
@@ -202,7 +202,7 @@ def _plan_fetches(b: Any, lib: Library, s: Any) -> None:
 
 
 def _share(b: Any, s: Any, width: int) -> Any:
-    """Words of the next strip's rows that each tile fetches: of short ones, none."""
+    """Words of the next strip's rows that each tile prefetches; none if k is short."""
     long = b.icmp_signed(">=", s.k, i64(_COST.prefetch_k))
 
     def equal() -> list[Any]:
@@ -268,7 +268,7 @@ class _Tile:
         return [at(b, s.a, b.mul(s.a_row, i64(i)), element) for i in range(self.height)]
 
     def _fetch_c(self, b: Any) -> None:
-        """Ask for this tile of C."""
+        """Prefetch this tile of C."""
         lib, s = self.lib, self.s
         c = at(b, s.c, b.mul(self.t, i64(lib.tile.width)), lib.element)
         with loop(b, i64(0), i64(self.height)) as i:
@@ -283,10 +283,10 @@ class _Tile:
         return carry(b, i64(0), self.s.k, 1, sums, self._steps(b))
 
     def _steps(self, b: Any) -> Callable[[Any, list[Any]], list[Any]]:
-        """One step of k, after a part of A was asked for that the next strip needs.
+        """One step of k, after a prefetch of a line of A for the next strip.
 
-        Many lines at once keep B waiting, so each step asks for one where it has so
-        many products that this takes no time; steps left over ask for what is there.
+        Many prefetches at once delay B, so each step has one, if it has enough products
+        to hide it; steps left over prefetch a line that is in the cache.
         """
         lib = self.lib
         plain = functools.partial(self._step, b)
@@ -306,7 +306,7 @@ class _Tile:
         return step
 
     def _fetches(self, b: Any) -> tuple[Callable[[Any], Any], Any]:
-        """The lines of A that this tile asks for, by number, and how many."""
+        """The address of each line of A that this tile prefetches, and their number."""
         s = self.s
         first = b.mul(self.t, s.fetch_each)
 
@@ -338,7 +338,7 @@ class _Tile:
         return updated
 
     def _corrected(self, b: Any, sums: list[Any]) -> list[Any]:
-        """The sums with what their rows need added to them."""
+        """The sums plus the corrections of their rows."""
         if not self.lib.kind.shifted:
             return sums
         across, lanes, corrected = len(self.masks), self.lib.tile.lanes, []

@@ -1,8 +1,8 @@
 """A product as tasks that threads share, and batches of products.
 
 C is cut into rectangles, numbered matrix by matrix, then by blocks of columns, then
-by blocks of rows. A thread takes one after the other. Where it is given a range of
-them, neighbours in a block of columns run as one, so that B is packed once for them.
+by blocks of rows. A thread takes one after the other. In a range of them, neighbours
+in a block of columns run as one, so that B is packed once for them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def is_cut(m: int, n: int, k: int, batch: int, threads: int) -> bool:
 
 
 def _cut(tile: Tiling, m: int, n: int, batch: int, across: int, down: int) -> Split:
-    """Rectangles for so many blocks of columns and of rows, or fewer."""
+    """The partition into blocks ``across`` columns and ``down`` rows, or fewer."""
     columns = _ceil(_ceil(n, across), tile.width) * tile.width
     rows = _ceil(_ceil(m, down), tile.height) * tile.height
     return Split(rows, columns, batch * _ceil(n, columns) * _ceil(m, rows))
@@ -153,7 +153,7 @@ def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
 def emit_pack(lib: Library, packing: Packing) -> ir.Function:
     """``void name_pack(job, begin, end, worker)``: B as panels of all its rows.
 
-    A task is a panel. The job is one of products; the panels go to its ``c``.
+    A task is a panel. The job is that of a product; the panels are stored at its ``c``.
     """
     tile, element = lib.tile, lib.element
     with lib.function("pack", "*job begin end worker", public=True) as (b, s, function):
