@@ -27,6 +27,7 @@ from weft.graph.effects import (
 from weft.graph.ir import Node
 from weft.graph.outside_tensors import Capture, is_outside
 from weft.graph.symbol import MARK, Symbol, refusal
+from weft.ops.copies import clone
 
 
 class Sharing:
@@ -51,6 +52,8 @@ class Sharing:
         self.buffers = {
             id(slots[name]): before for slots, name, before in run.buffers.values()
         }
+        self.roots: dict[Node, int] = {}  # the tensor whose memory a node's value is
+        self.apart: dict[tuple[Node, int], Node] = {}  # copies for other tensors
         self.uses: Counter[int] = Counter()  # results, by the memory that they show
 
     # -- results
@@ -143,7 +146,16 @@ class Sharing:
         return Shared(source, chain, tensor._node is not None)
 
     def _lift(self, tensor: Tensor) -> Node:
+        """The node of a tensor; memory of its own has a node of its own.
+
+        ``y.copy_(x)`` gives two tensors one node, and each must get its own array.
+        """
         node = self.run.lift(tensor)
+        root = id(origin(tensor)[0])
+        if self.roots.setdefault(node, root) != root:
+            if (node, root) not in self.apart:
+                self.apart[node, root] = self.run.lift(clone(tensor))
+            node = self.apart[node, root]
         self.wants[node] = wants_grad(tensor)
         return node
 

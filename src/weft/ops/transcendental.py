@@ -6,6 +6,7 @@ Each statement declares one operator: evaluation, derivative and public function
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,18 @@ from weft.ops.public import Names, public
 from weft.ops.select import where
 
 
+def _rounded_once(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function with the result alone rounded for half types, not each step."""
+
+    def evaluate(x: Any) -> Any:
+        if x.dtype.itemsize != 2:
+            return fn(x)
+        return fn(x.astype(np.float32)).astype(x.dtype)
+
+    return evaluate
+
+
+@_rounded_once
 def _sigmoid_eval(x: Any) -> Any:
     if x.dtype.kind == "c":
         return 1 / (1 + np.exp(-x))
@@ -158,7 +171,7 @@ sqrt: Public = unary(
 
 rsqrt: Public = unary(
     "rsqrt",
-    lambda x: 1 / np.sqrt(x),
+    _rounded_once(lambda x: 1 / np.sqrt(x)),
     d=lambda x, out: -0.5 * out / x,
     domain=(0.3, 3.0),
     bulk=COSTLY,

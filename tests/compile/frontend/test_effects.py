@@ -387,3 +387,21 @@ def test_a_capture_that_is_tried_again_has_its_effects_once(capsys):
         compiled(weft.ones(size), log)
         assert log["n"] == 1
     assert capsys.readouterr().out == "here\n" * 4
+
+
+def test_copies_in_place_keep_memory_of_their_own():
+    """``copy_`` gives two tensors one node of the graph, but not one array."""
+
+    def program(x, log):
+        source, copy, other = x * 2, x.clone(), x + 1
+        copy.copy_(source)
+        log["last"] = copy.reshape(-1)
+        return source, copy, other, other.reshape(-1), source.reshape(-1)
+
+    def shared(function):
+        log = {}
+        tensors = [*function(weft.ones(2), log), log["last"]]
+        arrays = [t.numpy() for t in tensors]
+        return [[np.shares_memory(a, b) for a in arrays] for b in arrays]
+
+    assert shared(weft.compile(program)) == shared(program)
