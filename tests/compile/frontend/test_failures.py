@@ -228,7 +228,7 @@ def spoil(monkeypatch, change):
     run = Program.run
 
     def wrong(self, feeds, held=(), state_buffers=(), write=None, stamps=None):
-        outs, writes = run(self, feeds, held, rooms)
+        outs, writes = run(self, feeds, held, state_buffers)
         store = dict(zip([v.name for v in self.reads], held, strict=True))
         there = {v.name: store[v.name].copy() for v in self.state}
         outs, writes = change(self, list(outs), {**there, **writes})
