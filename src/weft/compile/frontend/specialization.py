@@ -149,10 +149,10 @@ class Specialization:
             outputs, _ = self.program.run([*arrays, *variables], write=self._write)
         else:
             variables = [cell.get() for cell in self.read_cells]
-            memory = [cell.room() for cell in self.write_only_cells]
+            buffers = [cell.room() for cell in self.write_only_cells]
             stamps = self._stamp if self.pack_weights else None
             outputs, _ = self.program.run(
-                arrays, variables, memory, self._write, stamps
+                arrays, variables, buffers, self._write, stamps
             )
         results = [Tensor(array) for array in outputs]
         return self.finish(results, leaves, arrays, arguments)

@@ -161,13 +161,13 @@ class Program:
         self,
         feeds: Sequence[ndarray],
         variables: Sequence[ndarray] = (),
-        write_only: Sequence[ndarray | None] = (),
+        state_buffers: Sequence[ndarray | None] = (),
         write: Callable[[dict[str, ndarray]], None] | None = None,
         stamps: Stamps | None = None,
     ) -> tuple[list[ndarray], dict[str, ndarray]]:
         """The outputs, and new values by name of variables not written in place.
 
-        ``write_only`` is memory for variables that are not read; None: it is allocated.
+        ``state_buffers`` is memory for write-only variables; None is allocated.
         """
         key = tuple([(a.shape, a.dtype) for a in feeds])
         executor = self.executors.get(key)
@@ -176,13 +176,13 @@ class Program:
         self.latest = executor
         if allocation.ledger is not None:  # there may be a limit
             allocation.allow(self.graph.name, executor.results_bytes)
-        return executor.run(feeds, variables, write_only, write, stamps)
+        return executor.run(feeds, variables, state_buffers, write, stamps)
 
     def run_named(
         self,
         feeds: Sequence[ndarray],
         store: Mapping[Variable, ndarray],
-        write_only: Mapping[Variable, ndarray | None] | None = None,
+        state_buffers: Mapping[Variable, ndarray | None] | None = None,
         write: Callable[[dict[Variable, ndarray]], None] | None = None,
         known: Mapping[str, int] | None = None,
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
@@ -194,7 +194,7 @@ class Program:
         """
         executor = self.executor_for(feeds, known)
         variables = [store[v] for v in self.reads]
-        memory = [write_only.get(v) for v in self.unread] if write_only else ()
+        buffers = [state_buffers.get(v) for v in self.unread] if state_buffers else ()
         names = {v.name: v for v in self.lowered.graph.variables.values()}
         changes: list[Any] = []
 
@@ -203,7 +203,7 @@ class Program:
             if write is not None:
                 write(changes[0])
 
-        outputs, _ = executor.run(feeds, variables, memory, noted)
+        outputs, _ = executor.run(feeds, variables, buffers, noted)
         return outputs, changes[0]
 
     def executor_for(

@@ -11,7 +11,6 @@ arena, no machine code, and nothing runs.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from weft.compile.frontend.function import function_of
 from weft.compile.frontend.graph_function import closed
 from weft.compile.frontend.specialization import adapting
 from weft.compile.pipeline import run as run_passes
+from weft.compile.program.phases import uncollected
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.footprint import Footprint, footprint
 from weft.compile.recompute.lean import lean
@@ -39,22 +39,22 @@ from weft.errors import AllocationError, ArgumentError
 from weft.graph.capture import Spec, capture
 from weft.memory.sizes import parse_bytes
 
-MOST = 1 << 40  # rows that are thought of
+MOST = 1 << 40  # rows that are considered
 
 
 class Plan:
-    """What a compiled step will need; see ``weft.plan``."""
+    """The memory that a compiled step will need; see ``weft.plan``."""
 
     def __init__(
         self, step: Callable[..., Any], args: Any, kwargs: Any, memory: Policy | None
     ) -> None:
         self.step, self.args, self.kwargs, self.policy = step, args, kwargs, memory
-        with _states_undone(), _not_collecting(), _Imagined():
+        with _states_undone(), uncollected(), _Imagined():
             captured = capture(step, *args, **kwargs)
             self.name = captured.graph.name
             graph, own = captured.graph, set()
             if any((*captured.wanting, *[r.recorded for r in captured.rewritten])):
-                graph, _ = closed(graph)  # state is an argument, and given back
+                graph, _ = closed(graph)  # state is an argument and a result
             else:
                 own = {c.variable for c in captured.cells.values() if c.has_memory}
             graph = run_passes(graph)
@@ -109,7 +109,7 @@ class Plan:
         return low
 
     def _rows(self) -> int:
-        """The size of the batch."""
+        """The batch size."""
         leaves = [x for x in tree_flatten((self.args, self.kwargs))[0] if _shape(x)]
         if not leaves or not isinstance(_shape(leaves[0])[0], int):
             raise ArgumentError(
@@ -144,7 +144,7 @@ class Plan:
 
 
 def _next(known: dict[int, int], most: int, low: int, high: int) -> int:
-    """The number of rows to try next: memory grows evenly with them, nearly."""
+    """The number of rows to try next: memory grows almost linearly with them."""
     sizes = sorted(known)
     if len(sizes) < 2:
         return 2 * sizes[0] if high == MOST else max(sizes[0] // 2, 1)
@@ -160,36 +160,24 @@ def _next(known: dict[int, int], most: int, low: int, high: int) -> int:
 
 
 def _shape(x: Any) -> Any:
-    """The shape of what is a tensor, or stands for one."""
+    """The shape of a tensor or of a ``Spec``; empty for anything else."""
     return tuple(x.shape) if isinstance(x, (Tensor, Spec)) else ()
 
 
-@contextmanager
-def _not_collecting() -> Iterator[None]:
-    """Cycles wait: of so many small objects made at once, few are garbage."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class _Imagined(Evaluator):
-    """Gives tensors of the right type that have no memory: all elements are one.
+    """Gives results of the right type without memory: all elements are the same one.
 
-    An optimizer's first state is made by its own rule while a step is captured; what
-    comes of it is counted, and not read.
+    An optimizer makes its first state by its own rule while a step is captured; that
+    state is counted, and never read.
     """
 
     def process(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if op.type is None or op.composite:
             return super().process(op, args, params)
-        made = op.type(*[type_of(a) for a in args], **params)
-        if isinstance(made, TensorType):
-            return _imagined(made)
-        return tuple([_imagined(one) for one in made])
+        kind = op.type(*[type_of(a) for a in args], **params)
+        if isinstance(kind, TensorType):
+            return _imagined(kind)
+        return tuple([_imagined(one) for one in kind])
 
 
 def _imagined(kind: TensorType) -> Tensor:
@@ -200,34 +188,34 @@ def _imagined(kind: TensorType) -> Tensor:
 
 @contextmanager
 def _states_undone() -> Iterator[None]:
-    """Optimizers have the state that they had before, to the last number."""
+    """Restore the state of optimizers when the block ends."""
     before: dict[int, Any] = {}
 
     def note(optimizer: Any) -> None:
-        held = {p: dict(s) for p, s in optimizer.state.items()}
-        before.setdefault(id(optimizer), (optimizer.state, held))
+        values = {p: dict(s) for p, s in optimizer.state.items()}
+        before.setdefault(id(optimizer), (optimizer.state, values))
 
     mode.states = note
     try:
         yield
     finally:
         mode.states = None
-        for state, held in before.values():
-            for p in [p for p in state if p not in held]:
+        for state, values in before.values():
+            for p in [p for p in state if p not in values]:
                 del state[p]
-            for p, values in held.items():
-                state[p].clear()  # others hold this very dictionary
-                state[p].update(values)
+            for p, own in values.items():
+                state[p].clear()  # others refer to this very dictionary
+                state[p].update(own)
 
 
 def plan(
     step: Callable[..., Any], *examples: Any, memory: Any = None, **kwargs: Any
 ) -> Plan:
-    """What a step will need when it is compiled, without running or allocating it.
+    """Predict the memory of a compiled step, without running or allocating it.
 
     ``examples`` are tensors like those it will be called with, or ``weft.graph.Spec``s
-    with their shapes. ``memory`` is that of ``weft.compile``; a compiled function has
-    its own.
+    with their shapes. ``memory`` is the option of ``weft.compile``; a compiled function
+    has its own.
 
     >>> model = weft.nn.Linear(100, 10)
     >>> def step(x):

@@ -32,7 +32,7 @@ _LENGTH = 24  # of a key's digest, in characters
 
 
 class Loops(NamedTuple):
-    """How the loops of a kernel are cut; ``cost_model.Loops`` says what each is."""
+    """The tile sizes of a kernel's loops; ``cost_model.Loops`` describes each."""
 
     chunk: int = COST.loops.chunk
     square: int = COST.loops.square
