@@ -81,7 +81,7 @@ class Lowering:
         return max(self.stage.values(), default=0)
 
     def _keep_expensive(self) -> None:
-        """Store full values that a later loop needs and that are expensive to compute."""
+        """Store expensive full values that a later loop needs."""
         later = set()
         for node in self.group.nodes:
             for base in self._inside(node):

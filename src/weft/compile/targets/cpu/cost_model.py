@@ -3,10 +3,9 @@
     COST.loops.chunk            elements of one iteration of a flat loop
 
 Each area of the compiler has a record. A field's comment gives its unit and its reason.
-Most numbers were measured on CPUs with 32 KiB of first and 1 MiB of second cache, and
-tuning may replace those of ``tuning.choices``, which has its defaults from here. Fields
-that say so decide the order of sums, hence rounding: they are the same on every machine
-and are never tuned.
+They suit CPUs with 32 KiB of first cache. Tuning may replace those of
+``tuning.choices``, which has its defaults from here. Fields that say so decide the
+order of sums, hence rounding: they are the same on every machine and are never tuned.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Caches:
 class Threads:
     """How loops are shared out."""
 
-    chunks: int = 64  # of a loop without a grain: few wait for the last one
+    chunks: int = 64  # at most, of a loop without a grain, however many threads
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Reductions:
     nested: int = 64  # elements that nested loops add up in one total
     task: int = 1 << 14  # elements that are worth a task of their own
     few_results: int = 8  # fewer leave threads without work, so tasks share each
-    least_rows: int = 64  # rows of a task that adds up columns: fewer read badly
+    least_rows: int = 64  # rows of a task that adds up columns, at least
     most_rows: int = 512  # the same, at most: they are added one after the other
     most_tasks: int = 128  # of columns: their totals are added up at the end
     least_tasks: int = 4  # fewer are not worth a second kernel
@@ -85,7 +84,7 @@ class Fusion:
     beside: int = 1 << 12  # elements, up to which updates with a number in common join:
     #                        more would be more streams than a processor prefetches
     early: int = 1 << 14  # elements of a group that may run before its turn, so that
-    #                       another becomes an epilogue: about a launch's time
+    #                       another becomes an epilogue
     hoisted: int = 1 << 14  # elements of a value that is hoisted: as ``early``
     copied_view: int = 4096  # elements of an output view that is worth a launch
     concat_pieces: int = 5  # that are copied one by one; fewer are loops of one kernel
@@ -106,7 +105,7 @@ class Ordering:
 class Recompute:
     """When gradients recompute a cheap value instead of reading it."""
 
-    least: int = 1 << 12  # elements, below which caches keep the value
+    least: int = 1 << 12  # elements, below which keeping the value costs little
     steps: int = 4  # cheap operations that take less time than reading does
     smaller: int = 8  # times: a value so much smaller costs nothing to keep
 
@@ -115,7 +114,7 @@ class Recompute:
 class SplitK:
     """Products with a long k and few results, cut along k. It decides rounding."""
 
-    blocks: int = 4  # of k, for as many threads
+    blocks: int = 4  # of k: products that threads share
     least_k: int = 2048  # multiplications of a result, below which one task does
     most_results: int = 1 << 14  # more are cut by rows and columns instead
 
@@ -160,7 +159,7 @@ class Matmul:
     #                          load waits for a store with the same last twelve bits
     small: int = 16384 - 512  # bytes of the small operand packed at a time; decides
     #                           rounding
-    added_columns: int = 8  # at a time: their scales fill half of the registers
+    added_columns: int = 8  # at a time: their scales are held in registers
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ class Attention:
     """Attention by blocks of scores. Block sizes decide rounding."""
 
     forward_keys: int = 128  # of a block: its scores stay in the first cache
-    backward_keys: int = 256  # the same for two matrices, in the second cache
+    backward_keys: int = 256  # of a block, for gradients
     backward_rows: int = 56  # a multiple of the tallest register tiles
     causal_rows: int = 28  # the same where half a square is hidden: less in vain
     few_rows: int = 6  # queries that are computed one after the other
@@ -239,7 +238,7 @@ class CpuCostModel:
     convolution: Convolution = Convolution()
     winograd: Winograd = Winograd()
     attention: Attention = Attention()
-    stored_executable: int = 64 << 20  # bytes: a larger one is slow to read from disk
+    stored_executable: int = 64 << 20  # bytes: an eighth of the cache on disk
 
 
 COST = CpuCostModel()
