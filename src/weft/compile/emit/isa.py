@@ -18,7 +18,7 @@ class Isa(NamedTuple):
     bits: int  # of the widest vector that pays
 
     def lanes(self, itemsize: int) -> int:
-        """How many elements of a size fill a vector."""
+        """The elements of a size that fill a vector."""
         return self.bits // (8 * itemsize)
 
     @property

@@ -192,7 +192,7 @@ class Likeness:
         return kind, window.axes, rows, tuple(map(_indices, moved))
 
     def _window(self, base: Node, uses: list[Index]) -> Window | None:
-        """Where a value is read from, if that is known and not its beginning."""
+        """The window of a value that is read, if known and not at the beginning."""
         if all(_plain(i) for index in uses for i in index):
             return None
         try:

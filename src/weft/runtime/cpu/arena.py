@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
     @property
     def overhead(self) -> float:
-        """How much larger the arena is than its bound, as a fraction of it."""
+        """The excess of the arena over its bound, as a fraction of the bound."""
         return self.nbytes / self.bound - 1 if self.bound else 0.0
 
     def verify(self) -> None:

@@ -293,7 +293,7 @@ class Block:
 
 
 class _Shelf(threading.local):
-    """Where a thread puts arrays side by side."""
+    """The block in which a thread puts arrays side by side."""
 
     zeros: Block | None = None
     block: Block | None = None  # for arrays without values

@@ -81,7 +81,7 @@ def key_of(text: str, target: str, *, level: int = 3) -> str:
 
 
 def user_folder() -> pathlib.Path | None:
-    """Where this user's cached kernels belong; None without a home."""
+    """The folder of this user's cached kernels; None without a home."""
     named = os.environ.get("WEFT_CACHE_DIR")
     if named:
         return pathlib.Path(named).absolute()

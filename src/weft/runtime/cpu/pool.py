@@ -37,7 +37,7 @@ _asked: int | None = None
 
 
 class Addresses(NamedTuple):
-    """Where the pool and its two functions are, as integers."""
+    """The addresses of the pool and its two functions."""
 
     pool: int
     parallel_for: int
@@ -92,7 +92,7 @@ class Pool:
 
     @property
     def wanted_at(self) -> int:
-        """Where the number of threads is kept: four bytes."""
+        """The address of the number of threads, four bytes."""
         return self._place("wanted")
 
     @property

@@ -56,5 +56,5 @@ class Code:
         return self._symbols[key]
 
     def address(self, symbol: Symbol) -> int:
-        """Where a function begins."""
+        """The address of a function."""
         return address_of(symbol, self.libraries, self.isa)

@@ -132,7 +132,7 @@ class _Object:
         return [self.name(symbol) for symbol in self.symbols[self._foreign()]]
 
     def addresses(self, base: int, known: dict[str, int]) -> np.ndarray:
-        """Where each symbol is."""
+        """The address of each symbol."""
         found = np.zeros(len(self.symbols), np.int64)
         inner = (self.symbols["section"] > 0) & (self.symbols["section"] < _SPECIAL)
         sections = self.symbols["section"][inner]
@@ -179,7 +179,7 @@ class _Stubs:
         self.made: dict[int, int] = {}
 
     def lead(self, to: int, *, table: bool) -> int:
-        """Where a jump to an address is; or the address itself, in memory."""
+        """The address of a stub that jumps on; with ``table``, of the word it reads."""
         at = self.made.get(to)
         if at is None:
             self.made[to] = at = self.next

@@ -7,10 +7,10 @@ from weft.runtime.cpu import pool
 
 
 def grain_of(count: int, operations: int, worth: int) -> int:
-    """How many of ``count`` iterations a thread takes at a time.
+    """The iterations, of ``count``, that a thread takes at a time.
 
-    ``operations`` is what all of them do, ``worth`` what is worth handing to another
-    thread. A thread that is late costs one piece of those it takes.
+    ``operations`` counts those of all iterations; ``worth`` of them are worth handing
+    to another thread. A thread that is late delays the loop by one grain.
     """
     each = max(operations // max(count, 1), 1)
     return max(worth // each, count // (COST.loops.chunks * pool.get_num_threads()), 1)

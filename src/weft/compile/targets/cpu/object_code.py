@@ -90,7 +90,7 @@ class Library:
             self._find = self._held.get_function_address
 
     def address(self, name: str) -> int:
-        """Where a function begins."""
+        """The address of a function."""
         found = self._find(name)
         if not found:
             raise ArgumentError(f"the compiled module has no function {name!r}")

@@ -213,7 +213,7 @@ class PoolModule:
         return ir.Function(self.module, ir.FunctionType(returns, kinds, **more), name)
 
     def at(self, b: Any, pool: Any, name: str) -> Any:
-        """Where a field is."""
+        """The address of a field."""
         offset, kind = FIELDS[name]
         place = b.gep(pool, [i64(offset)])
         return place if kind is POINTER else b.bitcast(place, kind.as_pointer())

@@ -43,7 +43,7 @@ class Attention:
         self._library.start(unit_of(function))
 
     def address(self, function: str) -> int:
-        """Where a plan's function is."""
+        """The address of a plan's function."""
         return self._library(unit_of(function)).address(f"attention_{function}")
 
     def run(self, plan: Plan, threads: int) -> None:

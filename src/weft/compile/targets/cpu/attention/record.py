@@ -60,7 +60,7 @@ def enter_head(b: Any, s: Any, head: Any, element: Any) -> None:
 
 
 def mask_at(b: Any, s: Any, row: Any, key: Any, element: Any) -> Any:
-    """Where a head's mask has the element of a row and a key."""
+    """The address of the element of a head's mask for a row and a key."""
     place = b.add(b.mul(row, s.mask_row), b.mul(key, s.mask_col))
     return _in_mask(b, s, place, element)
 

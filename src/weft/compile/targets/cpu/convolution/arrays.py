@@ -50,7 +50,7 @@ class Convolutions:
         return self._usual()
 
     def address(self, function: str) -> int:
-        """Where a plan's function is."""
+        """The address of a plan's function."""
         if function == GEMM:
             return self.gemm.address
         library = self._rare if function in RARE else self.library

@@ -121,7 +121,7 @@ class Draft:
 
 
 def ceil(x: int, y: int) -> int:
-    """How many y cover x, one at least."""
+    """The quotient rounded up, at least 1."""
     return max(-(-x // y), 1)
 
 

@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
 
 def runs_of(view: View, lanes: int) -> int:
-    """How many runs a vector of a view's columns has, about."""
+    """The approximate number of runs in a vector of a view's columns."""
     last = view.axes[-1]
     straight = view.step == 1 and last.length == view.size[-1]
     length = view.pixels if straight else last.length

@@ -43,5 +43,5 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
 
 
 def _range(b: Any, first: Any, last: Any, step: Any, size: Any) -> list[Any]:
-    """Where some blocks of a size begin and end."""
+    """The first and last positions of some blocks of a size."""
     return [b.mul(first, step), minimum(b, size, b.mul(last, step))]

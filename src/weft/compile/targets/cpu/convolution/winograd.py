@@ -50,7 +50,7 @@ class Winograd:
         return function
 
     def _begin(self, b: Any, s: Any) -> None:
-        """Where this rectangle's operands are, and its windows."""
+        """Find the operands of this rectangle, and its windows."""
         element = self.lib.element
         s.across = b.sub(s.column_end, s.column_begin)
         s.image = at(b, s.image, b.mul(s.group, s.image_group), element)
