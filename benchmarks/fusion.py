@@ -98,7 +98,7 @@ def launched(layout: MemoryLayout) -> tuple[Stage, Stage]:
 def _is_nothing(step: Step, layout: MemoryLayout) -> bool:
     """Whether a step does not run: its value is a view, or computed in its place."""
     if isinstance(step, Piece):
-        return layout.inside.get(step.piece) == step.place
+        return layout.inside.get(step.piece) == step.target
     return isinstance(step, HostCall) and step.node.op in NOTHING
 
 

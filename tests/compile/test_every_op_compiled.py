@@ -187,7 +187,7 @@ LAYOUTS = (in_order, transposed, strided, reversed_)
 @pytest.fixture
 def small_shares(monkeypatch):
     """Even a few elements are shared out among threads."""
-    monkeypatch.setattr(plan, "GRAIN", 1)
+    monkeypatch.setattr(plan, "grain_of", lambda count, operations, worth: 1)
     before = weft.get_num_threads()
     yield
     weft.set_num_threads(before)

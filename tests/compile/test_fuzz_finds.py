@@ -10,7 +10,7 @@ import weft
 from weft import dtype as dtypes
 from weft import nn
 from weft.compile.emit.isa import new_module
-from weft.compile.emit.split_module import parts
+from weft.compile.emit.split_module import split
 from weft.compile.loop.ir import Buffer, Call, Const, For, Kernel, Load, Store
 from weft.compile.loop.ranges import inside
 from weft.compile.loop.text import kernel_key
@@ -527,7 +527,7 @@ def test_functions_that_branch_are_called_for_vectors_in_each_part_of_a_module()
         value = Call("sin", (Load(x, at),), dtypes.float32)
         body = [For("i", n, [Store(y, at, value)])]
         emit_kernel(module, Kernel(f"k{k}", (x, y), (), (), body, n.scope), host_isa())
-    texts = parts(module, worth=1)
+    texts = split(module, worth=1)
     assert len(texts) > 1
     for text in texts:
         for name in re.findall(r"_ZGV_LLVM_[^(]*\(([^)]*)\)", text):

@@ -118,14 +118,16 @@ def array_bytes(run):
 
 
 def native_of(step):
-    (entries,) = step._entries.values()
-    return entries[0].program
+    (specializations,) = step._specializations.values()
+    return specializations[0].program
 
 
 def feeds_of(step, *args):
-    (entries,) = step._entries.values()
-    entry = entries[0]
-    store = {v: entry.cells[v.name].get() for v in entry.program.reads}
+    (specializations,) = step._specializations.values()
+    specialization = specializations[0]
+    store = {
+        v: specialization.cells[v.name].get() for v in specialization.program.reads
+    }
     return [a.numpy() for a in args], store
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import weft
-from weft.compile import pipeline
+from weft.compile import pipeline, targets
 from weft.compile.emit.support import supported
 from weft.compile.loop.interpret import run_kernel
 from weft.compile.program.program import compiled
@@ -42,6 +42,7 @@ class LoopTarget:
     """Programs as loops that are interpreted; see ``weft.compile.targets.Target``."""
 
     name = key = "loops"
+    cost = targets.default().cost
 
     def supports(self, node):
         return supported(node)
@@ -100,7 +101,7 @@ class LoopExecutor:
         self.layout, self.replay = layout, replay
         self.graph, self.sizes = layout.lowered.graph, layout.sizes
 
-    def run(self, feeds, held, rooms=(), write=None, stamps=None):
+    def run(self, feeds, held, state_buffers=(), write=None, stamps=None):
         given = list(map(array_of, feeds))
         kept = list(map(array_of, held))
         state = dict(zip(self.layout.lowered.reads, kept, strict=True))

@@ -77,7 +77,7 @@ def compiled(name, dtype, inputs=1, output=None, limit=None, lanes=None):
         lambda b, *xs: emit(name, b, *xs, fused=target.fused),
         [dtype] * inputs,
         output or dtype,
-        target=target,
+        isa=target,
         lanes=lanes,
     )
 
@@ -431,9 +431,9 @@ def assert_same_patterns(got, want):
 def test_all_16_bit_patterns_go_there_and_back(case):
     narrow, widen, shorten, limit = NARROW[case]
     target = host_isa(limit)
-    wide = apply(widen, [np.int16], np.float32, target=target)(ALL_16)
+    wide = apply(widen, [np.int16], np.float32, isa=target)(ALL_16)
     assert_same(wide, ALL_16.view(narrow).astype(np.float32))
-    back = apply(shorten, [np.float32], np.int16, target=target)(wide)
+    back = apply(shorten, [np.float32], np.int16, isa=target)(wide)
     numbers = ~np.isnan(wide)
     np.testing.assert_array_equal(back[numbers], ALL_16[numbers])
     assert np.isnan(back.view(narrow)[~numbers].astype(np.float32)).all()
@@ -449,7 +449,7 @@ def test_rounding_to_16_bits(case):
     middles = middles.astype(np.float32)
     around = [middles, np.nextafter(middles, -np.inf), np.nextafter(middles, np.inf)]
     x = np.concatenate([patterns(40009), *around]).astype(np.float32)
-    got = apply(shorten, [np.float32], np.int16, target=host_isa(limit))(x)
+    got = apply(shorten, [np.float32], np.int16, isa=host_isa(limit))(x)
     assert_same_patterns(got, x.astype(narrow))
 
 

@@ -8,5 +8,5 @@ def slowly_then_again(self, exact, args, kwargs, usual=CompiledFunction._slowly)
     """A call by the usual way, after which the fast path is there."""
     found = usual(self, exact, args, kwargs)
     if exact is not None and self.latest is not None:
-        self._lane = fast_path_of(self.latest, args, exact[1])
+        self._fast_path = fast_path_of(self.latest, args, exact[1])
     return found

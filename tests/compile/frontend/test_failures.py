@@ -227,8 +227,8 @@ def spoil(monkeypatch, change):
     """Let the native program give something else."""
     run = Program.run
 
-    def wrong(self, feeds, held=(), rooms=(), write=None, stamps=None):
-        outs, writes = run(self, feeds, held, rooms)
+    def wrong(self, feeds, held=(), state_buffers=(), write=None, stamps=None):
+        outs, writes = run(self, feeds, held, state_buffers)
         store = dict(zip([v.name for v in self.reads], held, strict=True))
         there = {v.name: store[v.name].copy() for v in self.state}
         outs, writes = change(self, list(outs), {**there, **writes})
@@ -278,7 +278,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
     w = nn.Parameter(weft.ones(3))
     f = weft.compile(lambda x: (x * w).sum(), verify=True)
     f(weft.ones(3))
-    held = next(e for some in f._entries.values() for e in some)
+    held = next(e for some in f._specializations.values() for e in some)
     assert isinstance(held, entries.Specialization)
     back = held.function.pullback((True,)).program
     spoil(

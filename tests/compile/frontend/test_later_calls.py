@@ -305,7 +305,7 @@ def test_an_interrupted_run_changes_all_or_nothing(monkeypatch, ran):
         weft.manual_seed(5)
         for _ in range(4):
             step(X, Y)
-    short = sets[0][2]._lane
+    short = sets[0][2]._fast_path
     again = short.again
     assert short.direct
 

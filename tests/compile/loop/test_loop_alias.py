@@ -39,7 +39,7 @@ def names(use, fn=None):
     """Buffers read from outside, and buffers that are results."""
     made = set(use.made)
     pairs = list(zip(use.kernel.buffers, use.owners, strict=True))
-    pairs = [(b, n) for b, n in pairs if n not in use.moved]
+    pairs = [(b, n) for b, n in pairs if n not in use.windowed]
     return (
         [b.name for b, n in pairs if n not in made],
         [b.name for b, n in pairs if n in made],

@@ -51,9 +51,9 @@ def unrolled(x):
 
 def test_an_unrolled_loop_has_one_kernel_for_its_steps():
     native = check(unrolled, floats(4, 6, 5))
-    moved = [use for use in uses(native) if use.moved]
+    moved = [use for use in uses(native) if use.windowed]
     assert len({use.kernel.name for use in moved}) == 1
-    gaps = [use.gaps[use.owners.index(use.moved[0])] for use in moved]
+    gaps = [use.offsets[use.owners.index(use.windowed[0])] for use in moved]
     assert gaps == [4 * 5 * t for t in range(1, 6)]
 
 
@@ -103,7 +103,7 @@ def test_other_numbers_dtypes_and_shapes_are_not_alike():
 
 def test_open_sizes_have_windows_too():
     native = compiled(unrolled, floats(3, 6, 4), dynamic={"x": {0: "B"}})
-    assert len({use.kernel.name for use in uses(native) if use.moved}) == 1
+    assert len({use.kernel.name for use in uses(native) if use.windowed}) == 1
     for rows in (3, 7):
         x = floats(rows, 6, 4)
         np.testing.assert_array_equal(run(native, x)[0], unrolled(x).numpy())
@@ -138,9 +138,9 @@ def test_a_window_ends_with_what_is_read():
     (like,) = [Likeness(use.group)]
     assert list(like.windows.values()) == [Window((0, 2, 0), 29, 2)]
     (x,) = [b for b, n in zip(use.kernel.buffers, use.owners, strict=True)
-            if n in use.moved]  # fmt: skip
+            if n in use.windowed]  # fmt: skip
     assert x.shape == (29, 16)
-    assert use.gaps[use.owners.index(use.moved[0])] == 2 * 16 * 4
+    assert use.offsets[use.owners.index(use.windowed[0])] == 2 * 16 * 4
 
 
 @given(

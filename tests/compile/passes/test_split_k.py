@@ -5,9 +5,11 @@ import pytest
 
 import weft
 from weft import nn
-from weft.compile.passes.split_k import LEAST, PARTS, split_k
+from weft.compile.passes.split_k import split_k
+from weft.compile.targets.cpu.cost_model import COST
 
 TURNED = ["", "a", "b", "ab"]
+K, BLOCKS = COST.split_k.least_k, COST.split_k.blocks
 
 
 def operands(rng, m, n, k, turned):
@@ -29,7 +31,7 @@ def ops_of(function, *examples):
 
 @pytest.mark.parametrize("turned", TURNED)
 def test_they_are_sums_of_products(rng, turned):
-    a, b = operands(rng, 5, 7, LEAST, turned)
+    a, b = operands(rng, 5, 7, K, turned)
     f = product(turned)
     assert ops_of(f, a, b)[-3:] == ["matmul", "sum", "tanh"]
     wide = f(a.double(), b.double()).numpy()
@@ -38,7 +40,7 @@ def test_they_are_sums_of_products(rng, turned):
 
 @pytest.mark.parametrize("turned", TURNED)
 def test_threads_do_not_change_a_bit(rng, turned):
-    a, b = operands(rng, 33, 40, 2 * LEAST, turned)
+    a, b = operands(rng, 33, 40, 2 * K, turned)
     results = []
     before = weft.get_num_threads()
     try:
@@ -60,7 +62,7 @@ def test_errors_do_not_grow(rng):
 
 @pytest.mark.parametrize(
     ("m", "n", "k"),
-    [(5, 7, LEAST - PARTS), (5, 7, LEAST + 1), (130, 130, LEAST), (0, 7, LEAST)],
+    [(5, 7, K - BLOCKS), (5, 7, K + 1), (130, 130, K), (0, 7, K)],
 )
 def test_others_stay(m, n, k):
     names = ops_of(lambda a, b: a @ b, weft.ones(m, k), weft.ones(k, n))
@@ -68,18 +70,18 @@ def test_others_stay(m, n, k):
 
 
 def test_views_that_would_be_copied_stay():
-    x = weft.ones(2 * LEAST, 3)
-    names = ops_of(lambda x, b: x[::2].T @ b, x, weft.ones(LEAST, 3))
+    x = weft.ones(2 * K, 3)
+    names = ops_of(lambda x, b: x[::2].T @ b, x, weft.ones(K, 3))
     assert "sum" not in names
 
 
 def test_weights_stay():
-    layer = nn.Linear(LEAST, 8)
-    assert "sum" not in ops_of(layer, weft.ones(4, LEAST))
+    layer = nn.Linear(K, 8)
+    assert "sum" not in ops_of(layer, weft.ones(4, K))
 
 
 def test_symbolic_sizes_stay():
     f = weft.compile(lambda a, b: a @ b)
-    for k in (LEAST, LEAST + 8):
+    for k in (K, K + 8):
         got = f(weft.ones(3, k), weft.ones(k, 3))
         assert got.sum().item() == 9 * k

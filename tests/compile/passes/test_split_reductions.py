@@ -8,8 +8,8 @@ from by_loops import kernels_of
 import weft
 from weft import graph as G
 from weft.compile.passes.split_reductions import split_reductions
-from weft.compile.targets.cpu.grain import PIECES, grain_of
-from weft.compile.targets.cpu.schedules import ROWS
+from weft.compile.targets.cpu.cost_model import COST
+from weft.compile.targets.cpu.grain import grain_of
 from weft.nn import functional as F
 
 RNG = np.random.default_rng(0)
@@ -133,7 +133,7 @@ def test_long_loops_are_cut_into_long_pieces():
     threads = weft.get_num_threads()
     assert grain_of(64, 100, 1000) == 1000  # too little for another thread
     assert grain_of(64, 64_000, 1000) == 1
-    assert grain_of(PIECES * threads * 5, 1 << 40, 1000) == 5
+    assert grain_of(COST.loops.chunks * threads * 5, 1 << 40, 1000) == 5
 
 
 @pytest.mark.parametrize("rows", [7, 8, 21, 64])
@@ -146,7 +146,7 @@ def test_rows_that_are_combined_at_a_time_are_so_in_order(rows):
         want += row
     assert found.tobytes() == want.tobytes()
     (kernel,) = fn.explain().kernels
-    assert ("i0q" in str(kernel.kernel)) == (rows >= ROWS)
+    assert ("i0q" in str(kernel.kernel)) == (rows >= COST.loops.jammed_rows)
 
 
 def test_what_is_small_or_has_many_results_stays_in_one_piece():

@@ -70,7 +70,7 @@ def rebuilt(graph, name, role=lambda k, node: node.role):
 def program(made):
     """What a graph compiles to: its kernels' text, and its steps as bytes."""
     kernels = [print_kernel(kernel) for kernel in made.lowered.kernels.values()]
-    return kernels, scripts.to_bytes(made.executor({}).script)
+    return kernels, scripts.to_bytes(made.executor({}).executable)
 
 
 def copies(made):

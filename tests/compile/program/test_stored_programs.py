@@ -272,9 +272,9 @@ def test_digests_tell_programs_apart():
 
 def test_scripts_survive_their_way_through_bytes():
     graph = capture(lambda x: (x @ x.T).softmax(1).to(weft.float16), weft.tensor(X))
-    script = kernels_of(graph.graph).executor({}).script
-    again = scripts.from_bytes(scripts.to_bytes(script))
-    for name, a, b in zip(script._fields, script, again, strict=True):
+    executable = kernels_of(graph.graph).executor({}).executable
+    again = scripts.from_bytes(scripts.to_bytes(executable))
+    for name, a, b in zip(executable._fields, executable, again, strict=True):
         if isinstance(a, np.ndarray):
             assert a.dtype == b.dtype
             np.testing.assert_array_equal(a, b)

@@ -11,7 +11,7 @@ from by_loops import kernels_of
 import weft
 from weft import nn, optim
 from weft.compile.cost.machine import Machine
-from weft.compile.passes.recompute import Turns, recompute
+from weft.compile.passes.recompute import BackwardRuns, recompute
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.budget import Budget
 from weft.compile.recompute.draft import Draft
@@ -161,7 +161,7 @@ def test_names_say_nothing():
       return %grad/a/g, %a/again
     }""")
     assert recompute(g, lambda node: False) is g
-    assert not Turns(g).of
+    assert not BackwardRuns(g).of
     assert not any(node.role.is_copy for node in g.nodes)
 
 
@@ -190,7 +190,7 @@ def test_turns():
       %ag: float32[4] = where(%mask, %bg, 0) gradient
       return %ag
     }""")
-    turns = Turns(g).of
+    turns = BackwardRuns(g).of
     assert {node.name for node in turns} == {"bg", "ag"}
 
 

@@ -167,3 +167,20 @@ def test_the_device_is_known_inside(loops):
 
     same(f(weft.ones(2).to(loops)), weft.full((2,), 2.0), loops)
     assert f.fn is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"verify": True}, {"memory": "recompute"}, {"dynamic": True}, {"memory": "1MB"}],
+    ids=str,
+)
+def test_options_of_compile_hold_there(loops, options):
+    x = weft.randn(3, 4).to(loops)
+    f = weft.compile(lambda x: (x * 2 + 1).tanh().sum(1), **options)
+    for given in (x, x[:2] * 1):
+        same(f(given), f.fn(given.cpu()), loops, close=1e-6)
+
+
+def test_tuning_is_for_the_cpu(loops):
+    with pytest.raises(weft.errors.ArgumentError, match="leave tune out"):
+        weft.compile(lambda x: x * 2, tune=1.0)(weft.ones(3).to(loops))

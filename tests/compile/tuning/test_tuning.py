@@ -13,7 +13,7 @@ from weft.compile.targets.cpu.matmul.arrays import compiled
 from weft.compile.targets.cpu.matmul.tasks import split
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.compile.tuning import choices, search, seconds_of
-from weft.compile.tuning.choices import Columns, Cut, Found, Loops, Table
+from weft.compile.tuning.choices import Columns, Cut, Loops, Measured, Table
 from weft.compile.tuning.search import Search, Tried, Tuned, text
 from weft.compile.tuning.subjects import subjects
 from weft.compile.tuning.trials import Memory
@@ -57,14 +57,14 @@ class Made:
 
     def __init__(self, monkeypatch, fast=lambda choice: False):
         self.fast, self.names, self.seen = fast, {}, []
-        found = search._made
+        found = search._trial
 
         def noted(one, choice, memory):
             trial = found(one, choice, memory)
             self.names[id(trial)] = trial, one, choice
             return trial
 
-        monkeypatch.setattr(search, "_made", noted)
+        monkeypatch.setattr(search, "_trial", noted)
 
     def __call__(self, runs, rounds):
         found = []
@@ -156,7 +156,7 @@ def test_products_are_cut_as_was_found(monkeypatch):
     (got,), _ = native.run_named([x.numpy(), w.numpy()], {})
     (work,) = native.plan.layout.jobs.works.values()
     tile = compiled("float32", host_isa()).tile
-    assert work.tasks == split(tile, 96, 70, 130, parts=(1, 8)).tasks > 1
+    assert work.tasks == split(tile, 96, 70, 130, blocks=(1, 8)).tasks > 1
     np.testing.assert_allclose(got, x.numpy() @ w.numpy(), rtol=1e-4, atol=1e-4)
 
 
@@ -179,7 +179,7 @@ def test_a_little_faster_is_not_faster():
 def test_a_candidate_that_gives_other_bits_is_dropped(monkeypatch):
     native, sizes = native_of(program, *arguments())
     fast = Made(monkeypatch, lambda choice: choice != type(choice)())
-    plain = search._made
+    plain = search._trial
 
     def broken(one, choice, memory):
         trial = plain(one, choice, memory)
@@ -187,7 +187,7 @@ def test_a_candidate_that_gives_other_bits_is_dropped(monkeypatch):
             trial.result = lambda: b"other"
         return trial
 
-    monkeypatch.setattr(search, "_made", broken)
+    monkeypatch.setattr(search, "_trial", broken)
     assert not Search(measure=fast).run(native, sizes).changed
 
 
@@ -271,7 +271,7 @@ def test_a_second_search_measures_nothing_again(monkeypatch):
     ],
 )  # fmt: skip
 def test_damaged_records_are_none(stored):
-    kernel_cache.default().put(choices._place(), stored)
+    kernel_cache.default().put(choices._cache_key(), stored)
     table = Table()
     table.load()
     assert table.stamp() == ""
@@ -280,15 +280,15 @@ def test_damaged_records_are_none(stored):
 def test_a_sound_record_beside_a_damaged_one_counts():
     key = choices._digest("k")
     text_ = json.dumps({"bad": 1, key: [[1, 2], {"default": 0.5}]})
-    kernel_cache.default().put(choices._place(), text_.encode())
+    kernel_cache.default().put(choices._cache_key(), text_.encode())
     table = Table()
     table.load()
-    assert table.find("k") == Found((1, 2), {"default": 0.5})
+    assert table.find("k") == Measured((1, 2), {"default": 0.5})
 
 
 def test_a_file_that_was_cut_short_is_no_record(tmp_path):
     table = Table()
-    table.keep({"k": Found((1,), {})})
+    table.keep({"k": Measured((1,), {})})
     table.save()
     (file,) = (tmp_path / "cache").glob("*.kernel")
     file.write_bytes(file.read_bytes()[:-3])
@@ -298,7 +298,9 @@ def test_a_file_that_was_cut_short_is_no_record(tmp_path):
 
 
 def test_stored_numbers_of_another_form_are_not_taken():
-    choices.table().keep({"k": Found((1, 2), {}), "z": Found((0, 16, 64, 1024, 9), {})})
+    choices.table().keep(
+        {"k": Measured((1, 2), {}), "z": Measured((0, 16, 64, 1024, 9), {})}
+    )
     assert choices.chosen("k", Loops()) == Loops()
     assert choices.chosen("z", Loops()) == Loops()  # no pieces of 0 elements
     assert choices.chosen("unknown", Columns()) == Columns()
@@ -306,9 +308,9 @@ def test_stored_numbers_of_another_form_are_not_taken():
 
 def test_choices_add_up_over_processes():
     one, other = Table(), Table()
-    one.keep({"a": Found((1,), {})})
+    one.keep({"a": Measured((1,), {})})
     one.save()
-    other.keep({"b": Found((2,), {})})
+    other.keep({"b": Measured((2,), {})})
     other.save()
     both = Table()
     both.load()

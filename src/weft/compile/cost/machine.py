@@ -4,8 +4,8 @@
                  as kernels are: bytes a second, from caches or from memory
     peak         independent fused multiply-adds in registers, on all threads
 
-A kernel that moves so many bytes and does so many operations cannot take less time
-than the slower of the two.
+A kernel cannot take less time than its bytes take at that bandwidth, nor than its
+operations take at that peak.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Machine(NamedTuple):
     peak: float  # float32 operations a second
 
     def bandwidth_at(self, moved: float) -> float:
-        """Bytes a second for a kernel that moves so many, between those measured."""
+        """Bytes a second for a kernel that moves so many, interpolated."""
         sizes, rates = zip(*self.bandwidth, strict=True)
         at = math.log(max(moved, 1))
         return float(np.interp(at, np.log(sizes), rates))
@@ -73,7 +73,7 @@ def machine() -> Machine:
 def _measured(threads: int) -> Machine:
     program = _triad()
     rates = [_bandwidth(program, moved) for moved in reversed(MOVED)]
-    # Less data is nearer; where it seemed slower, it was the threads that were late.
+    # Less data is never slower; where it seemed so, threads had started late.
     roof = reversed(list(accumulate(rates, max)))
     bandwidth = tuple(zip(MOVED, roof, strict=True))
     return Machine(threads, bandwidth, _peak(host_isa(), threads))
@@ -92,9 +92,9 @@ def _triad() -> Program:
 def _bandwidth(program: Program, moved: int) -> float:
     count = moved // 12
     feeds = [np.ones(count, np.float32) for _ in range(2)]
-    instance, steps = program.timed({"N": count})
+    executor, steps = program.timed({"N": count})
     rounds = max(3, min(50, (1 << 27) // moved))
-    return moved / min(sum(instance.timed(steps, feeds, [])) for _ in range(rounds))
+    return moved / min(sum(executor.timed(steps, feeds, [])) for _ in range(rounds))
 
 
 # -- multiply-adds
@@ -110,28 +110,28 @@ def _peak(target: Isa, threads: int) -> float:
     out = np.zeros((threads * ITERATIONS, lanes), np.float32)
     table = np.array([out.ctypes.data], np.int64).ctypes.data
 
-    def part(thread: int) -> None:  # foreign code runs without Python's lock
+    def share(thread: int) -> None:  # foreign code runs without the GIL
         first = thread * ITERATIONS
         function(table, None, first, first + ITERATIONS)
 
     with ThreadPoolExecutor(threads) as pool:
-        best = min(_seconds(pool, part, threads) for _ in range(10))
+        best = min(_seconds(pool, share, threads) for _ in range(10))
     return 2 * CHAINS * LENGTH * lanes * len(out) / best
 
 
-def _seconds(pool: ThreadPoolExecutor, part: Any, threads: int) -> float:
+def _seconds(pool: ThreadPoolExecutor, share: Any, threads: int) -> float:
     start = time.perf_counter()
-    list(pool.map(part, range(threads)))
+    list(pool.map(share, range(threads)))
     return time.perf_counter() - start
 
 
 def _emit_peak(module: ir.Module, target: Isa, lanes: int) -> None:
     """``out[p] = sum of chains x = x * x' + x'``, for p from begin to end."""
     kind = ir.VectorType(F32, lanes)
-    made = ir.Function(module, SIGNATURE, "peak")
-    prepare_function(made, target)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    table, _, begin, end = made.args
+    function = ir.Function(module, SIGNATURE, "peak")
+    prepare_function(function, target)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    table, _, begin, end = function.args
     out = b.bitcast(b.load(table), kind.as_pointer())
     chains = [b.alloca(kind) for _ in range(CHAINS)]
     factor = ir.Constant(kind, [0.5] * lanes)

@@ -1,8 +1,8 @@
 """The seconds that values take to compute, by the roofline of this machine.
 
-A function that is computed by a series costs what its record says; what is computed
-again element by element is mostly part of another kernel, which then reads what the
-value is made of in place of the value.
+A function that is computed by a series costs what its record says. A recomputed
+element-wise value is mostly part of another kernel, which then reads the inputs of the
+value instead of the value.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from weft.compile.cost.work import Sizes
 from weft.core.size import elements
 from weft.graph.ir import Node
 
-_LAUNCH = 1e-6  # seconds that anything takes
+_LAUNCH = 1e-6  # seconds that any launch takes
 
 
 def operations(node: Node, sizes: Sizes) -> int:
-    """Floating-point operations of a node, series counted.
+    """Floating-point operations of a node, those of series included.
 
     >>> from weft.compile.cost.roofline import operations
     >>> g = weft.graph.capture(lambda x: x.exp() + 1, weft.ones(10)).graph
@@ -34,7 +34,7 @@ def operations(node: Node, sizes: Sizes) -> int:
 
 
 def seconds(nodes: Iterable[Node], sizes: Sizes, roof: Machine) -> float:
-    """The time of nodes that are computed together."""
+    """The time that nodes take if they are computed together."""
     here = [node for node in nodes if work.works(node)]
     if not here:
         return 0.0

@@ -1,10 +1,10 @@
 """The work of nodes: floating-point operations, and bytes read and written.
 
-Every element-wise function of floating numbers counts as one operation for each
+Every element-wise function of floating-point numbers counts as one operation for each
 element, be it a sum or an exponential; casts, choices and moves count nothing. Other
-operators' records have a rule (``flops``). Bytes are
-those that must be moved at least: what a node reads through a view counts once, and
-no more of its base than the view shows.
+operators' records have a rule (``flops``). Bytes are the least that must be moved: a
+value that a node reads through a view counts once, and no more of its base than the
+view shows.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def size_of(node: Node, sizes: Sizes) -> int:
 
 
 def bytes_read(nodes: Iterable[Node], sizes: Sizes) -> int:
-    """What nodes that are computed together read of others' values."""
+    """The bytes of other values that nodes read if they are computed together."""
     here = list(nodes)
     inside = set(here)
     wanted = {i: node for node in here for i in node.inputs if type(i) is Node}
-    found: dict[Node, int] = {}
+    read: dict[Node, int] = {}
     for value, reader in wanted.items():
         operand = Operand(value)
         base = operand.base
@@ -78,11 +78,11 @@ def bytes_read(nodes: Iterable[Node], sizes: Sizes) -> int:
             continue
         shapes = [base.shape, *[view.shape for view in operand.views]]
         if isinstance(reader.op.lower, Element) and reader.op.facts.cost == 0:
-            shapes.append(reader.shape)  # an element is read for each that is given
+            shapes.append(reader.shape)  # one element is read for each of the result
         count = min(elements(shape, sizes) for shape in shapes)
         most = elements(base.shape, sizes)
-        found[base] = min(found.get(base, 0) + count, most)
-    return sum(count * base.dtype.itemsize for base, count in found.items())
+        read[base] = min(read.get(base, 0) + count, most)
+    return sum(count * base.dtype.itemsize for base, count in read.items())
 
 
 def bytes_written(nodes: Iterable[Node], sizes: Sizes) -> int:

@@ -1,12 +1,12 @@
 """Kernels that eager execution calls, for one operator at a time.
 
-``run(op, arrays, params)`` gives an operator's result, or None where there is no kernel
-for it: then NumPy's is used. Products, convolutions and attention have routines of
-their own, which are here; kernels for other operators are generated (``single``), and
-all that is needed for that is loaded with the first of them.
+``run(op, arrays, params)`` returns an operator's result, or None if there is no kernel
+for it: then NumPy's is used. Products, convolutions and attention have library kernels,
+which are called here; kernels for other operators are generated (``operator``), and the
+compiler is loaded with the first of them.
 
-Results do not depend on the number of threads: a routine's plan only says which thread
-computes what.
+Results do not depend on the number of threads: a library kernel's plan only says which
+thread computes what.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ ndarray = np.ndarray
 def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
     """An operator's result from a kernel, or None if there is none."""
     if isinstance(op.lower, Library):
-        return _ROUTINES[op.lower.family](op.lower.kind, arrays, params)
+        return _LIBRARY[op.lower.family](op.lower.kind, arrays, params)
     from weft.compile.eager import operator
 
     return operator.run(op, arrays, params)
 
 
 def run_invariant(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The result of a routine for which the size of a batch does not matter."""
+    """The result of a library kernel whose bits do not depend on the batch size."""
     rule = op.lower
     if not isinstance(rule, Library) or rule.family == "product":  # see ``product``
         return None
-    return _ROUTINES[rule.family](rule.kind, arrays, params)
+    return _LIBRARY[rule.family](rule.kind, arrays, params)
 
 
 def fused(
@@ -73,8 +73,8 @@ def lstm(
     return sequences.lstm(steps, tensors, batch, backwards)
 
 
-def room(shape: Sequence[int], dtype: Any) -> ndarray:
-    """An array for a result; whoever runs the operator explains that there is none."""
+def new_output(shape: Sequence[int], dtype: Any) -> ndarray:
+    """Allocate a result; whoever runs the operator explains a lack of memory."""
     try:
         return empty(shape, dtype)
     except AllocationError as error:
@@ -97,7 +97,7 @@ def product(x: ndarray, y: ndarray) -> ndarray | None:
     if len(lead) != 1:
         batch = math.prod(lead)
         x, y = x.reshape(batch, m, k), y.reshape(batch, k, n)
-    out = room((len(x), m, n), x.dtype)
+    out = new_output((len(x), m, n), x.dtype)
     if out.size:
         _gemm(x.dtype.char, not config.batch_invariant).multiply(x, y, out)
     return out.reshape((*lead, m, n))
@@ -116,7 +116,7 @@ def _gemm(code: str, few: bool) -> Gemm:
 def _narrow_product(
     kind: str, arrays: Sequence[ndarray], params: dict[str, Any]
 ) -> Any:
-    """A product of short elements: summed in wide ones, and rounded if not asked."""
+    """A product of short elements: summed in wide ones, rounded unless ``dtype`` is."""
     (x, y), dtype = arrays, params.get("dtype")
     name = kind_name(x.dtype.name, y.dtype.name)
     wide = RESULTS.get(name)
@@ -125,17 +125,17 @@ def _narrow_product(
     if any(s % a.itemsize for a in (x, y) for s in a.strides):
         return None
     stacks = [a.reshape(-1, *a.shape[-2:]) if a.ndim > 3 else a for a in (x, y)]
-    found: ndarray | None = matmul_arrays(*stacks, threads=_threads())
+    out: ndarray | None = matmul_arrays(*stacks, threads=_threads())
     if dtype is None:
         from weft.compile.eager import operator
 
         cast = {"dtype": dtypes.of_code(x.dtype.char)}
-        found = operator.general(cast_op, [found], cast)
-    return None if found is None else found.reshape(*x.shape[:-1], y.shape[-1])
+        out = operator.general(cast_op, [out], cast)
+    return None if out is None else out.reshape(*x.shape[:-1], y.shape[-1])
 
 
 def _threads() -> int:
-    """The threads to plan for: plans for one would not use the pool's."""
+    """The threads to plan for: a plan for one would never use the pool."""
     return max(pool.get_num_threads(), 2)
 
 
@@ -152,7 +152,7 @@ def _convolution(kind: str, arrays: Sequence[ndarray], params: dict[str, Any]) -
         return None
     name = "convolve" if kind in ("forward", "biased") else kind
     call: Callable[..., ndarray] = getattr(convolutions, name)
-    # A batch with an infinity is computed in another way, which its other images see.
+    # A batch with an infinity takes another algorithm, which changes all its images.
     exact = config.strict_ieee or config.batch_invariant
     exact = exact or not all(np.isfinite(a).all() for a in arrays)
     return call(*arrays, **params, threads=_threads(), exact=exact)
@@ -171,7 +171,7 @@ def _attention(kind: str, arrays: Sequence[ndarray], params: dict[str, Any]) -> 
     return call(*arrays, **params, threads=_threads())
 
 
-_ROUTINES: dict[str, Callable[..., Any]] = {  # by the family of ``Library``
+_LIBRARY: dict[str, Callable[..., Any]] = {  # by the family of ``Library``
     "product": _narrow_product,
     "conv": _convolution,
     "attention": _attention,

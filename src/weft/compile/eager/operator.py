@@ -1,13 +1,13 @@
 """Generated kernels for single operators on arrays, which ``compile.eager`` calls.
 
-``run(op, arrays, params)`` gives the operator's result, or None where there is no
-kernel for it: then NumPy's is used. Arrays are brought into a few forms first, so that
-a kernel serves every size and most shapes:
+``run(op, arrays, params)`` returns the operator's result, or None if there is no kernel
+for it: then NumPy's is used. Arrays are reshaped to a few patterns first, so that a
+kernel serves every size and most shapes:
 
     element-wise    x[n] and numbers, or x[n, m] and a row[m]
-    reductions      axes that are kept and reduced in turn, such as x[kept, reduced]
+    reductions      kept and reduced axes in turns, such as x[kept, reduced]
     random numbers  out[n]
-    others          as they are, with open sizes
+    others          as they are, with symbolic sizes
 
 ``fused(name, fn, tensors, key)`` does the same for compositions such as softmax, with
 their derivatives.
@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import dtype as dtypes
-from weft.compile.eager import room
+from weft.compile.eager import new_output
 from weft.compile.frontend.graph_function import GraphFunction
 from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
 from weft.compile.program.program import Program, compiled
 from weft.compile.program.steps import KernelLaunch
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.grain import grain_of
-from weft.compile.targets.cpu.plan import GRAIN
 from weft.config import config
 from weft.core.eager_kernels import CHEAP
 from weft.core.lowering import Pointwise, Reduction
@@ -49,10 +49,10 @@ from weft.runtime.cpu.address import address
 
 ndarray = np.ndarray
 PROGRAMS = 512  # kernels that are kept
-CUT = 1 << 16  # elements that one iteration of a sum of everything adds up
+CHUNK = 1 << 16  # elements that one iteration of a full reduction combines
 _EXPAND = find_op("expand")
 _CODES = "fd?"
-HINT = 1000  # a size for questions that a type rule may ask; the answers are checked
+HINT = 1000  # an assumed size for type rules; their assumptions are checked
 
 
 def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -76,18 +76,18 @@ class Single:
 
     def __init__(self, program: Program, use: KernelLaunch) -> None:
         graph = program.lowered.graph
-        self.program = program  # the code lives as long
+        self.program = program  # it keeps the code alive
         self.function = program.code.address(program.code.function(use.kernel, ()))
         self.kernel = use.kernel
         self.names = use.kernel.sizes
         self.weight = max(len(use.group.nodes), 1)
-        places = {node: k for k, node in enumerate((*graph.inputs, *graph.outputs))}
+        position = {node: k for k, node in enumerate((*graph.inputs, *graph.outputs))}
         self.constants = [n.params["value"] for n in use.owners if n.op is CONSTANT]
-        places |= {
-            n: len(places) + k
+        position |= {
+            n: len(position) + k
             for k, n in enumerate(o for o in use.owners if o.op is CONSTANT)
         }
-        self.order = [places[node] for node in use.owners]
+        self.order = [position[node] for node in use.owners]
         self.dtype = graph.outputs[0].dtype.np
         self.shape = graph.outputs[0].shape
         self.assumptions = list(graph.sizes.assumptions.values())
@@ -102,14 +102,14 @@ class Single:
         known = sizes | {k: evaluate(n, sizes) for k, n in kernel.given}
         if any(evaluate(n, known) <= 0 for n in kernel.positive):
             return None
-        out = room(shape, self.dtype)
+        out = new_output(shape, self.dtype)
         memory = [*arrays, out, *self.constants]
         table = np.array([address(memory[k]) for k in self.order], np.int64)
         numbers = np.array([*[known[name] for name in self.names], 0], np.int64)
         count = math.prod(evaluate(n, known) for _, n in kernel.parallel)
         pointers = address(table), address(numbers)
         operations = max(a.size for a in memory) * self.weight
-        grain = grain_of(count, operations, GRAIN)
+        grain = grain_of(count, operations, COST.loops.grain)
         fields = self.function, *pointers, count, grain, driver().iterations
         row = np.array([0, *fields, 0, 0], np.int64)  # it lives until the call is over
         driver().run(address(row), 0, 1)
@@ -117,12 +117,12 @@ class Single:
 
 
 def _hold(assumptions: Sequence[Any], sizes: dict[str, int]) -> bool:
-    """Whether what was asked of sizes when a kernel was made has the same answer."""
+    """Whether the assumptions that a kernel was made with hold for these sizes."""
     return all(assumption.holds(sizes) for assumption in assumptions)
 
 
 class Several:
-    """A graph of several kernels, or one that needs memory of its own."""
+    """A graph of several kernels, or of one that needs memory of its own."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -139,7 +139,7 @@ class Several:
 
 
 def _program(graph: Graph) -> Single | Several | None:
-    """A graph as native code; None if that calls NumPy all the same."""
+    """Compile a graph; None if it would call NumPy all the same."""
     try:
         program = compiled(graph, passes=(*TENSOR_PASSES, *KERNEL_PASSES))
     except WeftError:
@@ -157,55 +157,54 @@ def _program(graph: Graph) -> Single | Several | None:
 
 
 def _elementwise(op: Op, arrays: Sequence[Any]) -> ndarray | None:
-    """One output element for each place of the largest array."""
+    """One output element for each element of the largest array."""
     large = max((a for a in arrays if type(a) is ndarray), key=lambda a: a.size)
     order = _order_in_memory(large)
-    if order is not None and all(map(functools.partial(_lies_like, large), arrays)):
+    if order is not None and all(map(functools.partial(_same_layout, large), arrays)):
         feeds = [a.transpose(order) if type(a) is ndarray else a for a in arrays]
-        found = _elementwise(op, feeds)
-        return None if found is None else found.transpose(np.argsort(order))
+        out = _elementwise(op, feeds)
+        return None if out is None else out.transpose(np.argsort(order))
     like = [a.dtype for a in arrays if type(a) is ndarray][-1]  # of Python's numbers
-    forms, feeds = "", []
+    patterns, feeds = "", []
     for a in arrays:
-        form, feed = _form(a, large, like, op.bulk < CHEAP)
-        if not form:
+        pattern, feed = _pattern(a, large, like, op.bulk < CHEAP)
+        if not pattern:
             return None
-        forms += form
+        patterns += pattern
         feeds.append(feed)
-    rows = {a.size for a, form in zip(feeds, forms, strict=True) if form == "r"}
-    if len(rows) > 1 or "f" not in forms:
+    rows = {a.size for a, p in zip(feeds, patterns, strict=True) if p == "r"}
+    if len(rows) > 1 or "f" not in patterns:
         return None
     codes = "".join(a.dtype.char for a in feeds)
-    program = _elementwise_program(op, codes, forms, config.strict_ieee)
+    program = _elementwise_program(op, codes, patterns, config.strict_ieee)
     if program is None:
         return None
     m = rows.pop() if rows else 1
-    shape = (-1, m) if "r" in forms else (-1,)
-    feeds = [
-        a.reshape(shape) if f == "f" else a for a, f in zip(feeds, forms, strict=True)
-    ]
+    shape = (-1, m) if "r" in patterns else (-1,)
+    pairs = zip(feeds, patterns, strict=True)
+    feeds = [a.reshape(shape) if p == "f" else a for a, p in pairs]
     return program(feeds, {"N": large.size // m, "M": m}, large.shape)
 
 
 def _order_in_memory(a: ndarray) -> tuple[int, ...] | None:
-    """The order of axes in which an array lies row by row, if that is another one."""
+    """The order of axes that makes an array contiguous, if it is not."""
     if a.flags.c_contiguous:
         return None
     order = tuple(sorted(range(a.ndim), key=lambda d: -a.strides[d]))
     return order if a.transpose(order).flags.c_contiguous else None
 
 
-def _lies_like(large: ndarray, a: Any) -> bool:
+def _same_layout(large: ndarray, a: Any) -> bool:
     """Whether an argument is a number, or an array of another's shape and layout."""
     if type(a) is not ndarray:
         return True
     return a.shape == large.shape and a.strides == large.strides
 
 
-def _form(a: Any, large: ndarray, like: Any, copied: bool) -> tuple[str, Any]:
-    """How an argument goes into a kernel: full, as a row, or as a single number.
+def _pattern(a: Any, large: ndarray, like: Any, copied: bool) -> tuple[str, Any]:
+    """The pattern of an argument, and its array: (f)ull, a (r)ow, or a (s)ingle number.
 
-    One that does not lie row by row may be ``copied``, so that its layout changes no
+    An argument that is not contiguous may be ``copied``, so that its layout changes no
     bit; arithmetic, which NumPy rounds in the same way, is left to NumPy instead.
     """
     if type(a) is not ndarray:
@@ -225,7 +224,7 @@ def _form(a: Any, large: ndarray, like: Any, copied: bool) -> tuple[str, Any]:
 
 
 def _unrepeated(a: ndarray) -> ndarray:
-    """An array without the leading axes along which it only repeats itself."""
+    """An array without the leading axes along which it is broadcast."""
     count = 0
     while count < a.ndim and a.strides[count] == 0 and a.shape[count]:
         count += 1
@@ -234,17 +233,18 @@ def _unrepeated(a: ndarray) -> ndarray:
 
 @functools.lru_cache(PROGRAMS)
 def _elementwise_program(
-    op: Op, codes: str, forms: str, strict: bool
+    op: Op, codes: str, patterns: str, strict: bool
 ) -> Single | Several | None:
     builder = Builder(op.name)
     n, m = (builder.sizes.symbol(name, HINT) for name in "NM")
-    whole = (n, m) if "r" in forms else (n,)
+    whole = (n, m) if "r" in patterns else (n,)
     shapes: dict[str, tuple[Any, ...]] = {"f": whole, "r": (m,), "s": ()}
     args: list[Any] = []
-    for k, (code, form) in enumerate(zip(codes, forms, strict=True)):
-        kind = TensorType(shapes[form], dtypes.of_code(code))
-        x = builder.input(kind, f"x{k}")
-        args.append(x if form == "f" else builder.add(_EXPAND, (x,), {"shape": whole}))
+    for k, (code, pattern) in enumerate(zip(codes, patterns, strict=True)):
+        x = builder.input(TensorType(shapes[pattern], dtypes.of_code(code)), f"x{k}")
+        if pattern != "f":
+            x = builder.add(_EXPAND, (x,), {"shape": whole})
+        args.append(x)
     return _program(builder.finish([builder.add(op, tuple(args), {})]))
 
 
@@ -262,16 +262,16 @@ def _reduction(
     shape = tuple(kept if keepdim else [n for d, n in enumerate(kept) if d not in dim])
     if kinds == "r":
         return _whole(op, x.reshape(-1), shape)
-    found = None
+    out = None
     if len(kinds) <= 4 and kinds[-1:] == "r":
-        found = _reduced(op, x, kinds, sizes, shape)
-    if found is None:  # NumPy adds up rows as fast as memory gives them
-        found = op.eval(x, dim=dim, keepdim=keepdim)
-    return found
+        out = _reduced(op, x, kinds, sizes, shape)
+    if out is None:  # NumPy sums rows at the bandwidth of memory
+        out = op.eval(x, dim=dim, keepdim=keepdim)
+    return out
 
 
 def _runs(shape: tuple[int, ...], dim: tuple[int, ...]) -> tuple[str, list[int]]:
-    """Axes next to one another that are kept (k) or reduced (r), as one each."""
+    """Neighbouring axes that are all kept (k) or all reduced (r), merged."""
     axes = [("r" if d in dim else "k", n) for d, n in enumerate(shape) if n != 1]
     runs = [(k, [n for _, n in g]) for k, g in itertools.groupby(axes, lambda a: a[0])]
     return "".join(k for k, _ in runs), [math.prod(found) for _, found in runs]
@@ -298,15 +298,15 @@ def _reduction_program(op: Op, code: str, kinds: str) -> Single | Several | None
 
 
 def _whole(op: Op, x: ndarray, shape: tuple[int, ...]) -> ndarray | None:
-    """Everything as one number: in pieces that threads share out, then those."""
-    rows = x.size // CUT
-    head = x[: rows * CUT]
-    parts = _reduced(op, head, "kr", [rows, CUT], (rows,)) if rows else None
-    if parts is None:
+    """A full reduction: of chunks that threads share, then of their results."""
+    rows = x.size // CHUNK
+    head = x[: rows * CHUNK]
+    chunks = _reduced(op, head, "kr", [rows, CHUNK], (rows,)) if rows else None
+    if chunks is None:
         return None
-    wide = np.concatenate([parts, x[rows * CUT :]]).astype(np.float64)
-    found = op.eval(wide, dim=(0,), keepdim=False)
-    return np.asarray(found, x.dtype).reshape(shape)
+    wide = np.concatenate([chunks, x[rows * CHUNK :]]).astype(np.float64)
+    total = op.eval(wide, dim=(0,), keepdim=False)
+    return np.asarray(total, x.dtype).reshape(shape)
 
 
 # -- random numbers
@@ -336,7 +336,7 @@ def _random_program(op: Op, options: tuple[Any, ...]) -> Single | Several | None
 
 
 def _resampled(x: ndarray, *, taps: Any, dim: int) -> ndarray | None:
-    """An axis of one size, between others that are one each."""
+    """A resampled axis of a fixed size, with the axes before and after merged."""
     if x.dtype.char not in "fd":
         return None
     x = np.asarray(x, order="C")
@@ -363,7 +363,7 @@ def _resample_program(code: str, taps: Any) -> Single | Several | None:
 
 
 def general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | None:
-    """A kernel for arguments of some numbers of axes, and these parameters."""
+    """The result of a kernel for these ranks and parameters, with symbolic sizes."""
     if not all(type(a) is ndarray for a in arrays):
         return None
     arrays = [np.asarray(a, order="C") for a in arrays]
@@ -378,7 +378,7 @@ def general(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> ndarray | 
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a parameter is told apart by its value."""
+    """Whether a parameter is hashed and compared by its value."""
     if type(value) is tuple:
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str, dtypes.DType))
@@ -397,7 +397,7 @@ def _general_program(
         args.append(builder.input(TensorType(axes, dtypes.of_code(code)), f"x{k}"))
     try:
         out = builder.add(op, tuple(args), dict(params))
-    except WeftError:  # a parameter that goes with one size alone
+    except WeftError:  # the parameters fit one size alone
         return None
     return _program(builder.finish([out]))
 
@@ -406,7 +406,7 @@ def _general_program(
 
 
 class Composed(NamedTuple):
-    """A composition as a function of tensors whose sizes are open."""
+    """A composition as a function of tensors with symbolic sizes."""
 
     function: GraphFunction
     assumptions: list[Any]
@@ -416,8 +416,8 @@ def fused(
     name: str, fn: Callable[..., Any], tensors: Sequence[Any], key: Hashable
 ) -> Any:
     """A composition's result from kernels of its own, or None if it has none."""
-    given = [t for t in tensors if t is not None]
-    sizes, shapes = _named([t.shape for t in given])
+    inputs = [t for t in tensors if t is not None]
+    sizes, shapes = _named([t.shape for t in inputs])
     kinds = tuple(None if t is None else t.dtype for t in tensors)
     recipe = name, key, kinds, shapes, config.strict_ieee
     program = None
@@ -431,14 +431,14 @@ def fused(
             break
     if program is None:
         return None
-    found = program.function(given)
-    return found if len(found) > 1 else found[0]
+    outputs = program.function(inputs)
+    return outputs if len(outputs) > 1 else outputs[0]
 
 
 def hints_of(sizes: Iterable[int]) -> tuple[int, ...]:
-    """Sizes to make a program for, which serves all sizes of about as much.
+    """Hints for a program that serves all sizes of the same magnitude.
 
-    What a program does depends on them (how sums are cut), so they must not be those
+    The program depends on its hints (how sums are split), so they must not be the sizes
     of the first call.
     """
     powers = [8 ** ((n.bit_length() - 1) // 3) for n in sizes]
@@ -449,9 +449,9 @@ _COMPOSED: dict[Any, Composed | None] = {}
 
 
 def _named(shapes: Sequence[tuple[int, ...]]) -> tuple[dict[str, int], Any]:
-    """Several shapes with a name for each size but 1, and the sizes by name."""
-    found = dict.fromkeys(n for shape in shapes for n in shape if n != 1)
-    names = {n: f"N{k}" for k, n in enumerate(found)}
+    """The sizes by name, and the shapes with a name for each size but 1."""
+    sizes = dict.fromkeys(n for shape in shapes for n in shape if n != 1)
+    names = {n: f"N{k}" for k, n in enumerate(sizes)}
     named = tuple(tuple(names.get(n, 1) for n in shape) for shape in shapes)
     return {name: n for n, name in names.items()}, named
 
@@ -463,9 +463,9 @@ def composed(
     shapes: Any,
     hints: Sequence[int],
 ) -> Composed | None:
-    """A composition captured for tensors of some shapes, as a program.
+    """Capture and compile a composition for tensors of some shapes.
 
-    Sizes by name, N0 and so on, are open; they are ``hints`` while it is captured.
+    Named sizes, N0 and so on, are symbolic; they are ``hints`` during the capture.
     """
     sizes = {f"N{k}": n for k, n in enumerate(hints)}
     known = iter([[sizes.get(n, n) for n in shape] for shape in shapes])
@@ -486,8 +486,7 @@ def composed(
 
 
 def _like(tensor: Any, shape: Sequence[int]) -> Tensor:
-    """A tensor of another shape, to be captured: it holds a single number."""
-    array = np.broadcast_to(np.zeros((), tensor._data.dtype), shape)
-    made = Tensor(array)
-    made._node = tensor._node
-    return made
+    """A tensor of another shape for the capture; it holds a single number."""
+    twin = Tensor(np.broadcast_to(np.zeros((), tensor._data.dtype), shape))
+    twin._node = tensor._node
+    return twin

@@ -7,8 +7,8 @@
                 dh_{t-1} = d_t W                            a product
                 dW = d^T h, dV = d^T x, dx = d V            one product each
 
-Nothing goes by way of the tape between steps. Derivatives of a derivative are those of
-the operators that a step consists of.
+Steps are not recorded on the tape one by one. Higher derivatives are those of the
+operators that a step consists of.
 """
 
 from __future__ import annotations
@@ -58,35 +58,36 @@ def _slopes(
 ) -> Any:
     dh = dh + dout
     dc = dc + dh * o * (1 - t * t)
-    parts = dc * g * (i * (1 - i)), dc * c * (f * (1 - f)), dc * i * (1 - g * g)
-    return weft.cat([*parts, dh * t * (o * (1 - o))], -1), dc * f
+    gates = dc * g * (i * (1 - i)), dc * c * (f * (1 - f)), dc * i * (1 - g * g)
+    return weft.cat([*gates, dh * t * (o * (1 - o))], -1), dc * f
 
 
 @functools.lru_cache(64)
 def _programs(code: str, hidden: int, hint: int) -> tuple[Any, Any]:
-    """The kernels of a step and of its derivative, for batches of about a size."""
+    """The programs of a step and of its derivative, for batches like the hint."""
     state, gates = ("N0", hidden), ("N0", 4 * hidden)
     like = Tensor(np.zeros((), code))
-    found = []
+    programs = []
     for fn, shapes in (
         (_cell, [gates, (4 * hidden,), state]),
         (_slopes, [state] * 9),
     ):
-        made = composed(f"lstm{fn.__name__}", fn, [like] * len(shapes), shapes, [hint])
-        found.append(None if made is None else made.function.program)
-    return found[0], found[1]
+        step = composed(f"lstm{fn.__name__}", fn, [like] * len(shapes), shapes, [hint])
+        programs.append(None if step is None else step.function.program)
+    return programs[0], programs[1]
 
 
 class _Run:
-    """One call: its arguments' arrays, and what the steps leave."""
+    """One call, and the values that its steps keep for backward."""
 
     def __init__(self, batch: int, backwards: bool) -> None:
         self.batch, self.backwards = batch, backwards
         self.kept: list[Kept] = []
 
-    def places(self, steps: int) -> list[slice]:
-        found = [slice(t * self.batch, (t + 1) * self.batch) for t in range(steps)]
-        return found[::-1] if self.backwards else found
+    def slices(self, steps: int) -> list[slice]:
+        """The rows of each step, in the order of time."""
+        rows = [slice(t * self.batch, (t + 1) * self.batch) for t in range(steps)]
+        return rows[::-1] if self.backwards else rows
 
     def forward(self, *arrays: ndarray) -> tuple[ndarray, ndarray, ndarray]:
         """The outputs of all steps, and the last h and c."""
@@ -95,8 +96,8 @@ class _Run:
         gates = product(data, w_ih.T)
         out = empty((len(data), h.shape[1]), h.dtype)
         self.kept.clear()
-        block = Block(8 * out.nbytes)  # else pages come and go with every call
-        for at in self.places(len(data) // self.batch):
+        block = Block(8 * out.nbytes)  # otherwise each step maps and unmaps pages
+        for at in self.slices(len(data) // self.batch):
             add_product(h, w.T, gates[at])
             with block:
                 (new, next_c, i, f, g, o, t), _ = cell.run([gates[at], b, c])
@@ -116,12 +117,12 @@ class _Run:
         dout, dh, dc = gs
         d = empty((len(data), len(w)), h.dtype)
         before = empty((len(data), h.shape[1]), h.dtype)
-        places = self.places(len(data) // self.batch)
-        for at, kept in zip(reversed(places), reversed(self.kept), strict=True):
+        slices = self.slices(len(data) // self.batch)
+        for at, kept in zip(reversed(slices), reversed(self.kept), strict=True):
             (d[at], dc), _ = slopes.run([dh, dout[at], dc, *kept[:-1]])
             before[at] = kept.h
             dh = product(d[at], w)
-        self.kept.clear()  # another time, which is rare, it is computed again
+        self.kept.clear()  # a second backward, which is rare, recomputes them
         rest = product(d.T, data), product(d.T, before), d.sum(0)
         return [product(d, w_ih) if need[0] else None, dh, dc, *rest]
 
@@ -144,12 +145,12 @@ def lstm(
     run = _Run(batch, backwards)
 
     def pull(g: Any, need: Any, *xs: Any) -> Any:
-        if mode.recording:  # the derivative is to be differentiated in turn
+        if mode.recording:  # the derivative is differentiated in turn
             return _composed_pull(steps, g, need, xs)
         arrays = [np.ascontiguousarray(x.to_host()) for x in xs]
         gs = [np.ascontiguousarray(one.to_host()) for one in g]
-        found = run.backward(arrays, gs, need)
-        return [None if one is None else Tensor(one) for one in found]
+        gradients = run.backward(arrays, gs, need)
+        return [None if one is None else Tensor(one) for one in gradients]
 
     names = "data h c w_ih w b"
     pull.names = ("need", *names.split())  # type: ignore[attr-defined]
@@ -166,7 +167,7 @@ def lstm(
         vjp=pull, composite=True,
     )  # fmt: skip
     out, *last = bind(op, tuple(tensors), {})
-    op.plans.clear()  # which know the operator: no cycle is to hold what steps leave
+    op.plans.clear()  # they refer to the operator: a cycle would keep the values alive
     if out._node is None:
         run.kept.clear()
     return out, tuple(last)
@@ -176,6 +177,6 @@ def _composed_pull(steps: Callable[..., Any], g: Any, need: Any, xs: Any) -> lis
     """The gradients of all arguments that need one, by operators on the tape."""
     data, h, c, w_ih, w, b = xs
     out, last = steps(data @ w_ih.mT, (h, c), w, b)
-    wanted = [x for x, there in zip(xs, need, strict=True) if there]
-    found = iter(weft.autograd.grad((out, *last), wanted, g, create_graph=True))
-    return [next(found) if there else None for there in need]
+    wanted = [x for x, needed in zip(xs, need, strict=True) if needed]
+    gradients = iter(weft.autograd.grad((out, *last), wanted, g, create_graph=True))
+    return [next(gradients) if needed else None for needed in need]

@@ -1,1 +1,1 @@
-"""LLVM: from loops to machine code, in-process."""
+"""LLVM IR for scalar and vector code, shared by all targets."""

@@ -57,7 +57,7 @@ def loop(
 ) -> Iterator[Any]:
     """The body of ``for i in range(start, stop, step)``; gives ``i`` (64 bits).
 
-    ``hint`` is what LLVM is told about the loop.
+    ``hint`` is metadata for LLVM (``loop_hints``).
     """
     step = i64(1) if step is None else step
     before = b.block
@@ -72,9 +72,9 @@ def loop(
     b.position_at_end(body)
     yield i
     i.add_incoming(b.add(i, step, flags=["nsw"]), b.block)
-    again = b.branch(head)
+    back = b.branch(head)
     if hint is not None:
-        again.set_metadata("llvm.loop", hint)
+        back.set_metadata("llvm.loop", hint)
     b.position_at_end(done)
 
 
@@ -90,5 +90,5 @@ def function(
     module: ir.Module, name: str, returns: Any, arguments: list[Any]
 ) -> Iterator[tuple[Any, Any]]:
     """A new function: gives its builder and its arguments."""
-    made = ir.Function(module, ir.FunctionType(returns, arguments), name)
-    yield ir.IRBuilder(made.append_basic_block("entry")), made
+    new = ir.Function(module, ir.FunctionType(returns, arguments), name)
+    yield ir.IRBuilder(new.append_basic_block("entry")), new

@@ -1,7 +1,7 @@
 """Whole numbers and truth values as LLVM instructions, with NumPy's meaning.
 
 Sums and products wrap around. A division never traps: one by 0 gives some number (the
-kernel reports it), and the smallest number divided by -1 stays what
+kernel reports it), and the smallest number divided by -1 stays as
 it is. Powers and common divisors are loops, in functions of their own.
 """
 
@@ -43,7 +43,7 @@ def _below_zero(b: Any, x: Any) -> Any:
 
 
 def of_truth(name: str, true: Emit) -> Emit:
-    """A logical function of whatever ``true`` makes truth values of."""
+    """A logical function of values that ``true`` converts."""
     return lambda b, *args: BOOL[name](b, *[true(b, x) for x in args])
 
 
@@ -51,7 +51,7 @@ def of_truth(name: str, true: Emit) -> Emit:
 
 
 def _divided(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """The quotient, rounded towards zero, and the rest."""
+    """The quotient, rounded towards zero, and the remainder."""
     minus = b.icmp_signed("==", y, _of(y, -1))
     odd = b.or_(minus, b.icmp_signed("==", y, _of(y, 0)))
     safe = b.select(odd, _of(y, 1), y)
@@ -59,7 +59,7 @@ def _divided(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _crosses(b: Any, rest: Any, y: Any) -> Any:
-    """Whether a rest is not 0 and its sign is not the divisor's."""
+    """Whether a remainder is not 0 and its sign is not the divisor's."""
     return b.and_(true(b, rest), _below_zero(b, b.xor(rest, y)))
 
 
@@ -130,19 +130,21 @@ def _function(
     """A call of a function of the module, which is made if it is not there."""
     kind = args[0].type
     full = f"weft.{name}.i{kind.width}"
-    made = b.module.globals.get(full)
-    if made is None:
-        made = ir.Function(b.module, ir.FunctionType(kind, [kind] * len(args)), full)
-        made.linkage = "internal"
+    function = b.module.globals.get(full)
+    if function is None:
+        function = ir.Function(
+            b.module, ir.FunctionType(kind, [kind] * len(args)), full
+        )
+        function.linkage = "internal"
         for text in ("nounwind", "willreturn", "memory(none)"):
-            set.add(made.attributes, text)  # llvmlite knows some attributes only
-        inner = ir.IRBuilder(made.append_basic_block("entry"))
-        inner.ret(body(inner, list(made.args)))
-    return b.call(made, args)
+            set.add(function.attributes, text)  # llvmlite knows some attributes only
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        inner.ret(body(inner, list(function.args)))
+    return b.call(function, args)
 
 
 def _while_not_zero(b: Any, first: list[Any], step: Callable[..., list[Any]]) -> Any:
-    """Values that a step makes of those before, until the last of them is 0."""
+    """The values after repeating a step until the last of them is 0."""
     before = b.block
     head, body, done = map(b.append_basic_block, ("head", "body", "done"))
     b.branch(head)

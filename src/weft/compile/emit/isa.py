@@ -37,21 +37,21 @@ class Isa(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What object code for this target depends on."""
+        """A text of all that object code depends on, for keys of caches."""
         return f"{self.triple}|{self.cpu}|{self.features}|{RECIPE}"
 
 
-def new_module(name: str, target: Isa) -> ir.Module:
-    """An empty module for a target."""
+def new_module(name: str, isa: Isa) -> ir.Module:
+    """An empty module for an instruction set."""
     module = ir.Module(name=name, context=ir.Context())
-    module.triple = target.triple
+    module.triple = isa.triple
     return module
 
 
-def prepare_function(function: ir.Function, target: Isa) -> None:
-    """Let LLVM use the target's vectors in full."""
+def prepare_function(function: ir.Function, isa: Isa) -> None:
+    """Let LLVM use vectors of the full width."""
     attributes: Any = function.attributes
     attributes.add("nounwind")
-    width = str(target.bits)
+    width = str(isa.bits)
     for name in ("prefer-vector-width", "min-legal-vector-width"):
         set.add(attributes, f'"{name}"="{width}"')  # llvmlite knows plain ones only

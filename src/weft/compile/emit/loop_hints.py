@@ -25,7 +25,7 @@ class LoopHint(MDValue):
 
 
 def vector_hint(module: ir.Module, width: int) -> LoopHint:
-    """That so many iterations of a loop are to be one vector."""
+    """The hint that so many iterations of a loop are to be one vector."""
     return _hint(
         module,
         {
@@ -36,7 +36,7 @@ def vector_hint(module: ir.Module, width: int) -> LoopHint:
 
 
 def strip_hint(module: ir.Module, width: int, count: int) -> LoopHint:
-    """That a short loop, if it can be one of vectors, is so many of this width."""
+    """The hint that a short loop is to be so many vectors of a width, if it can be."""
     return _hint(
         module,
         {
@@ -48,7 +48,7 @@ def strip_hint(module: ir.Module, width: int, count: int) -> LoopHint:
 
 
 def scalar_hint(module: ir.Module, count: int) -> LoopHint:
-    """That a loop is one of scalars, so many iterations one after the other."""
+    """The hint that a loop stays scalar, unrolled to so many iterations."""
     return _hint(
         module,
         {

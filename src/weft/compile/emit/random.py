@@ -56,7 +56,7 @@ def below(b: Any, args: list[Any], kinds: list[DType], dtype: DType) -> Any:
 
 
 def _philox(b: Any, seed: Any, block: Any) -> tuple[Any, Any, Any, Any]:
-    """The four words of a block; each lies in the low half of 64 bits."""
+    """The four words of a block, each in the low half of 64 bits."""
     low, half = i64(LOW), i64(32)
     k0, k1 = b.and_(seed, low), b.lshr(seed, half)
     c0, c1 = b.and_(block, low), b.lshr(block, half)

@@ -1,7 +1,7 @@
 """Scalar functions as LLVM instructions, with NumPy's meaning.
 
-``emit(b, name, args, dtype)`` gives the value of a function of the Loop IR. What the
-machine has no instruction for is in ``math``.
+``emit(b, name, args, dtype)`` gives the value of a function of the Loop IR. Functions
+without an instruction are in ``math``.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Emit = Callable[..., Any]
 
 
 def memory_type(dtype: DType) -> Any:
-    """How a dtype lies in memory; half types as their patterns."""
+    """The LLVM type of a dtype in memory; half types are their bit patterns."""
     if dtype.name in HALF:
         return conversions.I16
     return I8 if dtype is dtypes.bool_ else register_type(dtype)
 
 
 def register_type(dtype: DType) -> Any:
-    """How a dtype is computed with."""
+    """The LLVM type of a dtype in registers."""
     if dtype.name in _FLOATS:
         return _FLOATS[dtype.name]
     return I1 if dtype is dtypes.bool_ else ir.IntType(_INTS[dtype.name])
@@ -96,7 +96,7 @@ def emit(
 ) -> Any:
     """The value of a scalar function; ``kinds`` are its arguments' dtypes.
 
-    That of a half type is left to the caller to round. ``fused`` says that the target
+    The caller rounds a result of a half type. ``fused`` says that the target
     has a fused multiply-add.
     """
     if name in _SPECIAL:
@@ -110,7 +110,7 @@ def emit(
 
 
 def has_function(name: str, kinds: list[DType], dtype: DType) -> bool:
-    """Whether a scalar function is there for these dtypes."""
+    """Whether a scalar function exists for these dtypes."""
     if not all(map(has_dtype, [*kinds, dtype])):
         return False
     kind = kinds[-1] if kinds else dtype
@@ -287,7 +287,7 @@ def smaller(b: Any, x: Any, y: Any) -> Any:
 
 
 def freeze(b: Any, value: Any) -> Any:
-    """The value behind a wall, which LLVM does not look through."""
+    """The value, hidden from LLVM's optimisations."""
     if isinstance(value, ir.Constant):
         return value
     made = ir.instructions.Instruction(b.block, value.type, "freeze", [value])

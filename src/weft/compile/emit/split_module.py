@@ -1,7 +1,7 @@
-"""One module as several, which can be compiled side by side.
+"""One module as several, which can be compiled on several threads.
 
-A function that nothing in the module calls is the root of a part; a part has what its
-roots need, so a helper that two parts need is in both.
+A function that nothing in the module calls is a root; a piece has some roots and all
+that they call, so a helper that two pieces call is in both.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Iterator, Mapping
 
 from llvmlite import ir
 
-WORTH = 24_000  # characters that are worth a module of their own
+WORTH = 24_000  # characters of IR that are worth a thread: they decide nothing else
 _NAME = re.compile(r'@"([^"]*)"')
 _VARIANT = re.compile(r"_ZGV_LLVM_[^(]*\(([^)]*)\)")  # what does the same for vectors
 
 
-def parts(module: ir.Module, worth: int = WORTH) -> list[str]:
+def split(module: ir.Module, worth: int = WORTH) -> list[str]:
     """The texts of modules that together have a module's functions.
 
-    >>> from weft.compile.emit.split_module import parts
+    >>> from weft.compile.emit.split_module import split
     >>> from llvmlite import ir
     >>> module = ir.Module("two")
     >>> for name in ("f", "g"):
     ...     f = ir.Function(module, ir.FunctionType(ir.VoidType(), []), name)
     ...     _ = ir.IRBuilder(f.append_basic_block()).ret_void()
-    >>> [text.count("define") for text in parts(module, worth=1)]
+    >>> [text.count("define") for text in split(module, worth=1)]
     [1, 1]
     """
     texts = {name: str(value) for name, value in module.globals.items()}
@@ -38,9 +38,9 @@ def parts(module: ir.Module, worth: int = WORTH) -> list[str]:
 
 
 def separate(module: ir.Module, count: int) -> list[str]:
-    """A module's functions as several modules of about one size, to be linked again.
+    """A module's functions as several modules of about one size, to be linked.
 
-    Unlike ``parts`` this needs no function that others do not call.
+    Unlike ``split`` this needs no function that others do not call.
 
     >>> from weft.compile.emit.split_module import separate
     >>> from llvmlite import ir
@@ -52,12 +52,12 @@ def separate(module: ir.Module, count: int) -> list[str]:
     [1, 1]
     """
     texts = {name: str(value) for name, value in module.globals.items()}
-    made = [f for f in module.functions if f.blocks]
-    if len(made) < len(texts) - len([f for f in module.functions if not f.blocks]):
+    defined = [f for f in module.functions if f.blocks]
+    if len(defined) < len(texts) - len([f for f in module.functions if not f.blocks]):
         return [str(module)]  # there is memory to share
     groups: list[list[str]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for name in sorted((f.name for f in made), key=lambda name: -len(texts[name])):
+    for name in sorted((f.name for f in defined), key=lambda name: -len(texts[name])):
         least = sizes.index(min(sizes))
         groups[least].append(name)
         sizes[least] += len(texts[name])
@@ -65,7 +65,7 @@ def separate(module: ir.Module, count: int) -> list[str]:
 
 
 def _linkable(module: ir.Module, group: set[str], texts: Mapping[str, str]) -> str:
-    """Some functions, seen by other modules; what they call is elsewhere, or here."""
+    """The text of some functions, visible to other modules, and declarations."""
     needed = {n for name in group for n in _uses(name, texts[name], texts)}
     found: dict[str, str] = {}
     for name, text in texts.items():

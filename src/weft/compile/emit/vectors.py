@@ -34,8 +34,8 @@ def splat(b: Any, scalar: Any, lanes: int) -> Any:
 def first_lanes(b: Any, count: Any, lanes: int) -> Any:
     """A mask of the first ``count`` lanes (all of them if there are fewer).
 
-    Made from bits, not by comparing with a vector of indices: that would hold one
-    of the registers that sums need.
+    It is made from bits, not by comparing with a vector of indices, because that would
+    hold one of the registers that sums need.
     """
     return mask_of(b, lane_bits(b, count, lanes), lanes)
 
@@ -62,10 +62,10 @@ def minimum(b: Any, x: Any, y: Any) -> Any:
 
 def lane(b: Any, vector: Any, scalars: Sequence[Any]) -> Any:
     """A vector whose first lanes are these scalars."""
-    made = zeros(vector)
+    filled = zeros(vector)
     for index, scalar in enumerate(scalars):
-        made = b.insert_element(made, scalar, I32(index))
-    return made
+        filled = b.insert_element(filled, scalar, I32(index))
+    return filled
 
 
 def totals(b: Any, vectors: Sequence[Any]) -> Any:
@@ -202,7 +202,7 @@ def carry(
 
 @contextmanager
 def while_less(b: Any, start: Any, stop: Any) -> Iterator[tuple[Any, Any]]:
-    """The body of ``while i < stop``; gives ``i`` and what adds to it, once."""
+    """The body of ``while i < stop``; gives ``i`` and a function that adds to it."""
     before = b.block
     head, body, done = (b.append_basic_block(f"w.{n}") for n in ("head", "in", "out"))
     b.branch(head)

@@ -30,12 +30,12 @@ PHASES = ("capture", "passes", "lowering", "LLVM")
 
 
 class Explanation:
-    """What was compiled, why and how.
+    """An explanation of what was compiled, why and how.
 
-    ``programs`` are the compiled forms that are in use, the newest first, each with
-    the one of its gradient if that has been asked for. ``kernels``, ``products``,
-    ``calls``, ``breaks``, ``passes``, ``stages``, ``memory`` and ``traffic`` are those
-    of the first.
+    ``programs`` are those of the specializations in use, the newest first, each
+    followed by those of its gradients that have been computed. ``kernels``,
+    ``products``, ``calls``, ``breaks``, ``passes``, ``stages``, ``memory`` and
+    ``traffic`` are those of the first.
 
     >>> f = weft.compile(lambda x: ((x @ x).exp() * 2).sum(1))
     >>> _ = f(weft.ones(8, 8))
@@ -49,9 +49,9 @@ class Explanation:
     def __init__(self, function: CompiledFunction, *, measure: bool = False) -> None:
         self.name = getattr(function.fn, "__name__", type(function.fn).__name__)
         self._compiles = list(function.compiles)
-        entries = [e for some in function._entries.values() for e in some]
-        entries.sort(key=lambda entry: -entry.number)
-        self.programs = [p for entry in entries for p in programs_of(entry)]
+        known = [s for some in function._specializations.values() for s in some]
+        known.sort(key=lambda specialization: -specialization.number)
+        self.programs = [p for one in known for p in programs_of(one)]
         self.measured = measure
         for program in self.programs if measure else ():
             program.measure()
@@ -72,7 +72,7 @@ class Explanation:
 
     @cached_property
     def choices(self) -> Rows:
-        """What measuring has found (``weft.compile(..., tune=True)``), by kernel."""
+        """The results of tuning (``weft.compile(..., tune=True)``), by kernel."""
         from weft.compile.tuning.search import text
 
         tuned = [c.tuned for c in self._compiles if c.tuned is not None]
@@ -130,9 +130,9 @@ class Explanation:
     def html(
         self, path: str | os.PathLike[str] | None = None, *, code: bool = True
     ) -> str:
-        """The page; also written to ``path`` where one is given.
+        """The page as HTML, which is also written to ``path`` if there is one.
 
-        ``code=False`` leaves LLVM's and the machine's code of each kernel out, which
+        ``code=False`` leaves out the LLVM IR and the assembly of each kernel, which
         take longest to make.
         """
         from weft.compile.explain.page import to_page
@@ -151,34 +151,34 @@ class Explanation:
     __repr__ = __str__
 
 
-def programs_of(entry: Specialization) -> list[Program]:
-    """A compiled form's program, and those of its gradients that were asked for."""
-    number = f"compilation {entry.number + 1}"
-    if not entry.differentiable:
-        store = lambda: _held(entry)  # noqa: E731
-        graph = entry.captured.graph
-        return [Program(number, graph, entry.program, dict, store)]
-    first = len(entry.graph.inputs) - len(entry.variables)
-    known = lambda: _variables(entry, first)  # noqa: E731
-    found = []
-    waiting = [(number, entry.function)]
+def programs_of(specialization: Specialization) -> list[Program]:
+    """A specialization's program, and those of its gradients that were computed."""
+    number = f"compilation {specialization.number + 1}"
+    if not specialization.differentiable:
+        store = lambda: _arrays(specialization)  # noqa: E731
+        graph = specialization.captured.graph
+        return [Program(number, graph, specialization.program, dict, store)]
+    first = len(specialization.graph.inputs) - len(specialization.variables)
+    known = lambda: _variables(specialization, first)  # noqa: E731
+    programs = []
+    waiting = [(number, specialization.function)]
     for title, function in waiting:
-        found.append(Program(title, function.graph, function.program, known, dict))
+        programs.append(Program(title, function.graph, function.program, known, dict))
         backs = function.pullbacks.values()
         waiting.extend((f"{title}, gradient", back) for back in backs)
-    return found
+    return programs
 
 
-def _held(entry: Specialization) -> Mapping[Any, Any]:
-    """The variables' values, for those that have one."""
-    found = {}
-    for variable in entry.program.reads:
+def _arrays(specialization: Specialization) -> Mapping[Any, Any]:
+    """The arrays of variables that have a value."""
+    arrays = {}
+    for variable in specialization.program.reads:
         try:
-            found[variable] = entry.cells[variable.name].get()
-        except WeftError:  # a gradient that is not there now
+            arrays[variable] = specialization.cells[variable.name].get()
+        except WeftError:  # a gradient that does not exist now
             continue
-    return found
+    return arrays
 
 
-def _variables(entry: Specialization, first: int) -> dict[int, Any]:
-    return {first + k: cell.get() for k, cell in enumerate(entry.variables)}
+def _variables(specialization: Specialization, first: int) -> dict[int, Any]:
+    return {first + k: cell.get() for k, cell in enumerate(specialization.variables)}

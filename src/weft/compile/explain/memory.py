@@ -1,7 +1,7 @@
 """Memory over time: what is live at each step of a program, and what makes the peak.
 
-Kernels' values lie in one arena, placed before the first run. What calls give, and
-outputs, are allocated in each run and kept until its end.
+Kernels' values are in one arena, which is laid out before the first run. Results of
+calls, and outputs, are allocated in each run and kept until its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Value(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The source line alone, without the code that stands there."""
+        """The source line's file and number, without its code."""
         return short_line(self.node)
 
 
@@ -41,7 +41,7 @@ class Memory:
         waves = layout.order.waves  # steps of a wave run side by side
         first = {wave: at for at, wave in reversed(list(enumerate(waves)))}
         final = {wave: at for at, wave in enumerate(waves)}
-        # One that another takes the place of is gone when that is there.
+        # A buffer that another one takes over ends when that begins.
         over = {b.shares: first[b.first] - 1 for b in buffers if b.shares is not None}
         ends = {b.id: over.get(b.id, final.get(b.last, last)) for b in buffers}
         self.values = [
@@ -64,7 +64,7 @@ class Memory:
 
     @cached_property
     def outside(self) -> list[int]:
-        """Bytes that a run has allocated besides, step by step."""
+        """Bytes that a run has allocated itself, step by step."""
         return _over_time(self.results, self.steps)
 
     @property
@@ -78,14 +78,14 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """The bytes of all values, had each a place of its own."""
+        """The bytes of all values, if no memory were reused."""
         return sum(value.nbytes for value in self.values)
 
     def at(self, step: int) -> Rows:
         """The values that are live in a step, largest first."""
-        found = [v for v in self.values if v.first <= step <= v.last]
+        live = [v for v in self.values if v.first <= step <= v.last]
         return Rows(
-            sorted(found, key=lambda v: -v.nbytes),
+            sorted(live, key=lambda v: -v.nbytes),
             Column("bytes", lambda v: nbytes(v.nbytes)),
             Column("value", lambda v: v.node.name, number=False),
             Column("type", lambda v: type_text(v.node.type), number=False),
@@ -96,7 +96,7 @@ class Memory:
 
     @property
     def top(self) -> Rows:
-        """What makes up the peak."""
+        """The values that are live at the peak."""
         return self.at(self.peak_step)
 
     def __str__(self) -> str:
@@ -114,8 +114,8 @@ def short_line(node: Node) -> str:
     """``file.py:12`` of the line that made a node."""
     if node.code is None:
         return ""
-    place = node.line.partition(", in ")[0]
-    return place.replace("\\", "/").rpartition("/")[2]
+    path = node.line.partition(", in ")[0]
+    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def _aligned(buffer: Any) -> int:

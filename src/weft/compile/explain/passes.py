@@ -16,7 +16,7 @@ Line = tuple[str, str]  # "-" or "+", and a node's text
 
 
 class Pass:
-    """One pass: how many nodes it got and gave, and which ones it changed."""
+    """One pass: its graphs before and after, and the nodes that it changed."""
 
     def __init__(self, step: Step, text: Callable[[Node], str]) -> None:
         self.name = step.name
@@ -26,7 +26,7 @@ class Pass:
 
     @cached_property
     def lines(self) -> list[Line]:
-        """The nodes that went (-) and came (+)."""
+        """The nodes that were removed (-) and added (+)."""
         return changes(self.before, self.after, self._text)
 
     @property
@@ -49,7 +49,7 @@ class Pass:
 def changes(
     before: Graph, after: Graph, text: Callable[[Node], str] = node_text
 ) -> list[Line]:
-    """Which nodes differ, in the order of the graphs.
+    """The nodes that differ, in the order of the graphs.
 
     A pass keeps the names of the values it replaces, so nodes are compared by name.
 
@@ -65,33 +65,33 @@ def changes(
         return []
     old = {node.name: node for node in before.nodes}
     gone = _gone(before, {node.name for node in after.nodes})
-    found: list[Line] = []
+    lines: list[Line] = []
     for node in after.nodes:
         was = old.get(node.name)
-        found += [("-", text(other)) for other in gone[node.name]]
+        lines += [("-", text(other)) for other in gone[node.name]]
         if was is node or (was is not None and text(was) == text(node)):
             continue
         if was is not None:
-            found.append(("-", text(was)))
-        found.append(("+", text(node)))
-    return found + [("-", text(other)) for other in gone[None]]
+            lines.append(("-", text(was)))
+        lines.append(("+", text(node)))
+    return lines + [("-", text(other)) for other in gone[None]]
 
 
 def _gone(before: Graph, kept: set[str]) -> dict[str | None, list[Node]]:
-    """Nodes that are not there any more, by the next one that is."""
-    found: dict[str | None, list[Node]] = defaultdict(list)
+    """The nodes that were removed, by the next one that was not."""
+    gone: dict[str | None, list[Node]] = defaultdict(list)
     waiting: list[Node] = []
     for node in before.nodes:
         if node.name not in kept:
             waiting.append(node)
         elif waiting:
-            found[node.name], waiting = waiting, []
-    found[None] = waiting
-    return found
+            gone[node.name], waiting = waiting, []
+    gone[None] = waiting
+    return gone
 
 
 def passes_of(program: Program) -> Rows:
-    """All passes, run once more over the graph that the pipeline started with."""
+    """All passes, run once more on the graph that the pipeline started with."""
     texts: dict[Node, str] = {}
 
     def text(node: Node) -> str:

@@ -16,7 +16,7 @@ FEW = 8  # rows of a table
 
 
 def report(about: Explanation) -> str:
-    """All programs, briefly."""
+    """The report on all programs."""
     if not about.programs:
         return f"{about.name}: not compiled yet; call it once"
     parts = [
@@ -66,12 +66,12 @@ def _program(program: Program) -> str:
     lines += _table("calls", program.calls)
     lines += _table(_again(program), program.again)
     lines += _reasons(program)
-    lines += ["", "memory: " + _indented(str(program.memory))]
+    lines += ["", "memory: " + str(program.memory).replace("\n", "\n  ")]
     return "\n".join(lines)
 
 
 def _again(program: Program) -> str:
-    """The title of what is computed again: how much of all work that is."""
+    """The title of the table of recomputed values, with their share of the work."""
     more = sum(one.flops for one in program.again)
     share = more / max(program.flops - more, 1)
     return f"computed again for backward: {flop(more)}, {share:.0%} more"
@@ -88,7 +88,3 @@ def _reasons(program: Program) -> list[str]:
         return []
     lines = [f"{n:>6,} × {why}" for why, n in counts.most_common(FEW)]
     return ["", "why nodes began another kernel", *lines]
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")

@@ -21,7 +21,7 @@ import numpy as np
 from weft import late
 from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
 from weft.compile.frontend.recompile_reasons import advice, reason
-from weft.compile.frontend.specialization import Specialization, entry_of
+from weft.compile.frontend.specialization import Specialization, specialize
 from weft.compile.program.phases import recording, uncollected
 from weft.compile.tuning import seconds_of, tuned
 from weft.config import config
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from weft.compile.explain import Explanation
 
 
-LONGEST_PAUSE = 1024  # calls after which a shorter way is tried again
-OPEN, FIXED = object(), object()  # floats: inputs of programs; constants for good
-MOST_EXACT = 64  # sizes for which the form that ran last is remembered
+LONGEST_PAUSE = 1024  # calls after which a fast path is tried again
+OPEN, FIXED = object(), object()  # floats: inputs of programs; always constants
+MOST_EXACT = 64  # sets of sizes whose specialization is remembered
 
 
 class Compilation(NamedTuple):
-    """One compilation: why it was needed, and what it took."""
+    """A compilation: why it was needed, and what it took."""
 
     why: str
     seconds: float
@@ -55,7 +55,7 @@ class Compilation(NamedTuple):
     when: float  # in seconds, as ``time.time``
     phases: dict[str, float]  # seconds by phase
     cached: str  # where the machine code came from
-    tuned: Any = None  # what measuring has found: a ``tuning.search.Tuned``
+    tuned: Any = None  # the result of tuning: a ``tuning.search.Tuned``
 
     def __str__(self) -> str:
         tuned = f"; tuned: {self.tuned}" if self.tuned is not None else ""
@@ -79,24 +79,22 @@ class CompiledFunction:
             "tune": tune, "pack_weights": pack_weights, "memory": memory,
             "batch_invariant": batch_invariant,
         }  # fmt: skip
-        self.name = ""  # of the method that it is, of a class
+        self.name = ""  # of the attribute, for a method of a class
         self.dynamic = dynamic
         self.verify = verify
         self.max_compiles = max_compiles
         self.tune = seconds_of(tune)
         self.pack_weights = pack_weights
         self.batch_invariant = batch_invariant
-        self.memory = memory  # what is kept for backward, if not everything
+        self.memory = memory  # decides which values are kept for backward
         self.compiles: list[Compilation] = []
-        self.latest: Specialization | None = None  # the form that ran last
-        self._entries: dict[Any, list[Specialization]] = {}
-        self._exact: dict[
-            Any, Specialization
-        ] = {}  # by exact sizes, of arguments as usual
-        self._floats: dict[Any, dict[int, Any]] = {}  # by structure and place
-        self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}
-        self._lane: FastPath | None = None
-        self._pause = self._waiting = 0  # calls until there is another lane
+        self.latest: Specialization | None = None  # the one that ran last
+        self._specializations: dict[Any, list[Specialization]] = {}
+        self._exact: dict[Any, Specialization] = {}  # by ``_exact_key``
+        self._floats: dict[Any, dict[int, Any]] = {}  # by structure and leaf
+        self._seen: dict[Any, list[list[tuple[int, ...]]]] = {}  # shapes
+        self._fast_path: FastPath | None = None
+        self._pause = self._waiting = 0  # calls until there is another fast path
         if not isinstance(fn, type) and callable(fn):
             functools.update_wrapper(self, fn, updated=())
 
@@ -106,18 +104,18 @@ class CompiledFunction:
         self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """The method of an object: a compiled function of its own, which it keeps."""
+        """The bound method: a compiled function of its own, kept in the object."""
         if instance is None:
             return self
         kept = getattr(instance, "__dict__", None)
         if type(kept) is not dict:  # a class, or an object of slots
             return MethodType(self, instance)
         key = f"_compiled_{self.name}"
-        found = kept.get(key)
-        if found is None or found.fn.__func__ is not self.fn:
-            found = CompiledFunction(MethodType(self.fn, instance), **self.options)
-            found.name, kept[key] = self.name, found
-        return found
+        bound = kept.get(key)
+        if bound is None or bound.fn.__func__ is not self.fn:
+            bound = CompiledFunction(MethodType(self.fn, instance), **self.options)
+            bound.name, kept[key] = self.name, bound
+        return bound
 
     def __copy__(self) -> CompiledFunction:
         return CompiledFunction(self.fn, **self.options)
@@ -143,38 +141,39 @@ class CompiledFunction:
         if self.batch_invariant and not config.batch_invariant:
             with config.using(batch_invariant=True):
                 return self._call(args, kwargs)
-        lane = self._lane
-        if lane is not None and not kwargs and lane.settings == _settings():
-            found = lane.run(args)
-            if found is not MISS:
-                self.latest = lane.entry
-                return found
-        exact, arrays = self._usual(args) if not kwargs else (None, [])
-        entry = self._exact.get(exact)
-        if entry is not None and entry.holds():
-            found = self._run(entry, args, arrays, args, kwargs)
-            self._clear_the_way(entry, args)
-            return found
+        fast_path = self._fast_path
+        if fast_path is not None and not kwargs and fast_path.settings == _settings():
+            result = fast_path.run(args)
+            if result is not MISS:
+                self.latest = fast_path.specialization
+                return result
+        exact, arrays = self._exact_key(args) if not kwargs else (None, [])
+        specialization = self._exact.get(exact)
+        if specialization is not None and specialization.holds():
+            result = self._run(specialization, args, arrays, args, kwargs)
+            self._renew_fast_path(specialization, args)
+            return result
         return self._slowly(exact, args, kwargs)
 
-    def _clear_the_way(self, entry: Specialization, args: Any) -> None:
-        """Let the next call take a shorter way, if this one was of the usual kind.
+    def _renew_fast_path(self, specialization: Specialization, args: Any) -> None:
+        """Give the next call a fast path, because this call missed it or had none.
 
-        Where that does not help for long, it is tried less and less often.
+        The more often fast paths are missed, the less often one is made.
         """
-        if self._lane is not None:
+        if self._fast_path is not None:
             self._pause = min(2 * self._pause + 1, LONGEST_PAUSE)
-            self._lane, self._waiting = None, self._pause
+            self._fast_path, self._waiting = None, self._pause
         if self._waiting:
             self._waiting -= 1
         elif not self.verify:
-            self._lane = fast_path_of(entry, args, _settings())
-            self._waiting = LONGEST_PAUSE * (self._lane is None)
+            self._fast_path = fast_path_of(specialization, args, _settings())
+            self._waiting = LONGEST_PAUSE * (self._fast_path is None)
 
-    def _usual(self, args: tuple[Any, ...]) -> tuple[Any, list[Any]]:
-        """All that decides which form runs, if arguments are tensors; and their arrays.
+    def _exact_key(self, args: tuple[Any, ...]) -> tuple[Any, list[Any]]:
+        """The key of a specialization by exact sizes and settings, and the arrays.
 
-        Forms are then found by one look, and checked for what was read elsewhere.
+        There is a key if all arguments are tensors. A specialization is then found by
+        one lookup, and only its guards are left to check.
         """
         kinds, arrays = [], []
         for x in args:
@@ -204,20 +203,20 @@ class CompiledFunction:
         arrays = [_array(x) for x in leaves if isinstance(x, (Tensor, np.ndarray))]
         kinds = [(float,) if k in numbers else _kind(x) for k, x in enumerate(leaves)]
         key = (structure, tuple(kinds), _settings())
-        entries = self._entries.get(key, [])
+        known = self._specializations.get(key, [])
         why = ""
-        for k, entry in enumerate(entries):
-            if entry.fits(arrays):
-                if entry.holds():
+        for k, specialization in enumerate(known):
+            if specialization.fits(arrays):
+                if specialization.holds():
                     if k:  # the next call is likely to be like this one
-                        entries.insert(0, entries.pop(k))
+                        known.insert(0, known.pop(k))
                     break
-                why = why or entry.stale() or ""
+                why = why or specialization.stale() or ""
             else:
-                why = why or entry.moved(arrays)
+                why = why or specialization.moved(arrays)
         else:
             try:
-                entry = self._compile(key, args, kwargs, arrays, why, numbers)
+                specialization = self._compile(key, args, kwargs, arrays, why, numbers)
             except DebuggerWanted:
                 mode.undone = ()
                 self._warn_of_debugger()
@@ -231,11 +230,11 @@ class CompiledFunction:
         if exact is not None:
             if len(self._exact) >= MOST_EXACT:
                 self._exact.clear()
-            self._exact[exact] = entry
-        return self._run(entry, leaves, arrays, args, kwargs)
+            self._exact[exact] = specialization
+        return self._run(specialization, leaves, arrays, args, kwargs)
 
     def _numbers(self, structure: Any, leaves: list[Any]) -> tuple[int, ...]:
-        """The places of floats that have differed between calls: they are inputs."""
+        """The indices of floats that have differed between calls: they are inputs."""
         seen = self._floats.setdefault(structure, {})
         for k, leaf in enumerate(leaves):
             if type(leaf) is float and seen.setdefault(k, leaf) is not FIXED:
@@ -254,14 +253,19 @@ class CompiledFunction:
         )
 
     def _run(
-        self, entry: Specialization, leaves: Any, arrays: Any, args: Any, kwargs: Any
+        self,
+        specialization: Specialization,
+        leaves: Any,
+        arrays: Any,
+        args: Any,
+        kwargs: Any,
     ) -> Any:
-        self.latest = entry
+        self.latest = specialization
         if self.verify:
             from weft.compile.frontend.verification import verified
 
-            return verified(self.fn, entry, leaves, arrays, args, kwargs)
-        return entry.run(leaves, arrays, (args, kwargs))
+            return verified(self.fn, specialization, leaves, arrays, args, kwargs)
+        return specialization.run(leaves, arrays, (args, kwargs))
 
     def _compile(
         self, key: Any, args: Any, kwargs: Any, arrays: list[Any], why: str,
@@ -281,55 +285,51 @@ class CompiledFunction:
             )
         start = time.perf_counter()
         with uncollected(), recording() as record:
-            names = self._open(key, shapes, tensors)
-            entry = self._entry(args, kwargs, names, numbers)
-            found = None
+            names = self._symbolic_sizes(key, shapes, tensors)
+            specialization = self._specialize(args, kwargs, names, numbers)
+            tuning = None
             if self.tune:
-                entry, found = tuned(entry, arrays, self.tune)
-        self._entries.setdefault(key, []).insert(0, entry)
+                specialization, tuning = tuned(specialization, arrays, self.tune)
+        self._specializations.setdefault(key, []).insert(0, specialization)
         self._seen.setdefault(key, []).append(shapes)
         took = time.perf_counter() - start
-        counts, when = entry.program.counts, time.time() - took
+        counts, when = specialization.program.counts, time.time() - took
         self.compiles.append(
-            Compilation(why, took, *counts, when, record.seconds, record.cached, found)
+            Compilation(why, took, *counts, when, record.seconds, record.cached, tuning)
         )
-        entry.number = len(self.compiles) - 1
-        return entry
+        specialization.number = len(self.compiles) - 1
+        return specialization
 
-    def _entry(
+    def _specialize(
         self, args: Any, kwargs: Any, names: Any, numbers: Any
     ) -> Specialization:
-        """Compile with symbolic sizes; for these sizes alone if that cannot be."""
+        """Compile with symbolic sizes; for these sizes alone if that is impossible."""
+        compile_for = functools.partial(
+            specialize, self.fn, args, kwargs, pack_weights=self.pack_weights,
+            memory=self.memory, numbers=numbers,
+        )  # fmt: skip
         try:
-            return self._entry_of(args, kwargs, names, numbers)
+            return compile_for(names)
         except Exception:
             if names is None or self.dynamic:
                 raise
             mode.undone = ()
-        return self._entry_of(args, kwargs, None, numbers)
+        return compile_for(None)
 
-    def _entry_of(
-        self, args: Any, kwargs: Any, names: Any, numbers: Any
-    ) -> Specialization:
-        return entry_of(
-            self.fn, args, kwargs, names, pack_weights=self.pack_weights,
-            memory=self.memory, numbers=numbers,
-        )  # fmt: skip
-
-    def _open(self, key: Any, shapes: list[Any], labels: list[str]) -> Any:
-        """Names for the sizes that have differed between calls."""
+    def _symbolic_sizes(self, key: Any, shapes: list[Any], labels: list[str]) -> Any:
+        """Names, by argument and axis, for sizes that have differed between calls."""
         if self.dynamic is False:
             return None
         before = self._seen.get(key, [])
         columns: dict[tuple[int, ...], str] = {}
-        found: dict[str, dict[int, str]] = {}
+        names: dict[str, dict[int, str]] = {}
         for k, (shape, label) in enumerate(zip(shapes, labels, strict=True)):
             for d, n in enumerate(shape):
                 history = (*[past[k][d] for past in before], n)
                 if len(set(history)) > 1 or (self.dynamic and n > 1):
                     name = columns.setdefault(history, f"s{len(columns)}")
-                    found.setdefault(label, {})[d] = name
-        return found or None
+                    names.setdefault(label, {})[d] = name
+        return names or None
 
     def _tensor_labels(self, args: Any, kwargs: Any, numbers: Any) -> list[str]:
         leaves, _ = tree_flatten((args, kwargs))
@@ -341,9 +341,10 @@ class CompiledFunction:
         ]
 
     def explain(self, *, measure: bool = False) -> Explanation:
-        """What was compiled, why and how; ``measure`` also times every kernel.
+        """Explain what was compiled, why and how; ``measure`` also times every kernel.
 
-        Printed, it is a short report; its parts say more, and ``html`` is a page.
+        The explanation prints as a short report; its attributes hold the details, and
+        ``html`` writes a page.
 
         >>> f = weft.compile(lambda x: (x.exp() + 1).sum())
         >>> f(weft.ones(100)).shape
@@ -361,7 +362,7 @@ class CompiledFunction:
 
 
 def function_of(value: Any) -> CompiledFunction | None:
-    """The compiled function that a value is, or that a module's calls are."""
+    """The compiled function that a value is, or that a compiled module calls."""
     if isinstance(value, CompiledFunction):
         return value
     return value._function if hasattr(type(value), "_function") else None
@@ -385,7 +386,7 @@ def _array(value: Any) -> Any:
 
 
 def _kind(leaf: Any) -> Any:
-    """What of an argument decides which compiled form is used."""
+    """The properties of an argument that decide which specialization is used."""
     if isinstance(leaf, Tensor):
         return (leaf.dtype, leaf.ndim, leaf._node is not None, leaf.device)
     if isinstance(leaf, np.ndarray):
@@ -399,7 +400,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def _check(fn: Any, dynamic: Any, max_compiles: Any) -> None:
-    """Refuse what cannot be compiled at all."""
+    """Raise an error for a function or an option that cannot be used."""
     if not callable(fn):
         raise ArgumentError(
             f"compile: expected a function or a module, got {type(fn).__name__}"
@@ -430,25 +431,26 @@ def compile(
     memory: Any = None,
     batch_invariant: bool = False,
 ) -> Any:
-    """A function or a method that runs as native code; of a module, a module that does.
+    """Compile a function, a method or a module to native code.
 
-    It may hold a whole training step: forward, ``backward()``, clipping and
+    A function may be a whole training step: forward, ``backward()``, clipping and
     ``optimizer.step()`` become one program. ``dynamic`` makes sizes symbolic from the
-    first call on (True) or never (False); otherwise those that differ are.
-    ``verify`` runs the function eagerly too and compares results, gradients and
-    state. ``tune`` measures other ways to cut the kernels of each compilation, for 30
-    seconds at most or as many as it says, and takes the fastest; results keep their
-    bits. ``pack_weights`` keeps the weights of products packed between runs, at the
-    cost of as much memory again. ``batch_invariant`` is the setting of ``weft.config``
-    during calls: a row of a batch gets the same bits in batches of any size.
+    first call on (True) or never (False); by default, sizes that differ between calls
+    become symbolic. ``verify`` runs the function eagerly too and compares results,
+    gradients and state. ``tune`` measures other schedules for the kernels of each
+    compilation, for 30 seconds at most or as many as it says, and takes the fastest;
+    results keep their bits. ``pack_weights`` keeps the weights of products packed
+    between runs, at the cost of as much memory again. ``batch_invariant`` is the
+    setting of ``weft.config`` during calls: a row of a batch gets the same bits in
+    batches of any size.
 
-    ``memory`` is the most bytes that a training step may take, such as "512MB":
-    what backward needs is then kept as far as it fits, and the rest computed again, at
-    the least cost in time; results are the same bits. Or it says what is kept: "keep"
-    (everything), "recompute" (nothing), "selective" (matrix products, convolutions),
-    "sqrt", a set of operators' names, or a function of a
-    ``weft.utils.checkpoint.Result``. With a budget, each set of sizes is compiled for
-    itself.
+    ``memory`` is the most bytes that a training step may take, such as "512MB": as
+    many of the values that backward needs are kept as fit, and the others are
+    recomputed, at the least cost in time; results are the same bits. Or it names a
+    policy: "keep" (everything), "recompute" (nothing), "selective" (matrix products,
+    convolutions), "sqrt", a set of operators' names, or a function of a
+    ``weft.utils.checkpoint.Result``. With a budget, each set of sizes gets a
+    specialization of its own.
 
     >>> @weft.compile
     ... def f(x):
@@ -471,9 +473,10 @@ def compile(
 
         plan = memory_of(memory)
         dynamic = dynamic if plan.limit is None else False
-    made = CompiledFunction(
+    function = CompiledFunction(
         fn, dynamic, verify, max_compiles, tune, pack_weights, plan, batch_invariant
     )
     from weft.compile.frontend.modules import compiled_module
 
-    return compiled_module(made) if isinstance(fn, late.find("Module")) else made
+    is_module = isinstance(fn, late.find("Module"))
+    return compiled_module(function) if is_module else function

@@ -42,8 +42,8 @@ class GraphFunction:
             feeds = [t.to_host() for t in tensors]
         else:
             feeds = [t.to(self.device)._data for t in tensors]
-        found, _ = self.program.run(feeds, write=self.write)
-        return found
+        outputs, _ = self.program.run(feeds, write=self.write)
+        return outputs
 
     def __call__(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
         names = " ".join(f"x{k}" for k in range(len(tensors)))
@@ -58,38 +58,38 @@ class GraphFunction:
             vjp=self._rule(len(tensors)),
             composite=True,
         )
-        found = bind(op, tuple(tensors), {})
-        return found if isinstance(found, tuple) else (found,)
+        outputs = bind(op, tuple(tensors), {})
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def _rule(self, count: int) -> Any:
         floating = [n.dtype.is_inexact for n in self.graph.inputs]
 
         def pull(g: Any, need: Any, *xs: Any) -> Any:
-            given = tuple([one is not None for one in g])
-            sent = [one for one in g if one is not None]
-            found = iter(self.pullback(given)((*xs, *sent)))
-            return [next(found) if there else None for there in floating]
+            present = tuple([one is not None for one in g])
+            cotangents = [one for one in g if one is not None]
+            gradients = iter(self.pullback(present)((*xs, *cotangents)))
+            return [next(gradients) if wanted else None for wanted in floating]
 
         pull.names = ("need", *[f"x{k}" for k in range(count)])  # type: ignore[attr-defined]
         return pull
 
-    def pullback(self, given: tuple[bool, ...]) -> GraphFunction:
-        """The function of the arguments and the cotangents that there are."""
-        if given not in self.pullbacks:
+    def pullback(self, present: tuple[bool, ...]) -> GraphFunction:
+        """The vjp, a function of the arguments and of the cotangents ``present``."""
+        if present not in self.pullbacks:
             pure = [node for node in self.graph.nodes if node.op is not ASSIGN]
             forward = Graph(
                 self.graph.name, pure, self.graph.outputs, self.graph.sizes,
                 self.graph.inputs,
             )  # fmt: skip
-            self.pullbacks[given] = GraphFunction(
-                vjp(forward, None, given), device=self.device
+            self.pullbacks[present] = GraphFunction(
+                vjp(forward, None, present), device=self.device
             )
-        return self.pullbacks[given]
+        return self.pullbacks[present]
 
 
 def closed(graph: Graph) -> tuple[Graph, list[Any]]:
-    """The graph with its variables' first reads as further inputs, and those."""
-    made: dict[Node, Node] = {}
+    """The graph with its variables as further inputs, and these variables."""
+    new: dict[Node, Node] = {}
     variables: dict[Any, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -101,11 +101,11 @@ def closed(graph: Graph) -> tuple[Graph, list[Any]]:
                     (), node.module, node.code, node.lasti,
                 )  # fmt: skip
                 nodes.append(variables[variable])
-            made[node] = variables[variable]
+            new[node] = variables[variable]
             continue
-        made[node] = moved(node, made)
-        nodes.append(made[node])
-    inputs = [made[i] for i in graph.inputs]
-    outs = [made[o] for o in graph.outputs]
+        new[node] = moved(node, new)
+        nodes.append(new[node])
+    inputs = [new[i] for i in graph.inputs]
+    outs = [new[o] for o in graph.outputs]
     whole = Graph(graph.name, nodes, outs, graph.sizes, (*inputs, *variables.values()))
     return whole, list(variables)

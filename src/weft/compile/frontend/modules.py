@@ -3,8 +3,8 @@
     model = weft.compile(model)
     model.parameters(), model.eval(), model.load_state_dict(...), model(x)
 
-A compiled module has the class and the attributes of the one it was made of: a class
-below that one's, and the very same dictionary. It differs in what a call does.
+A compiled module is of a subclass of the original's class and shares its dictionary of
+attributes, so that only its calls differ.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from weft.errors import shorten
 
 
 def compiled_module(function: CompiledFunction) -> Any:
-    """The module of a compiled one, whose calls are that function's."""
+    """The module whose calls are those of the compiled function."""
     module: Any = function.fn
-    made: Any = object.__new__(_class_below(type(module)))
-    object.__setattr__(made, "__dict__", module.__dict__)
-    object.__setattr__(made, "_function", function)
-    return made
+    compiled: Any = object.__new__(_subclass(type(module)))
+    object.__setattr__(compiled, "__dict__", module.__dict__)
+    object.__setattr__(compiled, "_function", function)
+    return compiled
 
 
 def compile_again(module: Any, options: dict[str, Any]) -> Any:
-    """A module that was compiled where it came from, compiled here."""
+    """Compile an unpickled module that was compiled when it was pickled."""
     return compiled_module(CompiledFunction(module, **options))
 
 
-def _class_below(kind: type) -> type:
-    """A class whose objects are called as compiled functions."""
+def _subclass(kind: type) -> type:
+    """The subclass whose objects call their compiled functions."""
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -22,7 +22,7 @@ def reason(
     labels: Sequence[str],
     tensors: Sequence[str],
 ) -> str:
-    """What of a call differs from the earlier ones that are most like it.
+    """The difference between a call and the earlier one that is most like it.
 
     A key is (structure of the arguments, kind of each leaf, settings); ``labels``
     name the leaves and ``tensors`` those that have shapes.
@@ -35,15 +35,15 @@ def reason(
     if not alike:
         return "other arguments: their number or structure"
     nearest = min(reversed(alike), key=lambda other: len(_differences(other, key)))
-    found = _differences(nearest, key)
     names = [*labels, *SETTINGS]
     return "other arguments: " + _some(
-        f"{names[k]} is {_kind(now)}, was {_kind(was)}" for k, was, now in found
+        f"{names[k]} is {_kind(now)}, was {_kind(was)}"
+        for k, was, now in _differences(nearest, key)
     )
 
 
 def advice(whys: Sequence[str]) -> str:
-    """What keeps changing, judged by the reasons of the latest compilations."""
+    """Advice on the value that keeps changing, by the reasons of past compilations."""
     last = whys[-1]
     if last.startswith("other sizes"):
         return "Sizes keep changing; dynamic=True makes all of them symbolic at once"
@@ -88,6 +88,6 @@ def _kind(kind: Any) -> str:
 
 
 def _some(texts: Iterable[str], most: int = 3) -> str:
-    found = list(texts)
-    more = f"; and {len(found) - most} more" if len(found) > most else ""
-    return "; ".join(found[:most]) + more
+    every = list(texts)
+    more = f"; and {len(every) - most} more" if len(every) > most else ""
+    return "; ".join(every[:most]) + more

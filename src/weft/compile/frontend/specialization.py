@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.compile.frontend.graph_function import GraphFunction, closed
-from weft.compile.frontend.guards import Guards, Reads
-from weft.compile.frontend.guards.state import Tensors
+from weft.compile.frontend.guards import Guards, Reads, TensorGuards
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
 from weft.compile.program.program import compiled
@@ -31,7 +30,7 @@ from weft.graph.state_cells import commit
 
 
 class Specialization:
-    """One compiled form of a function."""
+    """A function compiled for one kind of arguments, and its guards."""
 
     number = 0  # of its compilation
 
@@ -48,7 +47,8 @@ class Specialization:
         self.reads = reads
         self.guarded = [guard.read for guard in captured.guards]
         self.values = [guard.value for guard in captured.guards]
-        self.tensors = Tensors(captured.cells, {} if reads is None else reads.seen)
+        seen = {} if reads is None else reads.seen
+        self.tensors = TensorGuards(captured.cells, seen)
         into = [one.recorded for one in self.captured.rewritten]
         self.wanting, graph = _results(captured)
         self.outputs = graph.outputs
@@ -73,12 +73,12 @@ class Specialization:
                 graph, own, pack_weights=pack_weights, recompute=recompute, kept=True,
                 target=self.device.target,
             )  # fmt: skip
-        self.held = [self.cells[v.name] for v in self.program.reads]
-        self.unread = [self.cells[v.name] for v in self.program.unread]
+        self.read_cells = [self.cells[v.name] for v in self.program.reads]
+        self.write_only_cells = [self.cells[v.name] for v in self.program.unread]
         self.in_place = [(v.name, self.cells[v.name].touch) for v in self.program.state]
         sizes = self.captured.graph.sizes
         inputs = self.captured.graph.inputs
-        self.shapes: Any = None  # of all arguments, if no size is open
+        self.shapes: Any = None  # of all arguments, if no size is symbolic
         if not any(isinstance(n, Size) for i in inputs for n in i.shape):
             self.shapes = [i.shape for i in inputs] if not sizes.assumptions else None
 
@@ -88,9 +88,9 @@ class Specialization:
         return self.program.lowered
 
     def fits(self, arrays: list[Any]) -> bool:
-        """Whether this form is for arguments of these shapes.
+        """Whether this specialization is for arguments of these shapes.
 
-        Their dtypes and numbers of axes are those of its key.
+        Their dtypes and numbers of axes are known to be those of its key.
         """
         if self.moved(arrays) or not all(arrays[k] for k in self.captured.nonzero):
             return False
@@ -100,19 +100,19 @@ class Specialization:
             sizes = bind_sizes(self.captured.graph.inputs, arrays)
         except ShapeError:
             return False
-        found = self.captured.graph.sizes.assumptions.values()
-        return all(assumption.holds(sizes) for assumption in found)
+        assumptions = self.captured.graph.sizes.assumptions.values()
+        return all(assumption.holds(sizes) for assumption in assumptions)
 
     def moved(self, arrays: list[Any]) -> str:
-        """Which argument lies in memory in another way than that which decided."""
-        for place, how in self.captured.layouts:
-            if layout_of(arrays[place]) != how:
-                name = self.captured.graph.inputs[place].name
+        """Name an argument whose memory layout is not the captured one, in words."""
+        for index, layout in self.captured.layouts:
+            if layout_of(arrays[index]) != layout:
+                name = self.captured.graph.inputs[index].name
                 return f"other arguments: {name} lies in memory in another way"
         return ""
 
     def holds(self) -> bool:
-        """Whether Python is still as the program found it."""
+        """Whether all guards hold: Python's values are those that were captured."""
         if self.reads is not None and not self.reads.holds():
             return False
         if not self.tensors.holds():
@@ -120,11 +120,11 @@ class Specialization:
         return list(map(call, self.guarded)) == self.values
 
     def stale(self) -> str | None:
-        """Which Python value has changed since the capture, if any."""
-        found = self.reads.changed() if self.reads is not None else None
-        found = found or self.tensors.changed()
-        if found is not None:
-            return found
+        """Name a Python value that has changed since the capture, in words."""
+        change = self.reads.changed() if self.reads is not None else None
+        change = change or self.tensors.changed()
+        if change is not None:
+            return change
         for guard in self.captured.guards:
             now = guard.read()
             if now != guard.value:
@@ -136,44 +136,48 @@ class Specialization:
         return {} if self.reads is None else self.reads.plain()
 
     def run(self, leaves: list[Any], arrays: list[Any], arguments: Any) -> Any:
-        """Run the program for arguments: ``(args, kwargs)`` and what is in them."""
+        """Run the program for arguments: ``(args, kwargs)``, leaves and arrays."""
         if self.captured.rewritten:
             known = {k: cell.get() for k, cell in self.cells.items() if _has(cell)}
             check_apart(self.captured, arrays, known)
         if self.differentiable and mode.recording:
             return self._recorded(leaves, arrays, arguments)
         if self.device is not cpu:
-            return self._run_there(leaves, arrays, arguments)
+            return self._run_on_device(leaves, arrays, arguments)
         if self.differentiable:
-            held = [cell.get() for cell in self.variables]
-            results, _ = self.program.run([*arrays, *held], write=self._write)
+            variables = [cell.get() for cell in self.variables]
+            outputs, _ = self.program.run([*arrays, *variables], write=self._write)
         else:
-            held = [cell.get() for cell in self.held]
-            rooms = [cell.room() for cell in self.unread]
+            variables = [cell.get() for cell in self.read_cells]
+            memory = [cell.room() for cell in self.write_only_cells]
             stamps = self._stamp if self.pack_weights else None
-            results, _ = self.program.run(arrays, held, rooms, self._write, stamps)
-        found = [Tensor(array) for array in results]
-        return self.finish(found, leaves, arrays, arguments)
+            outputs, _ = self.program.run(
+                arrays, variables, memory, self._write, stamps
+            )
+        results = [Tensor(array) for array in outputs]
+        return self.finish(results, leaves, arrays, arguments)
 
-    def _run_there(self, leaves: list[Any], arrays: list[Any], arguments: Any) -> Any:
-        """Run the program on another device, whose buffers it is given and gives."""
+    def _run_on_device(
+        self, leaves: list[Any], arrays: list[Any], arguments: Any
+    ) -> Any:
+        """Run the program on another device, with buffers of that device."""
         device = self.device
-        names = self.variables if self.differentiable else self.held
-        held = [_on_device(cell.get(), device) for cell in names]
+        cells = self.variables if self.differentiable else self.read_cells
+        variables = [_on_device(cell.get(), device) for cell in cells]
         feeds = [_on_device(array, device) for array in arrays]
         if self.differentiable:
-            results, _ = self.program.run([*feeds, *held], write=self._write)
+            outputs, _ = self.program.run([*feeds, *variables], write=self._write)
         else:
-            results, _ = self.program.run(feeds, held, write=self._write)
-        found = [Tensor.on_device(buffer, device) for buffer in results]
-        return self.finish(found, leaves, arrays, arguments)
+            outputs, _ = self.program.run(feeds, variables, write=self._write)
+        results = [Tensor.on_device(buffer, device) for buffer in outputs]
+        return self.finish(results, leaves, arrays, arguments)
 
-    def _stamp(self, place: int) -> Any:
-        """How new a variable is."""
-        return self.held[place].stamp()
+    def _stamp(self, number: int) -> Any:
+        """The stamp of the variable of this number: another one after each change."""
+        return self.read_cells[number].stamp()
 
     def _write(self, changed: dict[str, Any]) -> None:
-        """Take the new values; those of other state are in their places already."""
+        """Store new values; the other variables were written in place."""
         pairs = [(self.cells[name], array) for name, array in changed.items()]
         if self.device is not cpu:
             there = self.device.to_host
@@ -187,46 +191,46 @@ class Specialization:
 
     def _recorded(self, leaves: list[Any], arrays: Any, arguments: Any) -> Any:
         tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
-        given = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
-        for place, _ in self.captured.rewritten:
-            given[place] = given[place].clone()  # a derivative may need the old value
-        held = [_as_tensor(cell) for cell in self.variables]
-        for place, written in enumerate(self.written):
+        inputs = [Tensor(x) if isinstance(x, np.ndarray) else x for x in tensors]
+        for k, _ in self.captured.rewritten:
+            inputs[k] = inputs[k].clone()  # a derivative may need the old value
+        variables = [_as_tensor(cell) for cell in self.variables]
+        for k, written in enumerate(self.written):
             if written:
-                held[place] = held[place].clone()
-        found = self.function([*given, *held])
-        for out, wants in zip(found, self.wanting, strict=False):
-            if not wants:  # a detached one
+                variables[k] = variables[k].clone()
+        results = self.function([*inputs, *variables])
+        for out, wants in zip(results, self.wanting, strict=False):
+            if not wants:  # it is detached
                 out._node = None
-        return self.finish(found, leaves, arrays, arguments)
+        return self.finish(results, leaves, arrays, arguments)
 
-    def finish(self, found: Any, leaves: Any, arrays: Any, arguments: Any) -> Any:
-        """Change what the function changes, and give its result."""
-        rewrite(self.captured, leaves, found)
+    def finish(self, results: Any, leaves: Any, arrays: Any, arguments: Any) -> Any:
+        """Apply the function's effects on Python, and return its result."""
+        rewrite(self.captured, leaves, results)
         if self.plain:
-            return self.tree(found)
+            return self.tree(results)
         captured = self.captured
-        run = captured.run_of(leaves, arguments, arrays, found, self.outputs)
+        run = captured.run_of(leaves, arguments, arrays, results, self.outputs)
         captured.happen(run)
         if captured.returned is None:
-            return self.tree(found)
+            return self.tree(results)
         return make(captured.returned, run)
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the function returns one tensor, in nothing else."""
+        """Whether the function returns a single tensor, in no container."""
         return self.captured.outs == tree_flatten(0)[1]
 
-    def tree(self, found: Any) -> Any:
-        """What the function returns, with these tensors in it."""
-        some = iter(found)
+    def tree(self, results: Any) -> Any:
+        """The function's return value, with these tensors as its leaves."""
+        tensors = iter(results)
         values = self.captured.values
-        out = [next(some) if type(v) is Node else v for v in values]
+        out = [next(tensors) if type(v) is Node else v for v in values]
         return tree_unflatten(out, self.captured.outs)
 
 
 def _results(captured: Captured) -> tuple[list[bool], Graph]:
-    """Which results require grad; and the graph that computes no more than those."""
+    """Whether each result requires grad, and the graph that computes only these."""
     graph, own = captured.graph, [v for v in captured.values if type(v) is Node]
     pairs = zip(captured.values, captured.wanting, strict=True)
     wanted = {v: w for v, w in pairs if type(v) is Node} | captured.wants
@@ -239,7 +243,7 @@ def _results(captured: Captured) -> tuple[list[bool], Graph]:
 
 
 def adapting(captured: Captured, memory: Any) -> Any:
-    """What is done to a graph so that less is kept for backward, if anything."""
+    """The pass that makes a graph keep less for backward, if there is one."""
     if memory is not None:
         return memory.adapting(captured)
     if captured.regions:
@@ -249,7 +253,7 @@ def adapting(captured: Captured, memory: Any) -> Any:
     return None
 
 
-def entry_of(
+def specialize(
     fn: Any,
     args: Any,
     kwargs: Any,
@@ -259,10 +263,10 @@ def entry_of(
     memory: Any = None,
     numbers: Any = (),
 ) -> Specialization:
-    """Capture a function for some arguments, noting what it reads, and compile it.
+    """Capture a function for some arguments, guard what it reads, and compile it.
 
-    ``numbers`` are the places of floats that are inputs. ``memory`` says what is kept
-    for backward (see ``recompute.policies``).
+    ``numbers`` are the indices of floats that are inputs. ``memory`` decides which
+    values are kept for backward (see ``recompute.policies``).
     """
     leaves, _ = tree_flatten((args, kwargs))
     names = labels_of(fn, args, kwargs)
@@ -278,7 +282,7 @@ def entry_of(
 
 
 def _on_device(array: Any, device: Device) -> Any:
-    """A buffer of a device: numbers of Python's are arrays of the host."""
+    """The buffer of a device; an array of the host, as of a number, is copied."""
     return device.from_host(array) if isinstance(array, np.ndarray) else array
 
 

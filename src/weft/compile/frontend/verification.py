@@ -22,10 +22,10 @@ Named = dict[str, Any]
 
 
 class State:
-    """What all variables of a program are at some time."""
+    """A snapshot of all variables of a program."""
 
-    def __init__(self, entry: Specialization) -> None:
-        self.cells = entry.cells
+    def __init__(self, specialization: Specialization) -> None:
+        self.cells = specialization.cells
         self.values = {name: _copied(cell) for name, cell in self.cells.items()}
         self.grads = {
             name: cell.tensor.grad
@@ -55,38 +55,40 @@ def _put(cell: Cell, value: np.ndarray) -> None:
 
 def verified(
     fn: Any,
-    entry: Specialization,
+    specialization: Specialization,
     leaves: list[Any],
     arrays: list[Any],
     args: Any,
     kwargs: Any,
 ) -> Any:
-    """The compiled program's results, once they are known to be the eager ones."""
-    before = State(entry)
-    given_leaves, structure = tree_flatten((args, kwargs))
-    copies = _copies(given_leaves)
-    given, named = tree_unflatten(copies, structure)
+    """Run the compiled program, and check that it does what the eager function does."""
+    before = State(specialization)
+    own_leaves, structure = tree_flatten((args, kwargs))
+    copies = _copies(own_leaves)
+    copied_args, copied_kwargs = tree_unflatten(copies, structure)
     try:
-        want, _ = tree_flatten(fn(*given, **named))
-        _keep_buffers(entry)
-        eager = _all(entry, want, copies)
+        want, _ = tree_flatten(fn(*copied_args, **copied_kwargs))
+        _keep_buffers(specialization)
+        eager = _all(specialization, want, copies)
     finally:
-        _keep_buffers(entry)
+        _keep_buffers(specialization)
         before.put_back()
-    result = entry.run(leaves, arrays, (args, kwargs))
+    result = specialization.run(leaves, arrays, (args, kwargs))
     try:
         got, _ = tree_flatten(result)
-        _compare(eager, _all(entry, got, leaves))
+        _compare(eager, _all(specialization, got, leaves))
     except ArgumentError:
         before.put_back()
         raise
     return result
 
 
-def _keep_buffers(entry: Specialization) -> None:
-    """Buffers that Python set to other tensors, in those that they were: as programs
-    have them."""
-    for slots, name, tensor in entry.captured.buffers:
+def _keep_buffers(specialization: Specialization) -> None:
+    """Copy buffers that Python set to other tensors back into the tensors they were.
+
+    A program changes them in place.
+    """
+    for slots, name, tensor in specialization.captured.buffers:
         now = slots[name]
         if now is not tensor:
             slots[name] = tensor
@@ -94,55 +96,60 @@ def _keep_buffers(entry: Specialization) -> None:
 
 
 def _copies(leaves: list[Any]) -> list[Any]:
-    """The arguments with memory of their own; one that comes twice stays one."""
-    made: dict[int, Any] = {}
+    """Copies of the arguments; an argument that occurs twice has one copy."""
+    copies: dict[int, Any] = {}
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             twin = leaf.detach().clone()
-            made[id(leaf)] = twin.requires_grad_() if leaf._node is not None else twin
+            copies[id(leaf)] = twin.requires_grad_() if leaf._node is not None else twin
         elif isinstance(leaf, np.ndarray):
-            made[id(leaf)] = leaf.copy()
-    return [made.get(id(leaf), leaf) for leaf in leaves]
+            copies[id(leaf)] = leaf.copy()
+    return [copies.get(id(leaf), leaf) for leaf in leaves]
 
 
-def _all(entry: Specialization, results: list[Any], leaves: list[Any]) -> Named:
+def _all(
+    specialization: Specialization, results: list[Any], leaves: list[Any]
+) -> Named:
     """Results, gradients, arguments and state after a run, by name."""
-    found: Named = {}
+    values: Named = {}
     for k, one in enumerate(results):
-        found[f"result {k}"] = _array(one) if isinstance(one, Tensor) else one
-    found.update(_gradients(entry, results, leaves))
+        values[f"result {k}"] = _array(one) if isinstance(one, Tensor) else one
+    values.update(_gradients(specialization, results, leaves))
     tensors = [x for x in leaves if isinstance(x, (Tensor, np.ndarray))]
-    for place, _ in entry.captured.rewritten:
-        name = entry.captured.graph.inputs[place].name
-        found[f"argument {name!r}"] = _array(tensors[place])
-    for name, cell in entry.cells.items():
-        found[name] = _copied(cell)
-    return found
+    for k, _ in specialization.captured.rewritten:
+        name = specialization.captured.graph.inputs[k].name
+        values[f"argument {name!r}"] = _array(tensors[k])
+    for name, cell in specialization.cells.items():
+        values[name] = _copied(cell)
+    return values
 
 
-def _gradients(entry: Specialization, results: list[Any], leaves: list[Any]) -> Named:
-    """The gradients that the results pass on."""
+def _gradients(
+    specialization: Specialization, results: list[Any], leaves: list[Any]
+) -> Named:
+    """The gradients of the sum of all results."""
     from weft.autograd import grad
 
-    if not (entry.differentiable and mode.recording):
+    if not (specialization.differentiable and mode.recording):
         return {}
     roots = [r for r in results if isinstance(r, Tensor) and r._node is not None]
-    held = [c.tensor for c in entry.cells.values() if type(c) is Cell]
-    names = [n for n, c in entry.cells.items() if type(c) is Cell]
+    variables = [c.tensor for c in specialization.cells.values() if type(c) is Cell]
+    names = [n for n, c in specialization.cells.items() if type(c) is Cell]
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     names = [*names, *[f"argument {k}" for k in range(len(tensors))]]
     wanted = {
         f"gradient of {n}": t
-        for n, t in zip(names, [*held, *tensors], strict=True)
+        for n, t in zip(names, [*variables, *tensors], strict=True)
         if t._node is not None
     }
     if not roots or not wanted:
         return {}
-    found = grad(
+    gradients = grad(
         [r.sum() for r in roots], list(wanted.values()), retain_graph=True,
         allow_unused=True,
     )  # fmt: skip
-    return {n: None if g is None else _array(g) for n, g in zip(wanted, found)}  # noqa: B905
+    pairs = zip(wanted, gradients, strict=True)
+    return {n: None if g is None else _array(g) for n, g in pairs}
 
 
 def _array(value: Any) -> np.ndarray:
@@ -177,10 +184,10 @@ def _compare_arrays(name: str, a: np.ndarray, b: np.ndarray) -> None:
     close = np.isclose(y, x, rtol=rtol, atol=atol, equal_nan=True)
     if close.all():
         return
-    place = tuple(int(i) for i in np.argwhere(~close)[0])
+    index = tuple(int(i) for i in np.argwhere(~close)[0])
     raise _differs(
         name,
-        f"at {list(place)} eagerly {a[place]!r}, compiled {b[place]!r}; "
+        f"at {list(index)} eagerly {a[index]!r}, compiled {b[index]!r}; "
         f"{int((~close).sum())} of {a.size} elements are apart by more than "
         f"{rtol:g} of the value",
     )

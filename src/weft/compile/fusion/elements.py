@@ -19,7 +19,7 @@ Index = tuple[Any, ...]
 
 
 def lowering_of(node: Node) -> Any:
-    """How loops compute a node's elements, for the node's own shapes and dtypes."""
+    """The rule by which loops compute a node's elements, for its shapes and dtypes."""
     rule = node.op.lower
     if isinstance(rule, Library):
         return None
@@ -45,19 +45,19 @@ def _below(at: Any, bound: Any, limits: dict[str, Any]) -> bool | None:
 class Input:
     """An input of a node: ``x[index]`` is its element."""
 
-    def __init__(self, build: Builder, place: int) -> None:
-        given = build.node.inputs[place]
+    def __init__(self, build: Builder, number: int) -> None:
+        value = build.node.inputs[number]
         self.build = build
-        self.place = place
-        self.dtype = given.dtype if type(given) is Node else build.node.dtype
-        self.shape = build.sizes(given.shape) if type(given) is Node else ()
+        self.number = number
+        self.dtype = value.dtype if type(value) is Node else build.node.dtype
+        self.shape = build.sizes(value.shape) if type(value) is Node else ()
 
     def __getitem__(self, index: Index) -> Any:
-        return self.build.read(self.place, index)
+        return self.build.read(self.number, index)
 
 
 class Table:
-    """Numbers that are known: ``t[index]`` is one of them."""
+    """A constant array: ``t[index]`` is its element."""
 
     def __init__(self, buffer: Any, build: Builder) -> None:
         self.buffer = buffer
@@ -85,8 +85,8 @@ class Builder:
     def sizes(self, shape: Index) -> Index:
         return self.lower._sizes(shape)
 
-    def read(self, place: int, index: Index) -> Any:
-        return self.lower.read(self.node, place, index, self.stage, self.memo)
+    def read(self, number: int, index: Index) -> Any:
+        return self.lower.read(self.node, number, index, self.stage, self.memo)
 
     def number(self, value: Any, dtype: DType | None = None) -> Any:
         return Const(value, dtype or self.dtype)
@@ -116,26 +116,26 @@ class Builder:
         return low if always else high
 
     def table(self, array: Any) -> Table:
-        """Numbers that are known now, as an array to read from."""
+        """A constant array to read from."""
         return Table(self.lower.buffer(self.lower.constant(array)), self)
 
     def listed(self, array: Any, index: Index, size: int) -> Any:
-        """An index from a list of those, all of which lie below a size."""
+        """An element of a list of indices, all known to be below a size."""
         if array.size and not 0 <= array.min() <= array.max() < size:
             raise GraphError(f"{self.node.op.name}: a list has indices beyond {size}")
         return self._index(self.table(array)[index], size, sure=True)
 
     def within(self, value: Any, size: Any, *, wrap: bool = False) -> Any:
-        """A value as an index below a size; one outside is an error."""
+        """A value as an index, which is checked to be below a size."""
         (size,) = self.sizes((size,))
         return self._index(value, size, wrap=wrap)
 
     def _index(self, value: Any, size: Any, **how: bool) -> Any:
         name = value if isinstance(value, Load) else id(value)
         key = ("within", name, str(size), *how.items())
-        found = self.memo.get(key)
-        if found is None:
-            found = self.lower.new_index(size)
-            self.lower.lets.append(Let(found.symbol_name, value, size, **how))
-            self.memo[key] = found
-        return found
+        symbol = self.memo.get(key)
+        if symbol is None:
+            symbol = self.lower.new_index(size)
+            self.lower.lets.append(Let(symbol.symbol_name, value, size, **how))
+            self.memo[key] = symbol
+        return symbol

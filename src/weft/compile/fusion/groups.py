@@ -5,15 +5,15 @@ A group computes, for every index of one shape, all its nodes at that index:
     full nodes       one element for each index of the shape
     row nodes        one element for each index of the axes that are not reduced
 
-A node joins the youngest group among those that made its inputs, if its elements
-are those of the group's own indices; else it begins another group. Inputs of the
-older ones are loaded. So an edge always leads from an older to a younger unit, and
-there is never a cycle. Views are not computed at all: whoever reads one reads its
-base at another index. Nodes that no unit comes before (masks, random numbers) wait for
-the first that reads them, and are computed where that is. Loops in which one element
-depends on others before it are groups of their own; what has no element-wise meaning is
-a call. A node that comes ``after`` another never joins a unit that is older than that
-one's: what is computed again waits for its turn.
+A node joins the youngest group among those that compute its inputs, if its elements
+are those of the group's own indices; else it begins another group. Inputs from older
+groups are loaded. So an edge always leads from an older to a younger unit, and there is
+never a cycle. Views are not computed at all: whoever reads one reads its base at
+another index. Nodes that depend on no unit (masks, random numbers) wait for their first
+reader, and are computed in its group. Loops in which an element depends on others
+before it are groups of their own; nodes without an element-wise rule are calls. A node
+that comes ``after`` another never joins a unit that is older than that one's, so that
+recomputed values are not computed early.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.emit import scalar
 from weft.compile.fusion.elements import lowering_of
-from weft.compile.fusion.merge_axes import Place, undivided
+from weft.compile.fusion.merge_axes import Access, mergeable
 from weft.core.lowering import (
     Element,
     Filled,
@@ -43,16 +44,14 @@ from weft.graph.ir import CONSTANT, INPUT, READ, Graph, Node
 Index = tuple[Any, ...]
 Slot = tuple[Index, bool]
 Slots = dict[Node, Slot]
-WIDEST = 4096  # elements of rows that are combined while they are computed
-SMALL = 1 << 12  # elements that are computed beside others for a number's sake
-NEAR = 8  # units back to look for one that reads the same
-DEEPEST = 64  # steps from a group's inputs to its outputs, one inside the other
-FEW = 8  # whole numbers, one made of the other, that are computed again
+NEAR = 8  # units back to look for a group that reads the same values
+DEEPEST = 64  # nested operations from a group's inputs to its outputs
+FEW = 8  # integer scalars in a chain that is computed wherever it is needed
 OUTSIDE = -1  # the order of inputs, variables and constants
 
 
 class Operand:
-    """What a node reads: a base, at an index that views derive from the node's."""
+    """An input of a node: a base, and the views through which it is read."""
 
     __slots__ = ("base", "views")
 
@@ -64,7 +63,7 @@ class Operand:
         self.base = node
 
     def index(self, out: Index) -> Index:
-        """Where the base's element is, for an index of the operand."""
+        """The index of the base's element, for an index of the operand."""
         for view in self.views:
             rule = view.op.lower.at
             out = rule(out, view.inputs[0].shape, **view.params)
@@ -72,7 +71,7 @@ class Operand:
 
 
 class Call:
-    """A node that is run as a whole."""
+    """A node that is computed as a whole."""
 
     def __init__(self, order: int, node: Node) -> None:
         self.order = order
@@ -95,19 +94,19 @@ class Group:
         self.scope.equal = dict(scope.equal)
         self.vars = tuple(self._variable(d, n) for d, n in enumerate(shape))
         self.reduced: tuple[int, ...] | None = None
-        self.length = 0  # of the parts into which the first reduced axis is cut
-        self.columns: list[Node] = []  # sums of rows, while these are computed
-        self.tall: tuple[int, ...] = ()  # the axes that those reduce
+        self.length = 0  # of the parts into which the first reduced axis is split
+        self.columns: list[Node] = []  # sums over rows, made as rows are computed
+        self.tall: tuple[int, ...] = ()  # the axes that these reduce
         self.nodes: list[Node] = []
         self.home: dict[Node, Index] = {}  # each node's index, in the loop variables
         self.rows: set[Node] = set()
         self.operands: dict[Node, list[Any]] = {}
-        self.depth: dict[Node, int] = {}  # steps that lead to each node
+        self.depth: dict[Node, int] = {}  # nested operations up to each node
         self.outputs: list[Node] = []
         self.alone = False  # a loop of its own, which nothing may join
         self.closed = False  # a check of values, which nothing may join
-        self._row: tuple[Index, Index] | None = None  # as long as nothing is cut
-        self.plain = False  # no reduction may
+        self._row: tuple[Index, Index] | None = None  # cache of ``_rows``
+        self.plain = False  # no reduction may join
 
     def _variable(self, dim: int, size: Any) -> Any:
         name = f"i{dim}"
@@ -121,51 +120,51 @@ class Group:
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """The axes that one iteration goes through."""
+        """The axes that one iteration loops over."""
         if self.reduced is None and self.tall:
             return tuple(range(self.tall[-1] + 1, len(self.shape)))
         return self.reduced or ()
 
     @property
     def cut(self) -> int | None:
-        """The axis that is cut into parts."""
+        """The axis that is split into parts."""
         if self.tall:
             return self.tall[0]
         return self.reduced[0] if self.reduced and self.length else None
 
     @property
     def outer(self) -> list[tuple[str, Any]]:
-        """The variables and extents of the iterations: of parts, if there are any."""
+        """The variables and extents of the outer loops, that of parts included."""
         inside = {*self.inner, *self.tall}
-        found = [(f"i{d}", n) for d, n in enumerate(self.shape) if d not in inside]
-        return found if self.cut is None else [("part", self.parts), *found]
+        loops = [(f"i{d}", n) for d, n in enumerate(self.shape) if d not in inside]
+        return loops if self.cut is None else [("part", self.parts), *loops]
 
     @property
     def parts(self) -> Any:
-        """How many parts there are."""
+        """The number of parts."""
         assert self.cut is not None
         return (self.shape[self.cut] + (self.length - 1)) // self.length
 
     def reduce(self, axes: tuple[int, ...], length: int) -> None:
-        """Say which axes are reduced, and how long the parts of the first one are."""
+        """Set the axes that are reduced, and the length of the parts of the first."""
         new = self.reduced is None
         self.reduced, self._row = axes, None
         if new and length:
-            self._part(axes[0], length)
+            self._split(axes[0], length)
 
     def sum_rows(self, node: Node, axes: tuple[int, ...], length: int) -> None:
-        """Add a node that combines rows, those of a part of them after the other."""
+        """Add a node that combines rows, part by part."""
         if not self.tall:
             self.tall, self._row = axes, None
-            self._part(axes[0], length)
+            self._split(axes[0], length)
         self.columns.append(node)
         inside = {*self.inner, *self.tall}
         rest = [v for d, v in enumerate(self.vars) if d not in inside]
         home = (self.scope.symbol("part"), *rest, *[self.vars[d] for d in self.inner])
         self.add(node, home, row=False)
 
-    def _part(self, axis: int, length: int) -> None:
-        """Cut an axis into parts."""
+    def _split(self, axis: int, length: int) -> None:
+        """Split an axis into parts."""
         self.length, self._row = length, None
         self.scope.bounds |= {"part": self.parts, f"i{axis}": length}
         first = self.scope.symbol("part") * length + self.vars[axis]
@@ -189,7 +188,7 @@ class Group:
         return self._row
 
     def row_index(self, node: Node) -> Index:
-        """A row node's index, in the variables of what is kept."""
+        """A row node's index, in the variables of the axes that are kept."""
         out, shape = self._rows
         return reshaped(out, node.shape, shape=shape)
 
@@ -202,9 +201,9 @@ class Group:
         return out is not None and same_shape(operand.index(out), home)
 
     def reads_row(self, operand: Operand, out: Index | None) -> bool:
-        """Whether an operand's element is any one of the same row.
+        """Whether an operand's element is any element of the same row.
 
-        It is then computed at that place again, which loops of plain functions allow.
+        It is then recomputed at that index, which loops of plain functions allow.
         """
         if out is None or self.reduced is None or len(self.reduced) != 1:
             return False
@@ -236,21 +235,21 @@ class Group:
         self.depth[node] = self.depth_of(self.operands[node])
 
     def depth_of(self, operands: list[Any]) -> int:
-        """How deep a node of these operands would lie."""
+        """The depth of a node with these operands."""
         bases = [o.base for o in operands if isinstance(o, Operand)]
         return 1 + max((self.depth.get(base, 0) for base in bases), default=0)
 
     def divides(self, node: Node, home: Index, axes: tuple[int, ...]) -> bool:
-        """Whether a full node would make several loops of that over reduced axes."""
-        places: list[Place] = [(home, node.shape)]
+        """Whether a full node would split the one loop over several reduced axes."""
+        accesses: list[Access] = [(home, node.shape)]
         for operand, at in zip(operands_of(node), indices_of(node, home), strict=True):
             if isinstance(operand, Operand) and operand.base not in self.home:
                 index = None if at is None else operand.index(at)
-                places.append((index, operand.base.shape))
-        return not undivided(places, axes, self.shape)
+                accesses.append((index, operand.base.shape))
+        return not mergeable(accesses, axes, self.shape)
 
     def reads(self) -> set[Node]:
-        """The values that it reads from others."""
+        """The values of other units that it reads."""
         operands = [o for n in self.nodes for o in self.operands[n]]
         bases = {o.base for o in operands if isinstance(o, Operand)}
         return bases - self.home.keys()
@@ -266,7 +265,7 @@ def _named(index: Any) -> str:
 def _sums_rows(
     group: Group, operand: Operand, shape: Index, axes: tuple[int, ...], length: int
 ) -> bool:
-    """Whether rows can be combined in a group: it computes or reads them, in order."""
+    """Whether rows can be combined in a group that computes or reads them in order."""
     if group.alone or group.closed or group.plain or not same_shape(group.shape, shape):
         return False
     if group.tall and (group.tall, group.length) != (axes, length):
@@ -285,17 +284,16 @@ Supported = Callable[[Node], bool]
 
 
 def indices_of(node: Node, home: Index, anywhere: Any = None) -> list[Index | None]:
-    """Where a node reads each of its inputs; None where that is not one place.
+    """The index at which a node reads each of its inputs; None if it is not one index.
 
-    ``anywhere`` stands for an index that a value gives.
+    ``anywhere`` replaces an index that is a value.
     """
     rule = lowering_of(node)
     if not isinstance(rule, Element):
         return [home] * len(node.inputs)
     if rule.here is None:
         return [None] * len(node.inputs)
-    found = rule.here(home, **node.params)
-    return [_filled(index, anywhere) for index in found]
+    return [_filled(index, anywhere) for index in rule.here(home, **node.params)]
 
 
 def _filled(index: Index | None, anywhere: Any) -> Index | None:
@@ -305,8 +303,11 @@ def _filled(index: Index | None, anywhere: Any) -> Index | None:
 
 
 def inlined(node: Node, few: int = FEW) -> bool:
-    """Whether whoever needs a node computes it again: functions of the index alone,
-    and cheap functions of single whole numbers, if they are few."""
+    """Whether a node is computed wherever it is needed and never stored.
+
+    Such are functions of the index alone, and short chains of cheap functions of
+    integer scalars.
+    """
     if isinstance(node.op.lower, Filled):
         return scalar.has_dtype(node.dtype)
     return (
@@ -323,7 +324,7 @@ def inlined(node: Node, few: int = FEW) -> bool:
 
 
 def _random(lower: Any) -> bool:
-    """Whether elements are random numbers, which take long."""
+    """Whether elements are random numbers, which are expensive."""
     return isinstance(lower, Element) and not lower.cheap
 
 
@@ -332,11 +333,11 @@ def _given(node: Node) -> bool:
 
 
 def operands_of(node: Node) -> list[Any]:
-    """What a node reads: operands, or numbers."""
+    """A node's inputs: operands, or numbers."""
     return [Operand(i) if type(i) is Node else i for i in node.inputs]
 
 
-# An operand in memory of its own, for one that strides cannot describe.
+# A copy of an operand that strides cannot describe.
 COPY = Op(
     "copy",
     inputs="x",
@@ -347,47 +348,48 @@ COPY = Op(
 
 
 def copied(node: Node) -> Node:
-    """A node that is an operand's copy."""
+    """The node that copies an operand."""
     return Node(COPY, (node,), {}, node.type, f"{node.name}/copy", (), node.module,
                 node.code, node.lasti, node.role.part)  # fmt: skip
 
 
 def _at_most(shape: Index, count: int) -> bool:
-    """Whether there are so many elements, or fewer."""
+    """Whether a shape is known to have at most this many elements."""
     size = math.prod(shape)
     return isinstance(size, int) and size <= count
 
 
 def origin(node: Node) -> str:
-    """The name of a value, also where it is computed again (``passes.recompute``).
+    """The name of a value; of a recomputed copy, that of its original.
 
     >>> g = weft.graph.capture(lambda x: x.exp(), weft.ones(2)).graph
     >>> origin(g.outputs[0])
     'exp'
     """
-    found = node.role.recomputes
-    return node.name if found is None else found
+    original = node.role.recomputes
+    return node.name if original is None else original
 
 
 def _readers(graph: Graph) -> dict[Node, Node]:
-    """For what is computed again: the node that it is computed for, which is next."""
-    found: dict[Node, Node] = {}
+    """The node that each recomputed copy is made for, which is the next original."""
+    readers: dict[Node, Node] = {}
     waiting: list[Node] = []
     for node in graph.nodes:
         if node.role.is_copy:
             waiting.append(node)
         elif waiting and not isinstance(node.op.lower, View):
-            found.update(dict.fromkeys(waiting, node))
+            readers.update(dict.fromkeys(waiting, node))
             waiting.clear()
-    return found
+    return readers
 
 
 class Fusion:
-    """One pass over a graph's nodes."""
+    """The units of a graph, chosen in one pass over its nodes."""
 
     def __init__(self, graph: Graph, supported: Supported) -> None:
         self.graph = graph
         self._supported = supported
+        self.cost = targets.default().cost.fusion
         self._answers: dict[Node, bool] = {}
         self._operands: dict[Node, list[Any]] = {}
         self.units: list[Unit] = []
@@ -399,7 +401,7 @@ class Fusion:
         # the nodes that run for their errors alone
         self.checks = {n for n in graph.effects if n not in used}
         for node in graph.nodes:
-            self._place(node)
+            self._assign(node)
             if node in self.checks:
                 self._close(node)
         for node in list(self.free):
@@ -414,13 +416,14 @@ class Fusion:
         return found
 
     def operands(self, node: Node) -> list[Any]:
-        """What a node reads, found once."""
+        """A node's operands, made once."""
         found = self._operands.get(node)
         if found is None:
             found = self._operands[node] = operands_of(node)
         return found
 
-    def _place(self, node: Node) -> None:
+    def _assign(self, node: Node) -> None:
+        """Choose a node's unit, unless it is a view or waits for a reader."""
         if node.op in (INPUT, CONSTANT, READ):
             return
         lower = lowering_of(node)
@@ -444,12 +447,13 @@ class Fusion:
         else:
             self._point(node)
 
-    # -- nodes that nothing comes before
+    # -- nodes that depend on no unit
 
     def _is_free(self, node: Node, lower: Any) -> bool:
-        """Random numbers, whole numbers and functions of state, of what is given alone.
+        """Whether a node may wait for its first reader, because it depends on no unit.
 
-        An optimizer's ``moment * decay`` is then computed where the gradient is added.
+        Such are random numbers, integers and functions of state. An optimizer's
+        ``moment * decay`` is then computed where the gradient is added.
         """
         random = _random(lower)
         if node.after or (not random and not isinstance(lower, Pointwise)):
@@ -472,16 +476,16 @@ class Fusion:
         return [o for o in operands if isinstance(o, Operand) and o.base in self.free]
 
     def _settle(self, node: Node) -> None:
-        """Compute a node that waited now, in a group of its own."""
+        """Compute a waiting node now, in a group of its own."""
         if node in self.free:
             del self.free[node]
             self._point(node)
 
     def _adopted(self, group: Group, node: Node, home: Index) -> Slots | None:
-        """The waiting nodes that one reads, with their places in a group."""
-        found: Slots = {}
-        places = indices_of(node, home)
-        for operand, place in zip(self.operands(node), places, strict=True):
+        """The waiting nodes that a node reads, with their slots in a group."""
+        adopted: Slots = {}
+        indices = indices_of(node, home)
+        for operand, index in zip(self.operands(node), indices, strict=True):
             if not isinstance(operand, Operand):
                 continue
             if operand.base not in self.free:
@@ -491,38 +495,40 @@ class Fusion:
                     return None  # it is not there yet
                 continue
             slot = group.slot(operand.base)
-            if slot is None or place is None:
+            if slot is None or index is None:
                 return None
-            if not same_shape(operand.index(place), slot[0]):
+            if not same_shape(operand.index(index), slot[0]):
                 return None
             more = self._adopted(group, operand.base, slot[0])
             if more is None:
                 return None
-            found |= more
-            found[operand.base] = slot
-        return found
+            adopted |= more
+            adopted[operand.base] = slot
+        return adopted
 
     def _join(self, group: Group, node: Node, home: Index, row: bool) -> bool:
-        """Add a node and those that wait for it, if they all fit."""
-        found = self._adopted(group, node, home)
-        if found is None or (row and not all(r for _, r in found.values())):
+        """Add a node and the waiting nodes that it reads, if they all fit."""
+        added = self._adopted(group, node, home)
+        if added is None or (row and not all(r for _, r in added.values())):
             return False
-        if group.depth_of(self.operands(node)) + len(found) > DEEPEST:
+        if group.depth_of(self.operands(node)) + len(added) > DEEPEST:
             return False
-        found[node] = (home, row)
-        for one, (index, is_row) in found.items():
+        added[node] = (home, row)
+        for one, (index, is_row) in added.items():
             self.free.pop(one, None)
             group.add(one, index, row=is_row, operands=self.operands(one))
             self.unit[one] = group
         return True
 
     def order(self, base: Node) -> int:
-        found = self.unit.get(base)
-        return OUTSIDE if found is None else found.order
+        unit = self.unit.get(base)
+        return OUTSIDE if unit is None else unit.order
 
     def _close(self, check: Node) -> None:
-        """Let nothing join a check, if its group does nothing else: it would part what
-        belongs together."""
+        """Close the group of a check that does nothing else.
+
+        A node that joined it would be kept apart from the nodes it belongs to.
+        """
         group = self.unit.get(check)
         if isinstance(group, Group):
             own = {check}
@@ -538,7 +544,7 @@ class Fusion:
         self.unit[node] = unit
 
     def _youngest(self, node: Node, operands: Iterable[Any]) -> Unit | None:
-        """The last of the units that must be there before a node."""
+        """The last of the units that must run before a node."""
         return self._youngest_of([*operands, *[Operand(one) for one in node.after]])
 
     def _youngest_of(self, operands: Iterable[Any]) -> Unit | None:
@@ -558,9 +564,9 @@ class Fusion:
         self.unit[node] = group
 
     def _begin(self, node: Node) -> None:
-        """Compute random numbers again, apart from sums.
+        """Begin a group that recomputes random numbers, which sums may not join.
 
-        Such loops do not become vectors, and a sum would have other bits.
+        Such loops are not vectorized, so a sum would have other bits.
         """
         group = self._new(node.shape)
         group.plain = True
@@ -568,15 +574,16 @@ class Fusion:
         self.unit[node] = group
 
     def _belongs(self, node: Node, operands: Iterable[Any], group: Group) -> bool:
-        """Whether what waits for its turn is computed in a group: one that makes what
-        it is made of, or that makes or reads what is read together with it. Others'
-        loops stay as they are.
+        """Whether a recomputed node may join a group.
+
+        The group computes its operands, or computes or reads a value that is read
+        together with it. The loops of other groups stay as they are.
         """
         if self._youngest_of(operands) is group:
             return True
         reader = self.readers.get(node)
-        found = self.operands(reader) if reader is not None else []
-        bases = {o.base for o in found if isinstance(o, Operand)}
+        beside = self.operands(reader) if reader is not None else []
+        bases = {o.base for o in beside if isinstance(o, Operand)}
         return not bases.isdisjoint([*group.home, *group.reads()])
 
     # -- element by element
@@ -608,21 +615,21 @@ class Fusion:
         self._point(node)
 
     def _divides(self, group: Group, node: Node, home: Index, axes: Any) -> bool:
-        """Whether what is computed again would change the order of sums over axes."""
+        """Whether a recomputed node would change the order of sums over axes."""
         if len(axes) < 2 or node not in self.readers:
             return False
         return group.divides(node, home, axes)
 
     def _beside(self, node: Node, operands: list[Any], after: Unit | None) -> bool:
-        """Join a group nearby that reads the same, so that it is read once.
+        """Join a recent group that reads the same value, so that it is read once.
 
-        A number is nothing to read. Small updates of an optimizer, which have the
+        A single number does not count. Small updates of an optimizer, which have the
         learning rate in common, are computed together; those of large parameters would
-        go through memory in more places at once than a processor follows.
+        stream through more arrays at once than a processor prefetches.
         """
         first = OUTSIDE if after is None else after.order
         bases = {o.base for o in operands if isinstance(o, Operand)}
-        if not _at_most(node.shape, SMALL):
+        if not _at_most(node.shape, self.cost.beside):
             bases = {b for b in bases if not _at_most(b.shape, 1)}
         for unit in reversed(self.units[max(first + 1, len(self.units) - NEAR) :]):
             if not isinstance(unit, Group) or unit.alone or unit.reduced is not None:
@@ -653,13 +660,13 @@ class Fusion:
             self.why[node] = f"{node.shape} is not the shape {group.shape}"
             return None
         home, row = slot
-        places = indices_of(node, home, group.scope.symbol("any"))
-        moved = [(o, k) for o, k in mine if row and o.base not in group.rows]
-        if not all(group.reads_row(o, places[k]) for o, k in moved):
+        indices = indices_of(node, home, group.scope.symbol("any"))
+        elsewhere = [(o, k) for o, k in mine if row and o.base not in group.rows]
+        if not all(group.reads_row(o, indices[k]) for o, k in elsewhere):
             self.why[node] = "a row would need single elements"
             return None
-        here = [pair for pair in mine if pair not in moved]
-        if not all(group.reads_here(o, places[k]) for o, k in here):
+        here = [pair for pair in mine if pair not in elsewhere]
+        if not all(group.reads_here(o, indices[k]) for o, k in here):
             self.why[node] = "it reads other elements of the group than its own"
             return None
         return row
@@ -721,7 +728,9 @@ class Fusion:
         inner = shape[axes[-1] + 1 :]
         if axes != tuple(range(axes[0], axes[-1] + 1)) or not inner:
             return False
-        if any(isinstance(n, Size) for n in inner) or math.prod(inner) > WIDEST:
+        if any(isinstance(n, Size) for n in inner):
+            return False
+        if math.prod(inner) > self.cost.widest_row:
             return False
         after = self._youngest(node, [operand])
         first = OUTSIDE if after is None else after.order
@@ -737,7 +746,7 @@ class Fusion:
         self.unit[node] = unit
         return True
 
-    # -- what leaves a group
+    # -- outputs of groups
 
     def _find_outputs(self) -> None:
         needed: set[Node] = set()
@@ -748,8 +757,8 @@ class Fusion:
                 for i in node.inputs:
                     if type(i) is Node:
                         base = Operand(i).base
-                        again = isinstance(unit, Group) and inlined(base)
-                        if self.unit.get(base) is not unit and not again:
+                        inline = isinstance(unit, Group) and inlined(base)
+                        if self.unit.get(base) is not unit and not inline:
                             needed.add(base)
         for unit in self.units:
             if isinstance(unit, Group):
@@ -758,5 +767,5 @@ class Fusion:
 
 
 def fuse(graph: Graph, supported: Supported) -> list[Unit]:
-    """The units of a graph, in an order in which they can run."""
+    """The units of a graph, in executable order."""
     return Fusion(graph, supported).units

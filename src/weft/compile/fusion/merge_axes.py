@@ -4,9 +4,9 @@
       for j < 8:            →         t = t + x[k]
         t = t + x[i, j]
 
-They can if whatever is read and written goes on by one step after the other. In which
-order numbers are added up follows from the loop. So what is computed again, which is
-part of other loops than what it repeats, must not be what divides it.
+They can if every access continues with the same stride from one row to the next. The
+loop decides the order in which numbers are added up. A recomputed value, which is part
+of other loops than the original, must therefore not be what splits the loop.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ranges import coefficient
 from weft.core.size import same
 
-Place = tuple[tuple[Any, ...] | None, tuple[Any, ...]]  # an index, of a shape
+Access = tuple[tuple[Any, ...] | None, tuple[Any, ...]]  # an index, of a shape
 
 
-def undivided(
-    places: Iterable[Place], axes: tuple[int, ...], shape: tuple[Any, ...]
+def mergeable(
+    accesses: Iterable[Access], axes: tuple[int, ...], shape: tuple[Any, ...]
 ) -> bool:
-    """Whether places let neighbouring axes of a shape be one loop.
+    """Whether accesses let neighbouring axes of a shape be one loop.
 
     Indices are expressions in the variables ``i0``, ``i1``, … of the shape's axes.
 
     >>> from weft.core.size import Scope
-    >>> from weft.compile.fusion.merge_axes import undivided
+    >>> from weft.compile.fusion.merge_axes import mergeable
     >>> i, j = map(Scope().symbol, ["i0", "i1"])
-    >>> undivided([((i, j), (4, 8))], (0, 1), (4, 8))
+    >>> mergeable([((i, j), (4, 8))], (0, 1), (4, 8))
     True
-    >>> undivided([((j,), (8,))], (0, 1), (4, 8))
+    >>> mergeable([((j,), (8,))], (0, 1), (4, 8))
     False
     """
     pairs = [(a, b) for a, b in itertools.pairwise(axes) if b == a + 1]
     pairs = [(a, b) for a, b in pairs if not same(shape[a], 1)]
     return not pairs or all(
         at is not None and _goes_on(flat_position(at, whole), a, b, shape[b])
-        for at, whole in places
+        for at, whole in accesses
         for a, b in pairs
     )
 
 
 def _goes_on(flat: Any, outer: int, inner: int, count: Any) -> bool:
-    """Whether the next of the outer axis is where the inner one ends."""
+    """Whether the outer stride is the extent of the inner axis times its stride."""
     high, low = coefficient(flat, f"i{outer}"), coefficient(flat, f"i{inner}")
     if high is None or low is None:
         return False

@@ -1,10 +1,10 @@
 """Proofs that a kernel's result may take the place of a value that it reads.
 
-    for i < n: y[i] = x[i] * 2        y may lie where x is
+    for i < n: y[i] = x[i] * 2        y may share x's memory
     for i < n: y[i] = x[n-1-i]        it may not
 
-It may where every element is read for the last time before, or when, the element in
-its place is written. That is proven, or the answer is no:
+It may where every element is read for the last time before, or when, the element at
+its position is written. That is proven, or the answer is no:
 
     the buffer is written by one statement, which never writes a position twice;
     every use of the other comes before it, or is part of it, and is at the same flat
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
-from weft.compile.loop.depend import Place, alike, chosen, once, places
+from weft.compile.loop.depend import Access, accesses, alike, chosen, once
 from weft.compile.loop.ir import Buffer, Kernel
 from weft.core.size import same
 from weft.graph.ir import GraphError
@@ -44,16 +44,16 @@ def may_share(kernel: Kernel, given: str, made: str) -> bool:
 
 
 class Uses:
-    """Where a kernel reads and writes its buffers, found once for all pairs of them."""
+    """The accesses of a kernel to its buffers, found once for all pairs of them."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.places: dict[str, list[Place]] = {}
-        self.stores: dict[str, list[Place]] = {}
-        for name, place, writes in places(kernel.body, dict(kernel.parallel)):
-            self.places.setdefault(name, []).append(place)
+        self.accesses: dict[str, list[Access]] = {}
+        self.stores: dict[str, list[Access]] = {}
+        for name, access, writes in accesses(kernel.body, dict(kernel.parallel)):
+            self.accesses.setdefault(name, []).append(access)
             if writes:
-                self.stores.setdefault(name, []).append(place)
+                self.stores.setdefault(name, []).append(access)
 
     @cached_property
     def chosen(self) -> set[str]:
@@ -67,7 +67,9 @@ class Uses:
         stores = self.stores.get(made, [])
         if len(stores) != 1 or not self._once(made):
             return False
-        return all(_before(place, stores[0]) for place in self.places.get(given, ()))
+        return all(
+            _before(access, stores[0]) for access in self.accesses.get(given, ())
+        )
 
     def _once(self, made: str) -> bool:
         """Whether no position of a buffer is written twice."""
@@ -84,11 +86,11 @@ def _buffer(kernel: Kernel, name: str) -> Buffer:
 
 
 def _alike(a: Buffer, b: Buffer) -> bool:
-    """Whether one takes as much memory as the other."""
+    """Whether two buffers take the same memory."""
     count = same(math.prod(a.shape), math.prod(b.shape))
     return count and a.dtype.itemsize == b.dtype.itemsize
 
 
-def _before(use: Place, store: Place) -> bool:
-    """Whether a use is of what the store's own iteration, and no other, replaces."""
+def _before(use: Access, store: Access) -> bool:
+    """Whether a use reads only what the store's own iteration replaces."""
     return use.order <= store.order and alike(use, store)

@@ -18,15 +18,15 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.compile.loop.ranges import below, coefficient
 from weft.core.size import Size, same
 
 
-class Place(NamedTuple):
+class Access(NamedTuple):
     """A flat position that a statement reads or writes, and the loops around it."""
 
     flat: Any
@@ -46,24 +46,24 @@ def flat_position(index: tuple[Any, ...], shape: tuple[Any, ...]) -> Any:
     return total
 
 
-def places(body: list[Any], loops: dict[str, Any]) -> list[tuple[str, Place, bool]]:
-    """What statements read and write: the buffer, where, and whether they write."""
+def accesses(body: list[Any], loops: dict[str, Any]) -> list[tuple[str, Access, bool]]:
+    """The accesses of statements: buffer, access, and whether it is a write."""
     return list(_places(body, loops, itertools.count()))
 
 
 def _places(
     body: list[Any], loops: dict[str, Any], order: Iterator[int]
-) -> Iterator[tuple[str, Place, bool]]:
-    known: set[int] = set()  # values that were computed before, and are not again
+) -> Iterator[tuple[str, Access, bool]]:
+    known: set[int] = set()  # values that were computed before, and are not recomputed
     for stmt in body:
         at = next(order)
-        for value in parts(values_of(stmt), known):
+        for value in subvalues(values_of(stmt), known):
             if isinstance(value, Load):
                 flat = flat_position(value.at, value.buffer.shape)
-                yield value.buffer.name, Place(flat, loops, at), False
+                yield value.buffer.name, Access(flat, loops, at), False
         if isinstance(stmt, Store):
             flat = flat_position(stmt.at, stmt.buffer.shape)
-            yield stmt.buffer.name, Place(flat, loops, at), True
+            yield stmt.buffer.name, Access(flat, loops, at), True
         if isinstance(stmt, For):
             yield from _places(stmt.body, {**loops, stmt.var: stmt.extent}, order)
         elif isinstance(stmt, When):
@@ -73,7 +73,7 @@ def _places(
 
 
 def chosen(body: list[Any]) -> set[str]:
-    """The variables that values give."""
+    """The index variables that are set from values."""
     return {stmt.var for stmt in statements(body) if isinstance(stmt, Let)}
 
 
@@ -81,8 +81,8 @@ def symbols_of(index: Any) -> set[str]:
     return index.symbols if isinstance(index, Size) else set()
 
 
-def alike(a: Place, b: Place) -> bool:
-    """Whether two places are the same, in the same loops or in loops alike."""
+def alike(a: Access, b: Access) -> bool:
+    """Whether two accesses are at the same position, in loops that are alike."""
     names = b.loops.keys() & symbols_of(b.flat)
     return same(a.flat, b.flat) and all(
         name in a.loops and same(a.loops[name], b.loops[name]) for name in names
@@ -90,7 +90,7 @@ def alike(a: Place, b: Place) -> bool:
 
 
 def once(flat: Any, loops: dict[str, Any], others: Iterable[str] = ()) -> bool:
-    """Whether a position is another one in every iteration of some loops.
+    """Whether a position is distinct in every iteration of some loops.
 
     It must be a number whose digits are the loop variables: each is multiplied by at
     least what those before it may come to. ``others`` change as well, and may not be
@@ -117,7 +117,7 @@ def once(flat: Any, loops: dict[str, Any], others: Iterable[str] = ()) -> bool:
 
 
 def _rank(factor: Any) -> tuple[int, Any]:
-    """Smaller factors first, as far as can be told."""
+    """A sort key: smaller factors first, as far as is known."""
     if not isinstance(factor, Size):
         return 0, factor
     return max((len(atoms), number) for atoms, number in factor.terms)
@@ -146,7 +146,7 @@ def conflict(
     have, want = ([v for v in order if not same(extents.get(v), 1)]
                   for order in (have, want))  # fmt: skip
     picked = chosen(body)
-    found = places(body, extents)
+    found = accesses(body, extents)
     for name in {name: None for name, _, writes in found if writes}:
         stores = [p for other, p, writes in found if other == name and writes]
         uses = [p for other, p, _ in found if other == name]
@@ -157,10 +157,10 @@ def conflict(
 
 
 def _clash(
-    name: str, store: Place, uses: list[Place], orders: Any, picked: set[str]
+    name: str, store: Access, uses: list[Access], orders: Any, picked: set[str]
 ) -> str | None:
-    """Why what is written to a buffer depends on the order of loops."""
-    if not all(alike(place, store) for place in uses):
+    """Why a buffer's contents depend on the order of loops."""
+    if not all(alike(access, store) for access in uses):
         return f"{name} is used at other positions than it is written"
     used = symbols_of(store.flat)
     if not once(
@@ -175,28 +175,28 @@ def _clash(
 
 def following(var: str, extent: Any, first: list[Any], then: list[Any]) -> str | None:
     """Why one loop must be over before another over the same variable begins."""
-    before, after = (places(body, {var: extent}) for body in (first, then))
+    before, after = (accesses(body, {var: extent}) for body in (first, then))
     picked = chosen([*first, *then])
     for name, a, writes in before:
         for other, b, also in after:
             if name != other or not (writes or also):
                 continue
-            if picked & symbols_of(b.flat) or not _in_turn(a, b, var, extent):
+            if picked & symbols_of(b.flat) or not _in_order(a, b, var, extent):
                 return f"{name} is used at positions that depend on the order"
     return _handed_on(first, then)
 
 
-def _in_turn(a: Place, b: Place, var: str, extent: Any) -> bool:
-    """Whether no later iteration of the first loop is at a place of the second's."""
+def _in_order(a: Access, b: Access, var: str, extent: Any) -> bool:
+    """Whether no later iteration of the first loop accesses what the second does."""
     used = symbols_of(b.flat)
     if alike(a, b) and once(b.flat, {v: n for v, n in b.loops.items() if v in used}):
         return var in used
     if set(a.loops) != {var} or set(b.loops) != {var}:
         return False
-    gap, step = b.flat - a.flat, coefficient(b.flat, var)
-    if isinstance(gap, Size) or isinstance(step, Size) or not step or step < 0:
+    distance, step = b.flat - a.flat, coefficient(b.flat, var)
+    if isinstance(distance, Size) or isinstance(step, Size) or not step or step < 0:
         return False
-    return gap <= 0 or (not isinstance(extent, Size) and gap >= step * extent)
+    return distance <= 0 or (not isinstance(extent, Size) and distance >= step * extent)
 
 
 def _handed_on(first: list[Any], then: list[Any]) -> str | None:
@@ -218,7 +218,7 @@ def _ordered(body: list[Any]) -> str | None:
     carried = _carried(body)
     for stmt in statements(body):
         own = stmt.local.name if isinstance(stmt, Set) else ""
-        reads = {v.name for v in parts(values_of(stmt)) if isinstance(v, Local)}
+        reads = {v.name for v in subvalues(values_of(stmt)) if isinstance(v, Local)}
         bad = sorted((reads & carried) - {own})
         if own in carried and not stmt.reorder:
             bad = [own]
@@ -235,12 +235,12 @@ def _carried(body: list[Any]) -> set[str]:
 
 def _unset(body: list[Any], known: set[str]) -> set[str]:
     """The locals that statements read before they surely set them."""
-    found: set[str] = set()
+    unset: set[str] = set()
     for stmt in body:
-        reads = {v.name for v in parts(values_of(stmt)) if isinstance(v, Local)}
-        found |= reads - known
+        reads = {v.name for v in subvalues(values_of(stmt)) if isinstance(v, Local)}
+        unset |= reads - known
         if isinstance(stmt, (For, When)):
-            found |= _unset(stmt.body, set(known))
+            unset |= _unset(stmt.body, set(known))
         elif isinstance(stmt, Set):
             known = {*known, stmt.local.name}
-    return found
+    return unset

@@ -1,4 +1,4 @@
-"""Checked indices, moved in front of the loops in which they are always the same.
+"""Checked indices, hoisted out of the loops that do not change them.
 
     for j < n:                          w = b[i] within m
       w = b[i] within m             →   for j < n:
@@ -20,25 +20,25 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
 )
 from weft.core.size import Size
 
 
 def hoisted(body: list[Any]) -> list[Any]:
     """The statements, with indices as far outside as they may be."""
-    found: list[Any] = []
+    stmts: list[Any] = []
     for stmt in body:
         if isinstance(stmt, (For, When)):
             stmt = stmt._replace(body=hoisted(stmt.body))
         if isinstance(stmt, For):
             outside = _constant(stmt)
             rest = [s for s in stmt.body if not any(s is out for out in outside)]
-            found += [*outside, stmt._replace(body=rest)]
+            stmts += [*outside, stmt._replace(body=rest)]
         else:
-            found.append(stmt)
-    return found
+            stmts.append(stmt)
+    return stmts
 
 
 def _constant(loop: For) -> list[Let]:
@@ -52,19 +52,19 @@ def _constant(loop: For) -> list[Let]:
             written.add(stmt.buffer.name)
         elif isinstance(stmt, Set):
             written.add(stmt.local.name)
-    found = []
+    constant = []
     for stmt in loop.body:
         if isinstance(stmt, Let):
             if _reads(stmt.value, changing, written):
                 changing.add(stmt.var)
             else:
-                found.append(stmt)
-    return found
+                constant.append(stmt)
+    return constant
 
 
 def _reads(value: Any, symbols: set[str], written: set[str]) -> bool:
     """Whether a value depends on some variables, or on what is written."""
-    for one in parts([value]):
+    for one in subvalues([value]):
         if isinstance(one, Local) and one.name in written:
             return True
         if isinstance(one, Load) and one.buffer.name in written:

@@ -22,7 +22,7 @@ from weft.compile.loop.ir import (
     Load,
     Position,
     When,
-    parts,
+    subvalues,
     values_of,
 )
 from weft.compile.loop.rewrite import mapped, mapped_value, replaced
@@ -63,7 +63,7 @@ class Settling:
     # -- splitting
 
     def _pieces(self, loop: For, most: int) -> list[For]:
-        """A loop as several, in which fewer choices are open."""
+        """A loop split into several, with fewer choices in each."""
         for choice in _choices(loop):
             if most == 1:
                 break
@@ -109,7 +109,7 @@ class Settling:
         return value._replace(at=tuple([self._inside(i, n) for i, n in pairs]))
 
     def _inside(self, index: Any, size: Any) -> Any:
-        """``max(min(index, size - 1), 0)``, in the one form that proofs look for."""
+        """``max(min(index, size - 1), 0)``, written as proofs expect it."""
         if not isinstance(index, Size) or is_clamped(index) or _plain(index, size):
             return index
         self.positive.append(size)
@@ -144,7 +144,7 @@ def _symbol(name: str, like: Size) -> Size:
 
 
 def _choices(loop: For) -> Iterator[Choice]:
-    for value in parts([v for stmt in loop.body for v in values_of(stmt)]):
+    for value in subvalues([v for stmt in loop.body for v in values_of(stmt)]):
         if isinstance(value, Choice):
             yield value
 

@@ -1,4 +1,4 @@
-"""Kernels run one element at a time: slow, and obviously right.
+"""An interpreter of kernels, one element at a time: slow, and obviously right.
 
 The oracle that generated code is compared with. Scalar functions are the operators'
 own evaluations.
@@ -39,26 +39,26 @@ def run_kernel(
 
     An index outside its limits raises IndexError.
     """
-    places: dict[str, Any] = dict(sizes)
-    places.update((name, evaluate(n, sizes)) for name, n in kernel.given)
+    symbols: dict[str, Any] = dict(sizes)
+    symbols.update((name, evaluate(n, sizes)) for name, n in kernel.given)
     memory = {
-        b.name: _memory(a, [evaluate(n, places) for n in b.shape])
+        b.name: _memory(a, [evaluate(n, symbols) for n in b.shape])
         for b, a in zip(kernel.buffers, arrays, strict=True)
     }
     for buffer in kernel.scratch:
-        shape = [evaluate(n, places) for n in buffer.shape]
+        shape = [evaluate(n, symbols) for n in buffer.shape]
         memory[buffer.name] = np.zeros(shape, buffer.dtype.np)
-    extents = [range(evaluate(n, places)) for _, n in kernel.parallel]
+    extents = [range(evaluate(n, symbols)) for _, n in kernel.parallel]
     names = [name for name, _ in kernel.parallel]
     with np.errstate(all="ignore"):
         for position in itertools.product(*extents):
-            _Run(memory, {**places, **dict(zip(names, position, strict=True))}).body(
+            _Run(memory, {**symbols, **dict(zip(names, position, strict=True))}).body(
                 kernel.body
             )
 
 
 def _memory(array: np.ndarray, shape: list[int]) -> np.ndarray:
-    """An array in a buffer's shape; what lies behind it is not the kernel's."""
+    """An array in a buffer's shape; memory behind it is not the kernel's."""
     size = math.prod(shape)
     return (array if array.size == size else array.reshape(-1)[:size]).reshape(shape)
 
@@ -66,9 +66,9 @@ def _memory(array: np.ndarray, shape: list[int]) -> np.ndarray:
 class _Run:
     """One iteration of the parallel loops."""
 
-    def __init__(self, memory: dict[str, Any], places: dict[str, int]) -> None:
+    def __init__(self, memory: dict[str, Any], symbols: dict[str, int]) -> None:
         self.memory = memory
-        self.places = places
+        self.symbols = symbols
         self.locals: dict[str, Any] = {}
 
     def body(self, body: list[Any]) -> None:
@@ -78,7 +78,7 @@ class _Run:
             elif isinstance(stmt, Set):
                 self.locals[stmt.local.name] = self.value(stmt.value)
             elif isinstance(stmt, Let):
-                self.places[stmt.var] = self.checked(stmt)
+                self.symbols[stmt.var] = self.checked(stmt)
             elif isinstance(stmt, When):
                 if self.value(stmt.condition):
                     self.body(stmt.body)
@@ -91,8 +91,8 @@ class _Run:
         sums = sums_of(stmt) if stmt.totals else []
         starts = {local: self.locals[local.name] for local in sums}
         totals = {local: [local.dtype.np.type(0)] * stmt.totals for local in sums}
-        for i in range(evaluate(stmt.extent, self.places)):
-            self.places[stmt.var] = i
+        for i in range(evaluate(stmt.extent, self.symbols)):
+            self.symbols[stmt.var] = i
             for local, each in totals.items():
                 self.locals[local.name] = each[i % stmt.totals]
             self.body(stmt.body)
@@ -105,7 +105,7 @@ class _Run:
             self.locals[local.name] = starts[local] + each[0]
 
     def checked(self, stmt: Let) -> int:
-        limit = evaluate(stmt.limit, self.places)
+        limit = evaluate(stmt.limit, self.symbols)
         value = int(self.value(stmt.value))
         found = value + limit if stmt.wrap and value < 0 else value
         if not 0 <= found < limit:
@@ -113,7 +113,7 @@ class _Run:
         return found
 
     def index(self, at: tuple[Any, ...]) -> tuple[int, ...]:
-        found = tuple(evaluate(i, self.places) for i in at)
+        found = tuple(evaluate(i, self.symbols) for i in at)
         if any(i < 0 for i in found):
             raise IndexError(f"negative index {found}")
         return found
@@ -122,13 +122,15 @@ class _Run:
         if isinstance(value, Const):
             return value.dtype.np.type(value.value)
         if isinstance(value, Position):
-            return value.dtype.np.type(evaluate(value.at, self.places))
+            return value.dtype.np.type(evaluate(value.at, self.symbols))
         if isinstance(value, Load):
             return self.memory[value.buffer.name][self.index(value.at)]
         if isinstance(value, Local):
             return self.locals[value.name]
         if isinstance(value, Choice):
-            below = evaluate(value.at, self.places) < evaluate(value.bound, self.places)
+            below = evaluate(value.at, self.symbols) < evaluate(
+                value.bound, self.symbols
+            )
             return self.value(value.low if below else value.high)
         args = [np.asarray(self.value(a)) for a in value.args]
         if value.name in _RANDOM:

@@ -24,7 +24,7 @@ target's schedule may add to a loop how it runs:
 
     n at once              as vectors of so many iterations
     n totals               each sum has n totals side by side, which are added by halves
-    streaming buffer, …    stores to these buffers pass caches by
+    streaming buffer, …    stores to these buffers bypass the caches
     in registers           a square is transposed there
 """
 
@@ -99,7 +99,7 @@ class For(NamedTuple):
 
     ``vector`` iterations are to be one vector (0: as LLVM likes). With ``totals``, the
     sums of the body are kept as so many totals: iteration k adds to the one at
-    k % totals. Stores to the buffers ``streaming`` pass caches by.
+    k % totals. Stores to the buffers ``streaming`` bypass the caches.
     """
 
     var: str
@@ -128,10 +128,10 @@ class Store(NamedTuple):
 
 
 class Let(NamedTuple):
-    """An index variable: a value that is made to lie in 0 to limit - 1.
+    """An index variable: a value that is clamped to 0 … limit - 1.
 
     A value outside sets the kernel's error flag. Negative ones count from the end
-    where they ``wrap``. Those that are ``sure`` to lie there are not looked at again.
+    where they ``wrap``. Those that are ``sure`` to be inside are not checked.
     """
 
     var: str
@@ -152,7 +152,7 @@ class Choice(NamedTuple):
     """``low`` where an index is below a bound, else ``high``.
 
     The value that is not chosen need not exist: loops are split at the bound, or the
-    indices of its loads are made to stay in bounds (see ``pieces``).
+    indices of its loads are clamped (see ``index_choices``).
     """
 
     at: Any
@@ -176,7 +176,7 @@ class Kernel(NamedTuple):
     scope: Scope
     given: tuple[tuple[str, Any], ...] = ()  # symbols that each launch gives a size
     positive: tuple[Any, ...] = ()  # sizes that must be at least 1 for it to run
-    shared: tuple[tuple[str, str], ...] = ()  # buffers read, and written in their place
+    shared: tuple[tuple[str, str], ...] = ()  # (read, written in its memory)
 
     @property
     def checks(self) -> bool:
@@ -184,7 +184,9 @@ class Kernel(NamedTuple):
         found = list(statements(self.body))
         if any(isinstance(stmt, Let) and not stmt.sure for stmt in found):
             return True
-        return any(map(divides, parts(v for stmt in found for v in values_of(stmt))))
+        return any(
+            map(divides, subvalues(v for stmt in found for v in values_of(stmt)))
+        )
 
     @property
     def sizes(self) -> list[str]:
@@ -200,14 +202,14 @@ class Kernel(NamedTuple):
         return print_kernel(self)
 
 
-def _symbols(part: Any, seen: dict[int, Any]) -> set[str]:
-    """The symbols of all sizes and indices in a part of a kernel."""
-    if isinstance(part, Size):
-        return set(part.symbols)
-    if not isinstance(part, (tuple, list, Call)) or id(part) in seen:
+def _symbols(fragment: Any, seen: dict[int, Any]) -> set[str]:
+    """The symbols of all sizes and indices in a fragment of a kernel."""
+    if isinstance(fragment, Size):
+        return set(fragment.symbols)
+    if not isinstance(fragment, (tuple, list, Call)) or id(fragment) in seen:
         return set()
-    seen[id(part)] = part
-    inner = part.args if isinstance(part, Call) else part
+    seen[id(fragment)] = fragment
+    inner = fragment.args if isinstance(fragment, Call) else fragment
     return {name for one in inner for name in _symbols(one, seen)}
 
 
@@ -240,7 +242,7 @@ def facts_of(name: str) -> Facts:
 
 
 def divides(value: Any) -> bool:
-    """Whether a value is a whole number's division, which 0 is an error for."""
+    """Whether a value is an integer division, for which a divisor of 0 is an error."""
     return (
         isinstance(value, Call)
         and not value.dtype.is_inexact
@@ -250,7 +252,7 @@ def divides(value: Any) -> bool:
 
 
 def statements(body: list[Any]) -> Iterator[Any]:
-    """All statements, those inside others too."""
+    """All statements, nested ones too."""
     for stmt in body:
         yield stmt
         if isinstance(stmt, (For, When)):
@@ -264,8 +266,8 @@ def values_of(stmt: Any) -> list[Any]:
     return [stmt.condition] if isinstance(stmt, When) else []
 
 
-def parts(values: Iterable[Any], known: set[int] | None = None) -> Iterator[Any]:
-    """Values and all that they are made of, each once.
+def subvalues(values: Iterable[Any], known: set[int] | None = None) -> Iterator[Any]:
+    """Values and all that they are computed from, each once.
 
     Calls in ``known`` are left out, and those that are met are added to it.
     """

@@ -1,7 +1,7 @@
 """Kernels whose bounds were proven before, by this compiler.
 
-A proof takes longer than all else that lowering does. What was proven is kept on disk
-beside the code that was made of it, and as safely; another compiler proves again.
+A proof takes longer than all else that lowering does. Proven kernels are remembered on
+disk beside their code, and as safely; another version of the compiler proves anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Proofs:
         self._lock = threading.Lock()
 
     def check(self, text: str, prove: Callable[[], None]) -> None:
-        """Prove it, unless that was done before; an error is the proof's own."""
+        """Verify a kernel, unless that was done before; an error is the verifier's."""
         digest = hashlib.sha256(text.encode()).digest()[:_LENGTH]
         if digest not in self._known:
             prove()
@@ -42,14 +42,14 @@ class Proofs:
                 self._new = True
 
     def load(self) -> None:
-        """Take those that another process has found."""
+        """Load the proofs of other processes."""
         data = kernel_cache.default().find(_key()) or b""
         found = [data[k : k + _LENGTH] for k in range(0, len(data), _LENGTH)]
         with self._lock:
             self._known = {**dict.fromkeys(found), **self._known}
 
     def save(self) -> None:
-        """Keep them for other processes, if there are new ones."""
+        """Save them for other processes, if there are new ones."""
         with self._lock:
             if not self._new:
                 return

@@ -24,7 +24,7 @@ def inside(index: Any, size: Any, limits: dict[str, Any]) -> bool:
     """
     try:
         ranges = [index_range(index, limits), *_blocked(index, limits)]
-    except GraphError:  # of a part of it no bounds are known
+    except GraphError:  # some term has no known bounds
         return False
     if any(at_most(0, low) and at_most(high + 1, size) for low, high in ranges):
         return True
@@ -37,28 +37,30 @@ def below(index: Any, size: Any, limits: dict[str, Any]) -> bool:
     return _none_above(index - size + 1, list(limits.items()), [200])
 
 
-def _none_above(gap: Any, loops: list[tuple[str, Any]], steps: list[int]) -> bool:
+def _none_above(
+    expression: Any, loops: list[tuple[str, Any]], steps: list[int]
+) -> bool:
     """Whether an expression is never more than 0.
 
     Variables are put at their ends, the innermost loop's first; of the smaller of two
     sizes, either is a bound.
     """
     steps[0] -= 1
-    if at_most(gap, 0):
+    if at_most(expression, 0):
         return True
-    if not isinstance(gap, Size) or steps[0] < 0:
+    if not isinstance(expression, Size) or steps[0] < 0:
         return False
-    while loops and loops[-1][0] not in gap.symbols:
+    while loops and loops[-1][0] not in expression.symbols:
         loops = loops[:-1]
     name, extent = loops[-1] if loops else ("", 1)
-    rising = coefficient(gap, name) if loops else None
+    rising = coefficient(expression, name) if loops else None
     if rising is not None and (at_most(0, rising) or at_most(rising, 0)):
         end = extent - 1 if at_most(0, rising) else 0
-        if _none_above(substitute(gap, name=name, by=end), loops[:-1], steps):
+        if _none_above(substitute(expression, name=name, by=end), loops[:-1], steps):
             return True
-    for term in gap.terms:
+    for term in expression.terms:
         bounds, enough = _bounds(term)
-        rest = gap - Size(term, scope=gap.scope)
+        rest = expression - Size(term, scope=expression.scope)
         tried = (_none_above(rest + bound, loops, steps) for bound in bounds)
         if bounds and enough(tried):
             return True
@@ -68,7 +70,7 @@ def _none_above(gap: Any, loops: list[tuple[str, Any]], steps: list[int]) -> boo
 
 
 def _takes_away(term: Any, loops: list[tuple[str, Any]], steps: list[int]) -> bool:
-    """Whether a term is surely not positive, for what its atom is made of."""
+    """Whether a term is surely not positive, by the operands of its atom."""
     atoms, factor = term
     if factor > 0 or len(atoms) != 1 or atoms[0].kind not in ("min", "max", "//"):
         return False
@@ -78,7 +80,7 @@ def _takes_away(term: Any, loops: list[tuple[str, Any]], steps: list[int]) -> bo
 
 
 def _bounds(term: Any) -> tuple[list[Any], Any]:
-    """What a term is at most, in simpler terms; and whether any or all must do."""
+    """Upper bounds of a term, and whether any or all of them must hold."""
     atoms, factor = term
     if len(atoms) != 1:
         return [], any
@@ -91,7 +93,7 @@ def _bounds(term: Any) -> tuple[list[Any], Any]:
 
 
 def coefficient(index: Any, name: str) -> Any:
-    """What a variable is multiplied by, if it is used in no other way; else None.
+    """The factor of a variable, if it is used in no other way; else None.
 
     >>> from weft.core.size import Scope
     >>> i, n = map(Scope().symbol, "in")

@@ -23,8 +23,8 @@ from weft.compile.loop.ir import (
     Position,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.core.size import Size, larger, smaller
@@ -50,7 +50,7 @@ def replaced_value(value: Any, name: str, index: Any, memo: dict[int, Any]) -> A
     """A value with a loop variable replaced by an expression."""
     swap: Callable[[Any], Any] = functools.partial(substitute, name=name, by=index)
 
-    def again(v: Any) -> Any:
+    def recurse(v: Any) -> Any:
         return replaced_value(v, name, index, memo)
 
     if isinstance(value, Load):
@@ -59,11 +59,11 @@ def replaced_value(value: Any, name: str, index: Any, memo: dict[int, Any]) -> A
         return Position(swap(value.at), value.dtype)
     if isinstance(value, Choice):
         at, bound = swap(value.at), swap(value.bound)
-        return Choice(at, bound, again(value.low), again(value.high))
+        return Choice(at, bound, recurse(value.low), recurse(value.high))
     if isinstance(value, Call):
         found = memo.get(id(value))
         if found is None:
-            args = tuple(map(again, value.args))
+            args = tuple(map(recurse, value.args))
             found = memo[id(value)] = Call(value.name, args, value.dtype)
         return found
     return value
@@ -105,11 +105,11 @@ def changed(
     body: list[Any], var: str, change: Callable[[For], list[Any]]
 ) -> list[Any] | None:
     """Statements with every loop over a variable changed; None if there is none."""
-    found: list[Any] = []
+    stmts: list[Any] = []
     any_changed = False
     for stmt in body:
         if isinstance(stmt, For) and stmt.var == var:
-            found += change(stmt)
+            stmts += change(stmt)
             any_changed = True
             continue
         if isinstance(stmt, (For, When)):
@@ -117,21 +117,21 @@ def changed(
             if inner is not None:
                 stmt = stmt._replace(body=inner)
                 any_changed = True
-        found.append(stmt)
-    return found if any_changed else None
+        stmts.append(stmt)
+    return stmts if any_changed else None
 
 
 def indices_of(kernel: Kernel) -> Iterator[Any]:
     """All index expressions of a kernel's body."""
-    found = list(statements(kernel.body))
-    for stmt in found:
+    stmts = list(statements(kernel.body))
+    for stmt in stmts:
         if isinstance(stmt, For):
             yield stmt.extent
         elif isinstance(stmt, Let):
             yield stmt.limit
         elif isinstance(stmt, Store):
             yield from stmt.at
-    for value in parts(v for stmt in found for v in values_of(stmt)):
+    for value in subvalues(v for stmt in stmts for v in values_of(stmt)):
         if isinstance(value, Load):
             yield from value.at
         elif isinstance(value, Position):
@@ -140,7 +140,7 @@ def indices_of(kernel: Kernel) -> Iterator[Any]:
             yield from (value.at, value.bound)
 
 
-def with_places(
+def with_accesses(
     body: list[Any], change: Callable[[Buffer, tuple[Any, ...]], Any]
 ) -> list[Any]:
     """Statements with other buffers and indices, as ``change(buffer, index)`` says."""
@@ -203,7 +203,7 @@ def merged_axes(kernel: Kernel, outer: str, inner: str) -> Kernel:
     return kernel._replace(
         buffers=tuple(map(merged, kernel.buffers)),
         scratch=tuple(map(merged, kernel.scratch)),
-        body=with_places(kernel.body, change),
+        body=with_accesses(kernel.body, change),
     )
 
 
@@ -217,7 +217,7 @@ def uses(body: list[Any]) -> Iterator[tuple[Buffer, tuple[Any, ...]]]:
     for stmt in found:
         if isinstance(stmt, Store):
             yield stmt.buffer, stmt.at
-    for value in parts(v for stmt in found for v in values_of(stmt)):
+    for value in subvalues(v for stmt in found for v in values_of(stmt)):
         if isinstance(value, Load):
             yield value.buffer, value.at
 
@@ -238,20 +238,20 @@ def mapped(stmt: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any
 
 
 def mapped_value(value: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
-    """A value changed, and then what it is made of; shared parts stay shared."""
-    given = value
-    found = memo.get(id(given))
+    """A value changed, and then its operands; shared values stay shared."""
+    original = value
+    found = memo.get(id(original))
     if found is not None:
         return found[1]
-    made = change(value)
-    while isinstance(made, Choice) and made is not value:
-        value, made = made, change(made)
-    if isinstance(made, Choice):
-        parts = [mapped_value(v, change, memo) for v in (made.low, made.high)]
-        made = made._replace(low=parts[0], high=parts[1])
-    elif isinstance(made, Call):
-        args = tuple(mapped_value(a, change, memo) for a in made.args)
-        if any(a is not b for a, b in zip(args, made.args, strict=True)):
-            made = Call(made.name, args, made.dtype)
-    memo[id(given)] = (given, made)  # what was given is held: its id stays its own
-    return made
+    new = change(value)
+    while isinstance(new, Choice) and new is not value:
+        value, new = new, change(new)
+    if isinstance(new, Choice):
+        parts = [mapped_value(v, change, memo) for v in (new.low, new.high)]
+        new = new._replace(low=parts[0], high=parts[1])
+    elif isinstance(new, Call):
+        args = tuple(mapped_value(a, change, memo) for a in new.args)
+        if any(a is not b for a, b in zip(args, new.args, strict=True)):
+            new = Call(new.name, args, new.dtype)
+    memo[id(original)] = (original, new)  # what was given is held: its id stays its own
+    return new

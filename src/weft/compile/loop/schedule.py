@@ -1,4 +1,4 @@
-"""Schedules: the same kernel, with its loops in another form.
+"""Schedules: transformations of a kernel's loops that keep its meaning.
 
     tile          for i < n: …          → for io < ⌈n/8⌉: for ii < min(n - 8*io, 8): …
     reorder       for i: for j: …       → for j: for i: …
@@ -11,7 +11,7 @@
     vectorise     for i: …              → for i, 16 at once: …
 
 Each takes a kernel and gives another one of the same meaning, or raises a GraphError
-that says why it would not have it. All loops over a variable are changed. Results are
+that says why it cannot. All loops over a variable are changed. Results are
 the same to the bit, except for sums that say that their order may be changed.
 """
 
@@ -90,7 +90,7 @@ def reorder(kernel: Kernel, vars: tuple[str, ...] | list[str]) -> Kernel:
     """
     wanted = list(vars)
 
-    def turned(loop: For) -> list[Any]:
+    def exchanged(loop: For) -> list[Any]:
         chain, body = _chain(loop, set(wanted))
         have = [one.var for one in chain]
         if sorted(have) != sorted(wanted):
@@ -110,7 +110,7 @@ def reorder(kernel: Kernel, vars: tuple[str, ...] | list[str]) -> Kernel:
     ]
     _expect(bool(heads), kernel, f"loops over {', '.join(wanted)}")
     for head in heads[:1]:
-        kernel = _each(kernel, head, turned)
+        kernel = _each(kernel, head, exchanged)
     return kernel
 
 
@@ -138,13 +138,13 @@ def fuse(kernel: Kernel, outer: str, inner: str, *, name: str = "") -> Kernel:
                     f"alone, got {index}"
                 )
     zero, other = (outer, inner) if not same(count, 1) else (inner, outer)
-    made, total = kernel.scope.symbol(name), extents[outer] * count
+    fused_index, total = kernel.scope.symbol(name), extents[outer] * count
     kernel.scope.bounds[name] = total
     memos: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
 
     def moved(body: list[Any]) -> list[Any]:
         body = [replaced(stmt, zero, 0, memos[0]) for stmt in body]
-        return [replaced(stmt, other, made, memos[1]) for stmt in body]
+        return [replaced(stmt, other, fused_index, memos[1]) for stmt in body]
 
     def fused(loop: For) -> list[Any]:
         (below,) = loop.body
@@ -182,7 +182,7 @@ def split(kernel: Kernel, var: str, at: Any) -> Kernel:
 
 
 def unroll(kernel: Kernel, var: str, factor: int) -> Kernel:
-    """Several iterations of a loop written out: what they share is computed once.
+    """Several iterations of a loop written out: shared values are computed once.
 
     >>> from weft.compile.loop.schedule import example
     >>> print(unroll(example(7), "i", 3))
@@ -215,7 +215,7 @@ def unroll(kernel: Kernel, var: str, factor: int) -> Kernel:
 
 
 def join(kernel: Kernel, var: str) -> Kernel:
-    """Loops over a variable that follow one another, as one.
+    """Consecutive loops over a variable, fused into one.
 
     >>> from weft.compile.loop.schedule import example
     >>> tiled = unroll(tile(example(32), "i", 8), "io", 2)
@@ -322,43 +322,43 @@ def _each(kernel: Kernel, var: str, change: Callable[[For], list[Any]]) -> Kerne
 
 def _outermost(kernel: Kernel, names: list[str]) -> list[For]:
     """The loops over some variables that are in no other such loop."""
-    found: list[For] = []
+    outermost: list[For] = []
     stack = list(kernel.body)
     while stack:
         stmt = stack.pop()
         if isinstance(stmt, For) and stmt.var in names:
-            found.append(stmt)
+            outermost.append(stmt)
         elif isinstance(stmt, (For, When)):
             stack += stmt.body
-    return found
+    return outermost
 
 
 def _chain(loop: For, names: set[str]) -> tuple[list[For], list[Any]]:
     """Loops directly inside one another, and the innermost body."""
-    found = [loop]
-    while len(found[-1].body) == 1:
-        (below,) = found[-1].body
+    chain = [loop]
+    while len(chain[-1].body) == 1:
+        (below,) = chain[-1].body
         if not isinstance(below, For) or below.var not in names:
             break
-        found.append(below)
-    return found, found[-1].body
+        chain.append(below)
+    return chain, chain[-1].body
 
 
 def _extents(kernel: Kernel, outer: str, inner: str) -> dict[str, Any]:
     """The extents of two loops that are next to one another wherever they are."""
     names = [v for v, _ in kernel.parallel]
     if outer in names and inner in names[names.index(outer) + 1 :][:1]:
-        found = [dict(kernel.parallel)]
+        extents = [dict(kernel.parallel)]
     else:
-        found = []
+        extents = []
         for loop in statements(kernel.body):
             if isinstance(loop, For) and loop.var in (outer, inner):
-                found.append({loop.var: loop.extent})
-        found = _pairs(kernel.body, outer, inner, len(found))
-    if not found:
+                extents.append({loop.var: loop.extent})
+        extents = _pairs(kernel.body, outer, inner, len(extents))
+    if not extents:
         raise GraphError(f"{kernel.name}: expected {inner} directly inside {outer}")
-    first = {name: found[0][name] for name in (outer, inner)}
-    alike = all(same(one[v], first[v]) for one in found for v in first)
+    first = {name: extents[0][name] for name in (outer, inner)}
+    alike = all(same(one[v], first[v]) for one in extents for v in first)
     own = not isinstance(first[inner], Size) or outer not in first[inner].symbols
     _expect(alike and own, kernel, f"one extent each of {outer} and {inner}")
     return first
@@ -366,13 +366,13 @@ def _extents(kernel: Kernel, outer: str, inner: str) -> dict[str, Any]:
 
 def _pairs(body: list[Any], outer: str, inner: str, count: int) -> list[Any]:
     """The extents of all nests of two loops; none if one of them is not of both."""
-    found = []
+    pairs = []
     for loop in statements(body):
         if isinstance(loop, For) and loop.var == outer and len(loop.body) == 1:
             (below,) = loop.body
             if isinstance(below, For) and below.var == inner:
-                found.append({outer: loop.extent, inner: below.extent})
-    return found if 2 * len(found) == count else []
+                pairs.append({outer: loop.extent, inner: below.extent})
+    return pairs if 2 * len(pairs) == count else []
 
 
 def _alike(a: Any, b: Any, var: str) -> bool:

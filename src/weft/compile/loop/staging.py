@@ -1,7 +1,7 @@
-"""Schedules that keep values near, in memory of a kernel's own.
+"""Schedules that keep values in scratch memory of the kernel.
 
-    cache    a part of a buffer is copied to scratch memory before loops that use it, or
-             from there afterwards
+    cache    a block of a buffer is copied to scratch memory before loops that use it,
+             or from there afterwards
     sink     a loop is moved inside the loops it contains, so that they run over memory
              in order; locals become arrays
 
@@ -24,12 +24,12 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.compile.loop.ranges import at_most, coefficient
-from weft.compile.loop.rewrite import changed, mapped, replaced, uses, with_places
+from weft.compile.loop.rewrite import changed, mapped, replaced, uses, with_accesses
 from weft.core.size import Size, same, same_shape
 from weft.graph.ir import GraphError
 
@@ -56,7 +56,7 @@ def sink(kernel: Kernel, var: str) -> Kernel:
       for j < 8:
         y[j] = sum[j]
     """
-    rooms: dict[str, Buffer] = {}
+    arrays: dict[str, Buffer] = {}
 
     def sunk(loop: For) -> list[Any]:
         why = independent(var, loop.body, loop.extent) or _bound(loop)
@@ -66,15 +66,15 @@ def sink(kernel: Kernel, var: str) -> Kernel:
         for stmt in statements(loop.body):
             if isinstance(stmt, Set):
                 name, dtype = stmt.local
-                rooms[name] = Buffer(name, (size,), dtype, scratch=True)
+                arrays[name] = Buffer(name, (size,), dtype, scratch=True)
         place = kernel.scope.symbol(var)
-        body = _with_arrays(loop.body, rooms, place)
+        body = _with_arrays(loop.body, arrays, place)
         return _distributed(body, loop)
 
     body = changed(kernel.body, var, sunk)
     if body is None:
         raise GraphError(f"{kernel.name}: expected a loop over {var!r}")
-    return kernel._replace(body=body, scratch=(*kernel.scratch, *rooms.values()))
+    return kernel._replace(body=body, scratch=(*kernel.scratch, *arrays.values()))
 
 
 def _bound(loop: For) -> str | None:
@@ -107,18 +107,18 @@ def most(extent: Any) -> int | None:
     return constant if at_most(extent, constant) else None
 
 
-def _with_arrays(body: list[Any], rooms: dict[str, Buffer], place: Any) -> list[Any]:
+def _with_arrays(body: list[Any], arrays: dict[str, Buffer], place: Any) -> list[Any]:
     """Statements with locals that are elements of arrays."""
 
     def loaded(value: Any) -> Any:
-        room = rooms.get(value.name) if isinstance(value, Local) else None
-        return value if room is None else Load(room, (place,))
+        array = arrays.get(value.name) if isinstance(value, Local) else None
+        return value if array is None else Load(array, (place,))
 
     def stored(stmt: Any) -> Any:
         if isinstance(stmt, (For, When)):
             return stmt._replace(body=[stored(s) for s in stmt.body])
         if isinstance(stmt, Set):
-            return Store(rooms[stmt.local.name], (place,), stmt.value)
+            return Store(arrays[stmt.local.name], (place,), stmt.value)
         return stmt
 
     memo: dict[int, Any] = {}
@@ -127,22 +127,22 @@ def _with_arrays(body: list[Any], rooms: dict[str, Buffer], place: Any) -> list[
 
 def _distributed(body: list[Any], loop: For) -> list[Any]:
     """A loop around each stretch of statements, and inside the other loops."""
-    found: list[Any] = []
+    loops: list[Any] = []
     for stmt in body:
         if isinstance(stmt, For):
-            found.append(stmt._replace(body=_distributed(stmt.body, loop)))
-        elif found and isinstance(found[-1], For) and found[-1].var == loop.var:
-            found[-1].body.append(stmt)
+            loops.append(stmt._replace(body=_distributed(stmt.body, loop)))
+        elif loops and isinstance(loops[-1], For) and loops[-1].var == loop.var:
+            loops[-1].body.append(stmt)
         else:
-            found.append(loop._replace(body=[stmt]))
-    return found
+            loops.append(loop._replace(body=[stmt]))
+    return loops
 
 
-# -- parts of buffers
+# -- blocks of buffers
 
 
 def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
-    """A part of a buffer in scratch memory, for what is inside a loop.
+    """A block of a buffer in scratch memory, for the body of a loop.
 
     ``at`` names the loop; without, it is all that one parallel iteration does.
 
@@ -159,7 +159,7 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
           sum = sum + x_[i]  # in any order
         y[j] = sum
     """
-    made: list[Buffer] = []
+    copies: list[Buffer] = []
 
     def staged(body: list[Any]) -> list[Any]:
         found = [(b, index) for b, index in uses(body) if b.name == buffer]
@@ -176,18 +176,18 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
             raise GraphError(f"{kernel.name}: {buffer} is written and used otherwise")
         inner = _inner(kernel, buffer, _around(body, buffer, {}), _symbols(index))
         _check(kernel, inner, _symbols(index) & _lets(body))
-        room = Buffer(
+        array = Buffer(
             _new_name(kernel, buffer), tuple(most(n) for n in inner.values()),
                       whole.dtype, scratch=True)  # fmt: skip
-        made.append(room)
-        copy = _copied(kernel, whole, index, inner, room, out=bool(writes))
+        copies.append(array)
+        copy = _copied(kernel, whole, index, inner, array, out=bool(writes))
 
         def change(b: Buffer, place: tuple[Any, ...]) -> Any:
             if b.name != buffer:
                 return b, place
-            return room, tuple(kernel.scope.symbol(v) for v in inner)
+            return array, tuple(kernel.scope.symbol(v) for v in inner)
 
-        body = with_places(body, change)
+        body = with_accesses(body, change)
         return [*body, copy] if writes else [copy, *body]
 
     if at is None:
@@ -196,20 +196,20 @@ def cache(kernel: Kernel, buffer: str, at: str | None = None) -> Kernel:
         body = changed(kernel.body, at, lambda f: [f._replace(body=staged(f.body))])
     if body is None:
         raise GraphError(f"{kernel.name}: expected a loop over {at!r}")
-    rooms = {room.name: room for room in made}
-    if any(not same_shape(room.shape, rooms[room.name].shape) for room in made):
-        raise GraphError(f"{kernel.name}: parts of {buffer} have several shapes")
-    return kernel._replace(body=body, scratch=(*kernel.scratch, *rooms.values()))
+    arrays = {array.name: array for array in copies}
+    if any(not same_shape(array.shape, arrays[array.name].shape) for array in copies):
+        raise GraphError(f"{kernel.name}: blocks of {buffer} have several shapes")
+    return kernel._replace(body=body, scratch=(*kernel.scratch, *arrays.values()))
 
 
 def _choices(body: list[Any]) -> list[Any]:
     """The values that are one or the other, as indices decide."""
-    found = parts(v for stmt in statements(body) for v in values_of(stmt))
+    found = subvalues(v for stmt in statements(body) for v in values_of(stmt))
     return [v for v in found if isinstance(v, Choice)]
 
 
 def _uses_value(value: Any, buffer: str) -> bool:
-    loads = (v for v in parts([value]) if isinstance(v, Load))
+    loads = (v for v in subvalues([value]) if isinstance(v, Load))
     return any(load.buffer.name == buffer for load in loads)
 
 
@@ -231,18 +231,18 @@ def _lets(body: list[Any]) -> set[str]:
 
 def _around(body: list[Any], buffer: str, loops: dict[str, Any]) -> list[Any]:
     """The loops around each use of a buffer, from the outside in."""
-    found: list[Any] = []
+    nests: list[Any] = []
     for stmt in body:
         if isinstance(stmt, For):
-            found += _around(stmt.body, buffer, {**loops, stmt.var: stmt.extent})
+            nests += _around(stmt.body, buffer, {**loops, stmt.var: stmt.extent})
         elif isinstance(stmt, When) and _writes(stmt.body, buffer):
             raise GraphError(f"{buffer} is written under a condition")
         elif isinstance(stmt, When):
-            found += _around(stmt.body, buffer, loops)
-            found += [loops] * _uses([stmt._replace(body=[])], buffer)
+            nests += _around(stmt.body, buffer, loops)
+            nests += [loops] * _uses([stmt._replace(body=[])], buffer)
         elif _uses([stmt], buffer):
-            found.append(loops)
-    return found
+            nests.append(loops)
+    return nests
 
 
 def _writes(body: list[Any], buffer: str) -> bool:
@@ -267,7 +267,7 @@ def _uses(body: list[Any], buffer: str) -> bool:
 
 
 def _check(kernel: Kernel, inner: dict[str, Any], picked: set[str]) -> None:
-    """That the part is a block of a size known in advance."""
+    """Raise GraphError unless the block has a size that is known in advance."""
     for name, extent in inner.items():
         if most(extent) is None:
             raise GraphError(f"{kernel.name}: how far {name} goes is not known")
@@ -278,7 +278,7 @@ def _check(kernel: Kernel, inner: dict[str, Any], picked: set[str]) -> None:
 
 
 def _copied(
-    kernel: Kernel, whole: Buffer, index: Any, inner: dict[str, Any], room: Buffer, *,
+    kernel: Kernel, whole: Buffer, index: Any, inner: dict[str, Any], array: Buffer, *,
     out: bool,
 ) -> For:  # fmt: skip
     """The loops between a buffer and scratch memory, in the buffer's own order."""
@@ -287,9 +287,9 @@ def _copied(
         kernel.scope.bounds[f"{v}c"] = most(inner[v])
         index = replaced(Store(whole, index, None), v, place, {}).at
     one = (
-        Store(whole, index, Load(room, places))
+        Store(whole, index, Load(array, places))
         if out
-        else Store(room, places, Load(whole, index))
+        else Store(array, places, Load(whole, index))
     )
     flat = flat_position(index, whole.shape)
     body: list[Any] = [one]
@@ -300,7 +300,7 @@ def _copied(
 
 
 def _stride(flat: Any, name: str) -> tuple[int, Any]:
-    """To sort by: small strides first."""
+    """A sort key: small strides first."""
     found = coefficient(flat, name)
     if isinstance(found, Size):
         return 1, len(found.terms[0][0])

@@ -179,8 +179,8 @@ def _place(name: str, index: tuple[Any, ...]) -> str:
 def kernel_key(kernel: Kernel) -> str:
     """Text that is equal for kernels that are the same but for their name.
 
-    Unlike the readable form it has every dtype, and names what values share once.
-    Sizes that each launch gives are no part of it.
+    Unlike the readable text it has every dtype, and names shared values once. It
+    leaves out sizes that each launch gives.
 
     >>> from weft.compile.loop.schedule import example
     >>> from weft.compile.loop.text import kernel_key

@@ -1,9 +1,9 @@
 """Bounds, proven before code is emitted.
 
-Every index of a load or a store must lie in its buffer for all values of the loop
-variables; those that values give lie in their limits, which must not be empty. Extents
-are polynomials, so the largest value of an index is found by
-putting each variable at its end; where that is not provably inside, the kernel is
+Every index of a load or a store must be inside its buffer for all values of the loop
+variables; variables set from values are inside their limits, which must not be empty.
+Extents are polynomials, so the largest value of an index is found by putting each
+variable at its end; where that is not provably inside, the kernel is
 refused (and its nodes are run as calls).
 """
 
@@ -22,7 +22,7 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
+    subvalues,
 )
 from weft.compile.loop.ranges import inside
 from weft.core.size import Size, same
@@ -41,7 +41,7 @@ def verify_kernel(kernel: Kernel) -> None:
 
 
 class _Scope:
-    """A kernel, the loops around a place in it, and what is proven of indices there."""
+    """A kernel, the loops around a statement, and what is proven of indices there."""
 
     def __init__(self, kernel: Kernel, limits: dict[str, Any]) -> None:
         self.kernel, self.limits = kernel, limits
@@ -91,7 +91,7 @@ def _body(body: list[Any], scope: _Scope) -> None:
 
 
 def _not_empty(limit: Any, what: Any, kernel: Kernel) -> None:
-    """That there is an element at all, or that each run makes sure of it."""
+    """Check that a size is not 0, or have each run check it."""
     if isinstance(limit, int) and limit > 0:
         return
     if not any(same(limit, n) for n in kernel.positive):
@@ -99,7 +99,7 @@ def _not_empty(limit: Any, what: Any, kernel: Kernel) -> None:
 
 
 def _values(value: Any, scope: _Scope) -> None:
-    for one in parts([value]):
+    for one in subvalues([value]):
         if isinstance(one, Load):
             _check(one, scope)
         elif isinstance(one, Choice):

@@ -1,7 +1,7 @@
 """A group's values as expressions of the Loop IR.
 
-A ``Lowering`` finds what each node's element is in the loops of a stage, and which
-memory it lies in. The kinds of groups differ in the loops around.
+A ``Lowering`` finds each node's element in the loops of a stage, and the buffer of its
+value. The kinds of groups differ in the loops around.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Lowering:
         self.target = target  # whose schedules the loops get
         self.cuts = cuts or Loops()
         self.name = name
-        self.windows = windows or {}  # parts of values that are seen in their place
+        self.windows = windows or {}  # windows that are read in place of whole values
         self.buffers: dict[Node, Buffer] = {}
         self.owners: list[Node] = []
         self.scratch: list[Buffer] = []
@@ -59,7 +59,7 @@ class Lowering:
     # -- stages
 
     def _stages(self) -> dict[Node, int]:
-        """The loop in which each full node is computed, or that a row comes before."""
+        """The stage at which each full node is computed, or before which a row is."""
         found: dict[Node, int] = {}
         for node in self.group.nodes:
             at = max((found[b] for b in self._inside(node)), default=0)
@@ -81,7 +81,7 @@ class Lowering:
         return max(self.stage.values(), default=0)
 
     def _keep_expensive(self) -> None:
-        """Store full values that a later loop needs and that cost much to compute."""
+        """Store expensive full values that a later loop needs."""
         later = set()
         for node in self.group.nodes:
             for base in self._inside(node):
@@ -125,31 +125,31 @@ class Lowering:
         return found
 
     def constant(self, array: np.ndarray) -> Node:
-        """A node for numbers that are known, which the graph has not."""
-        found = self.constants.get(id(array))
-        if found is None:
+        """A constant node for an array that is not part of the graph."""
+        node = self.constants.get(id(array))
+        if node is None:
             kind = TensorType(array.shape, dtypes.of_array(array))
             name = f"table{len(self.constants)}"
-            found = Node(CONSTANT, (), {"value": array}, kind, name)
-            self.constants[id(array)] = found
-        return found
+            node = Node(CONSTANT, (), {"value": array}, kind, name)
+            self.constants[id(array)] = node
+        return node
 
     def _sizes(self, shape: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Sizes of the graph as sizes of this kernel's scope."""
+        """Sizes of the graph in this kernel's scope."""
         return tuple(rescoped(n, self.group.scope) for n in shape)
 
     # -- values
 
     def value(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
         """A full node's element in the loop of a stage."""
-        found = memo.get(node)
-        if found is None:
+        element = memo.get(node)
+        if element is None:
             if node in self.stored and self.stage[node] < stage:
-                found = Load(self.buffer(node), self.group.home[node])
+                element = Load(self.buffer(node), self.group.home[node])
             else:
-                found = self._compute(node, stage, memo)
-            memo[node] = found
-        return found
+                element = self._compute(node, stage, memo)
+            memo[node] = element
+        return element
 
     def _compute(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
         home = self.group.home[node]
@@ -188,13 +188,13 @@ class Lowering:
             return self._inline(base, stage, memo)
         index, window = self._sizes(operand.index(home)), self.windows.get(base)
         if window is not None:
-            index = window.place(index, self._sizes(base.shape))
+            index = window.translate(index, self._sizes(base.shape))
         found = Load(self.buffer(base), index)
         key = (base, found.at)
         return memo.setdefault(key, found)  # type: ignore[call-overload]
 
     def _inline(self, node: Node, stage: int, memo: dict[Node, Any]) -> Any:
-        """A whole number computed again."""
+        """A whole number, recomputed where it is used."""
         if node not in memo:
             like, operands = self._number_dtype(node), operands_of(node)
             args = [self._argument(o, (), stage, memo, like) for o in operands]
@@ -212,7 +212,7 @@ class Lowering:
         return self._argument(operand, index, stage, memo, node.dtype)
 
     def _in_row(self, operand: Operand, out: Any, stage: int) -> Any:
-        """A full node's element at another place of the same row, computed there."""
+        """A full node's element at another index of the same row, computed there."""
         value = self.value(operand.base, stage, {})
         index = self._sizes(operand.index(out))
         for have, want in zip(self.group.home[operand.base], index, strict=True):
@@ -221,7 +221,7 @@ class Lowering:
         return value
 
     def row(self, node: Node) -> Any:
-        """A row node's element, where it is known."""
+        """A row node's element, in the stages after it."""
         raise NotImplementedError
 
     def flat_index(self, node: Node, out: Any) -> Any:
@@ -253,7 +253,7 @@ class Lowering:
     def _made(
         self, parallel: tuple[Any, ...], body: list[Any], schedule: Any = None
     ) -> Kernel:
-        """A kernel of these loops, in the form that a schedule gives them."""
+        """A kernel of these loops, after its schedule."""
         buffers = tuple(self.buffers[node] for node in self.owners)
         kernel = Kernel(self.name, buffers, tuple(self.scratch), parallel, body,
                         self.group.scope, self.given)  # fmt: skip
@@ -265,7 +265,7 @@ class Lowering:
         sizes = tuple(n for n in positive if isinstance(n, Size))
         return kernel._replace(body=body, positive=sizes)
 
-    # -- the parts of a stage
+    # -- the statements of a stage
 
     def rows_at(self, stage: int) -> list[Node]:
         """The row nodes computed before a loop, other than reductions."""
@@ -317,7 +317,7 @@ class Lowering:
         return body
 
     def _extent(self, axis: int) -> Any:
-        """How far a loop over an axis goes: to the end of a part of it."""
+        """The extent of a loop over an axis: to the end of the axis or of a chunk."""
         group = self.group
         (size,) = self._sizes((group.shape[axis],))
         if axis != group.cut:

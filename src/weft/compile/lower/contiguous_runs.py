@@ -1,4 +1,4 @@
-"""Loops that go through memory in runs.
+"""Loops over runs that are contiguous in memory.
 
 Where heads side by side become one axis, a loop over it reads ``x[i // 64, i % 64]``.
 Vectors are made of such elements one by one; as a loop over the runs around one over
@@ -11,13 +11,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from weft.compile import targets
 from weft.compile.loop.ir import For, Kernel, Store, When
 from weft.compile.loop.rewrite import uses
 from weft.compile.loop.schedule import tile
 from weft.compile.targets.cpu.streaming_stores import is_large
 from weft.core.size import Atom, Size
-
-SHORT = 16  # elements of a run that is worth a loop of its own
 
 
 def in_runs(kernel: Kernel) -> Kernel:
@@ -27,7 +26,7 @@ def in_runs(kernel: Kernel) -> Kernel:
           y[i] = x[i // 64, i % 64]   →     for ie0 < 64:
                                               y[ie0 + 64*ir0] = x[ir0, ie0]
 
-    Results that are too large for caches are written in another way, as they are.
+    Kernels with streaming stores stay as they are.
     """
     if any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
         return kernel
@@ -35,18 +34,18 @@ def in_runs(kernel: Kernel) -> Kernel:
 
 
 def _each(kernel: Kernel, body: list[Any], numbers: Iterator[int]) -> list[Any]:
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, For) and (run := _length(stmt)):
             stmt = _parted(kernel, stmt, run, next(numbers))
         elif isinstance(stmt, (For, When)):
             stmt = stmt._replace(body=_each(kernel, stmt.body, numbers))
-        found.append(stmt)
-    return found
+        stmts.append(stmt)
+    return stmts
 
 
 def _length(loop: For) -> int:
-    """How many elements lie together everywhere; 0 if that is unknown, or too few."""
+    """The length of runs that are contiguous everywhere; 0 if unknown or short."""
     if isinstance(loop.extent, Size) or loop.vector:
         return 0
     if not all(isinstance(stmt, Store) for stmt in loop.body):
@@ -56,11 +55,12 @@ def _length(loop: For) -> int:
         return 0
     run = min(found)
     whole = all(n % run == 0 for n in (loop.extent, *found))
-    return run if whole and SHORT <= run < loop.extent else 0
+    least = targets.default().cost.loops.least_run
+    return run if whole and least <= run < loop.extent else 0
 
 
 def _parted(kernel: Kernel, loop: For, run: int, number: int) -> For:
-    """A loop over runs, if nothing is left to be divided in each; else as it was."""
+    """A loop over runs, if no index in a run is divided; else the loop itself."""
     names = f"{loop.var}r{number}", f"{loop.var}e{number}"
     alone = kernel._replace(parallel=(), body=[loop])
     (outer,) = tile(alone, loop.var, run, names=names).body

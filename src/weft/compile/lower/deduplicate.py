@@ -1,13 +1,13 @@
 """Groups that are alike: one kernel, lowered and proven once.
 
-The layers of a model are alike, and so are the steps of a loop that was unrolled: what
-differs is which values they read, and where in these they begin.
+The layers of a model are alike, and so are the steps of an unrolled loop: they differ
+in the values that they read, and in the offsets into these.
 
     h[i, j] + x[i + 32, j]       the same kernel for both, which is given
     h[i, j] + x[i + 64, j]       the address of x's row 32, or 64
 
-A value that is read from its beginning on is given as it is. Of another one the kernel
-sees a ``Window``: all up to the last element that it reads.
+A value that is read from its beginning is passed whole. Of any other, the kernel is
+given a ``Window``: from the offset to the last element that it reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from weft.graph.ir import CONSTANT, GraphError, Node
 
 
 class Window(NamedTuple):
-    """A part of a value's memory, from an index on; leading axes are one.
+    """A window of a value's memory, from an index on; leading axes are merged.
 
     Of ``x: float32[8, 4, 16]``, ``x[:, 2]`` begins at (0, 2, 0) and reaches over
     ``29`` rows of 16: ``x[i, 2, j]`` is the window's element ``[4*i, j]``.
@@ -46,13 +46,13 @@ class Window(NamedTuple):
         """The shape of the memory that a kernel sees."""
         return (self.rows, *shape[self.axes :])
 
-    def place(self, index: Index, shape: Index) -> Index:
-        """An index of the value as one of the window."""
+    def translate(self, index: Index, shape: Index) -> Index:
+        """An index into the value, as one into the window."""
         at = tuple(i - s for i, s in zip(index, self.start, strict=True))
         return (flat_position(at[: self.axes], shape[: self.axes]), *at[self.axes :])
 
-    def gap(self, shape: Index) -> Any:
-        """How many elements lie before it."""
+    def offset(self, shape: Index) -> Any:
+        """The offset of the window, in elements."""
         return flat_position(self.start, shape)
 
 
@@ -61,7 +61,7 @@ Make = Callable[[Group, Windows], tuple[Any, list[Node]]]
 
 
 class KernelTable:
-    """Kernels of groups by what decides them."""
+    """Kernels by the likeness of their groups."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -78,19 +78,19 @@ class KernelTable:
         """
         like = Likeness(group)
         key = (kind, like.key)
-        found = self._made.get(key)
-        if found is None:
+        entry = self._made.get(key)
+        if entry is None:
             kernel, owners = (make or self._chosen)(group, like.windows)
             places = [like.numbers.get(n, n) for n in owners]
-            found = self._made[key] = kernel, places, kernel.checks
-        kernel, places, checks = found
+            entry = self._made[key] = kernel, places, kernel.checks
+        kernel, places, checks = entry
         nodes = list(like.numbers)
         owners = [p if isinstance(p, Node) else nodes[p] for p in places]
-        gaps = [like.gaps.get(n, 0) for n in owners]
-        return GroupKernel(kernel, owners, gaps if any(gaps) else (), checks)
+        offsets = [like.offsets.get(n, 0) for n in owners]
+        return GroupKernel(kernel, owners, offsets if any(offsets) else (), checks)
 
     def _chosen(self, group: Group, windows: Windows) -> tuple[Any, list[Node]]:
-        """A group's kernel, cut as it was found best for it."""
+        """A group's kernel, with the tuned numbers of its schedule."""
         kernel, owners = lower(group, "kernel", windows, target=self.target)
         key = threaded(f"loops {self.text(kernel)}")
         cuts = chosen(key, Loops())
@@ -100,16 +100,16 @@ class KernelTable:
         return kernel, owners
 
     def succeed(self, before: Kernel, after: Kernel) -> None:
-        """Let a kernel be stored by what the one before it is stored by."""
+        """Give a kernel the key of the one that it was made from."""
         if id(before.body) in self.cuts:
             self.cuts[id(after.body)] = self.cuts[id(before.body)]
 
     def cut(self, kernel: Kernel) -> tuple[str, Loops]:
-        """What a kernel is stored by, and the numbers of its schedule."""
+        """The key of a kernel's choice, and the numbers of its schedule."""
         return self.cuts.get(id(kernel.body), ("", Loops()))
 
     def text(self, kernel: Kernel) -> str:
-        """What is equal for kernels that do the same, found out once for each body."""
+        """A text that is equal for kernels that do the same, made once for a body."""
         found = self._texts.get(id(kernel.body))
         if found is None:
             text = kernel_key(kernel._replace(shared=()))
@@ -118,7 +118,7 @@ class KernelTable:
 
 
 class Likeness:
-    """What of a group decides its kernel: equal ``key`` for groups that are alike.
+    """The structure of a group that decides its kernel: alike ones have one ``key``.
 
     ``numbers`` are their values, in the same order for both.
     """
@@ -129,7 +129,7 @@ class Likeness:
         self.uses: dict[Node, list[Index]] = {}  # by what is read: at which indices
         self.fixed: set[Node] = set()  # read at indices that a rule makes
         self.windows: Windows = {}
-        self.gaps: dict[Node, int] = {}  # in bytes
+        self.offsets: dict[Node, int] = {}  # in bytes
         self.outputs = {*group.outputs}
         nodes = tuple([self._node(n) for n in group.nodes])
         reads = tuple([self._reads(b, uses) for b, uses in self.uses.items()])
@@ -171,7 +171,7 @@ class Likeness:
         return "read", self._number(base), kind, len(found)
 
     def _inlined(self, operand: Operand, at: Index | None) -> Any:
-        """What is computed again where it is needed."""
+        """The key of a value that is recomputed where it is used."""
         base = operand.base
         if isinstance(base.op.lower, Filled):
             where = _views(operand) if at is None else _indices(operand.index(at))
@@ -186,7 +186,7 @@ class Likeness:
         if window is None:
             return kind, tuple(map(_indices, uses))
         self.windows[base] = window
-        self.gaps[base] = window.gap(base.shape) * base.dtype.itemsize
+        self.offsets[base] = window.offset(base.shape) * base.dtype.itemsize
         moved = [tuple(map(_minus, index, window.start)) for index in uses]
         rows = _indices((window.rows,))
         return kind, window.axes, rows, tuple(map(_indices, moved))
@@ -206,9 +206,9 @@ class Likeness:
             at_most(0, low) and at_most(high + 1, n)
             for (low, high), n in zip(spans, base.shape, strict=True)
         )
-        if not axes or not inside or isinstance(window.gap(base.shape), Size):
+        if not axes or not inside or isinstance(window.offset(base.shape), Size):
             return None
-        last = window.place(tuple([high for _, high in spans]), base.shape)
+        last = window.translate(tuple([high for _, high in spans]), base.shape)
         return window._replace(rows=last[0] + 1)
 
     def _span(self, indices: Iterable[Any]) -> Range:
@@ -228,7 +228,7 @@ def _extreme(choose: Callable[[Any], Any], ends: tuple[Any, ...]) -> Any:
 
 
 def _plain(index: Any) -> bool:
-    """Whether an index is seen to begin at 0, as most do."""
+    """Whether an index obviously begins at 0, as most do."""
     return len(index.terms) == 1 if type(index) is Size else index == 0
 
 
@@ -241,7 +241,7 @@ def _minus(index: Any, start: int) -> Any:
 
 
 def _indices(index: Index) -> Any:
-    """To compare indices or sizes by: nothing is asked of them."""
+    """Keys of indices or sizes, which ask nothing of symbolic ones."""
     for i in index:
         if type(i) is Size:
             return tuple([i.terms if type(i) is Size else i for i in index])

@@ -24,7 +24,7 @@ FIRST, WIDTH = "first", "width"  # of the columns that a call is for
 
 @dataclass(frozen=True, eq=False)
 class Epilogue(KernelLaunch):
-    """The launch of a kernel that follows a library call."""
+    """The launch of a kernel as the epilogue of a library call."""
 
     each: Any  # iterations of a row
 
@@ -86,7 +86,7 @@ class StripLoops(Lowering):
 def _by_columns(names: list[str], kernel: Kernel) -> Kernel:
     """Loops over a row's axes as one over columns, of which each call gives a range.
 
-    Where the axes do not lie one behind the other everywhere, they stay loops.
+    Axes that are not contiguous together in every buffer stay loops.
     """
     try:
         for outer, inner in reversed(list(itertools.pairwise(names))):

@@ -21,20 +21,17 @@ import math
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.loop.ir import Call, Const, For, Kernel, Local, Set
 from weft.compile.loop.rewrite import replaced
 from weft.compile.lower.values import as_dtype
 from weft.core.size import Size, smaller
 
-LONG = 4096  # elements that are added up in one loop
-OUTER = 512  # totals of loops inside that are added up, one after the other
-SHORT = 64  # elements that loops inside one another may add up in one total
 
-
-def in_levels(kernel: Kernel, long: int = LONG) -> Kernel:
+def in_levels(kernel: Kernel, long: int = 0) -> Kernel:
     """A kernel whose sums of many numbers have several levels.
 
-    ``long`` is how many are added up in one loop.
+    ``long`` is how many are added up in one loop, if not as the cost model says.
     """
     return kernel._replace(body=_Levels(kernel.scope, long).body(kernel.body))
 
@@ -44,7 +41,8 @@ class _Levels:
 
     def __init__(self, scope: Any, long: int) -> None:
         self.scope = scope
-        self.long = long
+        self.cost = targets.default().cost.reductions
+        self.long = long or self.cost.serial
         self.count = 0
 
     def body(self, body: list[Any]) -> list[Any]:
@@ -53,13 +51,15 @@ class _Levels:
     def _statement(self, stmt: Any) -> list[Any]:
         if not isinstance(stmt, For) or not (sums := _sums(stmt.body)):
             return [stmt]
-        size = self.long if _innermost(stmt) else min(self.long, OUTER)
+        size = self.long
+        if not _innermost(stmt):
+            size = min(size, self.cost.serial_totals)
         long = isinstance(stmt.extent, Size) or stmt.extent > size
         return self._blocks(stmt, sums, size) if long else [self._levels(stmt)]
 
     def _levels(self, loop: For) -> For:
         """Totals of each iteration's own, where there are loops inside."""
-        if _innermost(loop) or _few(loop):
+        if _innermost(loop) or _few(loop, self.cost.nested):
             return loop
         starts, body, adds = self._apart(loop.body, _sums(loop.body))
         return loop._replace(body=[*starts, *self.body(body), *adds])
@@ -102,20 +102,20 @@ class _Levels:
 
 
 def _rest(extent: Any, first: Any, size: int) -> Any:
-    """How many iterations a block has."""
+    """The number of iterations of a block."""
     whole = not isinstance(extent, Size) and extent % size == 0
     return size if whole else smaller(extent - first, size)
 
 
 def _sums(body: list[Any]) -> list[Local]:
     """The floating-point totals that loops inside one another add to."""
-    found = []
+    totals = []
     for stmt in body:
         if isinstance(stmt, For):
-            found += _sums(stmt.body)
+            totals += _sums(stmt.body)
         elif isinstance(stmt, Set) and stmt.reorder and _adds(stmt):
-            found.append(stmt.local)
-    return list(dict.fromkeys(found))
+            totals.append(stmt.local)
+    return list(dict.fromkeys(totals))
 
 
 def _adds(stmt: Set) -> bool:
@@ -124,12 +124,12 @@ def _adds(stmt: Set) -> bool:
     return same and value.args[0] == stmt.local and value.dtype.is_inexact
 
 
-def _few(loop: For) -> bool:
-    """Whether loops inside one another have few iterations altogether."""
+def _few(loop: For, limit: int) -> bool:
+    """Whether nested loops have at most ``limit`` iterations altogether."""
     inner = [s for s in loop.body if isinstance(s, For)]
     extents = [loop.extent, *[s.extent for s in inner]]
     known = not any(isinstance(n, Size) for n in extents)
-    return known and math.prod(extents) <= SHORT and all(map(_innermost, inner))
+    return known and math.prod(extents) <= limit and all(map(_innermost, inner))
 
 
 def _innermost(loop: For) -> bool:
@@ -138,7 +138,7 @@ def _innermost(loop: For) -> bool:
 
 def _into(body: list[Any], own: dict[Local, Local]) -> list[Any]:
     """Statements that add to other totals."""
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, For):
             stmt = stmt._replace(body=_into(stmt.body, own))
@@ -146,8 +146,8 @@ def _into(body: list[Any], own: dict[Local, Local]) -> list[Any]:
             part = own[stmt.local]
             total = Call("add", (part, stmt.value.args[1]), part.dtype)
             stmt = Set(part, total, reorder=True)
-        found.append(stmt)
-    return found
+        stmts.append(stmt)
+    return stmts
 
 
 def _added(total: Local, part: Local) -> Set:

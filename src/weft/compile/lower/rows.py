@@ -2,7 +2,7 @@
 
 A stage ends where a reduction must be finished before the next loop may begin:
 softmax has three (largest, sum, quotient). Rows are scalars in between. Rows may be
-combined while they are computed, those of a part of them by one iteration.
+combined while they are computed, a chunk of them in each iteration.
 """
 
 from __future__ import annotations
@@ -68,27 +68,28 @@ class RowLoops(Lowering):
     def _columns(self, stage: int) -> list[Node]:
         return [n for n in self.group.columns if self.stage[n] == stage]
 
-    def _room(self, node: Node) -> Load:
-        """The element of a row that others are combined in."""
+    def _scratch_row(self, node: Node) -> Load:
+        """An element of the scratch row that other rows are combined in."""
         group, name = self.group, f"sum{self.group.nodes.index(node)}"
         sizes = tuple(group.shape[d] for d in group.inner)
-        room = Buffer(name, sizes, total_dtype(node), scratch=True)
-        return Load(room, tuple(group.vars[d] for d in group.inner))
+        total_row = Buffer(name, sizes, total_dtype(node), scratch=True)
+        return Load(total_row, tuple(group.vars[d] for d in group.inner))
 
     def _combined(self, node: Node, stage: int, memo: dict[Any, Any]) -> Store:
-        room, value = self._room(node), self.reduced_value(node, stage, memo)
-        total = Call(node.op.lower.combine, (room, value), room.dtype)
-        return Store(*room, total)
+        total_row = self._scratch_row(node)
+        value = self.reduced_value(node, stage, memo)
+        total = Call(node.op.lower.combine, (total_row, value), total_row.dtype)
+        return Store(*total_row, total)
 
     def _with_columns(self, body: list[Any]) -> list[Any]:
-        """The rows of a part, one after the other, and what they are combined to."""
+        """The rows of a chunk, one after the other, and the row that combines them."""
         starts, ends = [], []
         for node in self.group.columns:
-            room = self._room(node)
-            first = values.identity(node.op.lower.combine, room.dtype)
-            starts.append(Store(*room, first))
-            made = as_dtype(room, node.dtype)
+            total_row = self._scratch_row(node)
+            first = values.identity(node.op.lower.combine, total_row.dtype)
+            starts.append(Store(*total_row, first))
+            made = as_dtype(total_row, node.dtype)
             ends.append(Store(self.buffer(node), self.group.home[node], made))
-            self.scratch.append(room.buffer)
+            self.scratch.append(total_row.buffer)
         rows = self.over(self.group.tall, body)
         return [*self.over_row(starts), *rows, *self.over_row(ends)]

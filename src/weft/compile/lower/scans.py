@@ -5,9 +5,9 @@
                of which takes its own updates from all
     runs       along one axis in order, parallel over the others
     folds      a loop for every element, parallel over all
-    rows       see ``ordering``
+    rows       see ``sorts``
 
-The order of what is combined never depends on how many threads there are.
+The order in which values are combined never depends on the number of threads.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.fusion.elements import Builder, lowering_of
 from weft.compile.loop.ir import (
     Buffer,
@@ -27,7 +28,7 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
+    subvalues,
 )
 from weft.compile.loop.rewrite import replaced
 from weft.compile.lower.base import Lowering
@@ -36,9 +37,7 @@ from weft.compile.tuning.choices import Loops
 from weft.core.lowering import Fold, Rowwise, Running, Scatter
 from weft.core.size import Size, smaller
 
-PARTS = 8  # blocks of rows that a scatter is divided into
 BLOCK = Loops().block
-WIDE = 16  # elements behind an index from which on that is worth it
 
 
 class ScatterLoops(Lowering):
@@ -53,7 +52,7 @@ class ScatterLoops(Lowering):
         self.out = self.buffer(self.node)
         lead = self._leading()
         if not lead and self._by_rows():
-            return self._in_columns() if self._own_indices() else self._in_parts()
+            return self._in_columns() if self._own_indices() else self._in_row_blocks()
         for axis in range(lead, len(self.domain)):
             self._variable(f"u{axis}", self.domain[axis])
         sizes = self.out.shape
@@ -65,21 +64,22 @@ class ScatterLoops(Lowering):
         return self.group.scope.symbol(name)
 
     def _leading(self) -> int:
-        """How many leading axes every update stays in its place of."""
+        """The number of leading axes along which updates stay at their own index."""
         count = 0
         while count < len(self.domain) - 1 and (count, count) in self.shared:
             count += 1
         return count
 
     def _by_rows(self) -> bool:
-        """Whether all axes but the first are those of an update, and many."""
+        """Whether all axes but the first are those of an update, and fill vectors."""
         rest = self.out.shape[1:]
         behind = len(self.domain) - len(rest)
         pairs = tuple((d + 1, d + behind) for d in range(len(rest)))
         if not rest or self.shared != pairs:
             return False
         known = [n for n in rest if isinstance(n, int)]
-        return len(known) < len(rest) or _product(known) >= WIDE
+        least = targets.default().cost.ordering.scatter_width
+        return len(known) < len(rest) or _product(known) >= least
 
     def _starts(self, lead: int) -> list[Any]:
         index = self.group.vars
@@ -108,14 +108,14 @@ class ScatterLoops(Lowering):
     # -- blocks of columns
 
     def _own_indices(self) -> bool:
-        """Whether the elements of one update go to places of their own."""
+        """Whether each element of an update has an index of its own."""
         outer = len(self.domain) - len(self.out.shape) + 1
         scope, self.lets = self.group.scope, []
         at = tuple(scope.symbol(f"u{d}") for d in range(len(self.domain)))
         Builder(self, self.node, 0, {}).value(self.rule.update, at)
         inner = {f"u{d}" for d in range(outer, len(self.domain))}
         lets, self.lets = self.lets, []
-        found = parts([let.value for let in lets])
+        found = subvalues([let.value for let in lets])
         loads = [v for v in found if isinstance(v, Load)]
         indices = [i for v in loads for i in v.at if isinstance(i, Size)]
         return any(i.symbols & inner for i in indices)
@@ -147,17 +147,19 @@ class ScatterLoops(Lowering):
 
     # -- blocks of rows
 
-    def _in_parts(self) -> Kernel:
+    def _in_row_blocks(self) -> Kernel:
         scope, sizes = self.group.scope, self.out.shape
         part, row = scope.symbol("part"), scope.symbol("r")
-        height = (sizes[0] + (PARTS - 1)) // PARTS
+        blocks = targets.default().cost.ordering.scatter_blocks
+        height = (sizes[0] + (blocks - 1)) // blocks
         (start,) = self._starts(0)
         moved = replaced(start, "i0", part * height + row, {})
         begin = For("r", smaller(sizes[0] - part * height, height), moved.body)
-        return self._made((("part", PARTS),), [begin, *self._own_updates(part, height)])
+        body = [begin, *self._own_updates(part, height)]
+        return self._made((("part", blocks),), body)
 
     def _own_updates(self, part: Any, height: Any) -> list[Any]:
-        """All updates, of which only those of the part's rows are made."""
+        """All updates, of which only those to the block's rows are made."""
         behind = len(self.out.shape) - 1
         outer = len(self.domain) - behind
         at = [self._variable(f"u{d}", n) for d, n in enumerate(self.domain)]
@@ -172,7 +174,7 @@ class ScatterLoops(Lowering):
 
 
 class RunningLoops(Lowering):
-    """One node whose elements follow from one another along an axis."""
+    """One node whose elements depend on those before them along an axis."""
 
     def loops(self) -> Kernel:
         (self.node,) = self.group.nodes
@@ -230,7 +232,7 @@ class RunningLoops(Lowering):
 
 
 class FoldLoops(Lowering):
-    """One node whose elements are what a loop each ends with."""
+    """One node whose elements are each the final state of a loop."""
 
     def loops(self) -> Kernel:
         (node,) = self.group.nodes
@@ -255,7 +257,7 @@ class FoldLoops(Lowering):
 
 
 def serial_loops(rule: Any) -> type[Lowering]:
-    """What makes the loops of a rule that nothing joins."""
+    """The lowering of a rule whose node is a group of its own."""
     from weft.compile.lower.sorts import SortLoops, TopLoops
 
     if isinstance(rule, Rowwise):

@@ -1,13 +1,13 @@
 """Sorting a line of elements: where each one goes, without comparing most of them.
 
-    short lines    an element's place is the number of those that come before it
+    short lines    an element's rank is the number of those that come before it
     others         by one digit of the keys after the other, from the lowest: how often
                    each digit occurs says where the first element with it goes
 
 The first few of a line alone are found in one pass, in which they are kept in order.
 
-Keys are whole numbers in the order of the elements (see ``llvm.keys``), NaN last; equal
-ones stay in the order they came in.
+Keys are whole numbers in the order of the elements (see ``emit.sort_keys``), NaN last;
+equal ones stay in the order they came in.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import dtype as dtypes
+from weft.compile import targets
 from weft.compile.fusion.elements import Builder
 from weft.compile.loop.ir import (
     Buffer,
@@ -35,9 +36,6 @@ from weft.core.lowering import key_dtype
 from weft.core.op import TensorType
 from weft.dtype import DType
 from weft.graph.ir import Node
-
-SHORT = 128  # elements, up to which all pairs are compared
-LONG = 4096  # elements, from which on digits are larger
 
 
 class _LineLoops(Lowering):
@@ -76,15 +74,15 @@ class _LineLoops(Lowering):
         found = Call("sort_key", (value,), key_dtype(value.dtype))
         return Call("bitwise_not", (found,), found.dtype) if descending else found
 
-    def _placed(self, place: Any, value: Any) -> Store:
-        """A result at a place of the line."""
+    def _stored(self, position: Any, value: Any) -> Store:
+        """Store a result at a position of the line."""
         at = list(self.group.vars)
-        at[self.dim] = place
+        at[self.dim] = position
         return Store(self.out, tuple(at), value)
 
 
 class TopLoops(_LineLoops):
-    """The first few of each line, those kept so far always being in order."""
+    """The first few of each line, kept in order while the line is read."""
 
     def line(self) -> list[Any]:
         key = self._key(descending=self.node.params["largest"])
@@ -108,29 +106,29 @@ class TopLoops(_LineLoops):
                     ),
                 ]
             ),
-            For("t", count, [self._placed(t, Load(places, (t,)))]),
+            For("t", count, [self._stored(t, Load(places, (t,)))]),
         ]
 
     def _entered(
         self, keys: Buffer, places: Buffer, mine: Local, last: Local
     ) -> list[Any]:
-        """An element put in its place; the one there moves on, and so forth."""
+        """Insert an element; those behind it move on by one."""
         (count,) = keys.shape
         t = self.group.scope.symbol("t")
         from_ = Local("from", dtypes.int64)
-        here, place = Local("here", keys.dtype), Local("place", dtypes.int64)
+        here, position = Local("here", keys.dtype), Local("place", dtypes.int64)
         lower = Local("lower", dtypes.bool_)
         less = Call("lt", (mine, here), dtypes.bool_)
         empty = _compared("ge", t, self.along)
         moves = [
             Set(here, Load(keys, (t,))),
-            Set(place, Load(places, (t,))),
+            Set(position, Load(places, (t,))),
             Set(lower, _either(lower, _either(less, empty))),
             Store(keys, (t,), _chosen(lower, mine, here)),
-            Store(places, (t,), _chosen(lower, from_, place)),
+            Store(places, (t,), _chosen(lower, from_, position)),
             Set(last, _chosen(lower, mine, here)),
             Set(mine, _chosen(lower, here, mine)),
-            Set(from_, _chosen(lower, place, from_)),
+            Set(from_, _chosen(lower, position, from_)),
         ]
         return [
             Set(from_, Position(self.along, dtypes.int64)),
@@ -140,11 +138,12 @@ class TopLoops(_LineLoops):
 
 
 class SortLoops(_LineLoops):
-    """All of each line."""
+    """Each line as a whole."""
 
     def line(self) -> list[Any]:
         key = self._key(descending=self.node.params["descending"])
-        short = isinstance(self.size, int) and self.size <= SHORT
+        most = targets.default().cost.ordering.pairs
+        short = isinstance(self.size, int) and self.size <= most
         return self._by_pairs(key) if short else self._by_digits(key)
 
     # -- comparing all
@@ -157,7 +156,7 @@ class SortLoops(_LineLoops):
         t = self._variable("t", self.size)
         before = _counted(rank, "le", Load(keys, (t,)), mine)
         behind = _counted(rank, "lt", Load(keys, (t + (i + 1),)), mine)
-        place = self.new_index(self.size)
+        position = self.new_index(self.size)
         rest = self.size - 1 - i
         return [
             self._each([Store(keys, (i,), key)]),
@@ -167,8 +166,8 @@ class SortLoops(_LineLoops):
                     Set(rank, Const(0, rank.dtype)),
                     For("t", i, [before]),
                     For("t", rest, [behind]),
-                    Let(place.symbol_name, rank, self.size),
-                    self._placed(place, Position(i, dtypes.int64)),
+                    Let(position.symbol_name, rank, self.size),
+                    self._stored(position, Position(i, dtypes.int64)),
                 ]
             ),
         ]
@@ -177,59 +176,61 @@ class SortLoops(_LineLoops):
 
     def _by_digits(self, key: Any) -> list[Any]:
         known = isinstance(self.size, int)
-        self.bits = 11 if known and self.size >= LONG else 8
+        long = known and self.size >= targets.default().cost.ordering.long
+        self.bits = 11 if long else 8
         self.kinds = 1 << self.bits  # digits there are
         rounds = -(-_key_bits(self.node.inputs[0].dtype) // self.bits)
         whole = dtypes.int32 if known and self.size < 1 << 31 else dtypes.int64
         self.counts = Buffer("counts", (rounds * self.kinds,), whole, scratch=True)
         self.scratch.append(self.counts)
-        given = _Line(key, Position(self.along, dtypes.int64), None)
-        body = [*self._counting(given.key, rounds)]
+        line = _Line(key, Position(self.along, dtypes.int64), None)
+        body = [*self._counting(line.key, rounds)]
         spare = [self._spare(k, key.dtype, whole) for k in range(min(rounds - 1, 2))]
-        for turn in range(rounds):
-            last = turn == rounds - 1
-            to = None if last else spare[turn % 2]
-            body += self._turn(turn, given, to)
-            given = given if to is None else to
+        for digit_number in range(rounds):
+            last = digit_number == rounds - 1
+            to = None if last else spare[digit_number % 2]
+            body += self._pass(digit_number, line, to)
+            line = line if to is None else to
         return body
 
     def _spare(self, k: int, key: DType, whole: DType) -> _Line:
         """Memory for a line of keys, and where each came from."""
-        keys, places = self._room(f"keys{k}", key), self._room(f"places{k}", whole)
+        keys = self._scratch(f"keys{k}", key)
+        places = self._scratch(f"places{k}", whole)
         at = (*self.lead, self.along)
         return _Line(Load(keys, at), Load(places, at), (keys, places))
 
-    def _room(self, name: str, dtype: DType) -> Buffer:
-        """Memory of the kernel, which no other value is in."""
+    def _scratch(self, name: str, dtype: DType) -> Buffer:
+        """A scratch buffer of the kernel."""
         shape = (*self.lines, self.size)
         node = Node(self.node.op, (), {}, TensorType(shape, dtype), name)
         self.group.home[node] = (*self.lead, self.along)
         return self.buffer(node)
 
     def _counting(self, key: Any, rounds: int) -> list[Any]:
-        """How often each digit occurs, at every place of the keys."""
+        """Count how often each digit occurs, at every digit position of the keys."""
         total = self._variable("c", rounds * self.kinds)
         body: list[Any] = []
-        for turn in range(rounds):
+        for digit_number in range(rounds):
             digit = self.new_index(self.kinds)
-            at = (digit + turn * self.kinds,)
+            at = (digit + digit_number * self.kinds,)
             body += [
-                Let(digit.symbol_name, self._digit(key, turn), self.kinds),
+                Let(digit.symbol_name, self._digit(key, digit_number), self.kinds),
                 Store(self.counts, at, _plus_one(Load(self.counts, at))),
             ]
         zero = Store(self.counts, (total,), Const(0, self.counts.dtype))
         return [For("c", rounds * self.kinds, [zero]), self._each(body)]
 
-    def _digit(self, key: Any, turn: int) -> Any:
-        shift = Const(turn * self.bits, dtypes.int64)
+    def _digit(self, key: Any, digit_number: int) -> Any:
+        shift = Const(digit_number * self.bits, dtypes.int64)
         kinds = Const(self.kinds - 1, dtypes.int64)
         return Call("sort_digit", (key, shift, kinds), dtypes.int64)
 
-    def _turn(self, turn: int, given: _Line, to: _Line | None) -> list[Any]:
-        """All elements, in the order of one more digit."""
+    def _pass(self, digit_number: int, given: _Line, to: _Line | None) -> list[Any]:
+        """One pass: all elements, in the order of one more digit."""
         kind = self.counts.dtype
         total, most, here = (Local(n, kind) for n in ("total", "most", "here"))
-        at = (self._variable("d", self.kinds) + turn * self.kinds,)
+        at = (self._variable("d", self.kinds) + digit_number * self.kinds,)
         sums = [
             Set(here, Load(self.counts, at)),
             Store(self.counts, at, total),
@@ -243,52 +244,52 @@ class SortLoops(_LineLoops):
             Set(most, Const(0, kind)),
             For("d", self.kinds, sums),
             When(alike, [self._each(self._moved(self.along, given, to))]),
-            When(differ, [self._each(self._dealt(turn, given, to))]),
+            When(differ, [self._each(self._dealt(digit_number, given, to))]),
         ]
 
-    def _dealt(self, turn: int, given: _Line, to: _Line | None) -> list[Any]:
-        digit, place = self.new_index(self.kinds), self.new_index(self.size)
-        at = (digit + turn * self.kinds,)
+    def _dealt(self, digit_number: int, given: _Line, to: _Line | None) -> list[Any]:
+        digit, position = self.new_index(self.kinds), self.new_index(self.size)
+        at = (digit + digit_number * self.kinds,)
         next_ = Local("next", self.counts.dtype)
         return [
-            Let(digit.symbol_name, self._digit(given.key, turn), self.kinds),
+            Let(digit.symbol_name, self._digit(given.key, digit_number), self.kinds),
             Set(next_, Load(self.counts, at)),
             Store(self.counts, at, _plus_one(next_)),
-            Let(place.symbol_name, next_, self.size),
-            *self._moved(place, given, to),
+            Let(position.symbol_name, next_, self.size),
+            *self._moved(position, given, to),
         ]
 
-    def _moved(self, place: Any, given: _Line, to: _Line | None) -> list[Any]:
-        """An element put at a place: of the result, after the last digit."""
+    def _moved(self, position: Any, given: _Line, to: _Line | None) -> list[Any]:
+        """Store an element at a position; in the result, after the last digit."""
         if to is None:
-            return [self._placed(place, _as(given.place, dtypes.int64))]
+            return [self._stored(position, _as(given.position, dtypes.int64))]
         assert to.memory is not None
         keys, places = to.memory
-        at = (*self.lead, place)
+        at = (*self.lead, position)
         return [
             Store(keys, at, given.key),
-            Store(places, at, _as(given.place, places.dtype)),
+            Store(places, at, _as(given.position, places.dtype)),
         ]
 
 
 class _Line:
     """The elements of a line in some order: a key, and where it came from."""
 
-    def __init__(self, key: Any, place: Any, memory: Any) -> None:
+    def __init__(self, key: Any, position: Any, memory: Any) -> None:
         self.key = key
-        self.place = place
+        self.position = position
         self.memory: tuple[Buffer, Buffer] | None = memory
 
 
 def _key_bits(dtype: DType) -> int:
-    """How many bits of a key differ."""
+    """The number of bits in which keys differ."""
     if dtype is dtypes.bool_:
         return 1
     return 32 if dtype.is_inexact and dtype.itemsize < 4 else dtype.itemsize * 8
 
 
 def _counted(count: Local, name: str, key: Any, mine: Local) -> Set:
-    """One more, where a key stands so to another."""
+    """Count one more, where a key compares so to another."""
     hit = Call(name, (key, mine), dtypes.bool_)
     one = Call("cast", (hit,), count.dtype)
     return Set(count, Call("add", (count, one), count.dtype))
@@ -303,7 +304,7 @@ def _as(value: Any, dtype: DType) -> Any:
 
 
 def _compared(name: str, a: Any, b: Any) -> Call:
-    """How two indices stand to each other."""
+    """The comparison of two indices."""
     pair = (_position(a), _position(b))
     return Call(name, pair, dtypes.bool_)
 

@@ -33,14 +33,14 @@ def as_dtype(value: Any, dtype: DType) -> Any:
 
 
 def total_dtype(node: Node) -> DType:
-    """What a reduction adds or multiplies in: half types in float32."""
+    """The dtype in which a reduction accumulates: float32 for half types."""
     rule = node.op.lower
     rounds = isinstance(rule, Reduction) and not find_op(rule.combine).facts.idempotent
     return node.dtype.to_total() if rounds else node.dtype
 
 
 def identity(combine: str, dtype: DType) -> Const:
-    """What a combination starts from."""
+    """The identity of a combination."""
     start = find_op(combine).facts.identity
     assert start is not None, combine
     if dtype.is_inexact or math.isfinite(start):

@@ -5,10 +5,10 @@
                                         %check = require(%fine, %fine)
                                         return %y
 
-One number tells whether a run made a NaN (or an infinity). It is looked at before state
-is written, so the program can then be run again, node by node, to find the first
-operator that made one from finite values. Values that others are made of are not looked
-at: a NaN goes on into these.
+One number tells whether a run made a NaN (or an infinity). It is checked before state
+is written, so that the program can then be run again, node by node, to find the first
+operator that made one from finite values. Values that other results depend on are not
+checked, because a NaN propagates to these.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ def with_checks(graph: Graph, wanted: Wanted) -> Graph:
 
 
 def _ends(graph: Graph) -> list[Node]:
-    """The floating-point results that no other result is made of."""
+    """The floating-point results that no other result depends on."""
     assigned = [n.inputs[0] for n in graph.nodes if n.op is ASSIGN]
-    found = [
+    results = [
         n
         for n in dict.fromkeys((*graph.outputs, *assigned))
         if type(n) is Node and n.op not in _GIVEN and n.dtype.is_inexact
     ]
     inside: set[Node] = set()
-    for node in found:
+    for node in results:
         inside |= graph.ancestors([i for i in node.inputs if type(i) is Node])
-    return [n for n in found if n not in inside]
+    return [n for n in results if n not in inside]
 
 
 def _flag(build: Any, value: Node, wanted: Wanted) -> Node:
@@ -79,20 +79,20 @@ def raise_anomaly(
     wanted: Wanted,
     reads: Sequence[Variable],
     feeds: Sequence[ndarray],
-    held: Sequence[ndarray],
+    variables: Sequence[ndarray],
 ) -> bool:
-    """Run a graph by the interpreter up to the first operator that made a NaN.
+    """Interpret a graph up to the first operator that makes a NaN, and raise its error.
 
-    True if there is none: what is not finite came in from outside.
+    True if no operator does, because a value that is not finite came in from outside.
     """
-    names = dict(zip([v.name for v in reads], held, strict=True))
+    names = dict(zip([v.name for v in reads], variables, strict=True))
     store = {v: names[name] for name, v in graph.variables.items() if name in names}
     _Watched(graph, wanted).run(feeds, store)
     return True
 
 
 class _Watched(Program):
-    """A program whose nodes are looked at."""
+    """A program that checks the value of each node."""
 
     def __init__(self, graph: Graph, wanted: Wanted) -> None:
         super().__init__(graph, graph.outputs)

@@ -6,7 +6,7 @@
     %a: float32[2, 3] = expand(%x, shape=(2, 3))    %b/exp: float32[3] = exp(%x)
     %b: float32[2, 3] = exp(%a)                  →  %b = expand(%b/exp, shape=(2, 3))
 
-An operator on elements that were repeated is applied once to each, then repeated.
+An operator on repeated elements is applied once to each, and the results are repeated.
 Both forms give the same bits.
 """
 
@@ -15,16 +15,16 @@ from __future__ import annotations
 from typing import Any
 
 from weft.compile.passes.facts import EXPAND, FULL, WHERE, splat, takes_numbers
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import Op, TensorType
 from weft.core.size import same_shape
 from weft.graph.ir import CONSTANT, Graph, Node
 
-_SPREAD = (FULL, EXPAND, CONSTANT)  # the same in several places, or one number
+_SPREAD = (FULL, EXPAND, CONSTANT)  # repeated elements, or one number
 
 
 def canonicalize(graph: Graph) -> Graph:
-    """The graph in its canonical form.
+    """Bring a graph into its canonical form.
 
     >>> g = weft.graph.capture(lambda x: x.expand(9, 3).exp(), weft.ones(3)).graph
     >>> print(weft.compile.passes.canonicalize(g))
@@ -38,7 +38,7 @@ def canonicalize(graph: Graph) -> Graph:
 
 
 class _Canonical(Walk):
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         for one in node.inputs:
             if type(one) is Node and one.op in _SPREAD:
                 break
@@ -49,7 +49,7 @@ class _Canonical(Walk):
         return _with_numbers(node) or _before_expand(node)
 
 
-def _with_numbers(node: Node) -> Found:
+def _with_numbers(node: Node) -> Replacement:
     """add(x, full(1)) = add(x, 1)"""
     operands = node.inputs[1:] if node.op is WHERE else node.inputs
     if len(operands) != 2 or not _takes(node.op, operands):
@@ -72,7 +72,7 @@ def _takes(op: Op, operands: tuple[Any, ...]) -> bool:
     return numbers == "all" or (numbers == "inexact" and dtype.is_inexact)
 
 
-def _before_expand(node: Node) -> Found:
+def _before_expand(node: Node) -> Replacement:
     """exp(expand(x)) = expand(exp(x))"""
     below = None
     for one in node.inputs:
@@ -91,7 +91,7 @@ def _before_expand(node: Node) -> Found:
 
 
 def _below(one: Any, shape: tuple[Any, ...]) -> Any:
-    """The operand before it was repeated."""
+    """An operand before it was repeated."""
     if type(one) is not Node:
         return one
     if one.op is FULL:

@@ -4,7 +4,7 @@
     %q: float32[4] = place(%b, shape=(4,), index=(2:4,))
     %c: float32[4] = add(%p, %q)                   →  cat(%a, %b, dim=0)
 
-The derivative of a tensor that was split (queries, keys and values; the gates of an
+The gradient of a tensor that was split (queries, keys and values; the gates of an
 LSTM) is such a sum. The pieces must fill the whole; then only the sign of a zero can
 change.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify_views import whole_axis
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.core.size import Size
 from weft.graph.ir import Graph, Node
@@ -26,7 +26,7 @@ _PLACE = find_op("place")
 
 
 def concat_padded_sums(graph: Graph) -> Graph:
-    """The graph with sums of places that fill a tensor as concatenations.
+    """Replace sums of padded pieces that fill a tensor by concatenations.
 
     >>> x = weft.ones(4, requires_grad=True)
     >>> def fn(x):
@@ -36,7 +36,7 @@ def concat_padded_sums(graph: Graph) -> Graph:
     >>> weft.compile.passes.concat_padded_sums(g).outputs[-1]
     <cat 'grad/slice/add' float32[4]>
     """
-    return _Joins(graph).run()
+    return _Concat(graph).run()
 
 
 class _Piece(NamedTuple):
@@ -46,24 +46,24 @@ class _Piece(NamedTuple):
     value: Node
 
 
-class _Joins(Walk):
+class _Concat(Walk):
     ops = frozenset([_ADD])
     needs = frozenset([_PLACE])
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is not _ADD or not Policy.ZEROS.allows(node.dtype):
             return None
         if not any(type(i) is Node and i.op is _PLACE for i in node.inputs):
             return None
         pieces = self.pieces(node)
-        if pieces is None or not _tile(pieces, node.shape):
+        if pieces is None or not _fill(pieces, node.shape):
             return None
         values = tuple([piece.value for piece in pieces])
         return Call(_CAT, values, {"dim": pieces[0].axis})
 
     def pieces(self, root: Node) -> list[_Piece] | None:
-        """What a sum is made of, in order, if that is pieces in zeros alone."""
-        found, stack = [], list(root.inputs)
+        """The pieces that a sum consists of, in order; None if it has other terms."""
+        pieces, stack = [], list(root.inputs)
         while stack:
             one = stack.pop()
             if type(one) is not Node:
@@ -74,32 +74,29 @@ class _Joins(Walk):
             piece = _piece(one) if one.op is _PLACE else None
             if piece is None:
                 return None
-            found.append(piece)
-        return sorted(found, key=lambda piece: piece.start)
+            pieces.append(piece)
+        return sorted(pieces, key=lambda piece: piece.start)
 
 
 def _piece(node: Node) -> _Piece | None:
-    """Where a place puts its input, if that is a range of one axis."""
+    """The range that a ``place`` writes, if it is a range of one axis."""
     index, shape = node.params["index"], node.params["shape"]
     if any(type(item) is not slice for item in index):
         return None  # axes of the value are not those of the whole
-    parts = [k for k, item in enumerate(index) if not whole_axis(item, shape[k])]
-    if len(parts) != 1:
+    padded = [k for k, item in enumerate(index) if not whole_axis(item, shape[k])]
+    if len(padded) != 1:
         return None
-    axis = parts[0]
+    axis = padded[0]
     item, size = index[axis], shape[axis]
-    if type(item) is not slice or _open(item.start, item.stop, item.step, size):
+    bounds = item.start, item.stop, item.step, size
+    if type(item) is not slice or any(isinstance(n, Size) for n in bounds):
         return None
     start, stop, step = item.indices(size)
     return _Piece(start, stop, axis, node.inputs[0]) if step == 1 else None
 
 
-def _open(*values: Any) -> bool:
-    return any(isinstance(value, Size) for value in values)
-
-
-def _tile(pieces: list[_Piece], shape: tuple[Any, ...]) -> bool:
-    """Whether the pieces lie along one axis without a gap, from end to end."""
+def _fill(pieces: list[_Piece], shape: tuple[Any, ...]) -> bool:
+    """Whether the pieces cover one axis from end to end."""
     axis, end = pieces[0].axis, 0
     for piece in pieces:
         if piece.axis != axis or piece.start != end or piece.stop <= piece.start:

@@ -4,10 +4,10 @@
     %b: float32[3] = exp(%x)       →
     %c: float32[3] = add(%a, %b)      %c: float32[3] = add(%a, %a)
 
-Two nodes are one if operator, inputs and parameters are, by their bits. Random
-operators are functions of a seed and a counter, so equal ones give equal numbers;
-each draw of a program counts on, so draws are never merged. Reads of a variable are
-one until it is assigned. Nodes with control edges stay.
+Two nodes are merged if their operators, inputs and parameters are equal, bit by bit.
+Random operators are functions of a seed and a counter, so equal ones give equal
+numbers; each draw of a program advances the counter, so draws are never merged. Reads
+of a variable are equal until it is assigned. Nodes with control edges stay.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.passes.walk import Found, Walk
+from weft.compile.passes.walk import Replacement, Walk
 from weft.core.size import Size
 from weft.graph.ir import ASSIGN, GROUP, READ, Graph, Node, Variable
 
-LARGE = 1 << 16  # bytes beyond which arrays are told apart by identity
+LARGE = 1 << 16  # bytes beyond which arrays are compared by identity
 
 
 def cse(graph: Graph) -> Graph:
-    """The graph with equal nodes merged.
+    """Merge equal nodes.
 
     >>> g = weft.graph.capture(lambda x: x.exp() * x.exp(), weft.ones(3)).graph
     >>> print(weft.compile.passes.cse(g))
@@ -48,11 +48,11 @@ class _Cse(Walk):
         if node.op is ASSIGN:
             self.assigned[node.params["variable"]] += 1
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is ASSIGN or node.op is GROUP:
             return None
-        found = self.seen.setdefault(self.key(node), node)
-        return None if found is node else found
+        first = self.seen.setdefault(self.key(node), node)
+        return None if first is node else first
 
     def key(self, node: Node) -> Any:
         if node.op is READ:
@@ -60,18 +60,18 @@ class _Cse(Walk):
             return READ, variable, self.assigned[variable]
         inputs = [i if type(i) is Node else key_of(i) for i in node.inputs]
         if node.op.facts.commutes:
-            inputs.sort(key=_place)
+            inputs.sort(key=_rank)
         params = node.params
         return node.op, tuple(inputs), tuple([key_of(params[k]) for k in params])
 
 
-def _place(one: Any) -> int:
-    """An order of operands: numbers first, nodes by identity."""
+def _rank(one: Any) -> int:
+    """The rank of an operand: numbers first, nodes by identity."""
     return id(one) if type(one) is Node else 0
 
 
 def key_of(value: Any) -> Any:
-    """What is equal for two parameters that are surely the same."""
+    """A key of a parameter; equal keys mean equal parameters."""
     kind = type(value)
     if kind is tuple:
         return (kind, *map(key_of, value))

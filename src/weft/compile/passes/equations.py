@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from weft.compile.passes.facts import FULL, same_number, splat, takes_numbers
 from weft.compile.passes.policy import Policy
-from weft.compile.passes.walk import Call, Found
+from weft.compile.passes.walk import Call, Replacement
 from weft.core.op import Op, find_op
 from weft.dtype import DType
 from weft.graph.ir import CONSTANT, Node
@@ -25,26 +25,26 @@ Maker = Callable[[Bound], Any]
 
 
 class Equation(NamedTuple):
-    """One equation, ready to be applied."""
+    """A parsed equation."""
 
     text: str
     policy: Policy
     op: Op
     match: Matcher
     make: Maker
-    wants: tuple[frozenset[Any], ...]  # an input of each: an operator, or a number
+    wants: tuple[frozenset[Any], ...]  # operators, or None for numbers: an input each
 
-    def __call__(self, node: Node) -> Found:
+    def __call__(self, node: Node) -> Replacement:
         bound: Bound = {}
         if not self.policy.allows(node.dtype) or not self.match(node, bound):
             return None
-        found, kind = self.make(bound), node.type
-        if type(found) is Call:
-            return found if _possible(found, kind.dtype) else None
-        if type(found) is Node:
-            return found if same_type(found.type, kind) else None
+        right, kind = self.make(bound), node.type
+        if type(right) is Call:
+            return right if _possible(right, kind.dtype) else None
+        if type(right) is Node:
+            return right if same_type(right.type, kind) else None
         return Call(
-            FULL, (), {"shape": kind.shape, "value": found, "dtype": kind.dtype}
+            FULL, (), {"shape": kind.shape, "value": right, "dtype": kind.dtype}
         )
 
 
@@ -57,20 +57,20 @@ def _possible(call: Call, dtype: DType) -> bool:
 
 
 def equations(policy: Policy, texts: str) -> list[Equation]:
-    """The equations of a text, one a line."""
+    """Parse equations, one a line."""
     return [_equation(policy, t.strip()) for t in texts.strip().splitlines()]
 
 
 def table(rows: Iterable[Equation]) -> dict[Op, list[Equation]]:
     """Equations by the operator that they replace."""
-    found: dict[Op, list[Equation]] = {}
+    by_op: dict[Op, list[Equation]] = {}
     for one in rows:
-        found.setdefault(one.op, []).append(one)
-    return found
+        by_op.setdefault(one.op, []).append(one)
+    return by_op
 
 
 def fitting(rows: Iterable[Equation], node: Node) -> list[Equation]:
-    """The equations that may apply to a node, as its inputs' operators tell."""
+    """The equations that may apply to a node, by the operators of its inputs."""
     kinds = [i.op if type(i) is Node else None for i in node.inputs]
     return [
         one for one in rows if not any(want.isdisjoint(kinds) for want in one.wants)
@@ -105,11 +105,11 @@ def _matcher(side: ast.expr) -> Matcher:
         return _named(side.id)
     assert isinstance(side, ast.Call)
     numbers, others = [], []
-    for place, arg in enumerate(side.args):
+    for k, arg in enumerate(side.args):
         if isinstance(arg, (ast.Name, ast.Call)):
-            others.append((place, _matcher(arg)))
+            others.append((k, _matcher(arg)))
         else:
-            numbers.append((place, ast.literal_eval(arg)))
+            numbers.append((k, ast.literal_eval(arg)))
     return _called(_op(side), numbers, others)
 
 
@@ -132,15 +132,15 @@ def _called(
         return fits(inputs, bound) or (commutes and fits(inputs[::-1], bound))
 
     def fits(inputs: tuple[Any, ...], bound: Bound) -> bool:
-        for place, number in numbers:
-            have = splat(inputs[place])
+        for k, number in numbers:
+            have = splat(inputs[k])
             if have is None or not same_number(have, number):
                 return False
-        found = bound.copy()
-        for place, matcher in others:
-            if not matcher(inputs[place], found):
+        tried = bound.copy()
+        for k, matcher in others:
+            if not matcher(inputs[k], tried):
                 return False
-        bound.update(found)
+        bound.update(tried)
         return True
 
     return match

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.compile.fusion.elements import lowering_of
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.lowering import Composed, Varied
 from weft.core.op import find_op
 from weft.graph.ir import Graph, Node
@@ -17,7 +17,7 @@ class _Compose(Walk):
         rules = Composed, Varied
         self.ops = frozenset(op for op in graph.ops if isinstance(op.lower, rules))
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         rule = lowering_of(node)
         if not isinstance(rule, Composed):
             return None
@@ -29,5 +29,5 @@ def _call(name: str, *inputs: Any, **params: Any) -> Call:
 
 
 def expand_composites(graph: Graph) -> Graph:
-    """The graph with the operators that kernels know only as programs written out."""
+    """Replace operators that have no kernel by the operators they are composed of."""
     return _Compose(graph).run()

@@ -1,7 +1,7 @@
 """Facts about a node's value that are known before anything runs.
 
-``splat``        the one number that every element is
-``exact_cast``   every value of one dtype is a value of another
+``splat``        the number that all elements are equal to
+``exact_cast``   whether every value of one dtype is a value of another
 ``Ranges``       whether a value can be infinite or NaN
 """
 
@@ -28,7 +28,7 @@ WHERE = find_op("where")
 
 
 def is_same(op: Op) -> bool:
-    """Whether the result is the first input, in a graph, where memory does not show."""
+    """Whether an operator returns its first input, as far as values are concerned."""
     return op.lower is SAME or op is RENEW
 
 
@@ -43,7 +43,7 @@ def rounds(op: Op) -> bool:
 
 
 def splat(value: Any) -> Any:
-    """The number that all elements are, or None.
+    """The number that all elements are equal to, or None.
 
     >>> g = weft.graph.capture(lambda x: x + weft.full((3,), 2.0), weft.ones(3)).graph
     >>> weft.compile.passes.facts.splat(g["full"])
@@ -59,7 +59,7 @@ def splat(value: Any) -> Any:
 
 
 def _as(value: Any, dtype: DType) -> Any:
-    """A ``full`` operator's number as its dtype has it."""
+    """The number of a ``full``, converted to its dtype."""
     if isinstance(value, Size):
         return None
     if type(value) in (float, int) and dtype.category == dtypes.FLOAT:
@@ -68,7 +68,7 @@ def _as(value: Any, dtype: DType) -> Any:
 
 
 def same_number(a: Any, b: Any) -> bool:
-    """Equal, and zeros of one sign."""
+    """Whether two numbers are equal; zeros must have the same sign."""
     return a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b))
 
 
@@ -78,7 +78,7 @@ def takes_numbers(dtype: DType) -> bool:
 
 
 def known_size(kind: Any) -> int | None:
-    """How many bytes a value has; None if only a run tells."""
+    """The bytes of a value; None if its sizes are symbolic."""
     if not isinstance(kind, TensorType) or any(isinstance(n, Size) for n in kind.shape):
         return None
     return math.prod(kind.shape) * kind.dtype.itemsize
@@ -93,7 +93,7 @@ _BITS = {  # bits of the significand, and of the exponent
 
 
 def exact_cast(a: DType, b: DType) -> bool:
-    """Whether every value of ``a`` is one of ``b``.
+    """Whether every value of ``a`` is a value of ``b``.
 
     >>> exact = weft.compile.passes.facts.exact_cast
     >>> exact(weft.float16, weft.float32), exact(weft.int64, weft.float64)
@@ -118,7 +118,7 @@ UNKNOWN, NOT_INFINITE, FINITE = range(3)  # NaN is not infinite, and not finite
 
 
 class Ranges:
-    """How large a node's value can be, from those of its inputs; asked in order."""
+    """Whether nodes can be infinite or NaN, by their inputs; noted in graph order."""
 
     def __init__(self) -> None:
         self._of: dict[Node, int] = {}
@@ -130,11 +130,11 @@ class Ranges:
         return FINITE if finite else UNKNOWN
 
     def note(self, node: Node) -> None:
-        found = self._found(node)
-        if found:
-            self._of[node] = found
+        known = self._range(node)
+        if known:
+            self._of[node] = known
 
-    def _found(self, node: Node) -> int:
+    def _range(self, node: Node) -> int:
         op, inputs = node.op, node.inputs
         number = splat(node)
         if number is not None:
@@ -143,8 +143,8 @@ class Ranges:
             small = node.params["value"].size <= 1 << 14
             return FINITE if small and np.isfinite(node.params["value"]).all() else 0
         if op.facts.bounds is not None and all(map(math.isfinite, op.facts.bounds)):
-            given = [] if op.facts.random else [self[i] for i in inputs]
-            return max(min(given, default=FINITE), NOT_INFINITE)
+            ranges = [] if op.facts.random else [self[i] for i in inputs]
+            return max(min(ranges, default=FINITE), NOT_INFINITE)
         if op.facts.keeps_finite or isinstance(op.lower, View) or is_same(op):
             return self[inputs[0]]
         if op is WHERE:

@@ -4,12 +4,12 @@
     %b: int64[] = mul(%a, %a)                 →  full(shape=(), value=256, …)
     %c: int64[] = add(%x, %b)                    add(%x, %b)
 
-The records' own evaluations give the values, so a folded program has the same
-bits. A value that is one number everywhere becomes a ``full`` of any size, also of
-a size that is not known yet. Others are computed if they are small, or no larger
-than what they are made of; a constant is never spread out by an ``expand``. Of a
-``cond`` whose predicate is known, the branch that is taken stays. Random numbers are
-not folded, nor what a run could refuse: an error stays in its place.
+The records' own evaluations compute the values, so a folded program has the same
+bits. A value whose elements are all the same number becomes a ``full`` of any size,
+also of a symbolic one. Others are computed if they are small, or no larger than their
+inputs; a constant is never expanded. A ``cond`` whose predicate is known is replaced by
+the branch that is taken. Random numbers are not folded, nor operators that fail: the
+run reports their errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weft.compile.passes.facts import (
     rounds,
     splat,
 )
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.lowering import View
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import Size
@@ -52,7 +52,7 @@ _MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
 def fold(graph: Graph) -> Graph:
-    """The graph with what depends on constants alone computed.
+    """Compute the nodes that depend on constants alone.
 
     >>> g = weft.graph.capture(
     ...     lambda x: x + weft.full((), 2) * weft.full((), 3),
@@ -72,13 +72,13 @@ class _Fold(Walk):
         super().__init__(graph)
         self.values: dict[Node, np.ndarray | None] = {}
         self.branches: dict[Node, list[Node] | None] = {}
-        self.unknown: set[Node] = set()  # until it runs
+        self.unknown: set[Node] = set()  # nodes that depend on inputs or variables
 
     def note(self, node: Node) -> None:
         if node.op in _GIVEN or not self.unknown.isdisjoint(_nodes(node.inputs)):
             self.unknown.add(node)
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is CONSTANT:
             return self.uniform(node)
         if node.op is PICK and node.inputs[0].op is cond_op:
@@ -95,7 +95,7 @@ class _Fold(Walk):
         value = self.value(node)
         return None if value is None else _constant(value)
 
-    def uniform(self, node: Node) -> Found:
+    def uniform(self, node: Node) -> Replacement:
         value = node.params["value"]
         if 1 < value.size <= SMALL // value.itemsize and _all_same(value):
             return _full(node.type, value.flat[0].item())
@@ -103,8 +103,8 @@ class _Fold(Walk):
 
     # -- branches
 
-    def branch_taken(self, pick: Node) -> Found:
-        """One result of a branch that is always taken, from the branch itself."""
+    def branch_taken(self, pick: Node) -> Replacement:
+        """An output of the branch that is always taken, inlined into this graph."""
         cond: Node = pick.inputs[0]
         chosen = splat(cond.inputs[0])
         if chosen is None:
@@ -113,11 +113,11 @@ class _Fold(Walk):
             branch = cond.params["then" if chosen else "other"]
             own = branch.sizes is not self.graph.sizes and branch.sizes.hints
             self.branches[cond] = None if own else self.inlined(branch, cond)
-        found = self.branches[cond]
-        return None if found is None else found[pick.params["index"]]
+        outputs = self.branches[cond]
+        return None if outputs is None else outputs[pick.params["index"]]
 
     def inlined(self, branch: Graph, cond: Node) -> list[Node]:
-        """The branch's nodes as nodes of this graph; those of its outputs."""
+        """Add the branch's nodes to this graph; return those of its outputs."""
         env: dict[Any, Any] = dict(zip(branch.inputs, cond.inputs[1:], strict=True))
         own = [node for node in branch.nodes if node not in env]
         names = {node.name: self.free(f"{cond.name}/{node.name}") for node in own}
@@ -135,10 +135,10 @@ class _Fold(Walk):
             env[node] = self.settled(fresh, fresh)
         return [env[out] for out in branch.outputs]
 
-    # -- one number everywhere
+    # -- values whose elements are all the same number
 
     def number(self, node: Node) -> Any:
-        """The number that each element is, if the inputs are such."""
+        """The number that all elements are equal to, if the inputs are such values."""
         numbers = [splat(i) for i in node.inputs]
         if any(n is None for n in numbers):
             return None
@@ -150,7 +150,7 @@ class _Fold(Walk):
         return self.reduced(node, numbers)
 
     def reduced(self, node: Node, numbers: list[Any]) -> Any:
-        """A reduction of one number, where every order of adding gives the same."""
+        """A reduction of equal numbers, if every order of adding gives the same."""
         if not is_reduction(node.op) or (rounds(node.op) and node.op is not _SUM):
             return None
         shape = node.inputs[0].shape
@@ -163,7 +163,8 @@ class _Fold(Walk):
             return self.evaluated(node, numbers, dim=(), keepdim=False)
         total = numbers[0] * count
         if node.dtype.is_inexact:
-            exact = float(numbers[0]).is_integer() if _real(numbers[0]) else False
+            real = not isinstance(numbers[0], complex)
+            exact = real and float(numbers[0]).is_integer()
             limit = 1 << _MANTISSA.get(node.dtype.name, 0)
             return total if exact and abs(total) <= limit else None
         return np.asarray(total).astype(node.dtype.np).item()
@@ -173,13 +174,13 @@ class _Fold(Walk):
             np.asarray(n, i.dtype.np) if type(i) is Node else n
             for n, i in zip(numbers, node.inputs, strict=True)
         ]
-        found = _run(node.op, args, params or node.params)
-        return None if found is None else _item(found, node)
+        value = _run(node.op, args, params or node.params)
+        return None if value is None else _item(value, node)
 
     # -- arrays
 
     def value(self, node: Any) -> np.ndarray | None:
-        """A node's array, if it is known and of a reasonable size."""
+        """A node's array, if it is known and not too large."""
         if type(node) is not Node:
             return node
         if node.op is CONSTANT:
@@ -197,12 +198,12 @@ class _Fold(Walk):
         size = known_size(node.type)
         if size is None or not _foldable(node):
             return None
-        given = sum(getattr(a, "nbytes", 0) for a in args)
-        if size > max(SMALL, given if node.op is not EXPAND else 0):
+        inputs = sum(getattr(a, "nbytes", 0) for a in args)
+        if size > max(SMALL, inputs if node.op is not EXPAND else 0):
             return None
-        found = _run(node.op, args, node.params)
-        fits = found is not None and (found.shape, of_array(found)) == node.type
-        return found if fits else None
+        value = _run(node.op, args, node.params)
+        fits = value is not None and (value.shape, of_array(value)) == node.type
+        return value if fits else None
 
 
 def _nodes(inputs: tuple[Any, ...]) -> list[Node]:
@@ -222,22 +223,18 @@ def _run(op: Op, args: list[Any], params: dict[str, Any]) -> np.ndarray | None:
     try:
         with np.errstate(all="ignore"):
             return np.asarray(op.kernel(*args, **params))
-    except Exception:  # whatever it is, the run will tell it with its line
+    except Exception:  # the run will report it with its line
         return None
 
 
-def _item(found: np.ndarray, node: Node) -> Any:
-    if found.shape != () or of_array(found) is not node.dtype:
+def _item(value: np.ndarray, node: Node) -> Any:
+    if value.shape != () or of_array(value) is not node.dtype:
         return None
-    return found.item()
-
-
-def _real(number: Any) -> bool:
-    return not isinstance(number, complex)
+    return value.item()
 
 
 def _all_same(value: np.ndarray) -> bool:
-    """Whether all elements are one, by their bits."""
+    """Whether all elements have the same bits."""
     flat = np.ascontiguousarray(value).reshape(-1)
     if flat[:1].tobytes() != flat[-1:].tobytes():
         return False

@@ -5,9 +5,9 @@
     (conv(x, w, b)) * s →  conv(x, w * s, b * s)
 
 A batch norm at inference is such a chain, so convolution, batch norm and activation
-become one convolution and the activation. New weights are computed from the old
-ones in each run, which is a fraction of the work it saves; frozen, they are
-constants. Results may differ in the last bits, so the strict mode leaves it.
+become one convolution and the activation. New weights are computed from the old ones in
+each run, which is a fraction of the work that this saves; frozen, they are constants.
+Results may differ in the last bits, so the pass does nothing in strict mode.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, splat
 from weft.compile.passes.policy import Policy
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.config import config
 from weft.core.op import find_op
 from weft.core.size import Size, is_one
@@ -29,7 +29,7 @@ _ADD, _SUB, _MUL, _NEG = map(find_op, ("add", "sub", "mul", "neg"))
 
 
 def fold_into_convolution(graph: Graph) -> Graph:
-    """The graph with scales and shifts of channels inside the convolutions.
+    """Fold scales and shifts of channels into the convolutions before them.
 
     >>> def fn(x, w, s):
     ...     return weft.nn.functional.conv2d(x, w) * s
@@ -48,7 +48,7 @@ class _Convolution(Walk):
     def concerns(self, graph: Graph) -> bool:
         return not graph.ops.isdisjoint((_CONV, _BIASED)) and super().concerns(graph)
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op not in (_ADD, _SUB, _MUL) or not Policy.ROUNDING.allows(node.dtype):
             return None
         x, y = node.inputs
@@ -58,19 +58,19 @@ class _Convolution(Walk):
         return None if values is None else _merged(node, x, values)
 
     def changeable(self, value: Any) -> bool:
-        """Whether this is a convolution that nothing else uses."""
+        """Whether a value is a convolution with one use."""
         if type(value) is not Node or value.op not in (_CONV, _BIASED):
             return False
         return self.used_once(value)
 
 
 def _by_channel(value: Any, conv: Node) -> Call | None:
-    """An operand as one number a channel, if it is that."""
+    """An operand as a vector of one number a channel, if it is constant elsewhere."""
     channels = conv.shape[1]
     number = splat(value)
     if number is not None:
-        given = {"shape": (channels,), "value": number, "dtype": conv.dtype}
-        return Call(FULL, (), given)
+        params = {"shape": (channels,), "value": number, "dtype": conv.dtype}
+        return Call(FULL, (), params)
     if type(value) is not Node or value.op is not EXPAND:
         return None
     shape = value.inputs[0].shape
@@ -83,7 +83,7 @@ def _by_channel(value: Any, conv: Node) -> Call | None:
     return Call(RESHAPE, value.inputs, {"shape": (channels,)})
 
 
-def _merged(node: Node, conv: Node, values: Call) -> Found:
+def _merged(node: Node, conv: Node, values: Call) -> Replacement:
     x, w, *rest = conv.inputs
     if node.op is not _MUL:
         if not rest:
@@ -108,9 +108,9 @@ def _scaled(w: Node, values: Call) -> Call:
 
 
 def _worth(conv: Node, w: Node) -> bool:
-    """Whether there are fewer weights than results; an open size counts as large.
+    """Whether there are fewer weights than results; a symbolic size counts as large.
 
-    That depends on the size of a batch, which must not matter where it is invariant.
+    This depends on the batch size, which must not matter in batch-invariant mode.
     """
     if config.batch_invariant:
         return False

@@ -2,8 +2,9 @@
 
     %w: float32[3] = read(@w)   →   constant([1.0, 2.0, 3.0])
 
-Not among the passes that always run: only the caller knows what is final. After it,
-``fold`` computes everything that depends on frozen weights alone.
+This is not among the passes that always run, because only the caller knows which
+variables are final. After it, ``fold`` computes everything that depends on frozen
+weights alone.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.errors import ArgumentError
 from weft.graph.ir import ASSIGN, CONSTANT, READ, Graph, Node
 
 
 def freeze(graph: Graph, values: Mapping[str, np.ndarray]) -> Graph:
-    """The graph with these variables' values, by name, in the place of reads.
+    """Replace reads of variables by their values, given by name.
 
     >>> w = weft.tensor([1.0, 2.0])
     >>> g = weft.graph.capture(lambda x: x * w, weft.ones(2)).graph
@@ -47,7 +48,7 @@ class _Freeze(Walk):
     def inner(self, graph: Graph) -> Graph:
         return _Freeze(graph, self.values).run()
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is not READ:
             return None
         value = self.values.get(node.params["variable"].name)

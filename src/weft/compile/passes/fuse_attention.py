@@ -3,9 +3,10 @@
     softmax(q @ k^T * scale + mask) @ v                   →  attention(q, k, v, mask)
     softmax(where(m, q @ k^T * scale, -inf)) @ v          →  attention(q, k, v, m)
 
-where nothing else needs the weights: a backward pass that was captured with them keeps
-both as they are. A mask that hides just the keys behind each query, however it was
-made, becomes ``causal``. Sums come in another order, so the strict mode leaves it.
+if nothing else reads the weights: a backward pass that was captured with them keeps
+both as they are. A mask that hides just the keys after each query, however it is
+computed, becomes ``causal``. The order of sums changes, so the pass does nothing in
+strict mode.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from weft.compile.passes.facts import EXPAND, RESHAPE, WHERE, splat
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify_views import PERMUTE
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.lowering import Filled
 from weft.core.op import Op, find_op
 from weft.core.size import Size, is_one
@@ -28,11 +29,11 @@ from weft.ops.attention import attention_op
 _MATMUL, _DIV, _EXP, _SUB, _SUM, _AMAX, _MUL, _ADD, _NOT = map(
     find_op, ("matmul", "div", "exp", "sub", "sum", "amax", "mul", "add", "bitwise_not")
 )
-_MOST = 1 << 23  # elements of a mask that are looked at
+_MOST = 1 << 23  # elements of a mask that are computed to recognise it
 
 
 def fuse_attention(graph: Graph) -> Graph:
-    """The graph with attention that was written out as one operator.
+    """Replace attention that is written out by the operator.
 
     >>> def fn(q, k, v):
     ...     return (q @ k.T * 0.5).softmax(-1) @ v
@@ -57,30 +58,30 @@ class _Attention(Walk):
     ops = frozenset([_MATMUL])
     needs = frozenset([_DIV, _EXP, _SUB, _SUM, _AMAX])
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is not _MATMUL or node.dtype.name not in ("float32", "float64"):
             return None
         if not Policy.ROUNDING.allows(node.dtype):
             return None
-        scores = self.softened(node.inputs[0])
-        found = None if scores is None else self.masked(scores)
-        if found is None:
+        logits = self.softmax_input(node.inputs[0])
+        scores = None if logits is None else self.masked(logits)
+        if scores is None:
             return None
-        k = Call(PERMUTE, (found.right,), {"dims": _swapped(len(node.shape))})
-        inputs = [found.left, k, node.inputs[1]]
-        causal = found.mask is not None and _hides_behind(found.mask)
-        inputs += [] if found.mask is None or causal else [found.mask]
-        params = {"causal": causal, "scale": found.scale, "zeros": False}
+        k = Call(PERMUTE, (scores.right,), {"dims": _swapped(len(node.shape))})
+        inputs = [scores.left, k, node.inputs[1]]
+        causal = scores.mask is not None and _is_causal(scores.mask)
+        inputs += [] if scores.mask is None or causal else [scores.mask]
+        params = {"causal": causal, "scale": scores.scale, "zeros": False}
         return Call(PICK, (Call(attention_op, tuple(inputs), params),), {"index": 0})
 
     def uses(self, value: Any, op: Op, most: int = 1) -> bool:
-        """Whether a value is made by an operator for so many others at most."""
+        """Whether a value is an operator's result with at most so many uses."""
         if type(value) is not Node or value.op is not op:
             return False
         return self._uses[value.name] <= most
 
-    def softened(self, weights: Any) -> Node | None:
-        """What softmax along the last axis makes the weights of, for them alone."""
+    def softmax_input(self, weights: Any) -> Node | None:
+        """The input of the softmax along the last axis that the weights are."""
         if not self.uses(weights, _DIV):
             return None
         e, total = weights.inputs
@@ -92,7 +93,7 @@ class _Attention(Walk):
         return scores if self.reduced(top, _AMAX) is scores else None
 
     def reduced(self, value: Any, op: Op) -> Any:
-        """What a row's number, repeated along the row, is the reduction of."""
+        """The input of a reduction of rows that is expanded along the rows again."""
         if not self.uses(value, EXPAND) or not self.uses(value.inputs[0], op):
             return None
         one = value.inputs[0]
@@ -101,19 +102,19 @@ class _Attention(Walk):
         return one.inputs[0] if along else None
 
     def masked(self, scores: Node) -> _Scores | None:
-        """The parts of scores that the sum and the largest of a row alone need."""
+        """The product, scale and mask of scores that only the softmax reads."""
         if self.uses(scores, _ADD, 2):
             for x, mask in (scores.inputs, reversed(scores.inputs)):
-                found = self.scaled(x)
-                if found is not None and type(mask) is Node:
-                    return found._replace(mask=mask)
+                product = self.scaled(x)
+                if product is not None and type(mask) is Node:
+                    return product._replace(mask=mask)
         if self.uses(scores, WHERE, 2):
-            takes, x, other = scores.inputs
+            condition, x, other = scores.inputs
             if _is_hidden(other):
-                found = self.scaled(x)
-                return None if found is None else found._replace(mask=takes)
-            found = self.scaled(other) if _is_hidden(x) else None
-            return found and found._replace(mask=Call(_NOT, (takes,)))
+                product = self.scaled(x)
+                return product and product._replace(mask=condition)
+            product = self.scaled(other) if _is_hidden(x) else None
+            return product and product._replace(mask=Call(_NOT, (condition,)))
         return self.scaled(scores, 2)
 
     def scaled(self, x: Any, most: int = 1) -> _Scores | None:
@@ -135,13 +136,13 @@ def _unexpanded(value: Any) -> Any:
 
 
 def _is_hidden(value: Any) -> bool:
-    """Whether this is -infinity everywhere."""
+    """Whether a value is -infinity everywhere."""
     return splat(_unexpanded(value)) == -math.inf
 
 
-def _hides_behind(mask: Node | Call) -> bool:
-    """Whether a mask is known to hide the keys behind each query, and no others."""
-    turned = type(mask) is Call
+def _is_causal(mask: Node | Call) -> bool:
+    """Whether a mask is known to hide the keys after each query, and no others."""
+    inverted = type(mask) is Call
     node: Any = mask.inputs[0] if type(mask) is Call else mask
     while node.op is EXPAND and len(node.inputs[0].shape) >= 2:
         node = node.inputs[0]
@@ -151,21 +152,21 @@ def _hides_behind(mask: Node | Call) -> bool:
     value = _known(node) if rows * keys <= _MOST else None
     if value is None:
         return False
-    seen = value == 0 if turned or value.dtype != bool else value
+    seen = value == 0 if inverted or value.dtype != bool else value
     if value.dtype != bool and not np.all(seen | (value == -math.inf)):
         return False
     return bool(np.all(seen == np.tril(np.ones((rows, keys), bool))))
 
 
 def _known(node: Any) -> Any:
-    """The value of what is computed element by element of constants; else None."""
+    """The value of an element-wise function of constants; None for anything else."""
     if type(node) is not Node:
         return None if isinstance(node, Size) else node
     if node.op is CONSTANT:
         return node.params["value"]
-    moved = node.op is EXPAND or node.op is RESHAPE
-    given = isinstance(node.op.lower, Filled)
-    plain = given or node.op.facts.elementwise or moved
+    view = node.op is EXPAND or node.op is RESHAPE
+    filled = isinstance(node.op.lower, Filled)
+    plain = filled or node.op.facts.elementwise or view
     if not plain or any(isinstance(n, Size) for n in node.shape):
         return None
     inputs = [_known(i) for i in node.inputs]

@@ -4,25 +4,25 @@
     %s = rsqrt(%var)                    →   %y = conv(%x, %w)
     %z = mul(%y, expand(%s))                %z = mul(%y, expand(%s))
 
-So it is there when a large value is made, and does not part what is computed from that
-value: a batch norm's numbers for each channel, an optimizer's numbers of a step.
+The small value is then known when a large one is computed, and does not split the
+fusion group of nodes that depend on both: a batch norm's values for each channel, an
+optimizer's numbers of a step.
 """
 
 from __future__ import annotations
 
 import math
 
+from weft.compile import targets
 from weft.compile.fusion.elements import lowering_of
 from weft.compile.passes.facts import EXPAND
 from weft.core.lowering import Filled, Pointwise, View
 from weft.core.size import Size
 from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node
 
-SMALL = 1 << 14  # elements
-
 
 def hoist_small_values(graph: Graph) -> Graph:
-    """The graph with small functions of what is given, that are repeated, first.
+    """Hoist small values that depend only on inputs and are expanded later.
 
     >>> from weft.compile.passes.hoist_small_values import hoist_small_values
     >>> def fn(x, w, v):
@@ -40,17 +40,17 @@ def hoist_small_values(graph: Graph) -> Graph:
 
 
 def _repeated(graph: Graph, able: set[Node]) -> set[Node]:
-    """Those nodes that one of many elements is made of."""
-    found: set[Node] = set()
+    """The nodes that can be hoisted and that an expanded value depends on."""
+    needed: set[Node] = set()
     for node in reversed(graph.nodes):
-        if node in found or (node.op is EXPAND and node not in able):
-            found.update(i for i in node.inputs if i in able)
-    return found | {n for n in graph.nodes if n.op is INPUT}
+        if node in needed or (node.op is EXPAND and node not in able):
+            needed.update(i for i in node.inputs if i in able)
+    return needed | {n for n in graph.nodes if n.op is INPUT}
 
 
 def _independent(graph: Graph) -> set[Node]:
-    """Nodes that could come first."""
-    found: set[Node] = set()
+    """The nodes that can be hoisted."""
+    able: set[Node] = set()
     assigned = set()
     waited_for = {other for node in graph.nodes for other in node.after}
     for node in graph.nodes:
@@ -60,19 +60,21 @@ def _independent(graph: Graph) -> set[Node]:
             continue
         if node.op is READ:
             if node.params["variable"] not in assigned:
-                found.add(node)
-        elif node.op in (INPUT, CONSTANT) or _moves(node, found):
-            found.add(node)
-    return found
+                able.add(node)
+        elif node.op in (INPUT, CONSTANT) or _moves(node, able):
+            able.add(node)
+    return able
 
 
-def _moves(node: Node, found: set[Node]) -> bool:
+def _moves(node: Node, able: set[Node]) -> bool:
     """Whether a node is cheap, cannot fail, and needs only hoisted values."""
     rule = lowering_of(node)
     if node.op is EXPAND:
         return False
     if not isinstance(rule, (Pointwise, Filled, View)) or not node.dtype.is_inexact:
         return False
-    if any(isinstance(n, Size) for n in node.shape) or math.prod(node.shape) > SMALL:
+    if any(isinstance(n, Size) for n in node.shape):
         return False
-    return all(i in found for i in node.inputs if type(i) is Node)
+    if math.prod(node.shape) > targets.default().cost.fusion.hoisted:
+        return False
+    return all(i in able for i in node.inputs if type(i) is Node)

@@ -2,37 +2,36 @@
 
     %c: float32[64, 1024] = cat(%a, %b, …, dim=0)
 
-As one kernel, each element would ask in which of the pieces it lies. Instead each
-piece is copied to its place by a launch of its own (``program.concat``), or computed
-there.
+In one kernel, each element would have to find out which piece it belongs to. Instead
+each piece is copied into the whole by a launch of its own (``program.concat``), or
+computed there.
 """
 
 from __future__ import annotations
 
+from weft.compile import targets
 from weft.compile.emit import scalar
 from weft.compile.fusion.groups import COPY, Operand, inlined
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.core.size import same
 from weft.graph.ir import Graph, Node
-
-MANY = 5  # pieces: fewer are told apart by loops of their own
 
 _CAT, _RESHAPE = find_op("cat"), find_op("reshape")
 
 
 def is_joined(node: Node) -> bool:
-    """Whether a node is made of so many pieces that these are copied one by one."""
+    """Whether a node concatenates so many pieces that launches copy them one by one."""
     return (
         node.op is _CAT
-        and len(node.inputs) >= MANY
+        and len(node.inputs) >= targets.default().cost.fusion.concat_pieces
         and scalar.has_dtype(node.dtype)
         and not any(same(n, 0) for n in node.shape)
     )
 
 
 def inplace_concat(graph: Graph) -> Graph:
-    """The graph with pieces that are rows of memory, or copied to be such.
+    """Copy the pieces of long concatenations that are not contiguous.
 
     >>> from weft.compile.passes.inplace_concat import inplace_concat
     >>> def fn(x):
@@ -41,20 +40,20 @@ def inplace_concat(graph: Graph) -> Graph:
     >>> [node.op.name for node in inplace_concat(g) if node.inputs]
     ['permute', 'copy', 'cat']
     """
-    return _InMemory(graph).run()
+    return _Contiguous(graph).run()
 
 
-class _InMemory(Walk):
+class _Contiguous(Walk):
     ops = frozenset([_CAT])
 
-    def visit(self, node: Node) -> Found:
-        if not is_joined(node) or not any(map(_elsewhere, node.inputs)):
+    def visit(self, node: Node) -> Replacement:
+        if not is_joined(node) or not any(map(_is_strided, node.inputs)):
             return None
-        inputs = [Call(COPY, (i,)) if _elsewhere(i) else i for i in node.inputs]
+        inputs = [Call(COPY, (i,)) if _is_strided(i) else i for i in node.inputs]
         return Call(node.op, tuple(inputs), node.params)
 
 
-def _elsewhere(piece: Node) -> bool:
-    """Whether a piece does not lie in memory row by row."""
+def _is_strided(piece: Node) -> bool:
+    """Whether a piece is not in memory, or not contiguous there."""
     operand = Operand(piece)
     return inlined(operand.base) or any(v.op is not _RESHAPE for v in operand.views)

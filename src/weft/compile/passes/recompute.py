@@ -7,16 +7,16 @@
     %d = mul(%g, f(%y))  gradient of %y     %c = tanh(%h) after %g  recomputes %y
                                             %d = mul(%g, f(%c))  gradient of %y
 
-Here ``h`` is kept and ``y`` is not: its memory is free from the forward's last use of
-it on. Each value is computed again at most once, directly before the first gradient
-that reads it, from what is kept and from others that are computed again. The edge
-``after`` holds it back until the gradient is there, or fusion would compute it where
-its inputs are made.
+Here ``h`` is kept and ``y`` is not: its memory is free after its last use in forward.
+Each value is recomputed at most once, directly before the first gradient that reads it,
+from values that are kept and from others that are recomputed. The edge ``after`` delays
+it until the gradient is computed; fusion would otherwise compute it together with its
+inputs.
 
 A copy is the same operator on the same values, so it has the same bits: random numbers
 are functions of a seed and a count. Nothing that changes state is copied. Sums and
-other reductions are kept: they are small, and in which order numbers are added up may
-depend on what else is computed in the loop. So are whole numbers, which are indices.
+other reductions are kept: they are small, and the order in which numbers are added may
+depend on what else is computed in the loop. Integers are kept too: they are indices.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GIVEN = (INPUT, READ, CONSTANT)
 
 
 def recompute(graph: Graph, keep: Keep) -> Graph:
-    """The graph in which gradients read copies of the values that are not kept.
+    """Let gradients read recomputed copies of the values that are not kept.
 
     >>> from weft.compile.passes.recompute import recompute
     >>> def loss(x):
@@ -51,13 +51,12 @@ def recompute(graph: Graph, keep: Keep) -> Graph:
     >>> [node.name for node in made.nodes if node.role.recomputes == "exp"]
     ['exp/again']
     """
-    made = _Recompute(graph, keep).run()
-    return graph if made is None else dead_code(made)
+    changed = _Recompute(graph, keep).run()
+    return graph if changed is None else dead_code(changed)
 
 
 def copyable(node: Node) -> bool:
-    """Whether a value may be computed again: natively, to the same bits, and so that
-    nothing can fail."""
+    """Whether a value may be recomputed: natively, to the same bits, without errors."""
     if node.after:
         return False
     if node.op is PICK or targets.default().library_call(node) is not None:
@@ -68,23 +67,23 @@ def copyable(node: Node) -> bool:
     if not isinstance(node.type, TensorType):
         return False
     if not scalar.has_dtype(node.dtype) or node.dtype.category == dtypes.INT:
-        return False  # indices that have been checked are to be read where they are
+        return False  # indices that have been checked must not be computed anew
     if isinstance(rule, Element):
         return not node.op.refuses
     return isinstance(rule, (Pointwise, Filled))
 
 
-class Turns:
-    """Which nodes wait for a gradient of the loss, and from which turn on.
+class BackwardRuns:
+    """The backward run that each node belongs to; a program may have several.
 
-    A backward run begins where gradients depend on the last values of a forward run.
-    ``of[node]`` names the run by the place of that value, for the nodes that depend on
-    it; others, such as the mask of a ``relu``, could be computed in forward.
+    A backward run begins where gradients depend on the last value of a forward run.
+    ``of[node]`` is the index of that value in the graph, for the nodes that depend on
+    it; other gradients, such as the mask of a ``relu``, could be computed in forward.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.of: dict[Node, int] = {}
-        reach: dict[Node, int] = {}  # the place of the last forward value it needs
+        reach: dict[Node, int] = {}  # the index of the last forward value it needs
         run: list[Node] = []
         for at, node in enumerate(graph.nodes):
             if node.op in _GIVEN:
@@ -99,7 +98,7 @@ class Turns:
         self._close(run, reach)
 
     def _close(self, run: list[Node], reach: dict[Node, int]) -> None:
-        """The end of a stretch of gradients."""
+        """End a stretch of gradients."""
         top = max((reach[node] for node in run), default=-1)
         if top >= 0:
             self.of.update((node, top) for node in run if reach[node] == top)
@@ -109,37 +108,37 @@ class Turns:
 class _Recompute:
     def __init__(self, graph: Graph, keep: Keep) -> None:
         self.graph = graph
-        self.turns = Turns(graph).of
-        keep = functools.cache(keep)  # a value's views and parts follow it
-        self.given = {n: self._stays(n, keep) for n in graph.nodes}
+        self.runs = BackwardRuns(graph).of
+        keep = functools.cache(keep)  # it is asked once for a value and its views
+        self.kept = {n: self._is_kept(n, keep) for n in graph.nodes}
         self.nodes: list[Node] = []
         self.new: dict[Node, Node] = {}
         self.copies: dict[tuple[int, Node], Node] = {}
         self.last: dict[int, Node] = {}  # of each run: the gradient made last
         self.names = {node.name for node in graph.nodes}
 
-    def _stays(self, node: Node, keep: Keep) -> bool:
-        """Whether gradients read a value as it is."""
+    def _is_kept(self, node: Node, keep: Keep) -> bool:
+        """Whether gradients read a value itself, not a copy."""
         base = Operand(node).base
         if base.op is PICK:
             base = base.inputs[0]
-        if base.op in _GIVEN or base in self.turns or inlined(base):
+        if base.op in _GIVEN or base in self.runs or inlined(base):
             return True
         return not copyable(base) or keep(base)
 
     def run(self) -> Graph | None:
-        """The new graph; None if nothing is computed again."""
+        """The new graph; None if nothing is recomputed."""
         graph = self.graph
         for node in graph.nodes:
-            turn = self.turns.get(node)
-            if turn is not None:
+            run = self.runs.get(node)
+            if run is not None:
                 for value in self._dropped(node):
-                    self._copy(turn, value)
-            new = self._over(node, turn)
+                    self._copy(run, value)
+            new = self._over(node, run)
             self.new[node] = new
             self.nodes.append(new)
-            if turn is not None and not isinstance(node.op.lower, View):
-                self.last[turn] = new
+            if run is not None and not isinstance(node.op.lower, View):
+                self.last[run] = new
         if not self.copies:
             return None
         outputs = [self.new[out] for out in graph.outputs]
@@ -147,45 +146,45 @@ class _Recompute:
         return Graph(graph.name, self.nodes, outputs, graph.sizes, inputs)
 
     def _dropped(self, node: Node) -> list[Node]:
-        return [i for i in node.inputs if type(i) is Node and not self.given[i]]
+        return [i for i in node.inputs if type(i) is Node and not self.kept[i]]
 
-    def _value(self, turn: int | None, value: Node) -> Node:
-        """What a node of a run (or of none) reads in place of a value."""
-        if turn is None or self.given[value]:
+    def _value(self, run: int | None, value: Node) -> Node:
+        """The value, or the copy that a node of a backward run reads instead."""
+        if run is None or self.kept[value]:
             return self.new[value]
-        return self.copies[turn, value]
+        return self.copies[run, value]
 
-    def _inputs(self, node: Node, turn: int | None) -> tuple[Any, ...]:
+    def _inputs(self, node: Node, run: int | None) -> tuple[Any, ...]:
         return tuple(
-            [self._value(turn, i) if type(i) is Node else i for i in node.inputs]
+            [self._value(run, i) if type(i) is Node else i for i in node.inputs]
         )
 
-    def _copy(self, turn: int, value: Node) -> None:
-        """Compute a value again now, after others that it needs."""
+    def _copy(self, run: int, value: Node) -> None:
+        """Add a copy of a value, after copies of the values that it needs."""
         waiting = [value]
         while waiting:
             node = waiting[-1]
-            missing = [i for i in self._dropped(node) if (turn, i) not in self.copies]
-            if (turn, node) in self.copies or not missing:
+            missing = [i for i in self._dropped(node) if (run, i) not in self.copies]
+            if (run, node) in self.copies or not missing:
                 waiting.pop()
             waiting += missing
-            if not missing and (turn, node) not in self.copies:
-                self.copies[turn, node] = self._copied(turn, node)
+            if not missing and (run, node) not in self.copies:
+                self.copies[run, node] = self._copied(run, node)
 
-    def _copied(self, turn: int, node: Node) -> Node:
-        held = turn in self.last and not self._dropped(node)
-        after = (self.last[turn],) if held else ()
+    def _copied(self, run: int, node: Node) -> Node:
+        delayed = run in self.last and not self._dropped(node)
+        after = (self.last[run],) if delayed else ()
         role = node.role._replace(recomputes=origin(node))
         copy = Node(
-            node.op, self._inputs(node, turn), node.params, node.type,
+            node.op, self._inputs(node, run), node.params, node.type,
             self._free(node.name), after, node.module, node.code, node.lasti, role,
         )  # fmt: skip
         self.nodes.append(copy)
         return copy
 
-    def _over(self, node: Node, turn: int | None) -> Node:
-        """A node over the new graph's values; itself where these are the old."""
-        inputs = self._inputs(node, turn)
+    def _over(self, node: Node, run: int | None) -> Node:
+        """The node on values of the new graph; itself if they are the old ones."""
+        inputs = self._inputs(node, run)
         after = tuple([self.new[i] for i in node.after])
         if _same(inputs, node.inputs) and _same(after, node.after):
             return node
@@ -195,12 +194,12 @@ class _Recompute:
         )  # fmt: skip
 
     def _free(self, name: str) -> str:
-        found, k = f"{name}/again", 0
-        while found in self.names:
+        free, k = f"{name}/again", 0
+        while free in self.names:
             k += 1
-            found = f"{name}/again_{k}"
-        self.names.add(found)
-        return found
+            free = f"{name}/again_{k}"
+        self.names.add(free)
+        return free
 
 
 def _same(a: Iterable[Any], b: Iterable[Any]) -> bool:

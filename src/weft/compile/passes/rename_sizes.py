@@ -2,9 +2,9 @@
 
     %x: float32[i0, 4]      →  %x: float32[i0', 4]
 
-The variables of a kernel's loops and its sizes are symbols of one scope. Loops are
-called by small letters, ``i0`` or ``block``, and a program may call a size so too. The
-sizes that ``weft.compile`` names itself, ``s0``, are no loop's name.
+A kernel's loop variables and its sizes are symbols of one scope. Loop variables have
+names in small letters, ``i0`` or ``block``, and a program may name a size so too. The
+sizes that ``weft.compile`` names itself, ``s0``, never clash.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIKE_A_LOOP = re.compile(r"(?!s\d+$)[a-z]+\d*[a-z]*_*")
 
 
 def spelling(name: str) -> str:
-    """What a size is called in kernels.
+    """The name of a size in kernels.
 
     >>> from weft.compile.passes.rename_sizes import spelling
     >>> [spelling(name) for name in ("B", "i0", "block", "s0", "x_0")]
@@ -31,12 +31,12 @@ def spelling(name: str) -> str:
 
 
 def both_spellings(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Numbers for sizes under the names that a program has for them, and kernels."""
+    """Sizes by their names in the program and by those in kernels."""
     return {**{spelling(name): n for name, n in sizes.items()}, **sizes}
 
 
 def rename_sizes(graph: Graph) -> Graph:
-    """The graph with sizes as kernels call them.
+    """Rename size symbols that clash with loop variables.
 
     >>> from weft.compile.passes.rename_sizes import rename_sizes
     >>> made = weft.graph.capture(
@@ -51,10 +51,10 @@ def rename_sizes(graph: Graph) -> Graph:
     for name, hint in names.items():
         scope.symbol(spelling(name), hint)
     scope.equal = {spelling(a): spelling(b) for a, b in graph.sizes.equal.items()}
-    for found in graph.sizes.assumptions.values():
-        left, right = (_renamed(side, scope) for side in (found.left, found.right))
-        made = Assumption(left, found.relation, right, found.line)
-        scope.assumptions[str(made)] = made
+    for old in graph.sizes.assumptions.values():
+        left, right = (_renamed(side, scope) for side in (old.left, old.right))
+        renamed = Assumption(left, old.relation, right, old.line)
+        scope.assumptions[str(renamed)] = renamed
     new: dict[Any, Any] = {}
     for node in graph.nodes:
         args = [new[i] if type(i) is Node else _renamed(i, scope) for i in node.inputs]

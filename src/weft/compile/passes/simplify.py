@@ -3,9 +3,9 @@
     %a: float32[3] = neg(%y)
     %b: float32[3] = add(%x, %a)   →  sub(%x, %y)
 
-``EQUATIONS`` is the whole list, each line under what it costs in exactness (see
-``policy``); what needs more than an equation follows it. Complex numbers are left
-alone: their products have parts that these equations know nothing of.
+``EQUATIONS`` is the whole list, each line under the exactness that it costs (see
+``policy``); rules that need more than an equation follow it. Complex numbers are left
+alone, because the equations do not hold for their real and imaginary parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from weft.compile.passes.equations import Equation, equations, fitting, table
 from weft.compile.passes.facts import FINITE, NOT_INFINITE, Ranges, splat, takes_numbers
 from weft.compile.passes.policy import Policy
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.config import config
 from weft.core.op import TensorType, find_op
 from weft.graph.ir import Graph, Node
@@ -84,7 +84,7 @@ _DIV = find_op("div")
 
 
 def simplify(graph: Graph) -> Graph:
-    """The graph with the equations applied.
+    """Apply the equations.
 
     >>> g = weft.graph.capture(lambda x, y: x * 1 + -y, weft.ones(3), weft.ones(3))
     >>> print(weft.compile.passes.simplify(g.graph))
@@ -107,11 +107,11 @@ class _Simplify(Walk):
     def note(self, node: Node) -> None:
         self.ranges.note(node)
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if not isinstance(node.type, TensorType) or node.dtype.is_complex:
             return None
         if node.op is _ABS and not node.dtype.is_signed:
-            return node.inputs[0]  # 3, whose negative is 253, is not the 253's
+            return node.inputs[0]  # of unsigned integers: abs(253) is 253, not 3
         key: list[Any] = [node.op]
         for i in node.inputs:
             key.append(i.op if type(i) is Node else None)
@@ -119,14 +119,14 @@ class _Simplify(Walk):
         if rows is None:
             rows = self.rows[tuple(key)] = fitting(_TABLE.get(node.op, ()), node)
         for one in rows:
-            found = one(node)
-            if found is not None:
-                return found
+            replacement = one(node)
+            if replacement is not None:
+                return replacement
         if node.op is _ABSORB:
             return self.plain_product(node)
         return _halves(node) if node.op is _DIV else None
 
-    def plain_product(self, node: Node) -> Found:
+    def plain_product(self, node: Node) -> Replacement:
         """absorb(g, d) = mul(g, d) where zero cannot meet infinity or NaN.
 
         They differ where g is 0 and d not finite, and where d is 0 and g infinite.
@@ -147,7 +147,7 @@ def _finite_factor(value: Any) -> bool:
     return number is not None and number != 0 and math.isfinite(number)
 
 
-def _halves(node: Node) -> Found:
+def _halves(node: Node) -> Replacement:
     """div(x, 2**n) = mul(x, 2**-n), both rounded from the same number."""
     number = splat(node.inputs[1])
     if type(number) not in (int, float) or not takes_numbers(node.dtype):
@@ -156,7 +156,7 @@ def _halves(node: Node) -> Found:
         return None
     most = 12 if node.dtype.itemsize == 2 else 100
     if abs(math.frexp(number)[1]) > most or type(node.inputs[0]) is not Node:
-        return None  # beyond that, the other factor might be no normal number
+        return None  # beyond that, the other factor might be subnormal
     return Call(_MUL, (node.inputs[0], 1 / number))
 
 

@@ -3,9 +3,9 @@
     %a: float32[2, 8] = reshape(%x, shape=(2, 8))
     %b: float32[16] = reshape(%a, shape=(16,))   →  reshape(%x, shape=(16,))
 
-In a graph every value has a name and none has an address, so ``clone``, ``alias``
-and ``detach`` are their input (derivatives have been taken by now). What runs the
-graph gives each output memory of its own.
+In a graph values have no addresses, so ``clone``, ``alias`` and ``detach`` are equal to
+their input (derivatives have been taken by now). An executor gives each output memory
+of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.compile.passes.facts import (
     is_same,
 )
 from weft.compile.passes.policy import Policy
-from weft.compile.passes.walk import Call, Found, Local, Walk
+from weft.compile.passes.walk import Call, Local, Replacement, Walk
 from weft.core.op import Op, find_op
 from weft.core.size import Size, is_one, same_shape
 from weft.graph.ir import Graph, Node, sized
@@ -34,7 +34,7 @@ SUM = find_op("sum")
 
 
 def simplify_views(graph: Graph) -> Graph:
-    """The graph without views that do nothing, and with chains of them as one.
+    """Remove views that do nothing, and merge chains of views.
 
     >>> g = weft.graph.capture(lambda x: x.T.T.reshape(6).detach(), weft.ones(2, 3))
     >>> print(weft.compile.passes.simplify_views(g.graph))
@@ -51,34 +51,34 @@ class _Views(Walk):
         super().__init__(graph)
         self.ops = frozenset(op for op in graph.ops if rules_of(op))
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         for rule in rules_of(node.op):
-            found = rule(node)
-            if found is not None:
-                return found
+            replacement = rule(node)
+            if replacement is not None:
+                return replacement
         return None
 
 
 # -- operators that change nothing
 
 
-def _itself(node: Node) -> Found:
+def _itself(node: Node) -> Replacement:
     """clone(x) = alias(x) = detach(x) = renew(x, y) = x"""
     return node.inputs[0]
 
 
-def _same_shape(node: Node) -> Found:
+def _same_shape(node: Node) -> Replacement:
     """reshape(x, x.shape) = expand(x, x.shape) = x"""
     x = node.inputs[0]
     return x if same_shape(node.shape, x.shape) else None
 
 
-def _same_order(node: Node) -> Found:
+def _same_order(node: Node) -> Replacement:
     """permute(x, (0, 1, 2)) = x"""
     return node.inputs[0] if _counts(node.params["dims"]) else None
 
 
-def _whole(node: Node) -> Found:
+def _whole(node: Node) -> Replacement:
     """x[:, :] = x"""
     x = node.inputs[0]
     items = node.params["index"]
@@ -96,33 +96,33 @@ def whole_axis(item: Any, size: Any) -> bool:
     return item.stop is None or (not isinstance(size, Size) and item.stop >= size)
 
 
-def _one_part(node: Node) -> Found:
+def _one_piece(node: Node) -> Replacement:
     """cat([x]) = x"""
     return node.inputs[0] if len(node.inputs) == 1 else None
 
 
-def _same_dtype(node: Node) -> Found:
+def _same_dtype(node: Node) -> Replacement:
     """cast(x, x.dtype) = x"""
     x = node.inputs[0]
     return x if x.dtype is node.dtype else None
 
 
-# -- two that are one
+# -- pairs that are one view
 
 
-def _reshapes(node: Node) -> Found:
+def _reshapes(node: Node) -> Replacement:
     """reshape(reshape(x, a), b) = reshape(x, b)"""
     x = node.inputs[0]
     return Call(RESHAPE, x.inputs, node.params) if x.op is RESHAPE else None
 
 
-def _expands(node: Node) -> Found:
+def _expands(node: Node) -> Replacement:
     """expand(expand(x, a), b) = expand(x, b)"""
     x = node.inputs[0]
     return Call(EXPAND, x.inputs, node.params) if x.op is EXPAND else None
 
 
-def _leading_ones(node: Node) -> Found:
+def _leading_ones(node: Node) -> Replacement:
     """expand(reshape(x, (1, *x.shape)), b) = expand(x, b)"""
     x = node.inputs[0]
     if x.op is not RESHAPE:
@@ -135,7 +135,7 @@ def _leading_ones(node: Node) -> Found:
     return None
 
 
-def _permutes(node: Node) -> Found:
+def _permutes(node: Node) -> Replacement:
     """permute(permute(x, a), b) = permute(x, a[b])"""
     x = node.inputs[0]
     if x.op is not PERMUTE:
@@ -145,7 +145,7 @@ def _permutes(node: Node) -> Found:
     return x.inputs[0] if _counts(dims) else Call(PERMUTE, x.inputs, {"dims": dims})
 
 
-def _moves_ones(node: Node) -> Found:
+def _moves_ones(node: Node) -> Replacement:
     """permute(x: [1, 3], (1, 0)) = reshape(x, (3, 1))"""
     shape = node.inputs[0].shape
     moved = [d for d in node.params["dims"] if not is_one(shape[d])]
@@ -154,14 +154,14 @@ def _moves_ones(node: Node) -> Found:
     return None
 
 
-def _flips(node: Node) -> Found:
+def _flips(node: Node) -> Replacement:
     """flip(flip(x, d), d) = x"""
     x = node.inputs[0]
     twice = x.op is FLIP and x.params == node.params
     return x.inputs[0] if twice else None
 
 
-def _casts(node: Node) -> Found:
+def _casts(node: Node) -> Replacement:
     """cast(cast(x, a), b) = cast(x, b) if every x is an a"""
     x = node.inputs[0]
     if x.op is not CAST or not exact_cast(x.inputs[0].dtype, x.dtype):
@@ -170,10 +170,10 @@ def _casts(node: Node) -> Found:
     return below if below.dtype is node.dtype else Call(CAST, x.inputs, node.params)
 
 
-# -- reductions and ones
+# -- reductions and axes of size 1
 
 
-def _drops_reduced(node: Node) -> Found:
+def _drops_reduced(node: Node) -> Replacement:
     """reshape(sum(x, d, keepdim=True), without d) = sum(x, d)"""
     x = node.inputs[0]
     if not is_reduction(x.op):
@@ -191,7 +191,7 @@ def _drops_reduced(node: Node) -> Found:
     return Call(x.op, x.inputs, params) if same else None
 
 
-def _over_ones(node: Node) -> Found:
+def _over_ones(node: Node) -> Replacement:
     """sum(x: [3, 1], 1) = reshape(x, (3,)); of a sum, -0 becomes 0"""
     x = node.inputs[0]
     policy = Policy.ZEROS if node.op is SUM else Policy.EXACT
@@ -203,7 +203,7 @@ def _over_ones(node: Node) -> Found:
 
 
 def _counts(dims: Any) -> bool:
-    """Whether these are 0, 1, 2, …"""
+    """Whether dimensions are 0, 1, 2, …"""
     return all(i == d for i, d in enumerate(dims))
 
 
@@ -213,7 +213,7 @@ _RULES: dict[Op, tuple[Local, ...]] = {
     PERMUTE: (_same_order, _permutes, _moves_ones),
     SLICE: (_whole,),
     FLIP: (_flips,),
-    CAT: (_one_part,),
+    CAT: (_one_piece,),
     CAST: (_same_dtype, _casts),
 }
 

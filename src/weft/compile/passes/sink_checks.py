@@ -4,13 +4,13 @@
     %y = exp(%ok)                      →    %ok = require(%all, %all)
                                             %y = exp(%x)
 
-So a check parts nothing, and stores one number. When it fails, the program is run again
-as it was captured, and the error tells the value.
+The check then splits no fusion group, and stores one number. When it fails, the program
+is run again as it was captured, and the error tells the value.
 """
 
 from __future__ import annotations
 
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.graph.ir import Graph, Node
 
@@ -18,7 +18,7 @@ _REQUIRE, _ALL = find_op("require"), find_op("all")
 
 
 def sink_checks(graph: Graph) -> Graph:
-    """The graph with every check as one number that nothing needs.
+    """Reduce every check to one number that nothing else reads.
 
     >>> from weft.ops.require import require
     >>> def fn(x):
@@ -38,9 +38,9 @@ class _Checks(Walk):
     ops = frozenset([_REQUIRE])
 
     def inner(self, graph: Graph) -> Graph:
-        return graph  # what is run by the interpreter tells the value itself
+        return graph  # it is interpreted, and tells the value itself
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is not _REQUIRE or node.inputs[0] is node.inputs[1]:
             return None
         x, holds = node.inputs

@@ -5,12 +5,12 @@
     %y: float32[2, 3, 4, 4] = permute(%r, dims=(0, 3, 1, 2))
 
 A program whose images have their channels last, around convolutions that want them
-first, so ends with one conversion at its inputs and one at its outputs. Permutes move
-through operators element by element, reductions, slices, paddings, concatenations and
-resampling. Where nothing cancels, the graph stays as it is: a permute costs nothing
-where it is, because whoever reads it reads its base.
+first, thus has one conversion at its inputs and one at its outputs. Permutes move
+through element-wise operators, reductions, slices, paddings, concatenations and
+resampling. If nothing cancels, the graph stays as it is: a permute costs nothing where
+it is, because whoever reads it reads its base.
 
-Sums may be added up in another order, so the strict mode leaves those.
+Numbers may be added in another order, so sums are left alone in strict mode.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from weft.compile.passes.facts import EXPAND, FULL, RESHAPE, is_reduction, rounds
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify_views import CAT, FLIP, PERMUTE, SLICE, rules_of
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import Op, find_op
 from weft.core.size import is_one
 from weft.graph.ir import Graph, Node
@@ -32,7 +32,7 @@ Dims = tuple[int, ...]
 
 
 def sink_permutes(graph: Graph) -> Graph:
-    """The graph with fewer permutes, or as it was.
+    """Move permutes towards the outputs, if fewer are left then.
 
     >>> def fn(x):
     ...     return (x.permute(0, 2, 3, 1) * 2).exp().permute(0, 3, 1, 2)
@@ -44,18 +44,18 @@ def sink_permutes(graph: Graph) -> Graph:
       return %exp/exp
     }
     """
-    found = _Layout(graph).run()
-    return found if conversions(found) < conversions(graph) else graph
+    sunk = _Layout(graph).run()
+    return sunk if conversions(sunk) < conversions(graph) else graph
 
 
 def conversions(graph: Graph) -> int:
-    """How many values of a graph are others' in another order of axes."""
+    """The number of distinct permutes in a graph."""
     nodes = [n for n in graph.nodes if n.op is PERMUTE]
     return len({(n.inputs[0], n.params["dims"]) for n in nodes})
 
 
 class _Layout(Walk):
-    """Each node whose operands are permuted becomes a permuted one."""
+    """Replaces each operation on permuted operands by a permuted operation."""
 
     needs = frozenset([PERMUTE])
 
@@ -63,17 +63,17 @@ class _Layout(Walk):
         super().__init__(graph)
         permutes = [n for n in graph.nodes if n.op is PERMUTE]
         self.there = {(n.inputs[0].name, n.params["dims"]) for n in permutes}
-        self.own = {n.name for n in graph.nodes}  # the others were moved here
+        self.own = {n.name for n in graph.nodes}  # the other nodes are new
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         for rule in rules_of(node.op):
-            found = rule(node)
-            if found is not None:
-                return found
+            replacement = rule(node)
+            if replacement is not None:
+                return replacement
         if node.op.facts.elementwise:
-            return self.all_at_once(node)
+            return self.elementwise(node)
         if node.op is CAT:
-            return self.side_by_side(node)
+            return self.concatenation(node)
         move = _reduced if is_reduction(node.op) else MOVES.get(node.op)
         x, *_ = (*node.inputs, None)
         if move is None or type(x) is not Node or x.op is not PERMUTE:
@@ -82,30 +82,30 @@ class _Layout(Walk):
 
     # -- operators with several operands
 
-    def all_at_once(self, node: Node) -> Found:
+    def elementwise(self, node: Node) -> Replacement:
         """relu(permute(x)) = permute(relu(x))"""
         dims = _dims(node)
-        inputs = None if dims is None else self.turned_back(node, dims)
+        inputs = None if dims is None else self.unpermuted(node, dims)
         if inputs is None:
             return None
         return Call(PERMUTE, (Call(node.op, inputs, node.params),), {"dims": dims})
 
-    def side_by_side(self, node: Node) -> Found:
+    def concatenation(self, node: Node) -> Replacement:
         """cat(permute(x), permute(y), dim) = permute(cat(x, y, dims[dim]))"""
         dims = _dims(node)
-        inputs = None if dims is None else self.turned_back(node, dims)
+        inputs = None if dims is None else self.unpermuted(node, dims)
         if dims is None or inputs is None:
             return None
         params = dict(node.params, dim=dims[node.params["dim"]])
         return Call(PERMUTE, (Call(CAT, inputs, params),), {"dims": dims})
 
-    def turned_back(self, node: Node, dims: Dims) -> tuple[Any, ...] | None:
-        """What the operands of a node are permutes of; None if one would cost."""
-        found = [self.source(i, dims, node) for i in node.inputs]
-        return None if None in found else tuple(found)
+    def unpermuted(self, node: Node, dims: Dims) -> tuple[Any, ...] | None:
+        """The operands before they were permuted; None if one would need a permute."""
+        sources = [self.source(i, dims, node) for i in node.inputs]
+        return None if None in sources else tuple(sources)
 
     def source(self, value: Any, dims: Dims, node: Node) -> Any:
-        """What a value is the permute of, if that is there or costs nothing."""
+        """The value whose permute a value is, if it exists or costs nothing."""
         if type(value) is not Node or value.shape == ():
             return value
         if len(value.shape) != len(node.shape):
@@ -134,13 +134,13 @@ def inverse(dims: Dims) -> Dims:
 
 
 def _dims(node: Node) -> Dims | None:
-    """The order of axes that the first permuted operand has."""
+    """The dimensions of the first permuted operand."""
     nodes = [i for i in node.inputs if type(i) is Node and i.op is PERMUTE]
     return nodes[0].params["dims"] if nodes else None
 
 
 def _reordered(x: Node, back: Dims) -> Call | None:
-    """A value that is repeated, in another order of axes, if only ones move."""
+    """An expanded value in another order of axes, if only axes of size 1 move."""
     full = (*(1,) * (len(back) - len(x.shape)), *x.shape)
     moved = [d for d in back if not is_one(full[d])]
     if moved != sorted(moved):
@@ -148,10 +148,10 @@ def _reordered(x: Node, back: Dims) -> Call | None:
     return Call(RESHAPE, (x,), {"shape": tuple([full[d] for d in back])})
 
 
-# -- operators with one operand: what permutes of x become
+# -- operators with one operand, of a permuted x
 
 
-def _reduced(node: Node, x: Node, dims: Dims) -> Found:
+def _reduced(node: Node, x: Node, dims: Dims) -> Replacement:
     """sum(permute(x), d) = permute(sum(x, dims[d]))"""
     policy = Policy.ROUNDING if rounds(node.op) else Policy.EXACT
     if not policy.allows(node.dtype):
@@ -166,7 +166,7 @@ def _reduced(node: Node, x: Node, dims: Dims) -> Found:
     return Call(PERMUTE, (inner,), {"dims": order}) if kept != sorted(kept) else inner
 
 
-def _repeated(node: Node, x: Node, dims: Dims) -> Found:
+def _repeated(node: Node, x: Node, dims: Dims) -> Replacement:
     """expand(permute(x)) = permute(expand(x))"""
     if len(node.shape) != len(dims):
         return None
@@ -174,17 +174,17 @@ def _repeated(node: Node, x: Node, dims: Dims) -> Found:
     return Call(PERMUTE, (Call(EXPAND, (x,), {"shape": shape}),), {"dims": dims})
 
 
-def _cut(node: Node, x: Node, dims: Dims) -> Found:
+def _cut(node: Node, x: Node, dims: Dims) -> Replacement:
     """permute(x)[a, b] = permute(x[b, a])"""
-    index = _turned_index(node.params["index"], dims)
+    index = _index_before(node.params["index"], dims)
     if index is None:
         return None
     return Call(PERMUTE, (Call(SLICE, (x,), {"index": index}),), {"dims": dims})
 
 
-def _put(node: Node, x: Node, dims: Dims) -> Found:
+def _put(node: Node, x: Node, dims: Dims) -> Replacement:
     """Zeros around permute(x) = permute(zeros around x)"""
-    index = _turned_index(node.params["index"], dims)
+    index = _index_before(node.params["index"], dims)
     if index is None or len(node.shape) != len(dims):
         return None
     shape = tuple([node.shape[d] for d in inverse(dims)])
@@ -192,7 +192,7 @@ def _put(node: Node, x: Node, dims: Dims) -> Found:
     return Call(PERMUTE, (Call(PLACE, (x,), params),), {"dims": dims})
 
 
-def _turned_index(index: Any, dims: Dims) -> Any:
+def _index_before(index: Any, dims: Dims) -> Any:
     """A range for each axis, in the order before a permute."""
     if not all(type(i) is slice for i in index):
         return None
@@ -200,22 +200,22 @@ def _turned_index(index: Any, dims: Dims) -> Any:
     return tuple([whole[d] for d in inverse(dims)])
 
 
-def _turned(node: Node, x: Node, dims: Dims) -> Found:
+def _flipped(node: Node, x: Node, dims: Dims) -> Replacement:
     """flip(permute(x), d) = permute(flip(x, dims[d]))"""
     moved = tuple([dims[d] for d in node.params["dims"]])
     return Call(PERMUTE, (Call(FLIP, (x,), {"dims": moved}),), {"dims": dims})
 
 
-def _resampled(node: Node, x: Node, dims: Dims) -> Found:
+def _resampled(node: Node, x: Node, dims: Dims) -> Replacement:
     """resample(permute(x), d) = permute(resample(x, dims[d]))"""
     params = dict(node.params, dim=dims[node.params["dim"]])
     return Call(PERMUTE, (Call(RESAMPLE, (x,), params),), {"dims": dims})
 
 
-MOVES: dict[Op, Callable[[Node, Node, Dims], Found]] = {
+MOVES: dict[Op, Callable[[Node, Node, Dims], Replacement]] = {
     EXPAND: _repeated,
     SLICE: _cut,
     PLACE: _put,
-    FLIP: _turned,
+    FLIP: _flipped,
     RESAMPLE: _resampled,
 }

@@ -5,15 +5,13 @@
     conv_input_grad(y, w, ...)   →  place(conv_input_grad(y, w), (:, :, ::2, ::2))
 
 Without a stride, such a convolution is a product of matrices. A network's forward and
-backward pass read the same pixels, which are copied once, and the zeros between those
-of the input's gradient become part of what it is added to.
+backward pass read the same pixels, which are copied once, and the zeros between the
+pixels of the input's gradient fuse with the sum that it is a term of.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.graph.ir import Graph, Node
 
@@ -23,7 +21,7 @@ _SLICE, _PLACE = find_op("slice"), find_op("place")
 
 
 def slice_strided_convolutions(graph: Graph) -> Graph:
-    """The graph with strided convolutions of single pixels as slices and products.
+    """Replace strided convolutions of single pixels by slices and products.
 
     >>> def fn(x, w):
     ...     return weft.nn.functional.conv2d(x, w, stride=2)
@@ -38,14 +36,15 @@ def slice_strided_convolutions(graph: Graph) -> Graph:
 class _Strides(Walk):
     ops = frozenset([_CONV, _BIASED, _INPUT_GRAD, _WEIGHT_GRAD])
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op not in self.ops or not _is_thin(node):
             return None
         steps = node.params["stride"]
         index = (slice(None), slice(None), *[slice(None, None, s) for s in steps])
         params = {**node.params, "stride": (1,) * len(steps)}
         if node.op is _INPUT_GRAD:
-            product = Call(node.op, node.inputs, _sized(node, params))
+            params["size"] = tuple(node.inputs[0].shape[2:])  # of the result's gradient
+            product = Call(node.op, node.inputs, params)
             return Call(_PLACE, (product,), {"shape": node.shape, "index": index})
         x, *others = node.inputs
         return Call(node.op, (Call(_SLICE, (x,), {"index": index}), *others), params)
@@ -62,8 +61,3 @@ def _is_thin(node: Node) -> bool:
     if not all(type(n) is int for size in sizes for n in size):
         return False
     return all(n == 1 for n in sizes[0]) and all(n > 0 for n in sizes[1])
-
-
-def _sized(node: Node, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters for a gradient as large as the result's."""
-    return {**params, "size": tuple(node.inputs[0].shape[2:])}

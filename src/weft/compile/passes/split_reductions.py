@@ -5,8 +5,8 @@
     %p: float32[256] = sum_parts(%x, dim=(0, 1), length=16)
     %s: float32[] = sum(%p, dim=(0,))
 
-How long a part is depends on shapes alone, so results do not depend on the number of
-threads. Few numbers are added up one after the other, so little is lost by rounding.
+The length of a part depends on shapes alone, so results do not depend on the number of
+threads. Few numbers are added one after the other, so rounding errors stay small.
 """
 
 from __future__ import annotations
@@ -18,26 +18,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.compile import targets
 from weft.compile.passes.facts import is_reduction, rounds
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.config import config
 from weft.core.lowering import Reduction
 from weft.core.op import Op, TensorType, find_op
 from weft.core.size import hinted
 from weft.graph.ir import Graph, Node
 
-PART = 1 << 14  # elements that are worth a task of their own
-FEW = 8  # results that leave threads without work
-TALL = 64  # rows that are added up to one, at least
-TALLEST = 512  # at most: they are added up one after the other
-MOST = 128  # parts of columns
-LEAST = 4  # parts that are worth it
-
 _CAST, _RESHAPE = find_op("cast"), find_op("reshape")
 
 
 def split_reductions(graph: Graph) -> Graph:
-    """The graph with reductions to few elements cut into parts.
+    """Split reductions to few elements into parts.
 
     >>> from weft.compile.passes.split_reductions import split_reductions
     >>> g = weft.graph.capture(lambda x: x.sum(), weft.ones(256, 1024)).graph
@@ -48,51 +42,51 @@ def split_reductions(graph: Graph) -> Graph:
       return %sum
     }
     """
-    return graph if config.batch_invariant else _Parted(graph).run()
+    return graph if config.batch_invariant else _SplitReductions(graph).run()
 
 
-class _Parted(Walk):
+class _SplitReductions(Walk):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.ops = frozenset(op for op in graph.ops if is_reduction(op))
 
-    def visit(self, node: Node) -> Found:
-        cut = _cut(node) if is_reduction(node.op) else None
-        if cut is None:
+    def visit(self, node: Node) -> Replacement:
+        split = _split(node) if is_reduction(node.op) else None
+        if split is None:
             return None
-        outer, dims, length = cut
-        parts = {"dim": dims, "length": length}
-        made = Call(_parts_of(node.op), (node.inputs[0],), parts)
-        rest = (0, *(1 + d for d in outer))  # what comes before is not reduced yet
-        found = Call(node.op, (made,), {"dim": rest, "keepdim": False})
+        outer, dims, length = split
+        params = {"dim": dims, "length": length}
+        parts = Call(_parts_of(node.op), (node.inputs[0],), params)
+        rest = (0, *(1 + d for d in outer))  # the parts, and axes not yet reduced
+        total = Call(node.op, (parts,), {"dim": rest, "keepdim": False})
         if node.dtype.to_total() is not node.dtype and rounds(node.op):
-            found = Call(_CAST, (found,), {"dtype": node.dtype})
+            total = Call(_CAST, (total,), {"dtype": node.dtype})
         if node.params["keepdim"]:
-            found = Call(_RESHAPE, (found,), {"shape": node.shape})
-        return found
+            total = Call(_RESHAPE, (total,), {"shape": node.shape})
+        return total
 
 
-class Cut(NamedTuple):
-    """Which axes stay for later, which are reduced now, and a part of the first."""
+class Split(NamedTuple):
+    """The split of a reduction into parts."""
 
-    outer: tuple[int, ...]
-    dims: tuple[int, ...]
-    length: int
+    outer: tuple[int, ...]  # axes that are reduced later
+    dims: tuple[int, ...]  # axes that are reduced in parts
+    length: int  # of a part, along the first of these
 
 
-def _cut(node: Node) -> Cut | None:
-    """How to reduce a node in parts, if that is worth it."""
-    shape = hinted(node.inputs[0].shape)
+def _split(node: Node) -> Split | None:
+    """The split of a reduction, if it pays."""
+    shape, cost = hinted(node.inputs[0].shape), targets.default().cost.reductions
     dims = tuple(sorted(node.params["dim"]))
     if shape is None or not dims or node.inputs[0].dtype.is_complex:
         return None
-    if math.prod(shape) < 2 * PART:
+    if math.prod(shape) < 2 * cost.task:
         return None
     kept = [d for d in range(len(shape)) if d not in dims]
     columns = shape[-1] if kept[-1:] == [len(shape) - 1] else 1
-    if math.prod(shape[d] for d in kept) // columns >= FEW:
+    if math.prod(shape[d] for d in kept) // columns >= cost.few_results:
         return None
-    inner, least = 1, max(PART // columns, TALL if columns > 1 else 1)
+    inner, least = 1, max(cost.task // columns, cost.least_rows if columns > 1 else 1)
     at = len(dims) - 1
     while at and inner * shape[dims[at]] < least:
         inner *= shape[dims[at]]
@@ -100,18 +94,18 @@ def _cut(node: Node) -> Cut | None:
     size, outer = shape[dims[at]], math.prod(shape[d] for d in dims[:at])
     length = -(-least // inner)
     if columns > 1:
-        length = max(length, -(-size * outer // MOST))
-        length = min(length, max(TALLEST // inner, 1))
-    if outer * size < LEAST * length:
+        length = max(length, -(-size * outer // cost.most_tasks))
+        length = min(length, max(cost.most_rows // inner, 1))
+    if outer * size < cost.least_tasks * length:
         return None
-    most = outer * size // LEAST
-    return Cut(dims[:at], dims[at:], _even(size, length, most))
+    most = outer * size // cost.least_tasks
+    return Split(dims[:at], dims[at:], _even(size, length, most))
 
 
 def _even(size: int, length: int, most: int) -> int:
-    """A length like this one of which there are whole ones, if there is such a one."""
-    whole = (n for n in range(length, min(2 * length, most + 1)) if size % n == 0)
-    return next(whole, length)
+    """The next divisor of ``size`` from ``length`` on; ``length`` if none is near."""
+    divisors = (n for n in range(length, min(2 * length, most + 1)) if size % n == 0)
+    return next(divisors, length)
 
 
 # -- the operators
@@ -137,8 +131,8 @@ def _eval_of(op: Op) -> Callable[..., Any]:
         first, *others = dim
         x = op.eval(x, dim=tuple(others), keepdim=True)
         starts = np.arange(0, x.shape[first], length)
-        found = np.moveaxis(ufunc.reduceat(x, starts, first), first, 0)
-        return found.squeeze(tuple(others))
+        parts = np.moveaxis(ufunc.reduceat(x, starts, first), first, 0)
+        return parts.squeeze(tuple(others))
 
     return evaluate
 

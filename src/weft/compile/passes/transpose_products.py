@@ -4,17 +4,17 @@
     %p: float32[3, 4] = matmul(%t, %g)           %r/permute = permute(%g, dims=(1, 0))
     %r: float32[4, 3] = permute(%p, dims=(1, 0)) →  %r = matmul(%r/permute, %a)
 
-A linear layer's weight gradient is such a product. Turned, it lies in memory as the
-weight does, which the optimizer's update then reads in order. The sums inside have
-the same terms, but a kernel may add them up in another order, so the strict mode
-leaves it.
+A linear layer's weight gradient is such a product. Transposed, it has the layout of the
+weight, so that the optimizer's update reads both in order. The sums inside have the
+same terms, but a kernel may add them in another order, so the pass does nothing in
+strict mode.
 """
 
 from __future__ import annotations
 
 from weft.compile.passes.policy import Policy
 from weft.compile.passes.simplify_views import PERMUTE
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.core.op import find_op
 from weft.graph.ir import Graph, Node
 
@@ -22,7 +22,7 @@ _MATMUL = find_op("matmul")
 
 
 def transpose_products(graph: Graph) -> Graph:
-    """The graph with turned products as products of what was turned.
+    """Replace transposed products by products of transposed operands.
 
     >>> g = weft.graph.capture(
     ...     lambda a, g: (a.T @ g).T, weft.ones(2, 3), weft.ones(2, 4)).graph
@@ -40,7 +40,7 @@ class _Products(Walk):
     ops = frozenset([PERMUTE])
     needs = frozenset([_MATMUL])
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is not PERMUTE or not Policy.ROUNDING.allows(node.dtype):
             return None
         product: Node = node.inputs[0]
@@ -55,10 +55,12 @@ class _Products(Walk):
         x, y = product.inputs
         if not len(x.shape) == len(y.shape) == len(swap):
             return None
-        return Call(_MATMUL, (_turned(y, swap), _turned(x, swap)), product.params)
+        return Call(
+            _MATMUL, (_transposed(y, swap), _transposed(x, swap)), product.params
+        )
 
 
-def _turned(x: Node, swap: tuple[int, ...]) -> Node | Call:
+def _transposed(x: Node, swap: tuple[int, ...]) -> Node | Call:
     if x.op is PERMUTE and x.params["dims"] == swap:
         return x.inputs[0]
     return Call(PERMUTE, (x,), {"dims": swap})

@@ -3,8 +3,8 @@
     add_rule(rule(before=lambda x: x.softmax(-1).log(),
                   after=lambda x: x.log_softmax(-1)))
 
-A rule is an example of before and after (``weft.graph.rewrite``). Rules run first,
-on the program as it was captured, so ``before`` is found where the same code was.
+A rule is an example of before and after (``weft.graph.rewrite``). Rules run first, on
+the program as it was captured, so that ``before`` matches the same code there.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def remove_rule(rule: Rule) -> None:
 
 
 def user_rules(graph: Graph) -> Graph:
-    """The graph with the added rules applied until none fits."""
+    """Apply the added rules until none fits."""
     return rewrite(graph, _ADDED) if _ADDED else graph
 
 
 def has_rules() -> bool:
-    """Whether there are rules that were added."""
+    """Whether any rule has been added."""
     return bool(_ADDED)

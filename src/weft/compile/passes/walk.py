@@ -1,11 +1,12 @@
 """The walk that most passes are: each node in turn, and what stands in its place.
 
-A pass is a ``Walk`` with a ``visit``: it gets a node whose inputs are new already
-and returns None (keep it), a node of the new graph, or a ``Call`` to make. What
-was made is visited again. A replaced value keeps its name, role, line and module.
+A pass is a ``Walk`` with a ``visit``: it gets a node whose inputs are new already and
+returns its replacement: None (keep it), a node of the new graph, or a ``Call`` to add.
+The node of a call is visited again. A replaced value keeps its name, role, line and
+module.
 
 A node with control edges, or that another one comes after, is never replaced: the
-order that such an edge asks for stays in the graph.
+order that such an edge demands stays in the graph.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weft.graph.ir import INPUT, Graph, Node, has_graphs
 from weft.graph.passes import dead_code
 from weft.graph.verify import Unassuming, same_type
 
-DEEPEST = 64  # how often what was made for one node may be replaced in turn
+DEEPEST = 64  # how often the replacement of one node may be replaced in turn
 
 
 class Call(NamedTuple):
@@ -32,34 +33,34 @@ class Call(NamedTuple):
     params: dict[str, Any] = {}
 
 
-Found = Node | Call | None
-Local = Callable[[Node], Found]
+Replacement = Node | Call | None
+Local = Callable[[Node], Replacement]
 
 
 class Walk:
-    """One walk over a graph, from its first node to its last."""
+    """A walk over a graph, from its first node to its last."""
 
-    ops: frozenset[Op] | None = None  # those that ``visit`` looks at, if not all
-    needs: frozenset[Op] = frozenset()  # without one of which there is nothing to do
+    ops: frozenset[Op] | None = None  # operators of the nodes to visit; None: all
+    needs: frozenset[Op] = frozenset()  # operators that a graph to change must have
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes: list[Node] = []
-        self.new: dict[Node, Node] = {}  # what stands for a node of the old graph
+        self.new: dict[Node, Node] = {}  # the replacement of each old node
         self.changed = False
         self.pinned = {other for node in graph.nodes for other in node.after}
         self._names: set[str] | None = None
         self.notes = type(self).note is not Walk.note
 
-    def visit(self, node: Node) -> Found:
-        """What stands in the place of a node; None keeps it."""
+    def visit(self, node: Node) -> Replacement:
+        """The replacement of a node; None keeps it."""
         return None
 
     def note(self, node: Node) -> None:
-        """Called with each node of the new graph, in order."""
+        """Note a node of the new graph; called for each in order."""
 
     def used_once(self, node: Node) -> bool:
-        """Whether one edge alone leads to a node (by its name, which it keeps)."""
+        """Whether a node has at most one use (by its name, which replacements keep)."""
         return self._uses[node.name] <= 1
 
     @cached_property
@@ -72,11 +73,11 @@ class Walk:
         return Counter(names)
 
     def inner(self, graph: Graph) -> Graph:
-        """The same pass over a graph in a parameter."""
+        """The result of this pass on a graph in a parameter."""
         return type(self)(graph).run()
 
     def concerns(self, graph: Graph) -> bool:
-        """Whether there is anything to do in a graph."""
+        """Whether a graph has the operators that this pass changes."""
         there = graph.ops
         some = self.ops is None or not self.ops.isdisjoint(there)
         return some and self.needs <= there
@@ -105,33 +106,33 @@ class Walk:
     # -- one node
 
     def settled(self, old: Node, node: Node) -> Node:
-        """Place a node, or what ``visit`` puts in its place."""
+        """Add a node, or its replacement, to the new graph."""
         if node.op is INPUT or node.after or old in self.pinned:
-            return self.placed(node)
-        found = self.visit(node)
-        return self.placed(node) if found is None else self.replaced(node, found)
+            return self.added(node)
+        new = self.visit(node)
+        return self.added(node) if new is None else self.replaced(node, new)
 
-    def replaced(self, node: Node, found: Found) -> Node:
-        """What a node gives way to, which may give way in turn."""
+    def replaced(self, node: Node, new: Replacement) -> Node:
+        """The node of a replacement, which may be replaced in turn."""
         for _ in range(DEEPEST):
-            if type(found) is Node:
+            if type(new) is Node:
                 self.changed = True
-                return found
-            fresh = self.made(found, node) if type(found) is Call else None
+                return new
+            fresh = self.made(new, node) if type(new) is Call else None
             if fresh is None:
                 break
             self.changed, node = True, fresh
-            found = self.visit(node)
-        return self.placed(node)
+            new = self.visit(node)
+        return self.added(node)
 
-    def placed(self, node: Node) -> Node:
+    def added(self, node: Node) -> Node:
         self.nodes.append(node)
         if self.notes:
             self.note(node)
         return node
 
     def made(self, call: Call, like: Node, name: str = "") -> Node | None:
-        """The node of a call, not placed yet; None if it has another type."""
+        """The node of a call, not added yet; None if it is of another type."""
         inputs = [
             self.part(one, like) if type(one) is Call else one for one in call.inputs
         ]
@@ -144,7 +145,7 @@ class Walk:
         )  # fmt: skip
 
     def part(self, call: Call, like: Node) -> Node | None:
-        """A call inside another one, as a node of the new graph."""
+        """Add a call inside another one to the new graph."""
         node = self.made(call, like, self.free(f"{like.name}/{call.op.name}"))
         return None if node is None else self.settled(node, node)
 
@@ -155,23 +156,23 @@ class Walk:
             if not self.graph.sizes.hints:
                 return call.op.type(*types, **call.params)
             with Unassuming(self.graph.sizes) as sizes:
-                found = call.op.type(*types, **call.params)
-            return None if sizes.assumed else found
+                kind = call.op.type(*types, **call.params)
+            return None if sizes.assumed else kind
         except WeftError:
-            return None  # not a program on such types
+            return None  # the operator does not take such types
 
     def free(self, name: str) -> str:
-        """The name itself, or with a number behind it if it is taken."""
+        """A name that is not taken: this one, or with a number behind it."""
         if self._names is None:
             self._names = {node.name for node in self.graph.nodes}
-        found, k = name, 0
-        while found in self._names:
+        free, k = name, 0
+        while free in self._names:
             k += 1
-            found = f"{name}_{k}"
-        self._names.add(found)
-        return found
+            free = f"{name}_{k}"
+        self._names.add(free)
+        return free
 
-    # -- the old graph's nodes over the new one's
+    # -- old nodes on inputs of the new graph
 
     def renewed(self, node: Node) -> Node:
         new, params = self.new, node.params
@@ -194,17 +195,17 @@ class Walk:
         """The parameters, with the pass applied to graphs among them."""
         if not has_graphs(node.params):
             return node.params
-        found = {k: self._param(v) for k, v in node.params.items()}
-        if all(found[k] is v for k, v in node.params.items()):
+        params = {k: self._param(v) for k, v in node.params.items()}
+        if all(params[k] is v for k, v in node.params.items()):
             return node.params
         self.changed = True
-        return found
+        return params
 
     def _param(self, value: Any) -> Any:
         if isinstance(value, Graph):
             return self.inner(value)
         if type(value) is tuple and any(isinstance(one, Graph) for one in value):
-            found = tuple([self._param(one) for one in value])
-            same = all(a is b for a, b in zip(found, value, strict=True))
-            return value if same else found
+            graphs = tuple([self._param(one) for one in value])
+            same = all(a is b for a, b in zip(graphs, value, strict=True))
+            return value if same else graphs
         return value

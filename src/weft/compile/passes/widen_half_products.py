@@ -5,13 +5,13 @@
                                         →   %y: bfloat16[2, 4] =
                                                 cast(%y/wide_matmul, dtype=bfloat16)
 
-The cast follows the product part by part, with whatever comes after it. Wide products
-that no kernel computes are products of cast operands.
+The cast becomes part of the product's epilogue. Wide products that no kernel computes
+become products of cast operands.
 """
 
 from __future__ import annotations
 
-from weft.compile.passes.walk import Call, Found, Walk
+from weft.compile.passes.walk import Call, Replacement, Walk
 from weft.compile.targets.cpu.matmul.call import product_kind
 from weft.compile.targets.cpu.matmul.kinds import BYTES, RESULTS
 from weft.dtype import float32, int32
@@ -23,7 +23,7 @@ from weft.ops.products import matmul_op, wide_matmul_op
 class _Narrow(Walk):
     ops = frozenset([matmul_op, wide_matmul_op])
 
-    def visit(self, node: Node) -> Found:
+    def visit(self, node: Node) -> Replacement:
         if node.op is matmul_op and product_kind(node) is None:
             return _with_wide_result(node)
         if node.op is wide_matmul_op and product_kind(node) is None:
@@ -32,7 +32,7 @@ class _Narrow(Walk):
         return None
 
 
-def _with_wide_result(node: Node) -> Found:
+def _with_wide_result(node: Node) -> Replacement:
     name = node.dtype.name
     wide = int32 if name in BYTES else float32 if RESULTS.get(name) else None
     if wide is None:
@@ -42,7 +42,7 @@ def _with_wide_result(node: Node) -> Found:
 
 
 def widen_half_products(graph: Graph) -> Graph:
-    """The graph with products of short elements as kernels compute them.
+    """Replace products of short elements by those that kernels compute.
 
     >>> from weft.compile.passes.widen_half_products import widen_half_products
     >>> x = weft.ones(2, 2, dtype=weft.int8)

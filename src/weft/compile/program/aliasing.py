@@ -1,11 +1,12 @@
 """Aliasing: results over values that are read for the last time.
 
-    y = x * 2          x is not needed any more: y lies where x did
+    y = x * 2          x is not needed any more: y is written to its buffer
     w' = w - lr * g    nothing reads w any more: its new value is written over it
-    y = gelu(x @ w)    what follows a product replaces it part by part
+    y = gelu(x @ w)    the epilogue overwrites the product tile by tile
 
-Only where a kernel's loops allow it (``loop.alias``). New state is written in place
-only by steps after which nothing can fail, so a run that fails leaves all as it was.
+Values share a buffer only where a kernel's loops allow it (``loop.alias``). New state
+is written in place only by steps after which nothing can fail, so that a run which
+fails leaves all state as it was.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node, Variable
 class Aliasing(NamedTuple):
     """The buffer that each value shares, if it has none of its own."""
 
-    over: dict[Node, Node]  # that of a value which is read for the last time
-    joint: dict[Node, Node]  # that of what the same step makes of it
-    state: dict[Variable, Node]  # of variables: their new values
-    inside: dict[Node, Inside]  # that inside of another value, of which it is a piece
+    over: dict[Node, Node]  # an operand that is read for the last time
+    joint: dict[Node, Node]  # another result of the same step
+    state: dict[Variable, Node]  # the new value that is written over each variable
+    inside: dict[Node, Inside]  # the concatenation of which the value is a piece
 
 
 def alias(
     graph: Graph, steps: Sequence[Step], in_place: Collection[Variable]
 ) -> tuple[Aliasing, list[Step]]:
-    """Choose buffers; the steps have kernels that know which of theirs are one.
+    """Choose shared buffers; the kernels of the returned steps say which they share.
 
     New values of variables ``in_place`` may be written over the old ones.
     """
@@ -49,24 +50,24 @@ def alias(
     writes = [n for n in graph.nodes if n.op is ASSIGN]
     aliasing = Aliasing({}, {}, {}, inside(steps, order.kept))
     sharing = _Sharing(graph, order, assigned_once(writes, in_place), aliasing)
-    found: list[Step] = []
+    aliased: list[Step] = []
     for at, step in enumerate(steps):
         launch = launch_of(step)
         if launch is not None and not isinstance(launch, Piece):
             launch = replace(launch, kernel=sharing.settle(at, step, launch))
         if isinstance(step, LibraryCall):
-            found.append(replace(step, epilogue=launch))
+            aliased.append(replace(step, epilogue=launch))
             if step.node not in aliasing.joint:
                 sharing.keep(at, step, step.node)
         else:
-            found.append(launch or step)
-    return aliasing, found
+            aliased.append(launch or step)
+    return aliasing, aliased
 
 
 def assigned_once(
     writes: list[Node], allowed: Collection[Variable]
 ) -> dict[Node, Variable]:
-    """The values that become state: of one variable, which gets no other."""
+    """The variable of each value that is assigned to it alone, and it to no other."""
     values = Counter(n.inputs[0] for n in writes)
     variables = Counter(n.params["variable"] for n in writes)
     return {
@@ -81,7 +82,7 @@ def assigned_once(
 def kept_in_place(
     aliasing: Aliasing, graph: Graph, order: Order
 ) -> dict[Variable, Node]:
-    """The state that may be written in place in this order of steps."""
+    """The variables that may be written in place, and their new values."""
     steps = {n: at for at, s in enumerate(order.steps) for n in made_in(s)}
     reads = reads_of(graph)
     return {
@@ -92,9 +93,9 @@ def kept_in_place(
 
 
 def in_time(order: Order, at: int, reads: Iterable[Node]) -> bool:
-    """Whether a step comes after all that can fail, and after all others that read.
+    """Whether a step runs after all that can fail, and after all other readers.
 
-    What is read may also be given back, or become other state.
+    A read that is also an output, or the new value of another variable, is never done.
     """
     return at >= order.safe and all(
         r not in order.kept and order.ends_with(r, at) for r in reads
@@ -111,12 +112,12 @@ def reads_of(graph: Graph) -> dict[Variable, list[Node]]:
 
 
 def made_in(step: Step) -> list[Node]:
-    """The values that launches compute in memory of the program."""
+    """The values that a step computes in memory of the program; none for host calls."""
     return step.made if isinstance(step, Launch) else []
 
 
 class _Sharing:
-    """Goes through the launches of kernels in order."""
+    """Chooses the shared buffers of one launch after another."""
 
     def __init__(
         self,
@@ -131,28 +132,28 @@ class _Sharing:
         self.outputs = set(graph.outputs)
         self.reads = reads_of(graph)
         self.wholes = {piece.whole for piece in aliasing.inside.values()}
-        self.moved: list[Node] = []  # what the present launch sees a part of
+        self.windowed: list[Node] = []  # of the present launch
         self.known: dict[tuple[int, str, str], bool] = {}
         self.uses: dict[int, Uses] = {}
 
     def settle(self, at: int, step: Step, launch: KernelLaunch) -> Kernel:
-        """Buffers for all that one launch makes; its kernel knows them."""
+        """The launch's kernel, which says which of its buffers are the same."""
         names = dict(zip(launch.owners, launch.kernel.buffers, strict=True))
         kernel, pairs = launch.kernel, []
-        self.moved = launch.moved
+        self.windowed = launch.windowed
         for node in launch.owners:
             if node not in launch.group.home:
                 continue
-            given = self._state(at, step, names, node, kernel)
-            if given is None and node not in self.aliasing.state.values():
-                given = self._choose(at, step, names, node, kernel)
-            if given is not None:
-                pairs.append((names[given].name, names[node].name))
-                names.pop(given)
+            taken = self._state(at, step, names, node, kernel)
+            if taken is None and node not in self.aliasing.state.values():
+                taken = self._choose(at, step, names, node, kernel)
+            if taken is not None:
+                pairs.append((names[taken].name, names[node].name))
+                names.pop(taken)
         return kernel._replace(shared=tuple(pairs))
 
     def keep(self, at: int, step: Step, node: Node) -> list[Node] | None:
-        """The reads of what new state takes the place of; None if it does not."""
+        """Write new state over the old if allowed: the reads of the old, else None."""
         variable = self.assigned.get(node)
         if variable is None or node in self.outputs:
             return None
@@ -167,7 +168,7 @@ class _Sharing:
     def _state(
         self, at: int, step: Step, names: Any, node: Node, kernel: Any
     ) -> Node | None:
-        """Put new state over the old, if it may; the old, if the kernel reads it."""
+        """Write new state over the old if allowed: the old, if this kernel reads it."""
         mine = [r for r in self.keep(at, step, node) or () if r in names]
         if not mine:
             return None
@@ -179,30 +180,30 @@ class _Sharing:
     def _choose(
         self, at: int, step: Step, names: Any, node: Node, kernel: Any
     ) -> Node | None:
-        """A value whose place a result takes."""
+        """A value whose buffer a result takes over."""
         made = made_in(step)
-        for given in names:
-            if not may_share_nodes(given, node) or not self._free(at, given, step):
+        for other in names:
+            if not may_share_nodes(other, node) or not self._free(at, other, step):
                 continue
-            if given not in made and node in self.outputs:
+            if other not in made and node in self.outputs:
                 continue
-            if given in made and given in self.aliasing.over:
-                continue  # it lies where another one was, and cannot lie here too
-            if self._may_share(kernel, names, given, node):
-                if given in made:
-                    self.aliasing.joint[given] = node
+            if other in made and other in self.aliasing.over:
+                continue  # it has taken over another buffer already
+            if self._may_share(kernel, names, other, node):
+                if other in made:
+                    self.aliasing.joint[other] = node
                 elif node in self.aliasing.inside:
                     continue
                 else:
-                    self.aliasing.over[node] = given
-                return given
+                    self.aliasing.over[node] = other
+                return other
         return None
 
-    def _may_share(self, kernel: Any, names: Any, given: Node, made: Node) -> bool:
-        """Whether a kernel's loops allow it; found out once for equal kernels."""
-        if given in self.moved:
-            return False  # it sees a part of it
-        key = id(kernel.body), names[given].name, names[made].name
+    def _may_share(self, kernel: Any, names: Any, old: Node, new: Node) -> bool:
+        """Whether a kernel's loops allow it; analysed once for equal kernels."""
+        if old in self.windowed:
+            return False
+        key = id(kernel.body), names[old].name, names[new].name
         if key not in self.known:
             uses = self.uses.get(key[0])
             if uses is None:
@@ -210,22 +211,22 @@ class _Sharing:
             self.known[key] = uses.may_share(*key[1:])
         return self.known[key]
 
-    def _free(self, at: int, given: Node, step: Step) -> bool:
-        """Whether a step is the last to need a value that a launch made."""
-        if given.op in (INPUT, READ, CONSTANT) or given not in self.launched:
+    def _free(self, at: int, node: Node, step: Step) -> bool:
+        """Whether a launch computed a value and this step is its last reader."""
+        if node.op in (INPUT, READ, CONSTANT) or node not in self.launched:
             return False
-        if given in self.order.kept or given in _operands(step):
+        if node in self.order.kept or node in _operands(step):
             return False
-        if given in self.aliasing.inside or given in self.wholes:
+        if node in self.aliasing.inside or node in self.wholes:
             return False
-        return self.order.ends_with(given, at)
+        return self.order.ends_with(node, at)
 
 
-def may_share_nodes(given: Node, node: Node) -> bool:
-    """Whether two values could lie in one place, by their types."""
-    return given is not node and given.dtype.itemsize == node.dtype.itemsize
+def may_share_nodes(old: Node, new: Node) -> bool:
+    """Whether two values could share a buffer, by their types."""
+    return old is not new and old.dtype.itemsize == new.dtype.itemsize
 
 
 def _operands(step: Step) -> list[Node]:
-    """What a routine reads in any order."""
+    """The operands of a library call, which reads them in any order."""
     return [o.base for o in step.operands] if isinstance(step, LibraryCall) else []

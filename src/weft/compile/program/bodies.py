@@ -9,12 +9,12 @@ from typing import Any
 from weft.graph.control.bodies import cache_of
 from weft.graph.ir import CONSTANT, INPUT, Graph
 
-# A run of native code costs as much as interpreting so many nodes, or elements.
+# Below these, interpreting a body costs less than a run of native code.
 NODES, ELEMENTS = 16, 16384
 
 
 def native_of(graph: Graph) -> Any:
-    """The native form of a body, made once; None for one that is better interpreted.
+    """The program of a body, compiled once; None if the body is better interpreted.
 
     >>> small = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
     >>> weft.compile.program.bodies.native_of(small)
@@ -24,11 +24,11 @@ def native_of(graph: Graph) -> Any:
 
     cache = cache_of(graph)
     if cache.native is ...:
-        made = None
+        program = None
         if _is_heavy(graph):
             passes = (*TENSOR_PASSES, *KERNEL_PASSES)
-            made = compiled(graph, passes=passes, replay=partial(replay, graph, ()))
-        cache.native = made
+            program = compiled(graph, passes=passes, replay=partial(replay, graph, ()))
+        cache.native = program
     return cache.native
 
 

@@ -1,12 +1,13 @@
 """Checks of lowered programs and plans (``WEFT_VERIFY=1``).
 
-A wrong order of steps, a value that nobody makes or two live values in one place give
-wrong results without a word: each is an error here.
+A wrong order of steps, a value that no step computes or two live values that overlap
+give wrong results without a word: each is an error here.
 """
 
 from __future__ import annotations
 
 from weft.compile.fusion.groups import Operand, inlined
+from weft.compile.program.concat import Piece
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.memory_layout import MemoryLayout
 from weft.compile.program.steps import Order, bases_of, launch_of
@@ -14,7 +15,7 @@ from weft.graph.ir import ASSIGN, CONSTANT, GROUP, INPUT, READ, GraphError, Node
 
 
 def verify_lowered(lowered: Lowered) -> None:
-    """Check that steps make every value once, before it is read."""
+    """Check that steps compute every value once, before it is read."""
     graph = lowered.graph
     there: set[Node] = {n for n in graph.nodes if n.op in (INPUT, CONSTANT, READ)}
     for step in lowered.steps:
@@ -24,7 +25,8 @@ def verify_lowered(lowered: Lowered) -> None:
                     f"{graph.name}: a step reads {base.name!r} before it is made"
                 )
         for node in step.made:
-            if node in there and node not in _pieces(step):
+            of_pieces = isinstance(step, Piece) and node is step.target.whole
+            if node in there and not of_pieces:
                 raise GraphError(f"{graph.name}: two steps make {node.name!r}")
             there.add(node)
         launch = launch_of(step)
@@ -38,15 +40,9 @@ def verify_lowered(lowered: Lowered) -> None:
 
 
 def _computed_anywhere(node: Node) -> bool:
-    """Whether a value is computed wherever it is needed, or is a view of such a one."""
+    """Whether a value is computed wherever it is needed, or is a view."""
     base = Operand(node).base
     return inlined(base) or base is not node
-
-
-def _pieces(step: object) -> list[Node]:
-    """The whole that several launches make, piece by piece."""
-    place = getattr(step, "place", None)
-    return [] if place is None else [place.whole]
 
 
 def verify_layout(layout: MemoryLayout) -> None:
@@ -67,4 +63,4 @@ def verify_layout(layout: MemoryLayout) -> None:
                     f"{a.id!r} and {b.id!r} live at the same time in one place"
                 )
     if any(layout.layout.offsets[b.id] + b.nbytes > layout.layout.nbytes for b in live):
-        raise GraphError("a value lies beyond the end of the arena")
+        raise GraphError("a value reaches beyond the end of the arena")

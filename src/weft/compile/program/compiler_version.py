@@ -13,29 +13,28 @@ _FOLDERS = "compile", "core", "graph", "ops", "runtime"  # of the package
 
 @functools.cache
 def sources() -> str:
-    """A text that is another one once a file of the compiler has changed.
+    """A digest of the compiler's files: their names, sizes and modification times.
 
-    A compiler that is changed while it runs must change this too: code that it makes
-    would be found by the others.
+    Whoever patches the compiler in a running process must change this too: other
+    processes would otherwise find its code in the cache.
 
     >>> from weft.compile.program.compiler_version import sources
     >>> len(sources())
     64
     """
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     package = pathlib.Path(__file__).parents[2]
     for folder in _FOLDERS:
-        _add(found, os.path.join(package, folder), folder)
-    return found.hexdigest()
+        _add(hashed, os.path.join(package, folder), folder)
+    return hashed.hexdigest()
 
 
-def _add(found: Any, path: str, name: str) -> None:
-    """Add the names, sizes and times of a folder's files."""
+def _add(hashed: Any, path: str, name: str) -> None:
     with os.scandir(path) as files:
         for file in sorted(files, key=lambda f: f.name):
             if file.name.endswith(".py"):
                 known = file.stat()
                 text = f"{name}/{file.name} {known.st_size} {known.st_mtime_ns}"
-                found.update(text.encode())
+                hashed.update(text.encode())
             elif "." not in file.name and not file.name.startswith("__"):
-                _add(found, file.path, f"{name}/{file.name}")
+                _add(hashed, file.path, f"{name}/{file.name}")

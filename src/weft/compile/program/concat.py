@@ -1,7 +1,7 @@
 """Concatenations of many pieces: each is copied to its place by its own launch.
 
-All launches share one kernel: pieces are matrices whose rows lie inside the rows of
-the whole. A piece whose elements are neighbours there is computed in its place.
+All launches share one kernel: pieces are matrices, whose rows are parts of the rows of
+the whole. A piece that is contiguous in the whole is computed there, without a copy.
 """
 
 from __future__ import annotations
@@ -23,74 +23,74 @@ from weft.graph.ir import Node
 
 
 class Inside(NamedTuple):
-    """The place of a piece: in which value, behind how many elements."""
+    """The part of a value that is one piece of it."""
 
     whole: Node
-    start: Any
+    start: Any  # in elements
 
 
 @dataclass(frozen=True, eq=False)
 class Piece(KernelLaunch):
-    """The launch that copies one piece to its place."""
+    """The launch that copies one piece into the whole."""
 
     piece: Node
-    place: Inside
+    target: Inside
 
     def work(self, sizes: Mapping[str, int]) -> int:
         return elements(self.piece.shape, sizes)
 
     @property
-    def together(self) -> bool:
-        """Whether a piece's elements are neighbours in the whole."""
+    def contiguous(self) -> bool:
+        """Whether a piece is contiguous in the whole, because it is one row."""
         _, rows = self.kernel.given[0]
         return same(rows, 1)
 
 
 def _piece(node: Node, piece: Node, start: Any, scope: Scope) -> Piece:
-    """The launch for the piece that begins at ``start`` of the joined axis."""
+    """The launch for the piece that begins at ``start`` of the concatenated axis."""
     base, dim = Operand(piece).base, node.params["dim"]
     rows, inner = math.prod(node.shape[:dim]), math.prod(node.shape[dim + 1 :])
-    given = {
+    sizes = {
         "rows": rows, "start": start * inner, "width": piece.shape[dim] * inner,
         "whole": node.shape[dim] * inner,
     }  # fmt: skip
     group = Group(0, piece.shape, scope)
     group.nodes, group.home = [node], {node: ()}
-    kernel = _copy(node.dtype)._replace(given=tuple(given.items()))
-    place = Inside(node, start * math.prod(node.shape[1:]))
-    return Piece(kernel, [base, node], (), False, group, base, place)
+    kernel = _copy(node.dtype)._replace(given=tuple(sizes.items()))
+    target = Inside(node, start * math.prod(node.shape[1:]))
+    return Piece(kernel, [base, node], (), False, group, base, target)
 
 
 def inside(steps: Iterable[Step], kept: Collection[Node]) -> dict[Node, Inside]:
-    """The pieces that can be computed where they belong, and need not be copied.
+    """The pieces that can be computed inside the whole and need not be copied.
 
-    Such are those that launches make, of a whole that is memory of the program's own.
+    A launch computes such a piece, and the whole is in the program's own memory.
     """
-    found: dict[Node, Inside] = {}
+    targets: dict[Node, Inside] = {}
     made = {n for s in steps if isinstance(s, Launch) for n in s.made}
     for step in steps:
-        if not isinstance(step, Piece) or not step.together:
+        if not isinstance(step, Piece) or not step.contiguous:
             continue
-        if step.place.whole in kept or step.piece not in made:
+        if step.target.whole in kept or step.piece not in made:
             continue
         if not (step.piece in kept or is_joined(step.piece)):
-            found.setdefault(step.piece, step.place)
-    return found
+            targets.setdefault(step.piece, step.target)
+    return targets
 
 
 def pieces_of(node: Node, scope: Scope) -> list[Piece]:
-    """The launches that make a node of its pieces."""
-    dim, start, found = node.params["dim"], 0, []
+    """The launches that copy a node's pieces."""
+    dim, start, launches = node.params["dim"], 0, []
     for piece in node.inputs:
         if not any(same(n, 0) for n in piece.shape):
-            found.append(_piece(node, piece, start, scope))
+            launches.append(_piece(node, piece, start, scope))
         start = start + piece.shape[dim]
-    return found
+    return launches
 
 
 @functools.cache
 def _copy(dtype: Any) -> Kernel:
-    """Rows of a piece, copied into rows of the whole."""
+    """The kernel that copies rows of a piece into rows of the whole."""
     scope = Scope()
     names = "rows", "start", "width", "whole", "i", "j"
     rows, start, width, whole, i, j = map(scope.symbol, names)

@@ -1,8 +1,8 @@
 """A graph's digest: equal for graphs that compile to the same program.
 
 Roles of nodes count, whereas names, lines and modules do not; names of variables do.
-A graph that something outside of it decides has no digest: an operator or a function of
-the user's, sizes that are open.
+A graph has no digest if anything outside of it decides what it computes: an operator
+or a function of the user's, or symbolic sizes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _plain_graph(graph: Graph) -> Any:
     number: dict[Node, int] = {}
     rows: list[Any] = []
     known = set(STRUCTURAL.values())
-    places = _Places(graph)
+    numbering = _Numbering(graph)
     for node in graph.nodes:
         if node.op not in known:
             if not is_own(node.op):
@@ -59,15 +59,15 @@ def _plain_graph(graph: Graph) -> Any:
         if node.after:
             row.append([number[i] for i in node.after])
         if node.role != FORWARD:
-            row.append(places.role(node.role))
+            row.append(numbering.role(node.role))
         number[node] = len(rows)
         rows.append(row)
     ends = [[number[n] for n in some] for some in (graph.inputs, graph.outputs)]
     return [rows, *ends]
 
 
-class _Places:
-    """Numbers in the place of the names that roles have for other nodes."""
+class _Numbering:
+    """Replaces the names of other nodes in roles by numbers."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -89,20 +89,16 @@ _AS_IT_IS = {int, float, bool, str, bytes, type(None), complex}
 
 
 def plain(value: Any) -> Any:
-    """A value as numbers, texts and tuples of such; an error if it is not data."""
+    """A value as nested tuples of numbers and texts; an error if it is not data."""
     kind = type(value)
     if kind in _AS_IT_IS:
         return value
     if kind is tuple or kind is list:
         return tuple(map(plain, value))
-    found = _PLAIN.get(kind)
-    if found is None:
+    convert = _PLAIN.get(kind)
+    if convert is None:
         raise Unknown
-    return kind.__name__, *found(value)
-
-
-def _variable(variable: Variable) -> Any:
-    return variable.name, plain(variable.type)
+    return kind.__name__, *convert(value)
 
 
 def _array(array: np.ndarray) -> Any:
@@ -113,7 +109,7 @@ def _array(array: np.ndarray) -> Any:
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     DType: lambda dtype: (dtype.name,),
     TensorType: lambda kind: (plain(kind.shape), kind.dtype.name),
-    Variable: _variable,
+    Variable: lambda variable: (variable.name, plain(variable.type)),
     slice: lambda s: (plain(s.start), plain(s.stop), plain(s.step)),
     np.ndarray: _array,
     dict: lambda some: [(plain(k), plain(v)) for k, v in some.items()],

@@ -31,8 +31,8 @@ class Lowered:
     @property
     def reads(self) -> list[Variable]:
         """The variables that are read, in the order of their first read."""
-        found = [n.params["variable"] for n in self.graph.nodes if n.op is READ]
-        return list(dict.fromkeys(found))
+        reads = [n.params["variable"] for n in self.graph.nodes if n.op is READ]
+        return list(dict.fromkeys(reads))
 
     @property
     def writes(self) -> list[Node]:
@@ -47,7 +47,7 @@ class Lowered:
 
 
 def vectorize(steps: Sequence[Step], table: KernelTable, target: Target) -> list[Step]:
-    """The steps with kernels whose loops say how they run on the target."""
+    """The steps, with each kernel vectorized by the target, once for equal kernels."""
     known: dict[Any, Kernel] = {}
 
     def vectorized(kernel: Kernel) -> Kernel:
@@ -61,7 +61,7 @@ def vectorize(steps: Sequence[Step], table: KernelTable, target: Target) -> list
 
 
 def _with_kernel(step: Step, change: Callable[[Kernel], Kernel]) -> Step:
-    """A step with another kernel, if it launches one."""
+    """The step with its kernel changed, if it launches one."""
     launch = launch_of(step)
     if launch is None:
         return step

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def lay_out(lowered: Lowered, sizes: Mapping[str, int]) -> MemoryLayout:
-    """Choose a place for each value of a lowered graph."""
+    """Choose memory for each value of a lowered graph."""
     layout = MemoryLayout(lowered, sizes)
     layout.name_slots()
     layout.plan_arena()
@@ -33,7 +33,7 @@ def lay_out(lowered: Lowered, sizes: Mapping[str, int]) -> MemoryLayout:
 
 
 class MemoryLayout:
-    """Steps with a place for each value: in one arena, or where a run is given.
+    """Memory for each value: an offset in one arena, or a slot that a run fills.
 
     Nothing is allocated.
     """
@@ -41,64 +41,65 @@ class MemoryLayout:
     def __init__(self, lowered: Lowered, sizes: Mapping[str, int]) -> None:
         self.lowered = lowered
         self.sizes = dict(sizes)
-        self.steps = self._regular()
+        self.steps = self._resolved_steps()
         self.order = Order(self.steps, lowered.graph)
         self.launches = [s for s in self.steps if isinstance(s, Launch)]
         self.state = kept_in_place(lowered.aliasing, lowered.graph, self.order)
 
     # -- steps
 
-    def _regular(self) -> list[Step]:
-        """The steps, with calls for what native code does not do for these sizes."""
+    def _resolved_steps(self) -> list[Step]:
+        """The steps, with host calls where native code cannot run for these sizes."""
         steps: list[Step] = []
         for step in self.lowered.steps:
-            steps += self._parts(step)
-        routines = [s for s in steps if isinstance(s, LibraryCall)]
-        self.jobs = self.lowered.target.library_work(routines, self.sizes)
-        found: list[Step] = []
+            steps += self._split(step)
+        calls = [s for s in steps if isinstance(s, LibraryCall)]
+        self.jobs = self.lowered.target.library_work(calls, self.sizes)
+        resolved: list[Step] = []
         for step in steps:
             if not isinstance(step, LibraryCall) or step in self.jobs.works:
-                found.append(step)
+                resolved.append(step)
             else:
-                found += map(HostCall, [step.node, *step.picks])
-                found += [step.epilogue] if step.epilogue else []
-        return found
+                resolved += map(HostCall, [step.node, *step.picks])
+                resolved += [step.epilogue] if step.epilogue else []
+        return resolved
 
-    def _parts(self, step: Step) -> list[Step]:
+    def _split(self, step: Step) -> list[Step]:
+        """The step, apart from its epilogue where that does not pay."""
         if isinstance(step, KernelLaunch):
             return [step] if self._runs(step) else list(map(HostCall, step.group.nodes))
         if not isinstance(step, LibraryCall) or step.epilogue is None:
             return [step]
         target = self.lowered.target
         together = self._runs(step.epilogue) and target.epilogue_fits(step, self.sizes)
-        return [step] if together else [step.alone, *self._parts(step.epilogue)]
+        return [step] if together else [step.alone, *self._split(step.epilogue)]
 
     def _runs(self, use: KernelLaunch) -> bool:
-        """Whether sizes that must not be 0 for a kernel's loads are not."""
+        """Whether all sizes that a kernel's loads require to be positive are."""
         return all(evaluate(n, self.sizes) > 0 for n in use.kernel.positive)
 
     # -- memory
 
     def name_slots(self) -> None:
-        """A number for each place that launches know the address of."""
-        places, ends = self.lowered.aliasing, set(self.lowered.graph.outputs)
+        """Number the buffers whose addresses launches are given."""
+        aliasing, ends = self.lowered.aliasing, set(self.lowered.graph.outputs)
         together = [set(step.made) for step in self.launches]
         joint = {
-            node: places.joint[node]
+            node: aliasing.joint[node]
             for made in together
             for node in made
-            if places.joint.get(node) in made
+            if aliasing.joint.get(node) in made
         }
         new = {node: variable for variable, node in self.state.items()}
         self.slot_of: dict[Any, int] = {}  # of nodes and variables
-        self.places: dict[Node, int] = {}
+        self.places: dict[Node, int] = {}  # the slot of each value of a launch
         for node in (n for step in self.launches for n in step.owners):
             at = node
             while at in joint:
                 at = joint[at]
             key: Any = at.params["variable"] if at.op is READ else new.get(at, at)
             self.places[node] = self.slot_of.setdefault(key, len(self.slot_of))
-        self.own = {  # values that lie in the arena
+        self.own = {  # values in the arena
             n: at
             for n, at in self.places.items()
             if n not in ends and n not in joint and n not in new
@@ -106,7 +107,7 @@ class MemoryLayout:
         self.joint = joint
 
     def plan_arena(self) -> None:
-        """One arena for all that launches make, by when it is needed."""
+        """Pack the values that launches compute into one arena, by their lifetimes."""
         order, over = self.order, self.lowered.aliasing.over
         buffers: dict[Node, arena.Buffer] = {}
         spans, state = self._spans(), set(self.state.values())
@@ -116,16 +117,16 @@ class MemoryLayout:
             for node in step.made if isinstance(step, Launch) else ():
                 shape = resolve(node.shape, self.sizes)
                 if node in buffers or node in self.inside:
-                    continue  # it has its place
+                    continue
                 if node in self.own:
-                    given = over.get(node)
-                    old = buffers.get(given) if given is not None else None
+                    shared = over.get(node)
+                    old = buffers.get(shared) if shared is not None else None
                     size = math.prod(shape) * node.dtype.itemsize
                     takes = old and old.first < wave and old.nbytes == size
-                    if not takes or not order.ends_with(given, at):  # type: ignore[arg-type]
-                        given = None
+                    if not takes or not order.ends_with(shared, at):  # type: ignore[arg-type]
+                        shared = None
                     first, last = spans.get(node, (wave, order.last(node, wave)))
-                    buffers[node] = arena.Buffer(node, size, first, last, shares=given)
+                    buffers[node] = arena.Buffer(node, size, first, last, shares=shared)
                 elif node not in self.joint and node not in state:
                     self.fresh[node] = shape
         self.layout = arena.plan(list(buffers.values()))
@@ -135,8 +136,8 @@ class MemoryLayout:
             self.offsets[node] = self.layout.offsets[piece.whole] + start
 
     def _spans(self) -> dict[Node, tuple[int, int]]:
-        """From when to when memory is needed that pieces are computed in."""
-        found: dict[Node, list[int]] = {}
+        """The first and last waves that use each whole that pieces are computed in."""
+        used: dict[Node, list[int]] = {}
         made = {n for step in self.launches for n in step.made} & self.own.keys()
         self.inside = {
             node: piece
@@ -149,5 +150,5 @@ class MemoryLayout:
                 if node in self.inside:
                     whole = self.inside[node].whole
                     ends = self.order.last(node, wave), self.order.last(whole, wave)
-                    found.setdefault(whole, []).extend((wave, *ends))
-        return {whole: (min(waves), max(waves)) for whole, waves in found.items()}
+                    used.setdefault(whole, []).extend((wave, *ends))
+        return {whole: (min(waves), max(waves)) for whole, waves in used.items()}

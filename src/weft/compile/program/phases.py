@@ -1,11 +1,11 @@
 """Phases of a compilation, and the seconds that each takes.
 
-    with recording() as record:       what is compiled inside is noted
-        ...
+    with recording() as record:
+        ...                           compilations here are recorded
     record.seconds                    {"capture": 0.2, "passes": 0.1, ...}
 
-A phase inside another one is counted as its own alone. Nothing is noted, and next
-to nothing spent, where nobody records.
+The time of a phase inside another one counts for the inner one alone. Where nobody
+records, phases cost next to nothing.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from contextlib import contextmanager
 
 
 class Record:
-    """Seconds by phase, and how many modules of machine code were made or found."""
+    """Seconds by phase, and how many modules were compiled or found in the cache."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.made = 0  # by LLVM
         self.found = 0  # in the cache
-        self.stack: list[list[float]] = []  # the phases that run: seconds inside them
+        self.stack: list[list[float]] = []  # of open phases: seconds of inner ones
 
     def add(self, name: str, seconds: float) -> None:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     @property
     def cached(self) -> str:
-        """Where the machine code came from."""
+        """The source of the machine code."""
         if not self.made + self.found:
             return "no kernels"
         if not self.made:
@@ -49,7 +49,7 @@ _local = _Local()
 
 @contextmanager
 def recording() -> Iterator[Record]:
-    """Note the phases of what is compiled inside, for those around it too.
+    """Record the phases of compilations in this block; records around it get them too.
 
     >>> from weft.compile.program.phases import phase, recording
     >>> with recording() as record:
@@ -85,7 +85,7 @@ def phase(name: str) -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection: of all that a compilation makes, little is garbage.
+    """Pause garbage collection, because little that a compilation makes is garbage.
 
     >>> import gc
     >>> from weft.compile.program.phases import uncollected
@@ -103,7 +103,7 @@ def uncollected() -> Iterator[None]:
 
 
 def count_module(*, made: bool) -> None:
-    """Note that machine code was made, or found in the cache."""
+    """Record that a module was compiled, or found in the cache."""
     for record in _local.records:
         record.made += made
         record.found += not made

@@ -2,7 +2,7 @@
 
 A program whose sizes are all known, and which calls nothing but native code, is kept
 on disk as its ``Executable``, beside its machine code: where it is found, there are
-neither passes nor lowering. What only people look at is made when they ask.
+neither passes nor lowering. Steps and kernels are made when somebody looks at them.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ def compiled(
     replay: Replay | None = None,
     kept: bool = False,
 ) -> Program:
-    """The program of a graph; one that is ``kept`` is looked for on disk first.
+    """Compile a graph; with ``kept``, look for its program on disk first.
 
-    ``in_place`` are the variables whose new values may be written over the old ones,
-    in the arrays that a run is given. With ``pack_weights``, right operands of
-    products that are variables without a new value are packed once
-    (``packed_weights``), if each run says how new they are. ``recompute`` stands for
-    that pass; where it has no ``stamp`` that says how it changes a graph, the program
-    is not kept on disk. ``replay`` runs the program as it was before the passes, when
-    a kernel has reported an error. Programs that are kept are those of the user's
-    functions: they check their results under ``detect_anomaly``.
+    New values of the variables ``in_place`` may be written over the old ones, in the
+    arrays that a run is given. With ``pack_weights``, right operands of products that
+    are variables without a new value are packed once (``packed_weights``), if each run
+    says how new they are. ``recompute`` replaces the pass of that name; if its
+    ``stamp``, which says how it changes a graph, is empty, the program is not kept on
+    disk. ``replay`` runs the program as it was before the passes, when a kernel has
+    reported an error. Programs that are kept are those of the user's functions: they
+    check their results under ``detect_anomaly``.
 
     >>> from weft.compile.program.program import compiled
     >>> graph = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
@@ -82,14 +82,15 @@ def compiled(
 
 
 class Program:
-    """A graph that runs natively, for any sizes; ``compiled`` makes it.
+    """A graph that runs natively, for any sizes; made by ``compiled``.
 
-    Variables are given in the order of ``reads`` and ``unread``; those of ``state``
-    may be written in place.
+    A run gets the arrays of variables in the order of ``reads``, and memory for
+    write-only ones in the order of ``unread``; those of ``state`` may be written in
+    place.
     """
 
     passes: pipeline.Passes = ()
-    anomaly: Any = None  # what its results are checked for
+    anomaly: Any = None  # the kinds of numbers that its results must not have
     unchecked: Graph  # without those checks
     key = ""  # on disk
     reads: Sequence[Variable]
@@ -122,7 +123,7 @@ class Program:
         start = functools.partial(self.target.start, pack_weights=self.pack_weights)
         start(self.graph)
         graph = pipeline.run(self.graph, self.passes, in_place=self.in_place)
-        start(graph)  # passes have made other products of it
+        start(graph)  # passes may have changed its products
         lowered = pipeline.lower(
             graph, self.target, in_place=self.in_place, pack_weights=self.pack_weights
         )
@@ -159,12 +160,15 @@ class Program:
     def run(
         self,
         feeds: Sequence[ndarray],
-        held: Sequence[ndarray] = (),
-        rooms: Sequence[ndarray | None] = (),
+        variables: Sequence[ndarray] = (),
+        write_only: Sequence[ndarray | None] = (),
         write: Callable[[dict[str, ndarray]], None] | None = None,
         stamps: Stamps | None = None,
     ) -> tuple[list[ndarray], dict[str, ndarray]]:
-        """The outputs, and new values by name of variables not written in place."""
+        """The outputs, and new values by name of variables not written in place.
+
+        ``write_only`` is memory for variables that are not read; None: it is allocated.
+        """
         key = tuple([(a.shape, a.dtype) for a in feeds])
         executor = self.executors.get(key)
         if executor is None:
@@ -172,36 +176,35 @@ class Program:
         self.latest = executor
         if allocation.ledger is not None:  # there may be a limit
             allocation.allow(self.graph.name, executor.results_bytes)
-        return executor.run(feeds, held, rooms, write, stamps)
+        return executor.run(feeds, variables, write_only, write, stamps)
 
     def run_named(
         self,
         feeds: Sequence[ndarray],
         store: Mapping[Variable, ndarray],
-        room: Mapping[Variable, ndarray | None] | None = None,
+        write_only: Mapping[Variable, ndarray | None] | None = None,
         write: Callable[[dict[Variable, ndarray]], None] | None = None,
         known: Mapping[str, int] | None = None,
     ) -> tuple[list[ndarray], dict[Variable, ndarray]]:
         """As ``run``, with the variables' arrays by variable.
 
-        New values that lie in an array of their own may be kept; the others hold until
-        the next run only. ``room`` gives arrays for variables that are only written;
-        ``write`` gets the new values before anything can interrupt. ``known`` are
-        sizes that the feeds may not tell.
+        New values in arrays of their own may be kept; the others hold until the next
+        run only. ``write`` gets the new values before anything can interrupt.
+        ``known`` are sizes that the feeds may not determine.
         """
         executor = self.executor_for(feeds, known)
-        held = [store[v] for v in self.reads]
-        rooms = [room.get(v) for v in self.unread] if room else ()
+        variables = [store[v] for v in self.reads]
+        memory = [write_only.get(v) for v in self.unread] if write_only else ()
         names = {v.name: v for v in self.lowered.graph.variables.values()}
-        found: list[Any] = []
+        changes: list[Any] = []
 
         def noted(changed: dict[str, ndarray]) -> None:
-            found.append({names[name]: array for name, array in changed.items()})
+            changes.append({names[name]: array for name, array in changed.items()})
             if write is not None:
-                write(found[0])
+                write(changes[0])
 
-        outputs, _ = executor.run(feeds, held, rooms, noted)
-        return outputs, found[0]
+        outputs, _ = executor.run(feeds, variables, memory, noted)
+        return outputs, changes[0]
 
     def executor_for(
         self, feeds: Sequence[ndarray], known: Mapping[str, int] | None = None
@@ -220,13 +223,13 @@ class Program:
         sizes |= interpret.bind_sizes(graph.inputs, feeds)
         if graph.sizes.assumptions:
             graph.sizes.check(sizes)
-        made = self._in_memory(lambda: self.executor(sizes))
+        executor = self._in_memory(lambda: self.executor(sizes))
         if len(self.executors) >= EXECUTORS:
             self.executors.clear()
-        self.executors[key] = made
+        self.executors[key] = executor
         if self.key:
-            self.target.keep(self.key, made)
-        return made
+            self.target.keep(self.key, executor)
+        return executor
 
     def executor(self, sizes: Mapping[str, int]) -> Executor:
         """A new executor, with memory of its own."""
@@ -240,7 +243,7 @@ class Program:
         return made, self._plan.timeline
 
     def _in_memory(self, make: Callable[[], Any]) -> Any:
-        """An executor; if there is no memory, the error says for what, and advises."""
+        """The executor; if memory is short, an error that says for what and advises."""
         try:
             return make()
         except AllocationError as error:
@@ -249,43 +252,47 @@ class Program:
             recompute = dict(self.passes).get("recompute", lean)
             raise explained(self.graph, self.in_place, recompute, error) from None
 
-    def _replay(self, feeds: Sequence[ndarray], held: Sequence[ndarray]) -> bool:
+    def _replay(self, feeds: Sequence[ndarray], variables: Sequence[ndarray]) -> bool:
         if self.anomaly is not None:
-            return raise_anomaly(self.unchecked, self.anomaly, self.reads, feeds, held)
-        replay(self.graph, self.reads, feeds, held)
+            graph, anomaly = self.unchecked, self.anomaly
+            return raise_anomaly(graph, anomaly, self.reads, feeds, variables)
+        replay(self.graph, self.reads, feeds, variables)
         return False
 
     # -- on disk
 
     @phase("look up")
     def find(self) -> bool:
-        """Whether an executable is kept on disk; there is an executor for it then."""
-        made = self._in_memory(lambda: self.target.find(self.key, self.replay))
-        if made is None:
+        """Whether the executable is kept on disk; if so, load it into an executor."""
+        executor = self._in_memory(lambda: self.target.find(self.key, self.replay))
+        if executor is None:
             return False
         types = [(i.type.shape, i.type.dtype.np) for i in self.graph.inputs]
-        self.executors[tuple(types)] = made
-        script = made.script
-        self.counts = script.counts
+        self.executors[tuple(types)] = executor
+        executable = executor.executable
+        self.counts = executable.counts
         known = self.graph.variables
-        self.reads = [known[one.name] for one in script.held]
-        self.unread = [known[one.name] for one in script.rooms]
-        self.state = [known[one.name] for one in script.held if one.state]
+        self.reads = [known[one.name] for one in executable.held]
+        self.unread = [known[one.name] for one in executable.state_buffers]
+        self.state = [known[one.name] for one in executable.held if one.state]
         return True
 
 
 def replay(
-    graph: Graph, reads: Sequence[Variable], feeds: Sequence[Any], held: Sequence[Any]
+    graph: Graph,
+    reads: Sequence[Variable],
+    feeds: Sequence[Any],
+    variables: Sequence[Any],
 ) -> None:
-    """Run a graph by the interpreter, for the error that a kernel has reported."""
+    """Interpret a graph, for the error that a kernel has reported."""
     names = [v.name for v in reads]
-    known = dict(zip(names, held, strict=True))
+    known = dict(zip(names, variables, strict=True))
     store = {v: known[name] for name, v in graph.variables.items() if name in known}
     interpret.Program(graph, graph.outputs).run(feeds, store)
 
 
 def _key(program: Program, memory: str) -> str:
-    """What a program's executable depends on; nothing if it cannot be kept."""
+    """The cache key of a program's executable; empty if it cannot be kept."""
     graph = program.graph
     if any(os.environ.get(name) for name in ("WEFT_PRINT", "WEFT_VERIFY")):
         return ""  # the passes are to be seen
@@ -293,12 +300,12 @@ def _key(program: Program, memory: str) -> str:
         return ""
     if has_rules() or any(isinstance(n, Size) for i in graph.inputs for n in i.shape):
         return ""
-    found = digest(graph)
-    if found is None:
+    graph_key = digest(graph)
+    if graph_key is None:
         return ""
-    places = ",".join(sorted(v.name for v in program.in_place))
+    in_place = ",".join(sorted(v.name for v in program.in_place))
     settings = f"{pool.get_num_threads()} threads, strict {config.strict_ieee}"
     settings += ", batch invariant" * config.batch_invariant
     settings += f", memory {memory}" + ", packed weights" * program.pack_weights
-    text = f"program {found}\n{places}\n{settings}\n{sources()}\n{table().stamp()}"
-    return kernel_cache.key_of(text, program.target.key)
+    lines = f"program {graph_key}", in_place, settings, sources(), table().stamp()
+    return kernel_cache.key_of("\n".join(lines), program.target.key)

@@ -26,10 +26,10 @@ from weft.graph.ir import ASSIGN, GROUP, PICK, Graph, GraphError, Node
 
 @functools.cache
 def proofs() -> Proofs:
-    """The bounds that are proven, in this process and in others before it."""
-    found = Proofs()
-    found.load()
-    return found
+    """The bounds proven so far, in this process and in earlier ones."""
+    proven = Proofs()
+    proven.load()
+    return proven
 
 
 class Selection(NamedTuple):
@@ -42,7 +42,7 @@ class Selection(NamedTuple):
 def select(
     graph: Graph, fusion: Fusion, table: KernelTable, target: Target
 ) -> Selection:
-    """A step for each unit of a fused graph, in the order of the graph."""
+    """Choose a step for each unit of a fused graph, in the order of the graph."""
     chosen = _Select(graph, fusion, table, target)
     chosen.run()
     return Selection(chosen.steps, chosen.refused)
@@ -57,7 +57,7 @@ class _Select:
         self.steps: list[Step] = []
         self.refused: dict[Group, str] = {}
         self.done: set[Group] = set()
-        self.proven: dict[str, str] = {}  # by kernel: an index that is not, or nothing
+        self.proven: dict[str, str] = {}  # by kernel: the error, empty if proven
         self.picks: dict[Node, list[Node]] = {}  # of nodes with several outputs
         for node in graph.nodes:
             if node.op is PICK:
@@ -65,18 +65,18 @@ class _Select:
 
     def run(self) -> None:
         library_call = self.target.library_call
-        follow = epilogues(self.fusion, library_call)
+        epilogue_of = epilogues(self.fusion, library_call)
         for unit in self.fusion.units:
             if isinstance(unit, Group):
                 self._add_once(unit)
             elif (kind := library_call(unit.node)) is not None:
-                group, before = follow.get(unit, (None, ()))
+                group, before = epilogue_of.get(unit, (None, ()))
                 for one in before:
                     self._add_once(one)
                 if self._add_library_call(kind, unit, group) and group is not None:
                     self.done.add(group)
             elif unit.node.op is PICK and library_call(unit.node.inputs[0]):
-                pass  # the library call makes it
+                pass  # the library call computes it
             elif is_joined(unit.node):
                 self.steps += pieces_of(unit.node, self.graph.sizes)
             elif unit.node.op not in (ASSIGN, GROUP):
@@ -97,7 +97,7 @@ class _Select:
             self.steps += [HostCall(node) for node in group.nodes]
 
     def _prove(self, launch: KernelLaunch) -> bool:
-        """Whether every index is in bounds; if not, no code is made."""
+        """Whether every index is in bounds; a kernel that is not proven is not used."""
         text = self.table.text(launch.kernel)
         if text not in self.proven:
             try:
@@ -112,7 +112,7 @@ class _Select:
     def _add_library_call(
         self, kind: type[LibraryCall], unit: Call, group: Group | None
     ) -> bool:
-        """Add a library call; whether the group is its epilogue."""
+        """Add a library call; say whether the group became its epilogue."""
         inputs = self._operands(unit, kind.copies)
         epilogue = None
         if group is not None:
@@ -125,7 +125,7 @@ class _Select:
         return epilogue is not None
 
     def _operands(self, unit: Call, copy: Callable[[Node], bool]) -> list[Node]:
-        """A call's operands, those that are to be copied as their copies."""
+        """A call's operands; views that the library cannot read are copied first."""
         inputs = []
         for node in unit.node.inputs:
             if copy(node):

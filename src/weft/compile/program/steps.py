@@ -28,8 +28,8 @@ from weft.compile.loop.ir import (
     Load,
     Position,
     divides,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.compile.loop.ranges import inside
@@ -41,28 +41,28 @@ WIDEST = 64  # launches of a wave
 
 
 class GroupKernel(NamedTuple):
-    """A group's kernel, and what its buffers are."""
+    """A group's kernel, and the values that its buffers belong to."""
 
     kernel: Kernel
     owners: list[Node]
-    gaps: Sequence[int] = ()  # bytes of each value before the buffer; none: all are 0
+    offsets: Sequence[int] = ()  # bytes of each buffer in its value; empty: all are 0
     checks: bool = False  # whether it may report an error
 
 
 @dataclass(frozen=True, eq=False)
 class KernelLaunch:
-    """One launch of a kernel: which values its buffers are, and from where on."""
+    """A launch of a kernel: the value and the offset of each of its buffers."""
 
     kernel: Kernel
     owners: list[Node]
-    gaps: Sequence[int]
+    offsets: Sequence[int]
     checks: bool
     group: Group
 
     @property
-    def moved(self) -> list[Node]:
-        """The values of which the kernel sees a part."""
-        return [n for n, gap in zip(self.owners, self.gaps, strict=False) if gap]
+    def windowed(self) -> list[Node]:
+        """The values of which the kernel sees a window only."""
+        return [n for n, at in zip(self.owners, self.offsets, strict=False) if at]
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class KernelLaunch:
         return [n for n in self.owners if n in self.group.home]
 
     def work(self, sizes: Mapping[str, int]) -> int:
-        """The number of elements it goes through: made or reduced ones."""
+        """The number of elements that it computes or reduces."""
         made = sum(elements(n.shape, sizes) for n in self.made)
         return max(elements(self.group.shape, sizes), made)
 
@@ -84,23 +84,23 @@ class KernelLaunch:
         return self.work(sizes) * max(len(self.group.nodes), 1)
 
     def arrays(self, memory: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
-        """The memory of its buffers, in order: values, or what the kernel sees."""
-        gaps = self.gaps or [0] * len(self.owners)
-        found = []
-        for node, gap in zip(self.owners, gaps, strict=True):
+        """The memory of its buffers, in order: values, or windows of them."""
+        offsets = self.offsets or [0] * len(self.owners)
+        arrays = []
+        for node, offset in zip(self.owners, offsets, strict=True):
             array = memory[node]
-            found.append(
-                array if not gap else array.reshape(-1)[gap // array.itemsize :]
-            )
-        return found
+            if offset:
+                array = array.reshape(-1)[offset // array.itemsize :]
+            arrays.append(array)
+        return arrays
 
 
 @dataclass(frozen=True, eq=False)
 class LibraryCall:
     """A node that the target's library computes as a whole, and its epilogue.
 
-    For the epilogue, a result is a matrix: its first axes number rows, the others
-    columns. Of a node with several outputs, those that are used are its ``picks``.
+    The epilogue sees a result as a matrix: its first axes number rows, the others
+    columns. ``picks`` are the used outputs of a node with several.
     """
 
     node: Node
@@ -115,12 +115,12 @@ class LibraryCall:
 
     @staticmethod
     def copies(node: Node) -> bool:
-        """Whether an operand must be copied, because of the view that it is."""
+        """Whether an operand is a view that the library cannot read."""
         raise NotImplementedError
 
     @staticmethod
     def row_axes(node: Node) -> int | None:
-        """How many axes of a result number its rows; None if it has no epilogue."""
+        """The number of axes that number a result's rows; None: it has no epilogue."""
         raise NotImplementedError
 
     @cached_property
@@ -141,15 +141,15 @@ class LibraryCall:
 
     @property
     def alone(self) -> LibraryCall:
-        """The same without an epilogue."""
+        """The same call without an epilogue."""
         return type(self)(self.node, self.inputs)
 
     def fits(self, sizes: Mapping[str, int], target: Any) -> bool:
-        """Whether the epilogue pays, for some sizes."""
+        """Whether the epilogue pays for these sizes."""
         return True
 
     def work(self, sizes: Mapping[str, int], target: Any) -> Any:
-        """The target's description of the work for some sizes; None: a host call."""
+        """The target's description of the work; None if it takes a host call."""
         raise NotImplementedError
 
 
@@ -176,7 +176,7 @@ def launch_of(step: Step) -> KernelLaunch | None:
 
 
 def bases_of(step: Step) -> Iterable[Node]:
-    """The values that a step reads, as they lie in memory."""
+    """The values that a step reads, and the ones that these are views of."""
     if not isinstance(step, HostCall):
         made = set(step.made)
         return [n for n in step.owners if n not in made]
@@ -185,9 +185,9 @@ def bases_of(step: Step) -> Iterable[Node]:
 
 
 def ordered(steps: Sequence[Step], graph: Graph) -> list[Step]:
-    """The steps, with those that only make new state behind all that read the old.
+    """Move steps that only compute new state behind all that read the old.
 
-    So it can be written in the old one's place.
+    The new state can then be written over the old.
     """
     assigned = _overwritten(graph)
     read: dict[Node, int] = {}
@@ -197,11 +197,11 @@ def ordered(steps: Sequence[Step], graph: Graph) -> list[Step]:
     for at, step in enumerate(steps):
         made = step.made
         late = [read.get(r, -1) for n in made for r in assigned.get(n, ())]
-        place = at
+        position = at
         if isinstance(step, Launch) and not any(n in read for n in made):
-            place = max([at, *late])
-        after.setdefault(place, []).append(step)
-    # Of those that come after one step, it is the first itself.
+            position = max([at, *late])
+        after.setdefault(position, []).append(step)
+    # A step comes before those that were moved behind it.
     return [
         step
         for at, own in enumerate(steps)
@@ -210,7 +210,7 @@ def ordered(steps: Sequence[Step], graph: Graph) -> list[Step]:
 
 
 def _overwritten(graph: Graph) -> dict[Node, list[Node]]:
-    """The reads of the variable that each new value is for."""
+    """The reads of the variable that each new value is assigned to."""
     reads: dict[Any, list[Node]] = {}
     for node in graph.nodes:
         if node.op is READ:
@@ -224,46 +224,49 @@ def _overwritten(graph: Graph) -> dict[Node, list[Node]]:
 
 def _failing(steps: Sequence[Step]) -> list[int]:
     """The steps that can raise an error, or be the first to report one."""
-    found: list[int] = []
+    failing: list[int] = []
     seen: set[Any] = set()
     for at, step in enumerate(steps):
         if isinstance(step, KernelLaunch):
             checks = _checks(step)
             if any(key not in seen for key, _ in checks):
-                found.append(at)
+                failing.append(at)
             seen.update(key for key, all_ in checks if all_)
         elif isinstance(step, HostCall) and step.node.op is not PICK:
-            found.append(at)
-    return found
+            failing.append(at)
+    return failing
 
 
 def _checks(use: KernelLaunch) -> list[tuple[Any, bool]]:
-    """What a kernel checks: whose indices, how, and whether all; and divisors."""
+    """A key for each index or divisor that a kernel checks, and whether it checks all.
+
+    Checks of the same indices in the same way have equal keys.
+    """
     if not use.checks:
         return []
     owners = {b.name: n for b, n in zip(use.kernel.buffers, use.owners, strict=True)}
-    loops, moved = dict(use.kernel.parallel), use.moved
-    found: list[tuple[Any, bool]] = []
+    loops, windowed = dict(use.kernel.parallel), use.windowed
+    checks: list[tuple[Any, bool]] = []
     for stmt in statements(use.kernel.body):
         if isinstance(stmt, For):
             loops[stmt.var] = stmt.extent
-        if any(map(divides, parts(values_of(stmt)))):
-            found.append((object(), False))
+        if any(map(divides, subvalues(values_of(stmt)))):
+            checks.append((object(), False))
         if isinstance(stmt, Let) and not _counted(stmt, loops):
             load = stmt.value
             if isinstance(load, Call) and load.name == "cast":
                 (load,) = load.args
             scratch = not isinstance(load, Load) or load.buffer.scratch
-            if scratch or owners[load.buffer.name] in moved:
-                found.append((object(), False))
+            if scratch or owners[load.buffer.name] in windowed:
+                checks.append((object(), False))
                 continue
             key = owners[load.buffer.name], str(stmt.limit), stmt.wrap
-            found.append((key, _reads_all(load, loops, use.kernel.scope)))
-    return found
+            checks.append((key, _reads_all(load, loops, use.kernel.scope)))
+    return checks
 
 
 def _reads_all(load: Load, loops: dict[str, Any], scope: Scope) -> bool:
-    """Whether loops go through all elements of a buffer, in order."""
+    """Whether loops visit all elements of a buffer, in order."""
     shape = load.buffer.shape
     mentioned = {name for i in load.at for name in symbols_of(i)}
     names = [name for name in loops if name in mentioned]
@@ -275,13 +278,13 @@ def _reads_all(load: Load, loops: dict[str, Any], scope: Scope) -> bool:
 
 
 def _counted(let: Let, loops: dict[str, Any]) -> bool:
-    """Whether an index is made of the loops' own numbers, and surely in range."""
+    """Whether an index depends on loop variables alone and is surely in range."""
     at = let.value.at if isinstance(let.value, Position) else None
     return at is not None and inside(at, let.limit, loops)
 
 
 class Order:
-    """When steps run, in waves, and when values are read."""
+    """The wave of each step, and the steps that read each value."""
 
     def __init__(self, steps: Sequence[Step], graph: Graph) -> None:
         self.steps = steps
@@ -297,24 +300,24 @@ class Order:
         self.kept = {Operand(n).base for n in (*graph.outputs, *writes)}
 
     def last(self, node: Node, made: int) -> int:
-        """The wave that reads a value last, for one made in a wave."""
+        """The wave that reads a value last; ``made``, its own wave, if none does."""
         if node in self.kept:
             return self.end
         return max((self.waves[k] for k in self.readers.get(node, ())), default=made)
 
     def ends_with(self, node: Node, at: int) -> bool:
-        """Whether nothing reads a value besides or after a step."""
+        """Whether no other step reads a value in this step's wave or later."""
         readers = self.readers.get(node, ())
         return all(k == at or self.waves[k] < self.waves[at] for k in readers)
 
 
 def _waves(steps: Sequence[Step], over: dict[Node, list[Node]], safe: int) -> list[int]:
-    """The number of each step's wave; a call is alone in its own.
+    """The number of each step's wave; a host call has one of its own.
 
-    A step that makes new state comes in a later wave than others that read the old,
-    and the first that is ``safe`` begins one: errors are looked for before it.
+    A step that computes new state is in a later wave than others that read the old. The
+    first ``safe`` step begins a wave, because errors are looked for before it.
     """
-    found: list[int] = []
+    waves: list[int] = []
     made: set[Node] = set()
     read: set[Node] = set()
     size, number = WIDEST, -1
@@ -326,5 +329,5 @@ def _waves(steps: Sequence[Step], over: dict[Node, list[Node]], safe: int) -> li
         made.update(mine)
         read.update(bases)
         size = size + 1 if launch else WIDEST
-        found.append(number)
-    return found
+        waves.append(number)
+    return waves

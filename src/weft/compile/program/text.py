@@ -125,10 +125,10 @@ def _operand(node: Node) -> str:
 
 
 def _launch(launch: KernelLaunch, name_of: Name) -> str:
-    gaps = launch.gaps or [0] * len(launch.owners)
+    offsets = launch.offsets or [0] * len(launch.owners)
     given = [
-        f"%{node.name} from byte {gap}" if gap else f"%{node.name}"
-        for node, gap in zip(launch.owners, gaps, strict=True)
+        f"%{node.name} from byte {at}" if at else f"%{node.name}"
+        for node, at in zip(launch.owners, offsets, strict=True)
     ]
     if not isinstance(launch, Epilogue):  # the call gives it its columns
         given += [f"{name} = {size}" for name, size in launch.kernel.given]

@@ -13,16 +13,16 @@ from weft.compile.recompute.planner import Choice, Planner
 from weft.compile.recompute.segments import runs_of
 from weft.graph.ir import Graph, Node, Variable
 
-TRIES = 5  # drafts of a choice
-CLOSE = 0.04  # of the budget: that much left over is as good as none
+TRIES = 5  # drafts for one budget
+CLOSE = 0.04  # of the budget: a plan that leaves no more is good enough
 
 
 class Plan(NamedTuple):
-    """A graph in which some values are computed again."""
+    """A graph in which some values are recomputed."""
 
     graph: Graph
     needs: int  # bytes of a run
-    seconds: float  # more than if everything were kept, as far as is known
+    seconds: float  # more than if everything were kept, by the model
 
 
 class Budget:
@@ -35,7 +35,7 @@ class Budget:
         roof: Machine | None = None,
     ) -> None:
         self.in_place = in_place
-        self.all = Draft(graph, in_place)  # everything is kept
+        self.all = Draft(graph, in_place)  # with everything kept
         self._roof = roof
 
     @cached_property
@@ -46,12 +46,12 @@ class Budget:
     def within(self, nbytes: int) -> Plan | None:
         """The plan of least time whose run needs at most so many bytes, if any.
 
-        The planners' model is near the truth, which a draft tells: the goal is moved
-        by what a plan needs too much, or leaves.
+        The planners' model of memory is approximate, whereas a draft is exact: the goal
+        for the next plan is moved by the bytes that the last one lacked or left.
         """
         if self.all.needs <= nbytes:
             return Plan(self.all.graph, self.all.needs, 0.0)
-        found: Plan | None = None
+        best: Plan | None = None
         goal, low, high = nbytes - (self.all.needs - self.all.arena), 0, self.all.needs
         for _ in range(TRIES):
             plan = self._plan(goal)
@@ -59,33 +59,32 @@ class Budget:
                 break
             left = nbytes - plan.needs
             if left >= 0:
-                if found is None or plan.seconds < found.seconds:
-                    found = plan
+                if best is None or plan.seconds < best.seconds:
+                    best = plan
                 low = max(low, goal)
                 if left <= CLOSE * nbytes:
                     break
             else:
                 high = min(high, goal)
-            if found is not None and high - low <= CLOSE * nbytes:
+            if best is not None and high - low <= CLOSE * nbytes:
                 break
             goal += round(0.7 * left if left > 0 else 1.2 * left - CLOSE * nbytes / 2)
-            goal = (low + high) // 2 if found and not low < goal < high else goal
-        return found or self._leanest(nbytes)
+            goal = (low + high) // 2 if best and not low < goal < high else goal
+        if best is None and self.least.needs <= nbytes:
+            best = self.least
+        return best
 
     @cached_property
     def least(self) -> Plan:
-        """The plan that needs the fewest bytes, of those that were looked at."""
+        """The plan that needs the fewest bytes, of those that were drafted."""
         plans = [Plan(self.all.graph, self.all.needs, 0.0), *self._lean()]
         return min(plans, key=lambda plan: plan.needs)
 
-    def _leanest(self, nbytes: int) -> Plan | None:
-        return self.least if self.least.needs <= nbytes else None
-
     def _lean(self) -> Iterator[Plan]:
-        """Plans for budgets that can hardly be kept."""
+        """Plans for budgets near the smallest."""
         least = max((p.least for p in self.planners), default=0)
-        for part in (1.0, 1.1, 1.25):
-            plan = self._plan(round(least * part))
+        for factor in (1.0, 1.1, 1.25):
+            plan = self._plan(round(least * factor))
             if plan is not None:
                 yield plan
 

@@ -9,12 +9,12 @@ from weft.compile.explain.memory import Memory
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.steps import Step
 from weft.graph.ir import Graph, Variable
-from weft.runtime.cpu.arena import ALIGNMENT
+from weft.runtime.cpu.address import ALIGNMENT, round_up
 from weft.runtime.cpu.pool import get_num_threads
 
 
 class Draft:
-    """A graph's steps and where their values would lie, for one set of sizes.
+    """A graph's steps and their memory layout, for one set of sizes.
 
     >>> from weft.compile.recompute.draft import Draft
     >>> g = weft.graph.capture(lambda x: (x @ x).sum(), weft.ones(64, 64)).graph
@@ -44,29 +44,29 @@ class Draft:
 
     @property
     def workspace(self) -> int:
-        """The bytes that threads have for themselves."""
+        """The bytes that threads need for themselves."""
         jobs = self.layout.jobs
-        each = jobs.each + -jobs.each % ALIGNMENT
+        each = round_up(jobs.each)
         tables = jobs.tables.data.nbytes  # constants
         return get_num_threads() * each + ALIGNMENT + tables
 
     @property
     def memory(self) -> Memory:
-        """What is live when."""
+        """The values that are live at each step."""
         return Memory(self.layout)
 
     @property
     def outside(self) -> int:
-        """The most bytes that a run allocates besides: outputs, and calls' results."""
+        """The most bytes that a run allocates itself: outputs, and calls' results."""
         return max(self.memory.outside, default=0)
 
     @property
     def needs(self) -> int:
-        """All that a run needs beside its arguments and the state."""
+        """The bytes that a run needs beside its arguments and the state."""
         return self.arena + self.workspace + self.outside
 
 
 def hints(graph: Graph) -> dict[str, int]:
-    """The sizes that a graph was captured with, for those that are open."""
-    found = graph.sizes.hints
-    return {name: 1 if hint is None else hint for name, hint in found.items()}
+    """The sizes that a graph was captured with, by symbol."""
+    known = graph.sizes.hints
+    return {name: 1 if hint is None else hint for name, hint in known.items()}

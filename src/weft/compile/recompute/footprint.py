@@ -9,7 +9,7 @@ from weft.compile.recompute.draft import Draft, hints
 from weft.core.rows import nbytes
 from weft.graph.captured_program import Captured
 from weft.graph.interpret import resolve
-from weft.graph.ir import CONSTANT, Graph, Node
+from weft.graph.ir import CONSTANT, Graph
 from weft.graph.state_cells import Cell, GradCell, NumberCell, SlotCell, SumCell
 
 STATE = ("parameters", "gradients", "optimizer", "buffers")
@@ -18,9 +18,9 @@ STATE = ("parameters", "gradients", "optimizer", "buffers")
 class Footprint(NamedTuple):
     """Bytes of a step, by kind.
 
-    ``activations`` are one arena for all values between, ``workspace`` is what threads
-    need for themselves, and ``outputs`` are results, with those of operators that are
-    called as a whole.
+    ``activations`` is the arena of all intermediate values, ``workspace`` the memory
+    that threads need for themselves, and ``outputs`` are results, with those of
+    operators that are called as a whole.
     """
 
     parameters: int
@@ -42,7 +42,7 @@ class Footprint(NamedTuple):
 
 
 def footprint(captured: Captured, draft: Draft) -> Footprint:
-    """What a captured step needs, if it runs as a draft says."""
+    """The footprint of a captured step that runs as a draft says."""
     state = state_bytes(captured, draft.sizes)
     arguments = sum(size_of(n, draft.sizes) for n in captured.graph.inputs)
     return Footprint(
@@ -55,24 +55,23 @@ def footprint(captured: Captured, draft: Draft) -> Footprint:
 
 
 def fixed_bytes(captured: Captured, draft: Draft) -> int:
-    """What a step has in memory whatever is kept for backward."""
-    found = footprint(captured, draft)
-    return found.total - draft.needs
+    """The bytes of a step that do not depend on what is kept for backward."""
+    return footprint(captured, draft).total - draft.needs
 
 
 def state_bytes(captured: Captured, sizes: Any = None) -> dict[str, int]:
     """The bytes of the variables' tensors, by kind; constants are buffers."""
-    found = dict.fromkeys(STATE, 0)
+    nbytes_of = dict.fromkeys(STATE, 0)
     known = hints(captured.graph) if sizes is None else sizes
     for cell in captured.cells.values():
         if not isinstance(cell, NumberCell):
-            found[kind_of(cell)] += _nbytes(cell, known)
-    found["buffers"] += _constants(captured.graph)
-    return found
+            nbytes_of[kind_of(cell)] += _nbytes(cell, known)
+    nbytes_of["buffers"] += _constants(captured.graph)
+    return nbytes_of
 
 
 def kind_of(cell: Cell) -> str:
-    """What a variable is for."""
+    """The kind of state that a variable is."""
     if isinstance(cell, (GradCell, SumCell)):
         return "gradients"
     if isinstance(cell, SlotCell):
@@ -81,7 +80,7 @@ def kind_of(cell: Cell) -> str:
 
 
 def replaced(captured: Captured, draft: Draft) -> int:
-    """The bytes of gradients that are made anew while the old ones are still there."""
+    """The bytes of gradients that are computed while the old ones still exist."""
     apart = [
         cell
         for cell in captured.cells.values()
@@ -99,9 +98,5 @@ def _nbytes(cell: Cell, sizes: Any) -> int:
 
 
 def _constants(graph: Graph) -> int:
-    arrays = {id(n.params["value"]): n.params["value"] for n in _constant_nodes(graph)}
-    return sum(array.nbytes for array in arrays.values())
-
-
-def _constant_nodes(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if node.op is CONSTANT]
+    arrays = [n.params["value"] for n in graph.nodes if n.op is CONSTANT]
+    return sum(array.nbytes for array in {id(a): a for a in arrays}.values())

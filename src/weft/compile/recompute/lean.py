@@ -1,15 +1,15 @@
 """Cheap values that no compiled step keeps, because computing them costs nothing.
 
     forward     %c = conv(%x, %w)                 backward reads %d, %n and a mask:
-                %d = sub(%c, mean)                %n and the mask are made of %d and %r
-                %n = mul(%d, 1/spread)            in the same loops
+                %d = sub(%c, mean)                %n and the mask are recomputed from
+                %n = mul(%d, 1/spread)            %d and %r in the same loops
                 %r = relu(%n * a + b)
 
 A value that gradients read element by element, and that is a few sums and products of
-others that are kept anyway, is computed again where it is read: its memory is free, it
-is neither written nor read, and the work is hidden by what is. If several such values
-are made of one array that is not kept, that one is kept in their place, whatever
-functions lead from it to them.
+others that are kept anyway, is recomputed where it is read: it takes no memory, it is
+neither written nor read, and the loads of other values hide the work. If several such
+values are functions of one array that is not kept, that array is kept instead of them,
+whatever the functions.
 """
 
 from __future__ import annotations
@@ -20,19 +20,16 @@ from collections.abc import Collection
 from weft.compile import targets
 from weft.compile.fusion.elements import lowering_of
 from weft.compile.fusion.groups import Operand
-from weft.compile.passes.recompute import Turns, copyable, recompute
+from weft.compile.passes.recompute import BackwardRuns, copyable, recompute
 from weft.core.lowering import Pointwise
 from weft.core.size import hinted
 from weft.graph.ir import ASSIGN, CONSTANT, INPUT, READ, Graph, Node, Variable
 
-LARGE = 1 << 12  # elements from which on it is worth it
-STEPS = 4  # cheap ones that a value may take
-FEWER = 8  # times: what is so much smaller costs nothing to keep
 _GIVEN = (INPUT, READ, CONSTANT)
 
 
 def lean(graph: Graph, in_place: Collection[Variable] = ()) -> Graph:
-    """The graph in which gradients compute what is cheap again.
+    """Let gradients recompute cheap values.
 
     >>> from weft.compile.recompute.lean import lean
     >>> model = weft.nn.Linear(128, 128)
@@ -48,28 +45,29 @@ def lean(graph: Graph, in_place: Collection[Variable] = ()) -> Graph:
 
 
 class _Choice:
-    """The values that are computed again."""
+    """The values that are recomputed."""
 
     def __init__(self, graph: Graph) -> None:
-        self.turns = Turns(graph).of
+        self.runs = BackwardRuns(graph).of
+        self.cost = targets.default().cost.recompute
         self.dropped: set[Node] = set()
-        if not self.turns:
+        if not self.runs:
             return
         self._look(graph)
-        for node in graph.nodes:  # what values are made of comes before them
+        for node in graph.nodes:  # inputs of values come before them
             if node in self.saved and self._free(node, steps := {node}):
                 self.dropped |= steps
         self._swap(graph)
 
     def _look(self, graph: Graph) -> None:
-        """Find what gradients read, and what of it is an operand of a routine."""
+        """Find the values that gradients read, and those that must be stored."""
         self.saved: set[Node] = set()
         fixed: set[Node] = {Operand(n).base for n in graph.outputs}
-        self.needed: set[Node] = set()  # by other things than loops over elements
+        self.needed: set[Node] = set()  # values that others than pointwise nodes read
         for node in graph.nodes:
             bases = [Operand(i).base for i in node.inputs if type(i) is Node]
-            if node in self.turns:
-                here = {b for b in bases if b not in self.turns and self._large(b)}
+            if node in self.runs:
+                here = {b for b in bases if b not in self.runs and self._large(b)}
                 self.saved |= here
                 if not isinstance(lowering_of(node), Pointwise):
                     fixed |= here
@@ -80,28 +78,30 @@ class _Choice:
         self.fixed = fixed
 
     def _large(self, node: Node) -> bool:
-        return node.op not in _GIVEN and _count(node) >= LARGE
+        return node.op not in _GIVEN and _count(node) >= self.cost.least
 
     def _sources(self, node: Node) -> list[Node]:
-        """What of a value's operands is about as large as it is."""
+        """The operands of a value that are not much smaller than it."""
         bases = [Operand(i).base for i in node.inputs if type(i) is Node]
-        count = _count(node)
-        return [b for b in bases if b.op not in _GIVEN and _count(b) * FEWER > count]
+        count, limit = _count(node), self.cost.smaller
+        return [b for b in bases if b.op not in _GIVEN and _count(b) * limit > count]
 
     def _may_go(self, node: Node) -> bool:
         pointwise = isinstance(lowering_of(node), Pointwise)
         return pointwise and node not in self.fixed and copyable(node)
 
     def _free(self, node: Node, steps: set[Node]) -> bool:
-        """Whether a value is made of what is there, in a few cheap steps."""
-        if node.op.facts.cost > 1 or not self._may_go(node) or len(steps) > STEPS:
+        """Whether a value takes only a few cheap operations on kept ones."""
+        if node.op.facts.cost > 1 or len(steps) > self.cost.steps:
+            return False
+        if not self._may_go(node):
             return False
         here = self.saved - self.dropped
         others = {b for b in self._sources(node) if b not in here}
         steps |= others
         return all(self._free(other, steps) for other in others)
 
-    # -- one array in the place of several
+    # -- one array kept instead of several
 
     def _swap(self, graph: Graph) -> None:
         groups: dict[Node, list[Node]] = {}
@@ -114,25 +114,25 @@ class _Choice:
                     groups.setdefault(root, []).append(node)
                     between.setdefault(root, set()).update(inner)
         for root, values in groups.items():
-            again = between[root]
-            kept = self._neck(root, again)
-            gone = sum(_bytes(value) for value in values if value in again)
-            if gone > (0 if kept in values else _bytes(kept)):
-                self.dropped |= again
+            dropped = between[root]
+            kept = self._neck(root, dropped)
+            saved = sum(_bytes(value) for value in values if value in dropped)
+            if saved > (0 if kept in values else _bytes(kept)):
+                self.dropped |= dropped
 
-    def _neck(self, root: Node, again: set[Node]) -> Node:
-        """The last value that all the others are made of; it is not computed again."""
+    def _neck(self, root: Node, dropped: set[Node]) -> Node:
+        """The last value that all the others depend on; it is kept, not dropped."""
         while True:
-            readers = [node for node in again if root in self._sources(node)]
+            readers = [node for node in dropped if root in self._sources(node)]
             if len(readers) != 1 or _bytes(readers[0]) > _bytes(root):
                 return root
             (root,) = readers
-            again.discard(root)
+            dropped.discard(root)
 
     def _root(self, node: Node, inner: set[Node]) -> Node | None:
-        """The one array that a value is made of, element by element."""
+        """The only array that a value is an element-wise function of, if it is one."""
         inner.add(node)
-        found: set[Node] = set()
+        roots: set[Node] = set()
         for base in self._sources(node):
             if base in self.saved and base not in self.dropped and base not in inner:
                 continue
@@ -140,10 +140,10 @@ class _Choice:
                 root = self._root(base, inner)
                 if root is None:
                     return None
-                found.add(root)
+                roots.add(root)
             else:
-                found.add(base)
-        return found.pop() if len(found) == 1 else None
+                roots.add(base)
+        return roots.pop() if len(roots) == 1 else None
 
 
 def _count(node: Node) -> int:

@@ -1,14 +1,15 @@
 """The choice of what to keep that fits a budget and takes the least time more.
 
-A run is a row of stretches (``segments``). When backward is in one of them, in memory
-are all values kept before it, and what it needs for itself:
+A run is a sequence of segments (``segments``). When backward is in one of them, memory
+holds all values kept before it, and those that the segment itself needs:
 
-    kept(0 … k - 1)  +  transient(k)  ≤  budget      for every stretch k
+    kept(0 … k - 1)  +  transient(k)  ≤  budget      for every segment k
 
-What was kept later is gone by then. So the best choice up to a place depends on the
-bytes kept so far alone, and dynamic programming over places and bytes finds it:
+Values that were kept later have been freed by then. So the best choice up to a position
+depends on the bytes kept so far alone, and dynamic programming over positions and bytes
+finds it:
 
-    best[place, kept] = least seconds
+    best[position, kept] = least seconds
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from weft.compile.recompute.segments import Run, Stretch
+from weft.compile.recompute.segments import Run, Segment
 from weft.graph.ir import Node
 
-LEVELS = 1024  # numbers of bytes that are told apart
+LEVELS = 1024  # numbers of bytes that are distinguished
 
 
 class Choice(NamedTuple):
-    """What is computed again, and how long that takes."""
+    """The values that are recomputed, and how long that takes."""
 
-    dropped: frozenset[Node]  # values, and what lies on the way to them
+    dropped: frozenset[Node]  # values, and the nodes that lead to them
     seconds: float
 
 
@@ -40,23 +41,23 @@ class Planner:
 
     @cached_property
     def most(self) -> int:
-        """Bytes with which everything can be kept."""
+        """The bytes with which everything can be kept."""
         run = self.run
-        stretches = [run.keeping(k) for k in range(len(run.at))]
-        kept = np.cumsum([0, *[s.nbytes for s in stretches]])
-        room = np.array([*[s.transient for s in stretches], 0])
-        return int(max((kept + room).max(), run.rest.max()))
+        segments = [run.keeping(k) for k in range(len(run.at))]
+        kept = np.cumsum([0, *[s.nbytes for s in segments]])
+        transient = np.array([*[s.transient for s in segments], 0])
+        return int(max((kept + transient).max(), run.rest.max()))
 
     @cached_property
-    def stretches(self) -> list[list[Stretch]]:
-        """By the place where they end."""
+    def segments(self) -> list[list[Segment]]:
+        """The segments by the position at which they end."""
         run = self.run
-        found: list[list[Stretch]] = [[] for _ in range(len(run.at) + 1)]
+        ending: list[list[Segment]] = [[] for _ in range(len(run.at) + 1)]
         for k in range(len(run.at)):
-            found[k + 1].append(run.keeping(k))
+            ending[k + 1].append(run.keeping(k))
         for end in run.cuts[1:]:
-            found[end] += run.computing(end, self.most)
-        return found
+            ending[end] += run.computing(end, self.most)
+        return ending
 
     def best(self, budget: int) -> Choice | None:
         """The choice of least time within a budget; None if there is none."""
@@ -79,20 +80,20 @@ class Planner:
         return high
 
     def choice(self, kept: frozenset[Node]) -> Choice:
-        """What keeping just some values means."""
+        """The choice in which just these values are kept."""
         values = self.run.values
-        again: set[Node] = set()
+        dropped: set[Node] = set()
         waiting = [v.node for v in values.values() if v.first >= 0]
         while waiting:
             node = waiting.pop()
-            if node not in kept and node not in again:
-                again.add(node)
+            if node not in kept and node not in dropped:
+                dropped.add(node)
                 waiting += values[node].needs
-        ways = {n for node in again for n in values[node].nodes}
-        return Choice(frozenset(ways), sum(values[n].seconds for n in again))
+        nodes = {n for node in dropped for n in values[node].nodes}
+        return Choice(frozenset(nodes), sum(values[n].seconds for n in dropped))
 
-    def _row(self, budget: int) -> list[Stretch] | None:
-        """The stretches of the best choice, in order."""
+    def _row(self, budget: int) -> list[Segment] | None:
+        """The segments of the best choice, in order; None if there is no choice."""
         if budget < int(self.run.rest.max()):
             return None
         unit = max(budget, 1) / (LEVELS - 1)
@@ -100,57 +101,57 @@ class Planner:
         count = len(self.run.at)
         best = np.full((count + 1, LEVELS), np.inf)
         best[0, 0] = 0.0
-        origin: list[dict[int, Stretch]] = [{} for _ in range(count + 1)]
+        origin: list[dict[int, Segment]] = [{} for _ in range(count + 1)]
         which = np.full((count + 1, LEVELS), -1, np.int64)
         for end in range(1, count + 1):
-            for at, one in enumerate(self.stretches[end]):
+            for at, one in enumerate(self.segments[end]):
                 shift = round(one.nbytes / unit)
-                room = int(np.searchsorted(levels, budget - one.transient, "right"))
-                room = min(room, LEVELS - shift)
-                if room <= 0:
+                fits = int(np.searchsorted(levels, budget - one.transient, "right"))
+                fits = min(fits, LEVELS - shift)
+                if fits <= 0:
                     continue
-                time = best[one.begin, :room] + one.seconds
-                better = time < best[end, shift : shift + room]
+                time = best[one.begin, :fits] + one.seconds
+                better = time < best[end, shift : shift + fits]
                 if better.any():
-                    best[end, shift : shift + room][better] = time[better]
-                    which[end, shift : shift + room][better] = at
+                    best[end, shift : shift + fits][better] = time[better]
+                    which[end, shift : shift + fits][better] = at
                     origin[end][at] = one
         if not np.isfinite(best[count]).any():
             return None
         return self._traced(origin, which, int(best[count].argmin()), unit)
 
     def _traced(
-        self, origin: list[dict[int, Stretch]], which: np.ndarray, level: int,
+        self, origin: list[dict[int, Segment]], which: np.ndarray, level: int,
         unit: float,
-    ) -> list[Stretch]:  # fmt: skip
-        found: list[Stretch] = []
+    ) -> list[Segment]:  # fmt: skip
+        segments: list[Segment] = []
         end = len(origin) - 1
         while end:
             one = origin[end][int(which[end, level])]
-            found.append(one)
+            segments.append(one)
             level -= round(one.nbytes / unit)
             end = one.begin
-        return found[::-1]
+        return segments[::-1]
 
 
 def square_root(run: Run) -> Iterable[int]:
-    """Cuts after which about as much is kept as a stretch needs: a square root.
+    """Cuts for which the values that cross take about as much as a segment.
 
-    With values of b bytes crossing and B in all, s stretches take s b + B / s bytes.
+    With values of b bytes crossing and B in all, s segments take s b + B / s bytes.
     """
-    made = np.cumsum([0, *[sum(v.nbytes for v in some) for some in run.at]])
+    computed = np.cumsum([0, *[sum(v.nbytes for v in some) for some in run.at]])
     widths = np.array([run.bytes_of(c) for c in run.crossing])
     inner = widths[1:-1]
-    if not len(inner) or not made[-1]:
+    if not len(inner) or not computed[-1]:
         return []
     narrow = np.sort(inner[inner > 0])[: max(len(inner) // 4, 1)]
     width = float(np.median(narrow)) if len(narrow) else 1.0
-    count = max(1, round((made[-1] / width) ** 0.5))
-    found = []
+    count = max(1, round((computed[-1] / width) ** 0.5))
+    cuts = []
     for k in range(1, count):
-        goal = made[-1] * k / count
-        near = np.flatnonzero(np.abs(made - goal) <= made[-1] / (3 * count))
+        goal = computed[-1] * k / count
+        near = np.flatnonzero(np.abs(computed - goal) <= computed[-1] / (3 * count))
         near = near[(near > 0) & (near < len(run.at))]
         if len(near):
-            found.append(int(near[np.argmin(widths[near])]))
-    return sorted(set(found))
+            cuts.append(int(near[np.argmin(widths[near])]))
+    return sorted(set(cuts))

@@ -1,13 +1,13 @@
 """Policies and budgets for ``weft.compile(f, memory=...)``.
 
-nothing         what costs time to compute again is kept (see ``lean``)
+nothing         everything that is not cheap to recompute is kept (see ``lean``)
 "keep"          everything that backward needs is kept
-"recompute"     nothing is
+"recompute"     nothing is kept
 "selective"     results of matrix products, convolutions and attention
-"sqrt"          what crosses about sqrt(N) cuts through the model
+"sqrt"          values that cross about sqrt(N) cuts through the model
 {"matmul"}      results of some operators
 function        results for which it returns True
-"512MB"         whatever fits and takes least time
+"512MB"         the values that fit and save most time
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ POLICIES = ("keep", "recompute", "selective", "sqrt")
 
 
 class Memory(NamedTuple):
-    """How a compiled step is to use memory: a policy, or at most so many bytes."""
+    """The memory that a compiled step may use: a policy, or at most so many bytes."""
 
     policy: Any = "keep"
     limit: int | None = None
 
     @property
     def stamp(self) -> str:
-        """What tells two of them apart; nothing for a function."""
+        """A text that identifies it in cache keys; empty for a function."""
         if isinstance(self.policy, Named):
             return ",".join(sorted(self.policy.names))
         return f"{self.policy} {self.limit}" if isinstance(self.policy, str) else ""
 
     def adapting(self, captured: Captured) -> Adapt:
-        """What is done to the graph of a captured step."""
+        """The pass that adapts the graph of a captured step."""
         return Adapt(self, captured)
 
 
 class Adapt(NamedTuple):
-    """Changes a graph after the passes: what is not kept is computed again."""
+    """A pass after which values that are not kept are recomputed."""
 
     memory: Memory
     captured: Captured
@@ -75,33 +75,33 @@ class Adapt(NamedTuple):
         return recompute(draft.graph, _keep(policy, draft))
 
 
-def memory_of(given: Any) -> Memory:
-    """What the argument ``memory`` of ``weft.compile`` means.
+def memory_of(memory: Any) -> Memory:
+    """The meaning of the argument ``memory`` of ``weft.compile``.
 
     >>> from weft.compile.recompute.policies import memory_of
     >>> memory_of("1.5 GB").limit, memory_of("sqrt").policy
     (1500000000, 'sqrt')
     """
-    if given is None:
+    if memory is None:
         return Memory()
-    if isinstance(given, str):
-        if given in POLICIES:
-            return Memory(given)
-        if not given.strip()[:1].isdigit() and given.strip()[:1] not in tuple("+-."):
+    if isinstance(memory, str):
+        if memory in POLICIES:
+            return Memory(memory)
+        if not memory.strip()[:1].isdigit() and memory.strip()[:1] not in tuple("+-."):
             raise ArgumentError(
                 "compile: expected memory to be a size such as '512MB', one of the "
                 f"policies {', '.join(map(repr, POLICIES))}, a set of operators' names "
-                f"or a function, got {given!r}"
+                f"or a function, got {memory!r}"
             )
-    elif callable(given):
-        return Memory(given)
-    elif isinstance(given, Iterable):
-        return Memory(named("compile", given))
-    return Memory("budget", parse_bytes(given, "compile"))
+    elif callable(memory):
+        return Memory(memory)
+    elif isinstance(memory, Iterable):
+        return Memory(named("compile", memory))
+    return Memory("budget", parse_bytes(memory, "compile"))
 
 
 def _keep(policy: Any, draft: Draft) -> Keep:
-    """Whether a node's result is kept."""
+    """The function that tells whether a node's result is kept."""
     if policy == "recompute":
         return lambda node: False
     if policy == "sqrt":
@@ -124,7 +124,7 @@ def _by_cuts(draft: Draft) -> Keep:
         cuts = [*square_root(run)]
         for cut in cuts:
             kept |= run.crossing[cut]
-        last = cuts[-1] if cuts else 0  # backward begins in what comes after it
+        last = cuts[-1] if cuts else 0  # backward begins with the values after it
         kept |= {v.node for some in run.at[last:] for v in some}
         dropped |= Planner(run).choice(frozenset(kept)).dropped
     return lambda node: node not in dropped
@@ -133,7 +133,7 @@ def _by_cuts(draft: Draft) -> Keep:
 def _within(
     graph: Graph, captured: Captured, in_place: Collection[Variable], limit: int
 ) -> Graph:
-    usual = lean(graph)  # which costs no time
+    usual = lean(graph)  # it costs no time
     draft = Draft(usual, in_place)
     fixed = fixed_bytes(captured, draft)
     if draft.needs + fixed <= limit:

@@ -2,8 +2,8 @@
 
     y = checkpoint(block, x)          the role of block's nodes says: region 0
 
-A region's arguments and results are kept, and of what is inside as much as its policy
-says. Where one is inside another, both must keep a value.
+A region's arguments and results are kept; its policy decides which of the values inside
+are. A value in nested regions is kept only if all their policies keep it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from weft.autograd.segment import Named
 from weft.compile.fusion.groups import Operand
-from weft.compile.passes.recompute import Turns, recompute
+from weft.compile.passes.recompute import BackwardRuns, recompute
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.policies import result_of
 from weft.graph.captured_program import Captured
@@ -20,14 +20,14 @@ from weft.graph.ir import Graph, Node, Variable
 
 
 class Regions:
-    """Changes a graph after the passes, as the checkpoints of a captured step ask."""
+    """The pass that applies the policies of the checkpoints in a captured step."""
 
     def __init__(self, captured: Captured) -> None:
         self.policies = captured.regions
 
     @property
     def stamp(self) -> str:
-        """The operators whose results regions keep; nothing if functions decide."""
+        """The operators whose results regions keep; empty if functions decide."""
         kept = self.policies
         if not all(keep is None or isinstance(keep, Named) for keep in kept):
             return ""
@@ -47,18 +47,18 @@ class Regions:
         return recompute(draft.graph, keep)
 
     def _leaving(self, graph: Graph) -> set[Node]:
-        """The values that forward reads outside of the regions they are made in."""
-        turns = Turns(graph).of
-        found = {Operand(out).base for out in graph.outputs}
+        """The values that forward reads outside of the regions that compute them."""
+        runs = BackwardRuns(graph).of
+        leaving = {Operand(out).base for out in graph.outputs}
         for node in graph.nodes:
-            if node in turns:
+            if node in runs:
                 continue
             here = node.role.region
             bases = [Operand(i).base for i in node.inputs if type(i) is Node]
-            found |= {b for b in bases if not _within(here, b.role.region)}
-        return found
+            leaving |= {b for b in bases if not _within(here, b.role.region)}
+        return leaving
 
 
 def _within(here: tuple[int, ...], region: tuple[int, ...]) -> bool:
-    """Whether a place is in a region, or in one inside of it."""
+    """Whether a node's region is another one, or inside it."""
     return here[: len(region)] == region

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from weft.compile.explain.memory import short_line
-from weft.compile.passes.recompute import Turns
+from weft.compile.passes.recompute import BackwardRuns
 from weft.compile.pipeline import run as run_passes
 from weft.compile.recompute.draft import Draft
 from weft.compile.recompute.lean import lean
@@ -20,21 +20,25 @@ from weft.memory import get_memory_limit
 from weft.memory.report import LARGEST, lacking
 from weft.memory.scan import Held
 
-WAYS = ("selective", "sqrt")  # policies that are looked at
+TRIED = ("selective", "sqrt")  # policies whose savings are computed
 
 
 def explained(
-    graph: Graph, in_place: Collection[Variable], way: Any, error: AllocationError
+    graph: Graph, in_place: Collection[Variable], recompute: Any, error: AllocationError
 ) -> AllocationError:
-    """The error of an arena that could not be had, with more to say."""
-    made = run_passes(graph)
-    draft = Draft(way(made, in_place), in_place)
-    ways = [(draft.arena // 2, "half the batch")]
-    if way is lean:
-        ways += _policies(graph.name, made, in_place, draft)
+    """The error of an arena that could not be allocated, with its values and advice.
+
+    ``recompute`` is the pass of that name that the graph was compiled with.
+    """
+    optimized = run_passes(graph)
+    draft = Draft(recompute(optimized, in_place), in_place)
+    savings = [(draft.arena // 2, "half the batch")]
+    if recompute is lean:
+        savings += _policies(graph.name, optimized, in_place, draft)
     else:
-        ways.append((draft.arena // 4, "a smaller memory= of weft.compile"))
-    return lacking(graph.name, draft.arena, _why(draft, error), _largest(draft), ways)
+        savings.append((draft.arena // 4, "a smaller memory= of weft.compile"))
+    why, largest = _why(draft, error), _largest(draft)
+    return lacking(graph.name, draft.arena, why, largest, savings)
 
 
 def _why(draft: Draft, error: AllocationError) -> str:
@@ -50,10 +54,10 @@ def _why(draft: Draft, error: AllocationError) -> str:
 def _policies(
     name: str, graph: Graph, in_place: Collection[Variable], draft: Draft
 ) -> Iterator[tuple[int, str]]:
-    """What policies would save, for a step with gradients."""
-    if not Turns(draft.graph).of:
+    """The bytes that policies would save, for a step with gradients."""
+    if not BackwardRuns(draft.graph).of:
         return
-    for policy in WAYS:
+    for policy in TRIED:
         try:
             less = memory_of(policy).adapting(None)(graph, in_place)  # type: ignore[arg-type]
             saved = draft.arena - Draft(less, in_place).arena
@@ -64,15 +68,15 @@ def _policies(
 
 
 def _largest(draft: Draft) -> list[Held]:
-    """The largest values that are in memory when most is."""
-    found = []
+    """The largest values at the peak of memory."""
+    largest = []
     for value in draft.memory.top[:LARGEST]:
         node = value.node
         kind = node.type if isinstance(node.type, TensorType) else node.type[0]
         shape = resolve(kind.shape, draft.sizes)
         name = f"{node.op.name} in {node.module}" if node.module else node.op.name
         line = short_line(node)
-        found.append(
+        largest.append(
             Held(value.nbytes, "activations", shape, kind.dtype.name, name, line)
         )
-    return found
+    return largest

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.compile.lower.deduplicate import KernelTable
     from weft.compile.program.memory_layout import MemoryLayout
     from weft.compile.program.steps import LibraryCall, Step
+    from weft.compile.targets.cpu import cost_model
     from weft.compile.tuning.choices import Loops
     from weft.graph.ir import Graph, Node
 
@@ -33,7 +34,7 @@ class Executor(Protocol):
         self,
         feeds: Sequence[Any],
         held: Sequence[Any],
-        rooms: Sequence[Any] = (),
+        state_buffers: Sequence[Any] = (),
         write: Callable[[dict[str, Any]], None] | None = None,
         stamps: Callable[[int], Any] | None = None,
     ) -> tuple[list[Any], dict[str, Any]]:
@@ -52,14 +53,43 @@ class Plan(Protocol):
     timeline: list[Any]
 
 
+class CostModel(Protocol):
+    """The thresholds that passes, fusion and lowering read of a target.
+
+    A target's own modules may read more: see ``targets.cpu.cost_model``.
+    """
+
+    @property
+    def loops(self) -> cost_model.Loops: ...
+
+    @property
+    def reductions(self) -> cost_model.Reductions: ...
+
+    @property
+    def fusion(self) -> cost_model.Fusion: ...
+
+    @property
+    def ordering(self) -> cost_model.Ordering: ...
+
+    @property
+    def recompute(self) -> cost_model.Recompute: ...
+
+    @property
+    def split_k(self) -> cost_model.SplitK: ...
+
+
 class Target(Protocol):
     """A machine that programs are compiled for."""
 
     name: str
 
     @property
+    def cost(self) -> CostModel:
+        """The thresholds that decide what is worth doing on this machine."""
+
+    @property
     def key(self) -> str:
-        """What code for this target depends on: a part of every key on disk."""
+        """A text of all that code for this target depends on, for keys on disk."""
 
     # -- which nodes
 
@@ -72,14 +102,14 @@ class Target(Protocol):
     def refine(
         self, graph: Graph, steps: Sequence[Step], *, pack_weights: bool
     ) -> list[Step]:
-        """The steps, with library calls that know the program around them."""
+        """The steps, with library calls adapted to the program around them."""
 
     def library_work(
         self, calls: Sequence[LibraryCall], sizes: Mapping[str, int]
     ) -> Any:
         """The work of library calls for some sizes.
 
-        Its ``works`` holds those that the library computes; others are host calls.
+        Its ``works`` has the calls that the library computes; others are host calls.
         """
 
     def epilogue_fits(self, call: LibraryCall, sizes: Mapping[str, int]) -> bool:
@@ -94,18 +124,18 @@ class Target(Protocol):
         """The loops of a kernel with reductions."""
 
     def vectorize(self, kernel: Kernel) -> Kernel:
-        """The kernel with loops that say how they run; see ``loop.ir.For``."""
+        """The kernel with loops marked with how they run; see ``loop.ir.For``."""
 
     # -- code
 
     def start(self, graph: Graph, *, pack_weights: bool) -> None:
-        """Have the library's code made in the background."""
+        """Compile the library's code in the background."""
 
     def emit(self, table: KernelTable, kernels: Iterable[Kernel]) -> Any:
         """The code of kernels."""
 
     def source(self, kernel: Kernel) -> str:
-        """The text that the target's compiler is given for a kernel."""
+        """The source of a kernel for the target's compiler."""
 
     def assembly(self, kernel: Kernel) -> str:
         """The machine code of a kernel, as text."""
@@ -113,16 +143,16 @@ class Target(Protocol):
     # -- running
 
     def plan(self, layout: MemoryLayout, code: Any) -> Any:
-        """What an executor needs to know of a program for one set of sizes."""
+        """The data that an executor runs: a program for one set of sizes."""
 
     def executor(self, plan: Any, code: Any, replay: Replay) -> Executor:
         """A new executor, with memory of its own."""
 
     def find(self, key: str, replay: Replay) -> Any:
-        """An executor that is kept on disk, with what it runs; None if none is."""
+        """An executor whose data is stored on disk under a key; None if none is."""
 
     def keep(self, key: str, executor: Any) -> None:
-        """Keep an executor's data on disk, if it can be kept."""
+        """Store an executor's data on disk, if it is data alone."""
 
 
 def default() -> Target:

@@ -1,15 +1,16 @@
 """Choices by measurement: ``weft.compile(fn, tune=True)``.
 
-choices     the numbers that may be chosen, their defaults, and where they are kept
-subjects    what there is to choose in a program
-trials      a kernel of it, on arrays of its own
-search      measuring
+choices     the numbers that may be chosen, their defaults, and the table on disk
+subjects    the kernels of a program that have choices
+trials      a kernel that runs on arrays of its own
+search      the measurements
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from weft.core.device import cpu
 from weft.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def seconds_of(tune: Any) -> float:
-    """How long a search may take: 0 for none.
+    """The seconds that a search may take; 0 for no search.
 
     >>> from weft.compile.tuning import seconds_of
     >>> seconds_of(False), seconds_of(2)
@@ -34,21 +35,29 @@ def seconds_of(tune: Any) -> float:
 
 
 def tuned(
-    entry: Specialization, arrays: list[Any], seconds: float
+    specialization: Specialization, arrays: list[Any], seconds: float
 ) -> tuple[Specialization, Tuned]:
-    """A compiled form with the best choices for its kernels, and what was found."""
+    """The specialization with the best choices for its kernels, and these choices."""
     from tqdm import tqdm
 
     from weft.compile.frontend.specialization import Specialization
     from weft.compile.tuning.search import Search
     from weft.graph.interpret import bind_sizes
 
+    if specialization.device is not cpu:
+        raise ArgumentError(
+            "compile: tune measures kernels of the CPU, but the arguments are on "
+            f"{specialization.device.name!r}; leave tune out"
+        )
+
     def progress(what: Any) -> Any:
         return tqdm(what, "tuning", leave=False, delay=2.0, disable=None)
 
-    sizes = bind_sizes(entry.captured.graph.inputs, arrays)
-    found = Search(seconds, progress=progress).run(entry.program, sizes)
-    if found.changed:
-        pack = entry.pack_weights
-        entry = Specialization(entry.captured, entry.reads, pack_weights=pack)
-    return entry, found
+    sizes = bind_sizes(specialization.captured.graph.inputs, arrays)
+    result = Search(seconds, progress=progress).run(specialization.program, sizes)
+    if result.changed:
+        pack = specialization.pack_weights
+        specialization = Specialization(
+            specialization.captured, specialization.reads, pack_weights=pack
+        )
+    return specialization, result

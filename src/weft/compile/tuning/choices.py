@@ -1,14 +1,14 @@
 """The numbers that decide how kernels are cut, what they are by default, and why.
 
-A model of costs sets them: what stays in a cache, what is worth handing to another
-thread, what fills a register. It knows neither the machine's other work nor its cache's
-neighbours, so measuring may find better ones (``tuning.search``). They are looked for
-here, by what the kernel is:
+The target's cost model sets them (``targets.cpu.cost_model``): what stays in a cache,
+what is worth handing to another thread, what fills a register. It knows neither the
+machine's other work nor its cache's neighbours, so measuring may find better ones
+(``tuning.search``). They are looked up here, by what the kernel is:
 
     chosen(key, default)          the choice in force: being tried, stored, or default
 
-None of them changes a bit of any result. What would (how long sums are, which way a
-convolution is computed) is not for choosing, so that a program gives the same bits
+None of them changes a bit of any result. Numbers that would (the length of sums, the
+algorithm of a convolution) are not choices, so that a program gives the same bits
 whether choices are stored or not.
 """
 
@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from weft.compile.program.compiler_version import sources
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.runtime.cpu import kernel_cache, pool
 
@@ -31,36 +32,36 @@ _LENGTH = 24  # of a key's digest, in characters
 
 
 class Loops(NamedTuple):
-    """How the loops of a kernel are cut."""
+    """How the loops of a kernel are cut; ``cost_model.Loops`` says what each is."""
 
-    chunk: int = 4096  # elements of one iteration: 16 KiB of float32, half a cache
-    square: int = 16  # side of a square that is turned: its lines fill whole vectors
-    block: int = 64  # columns of a reduction that one iteration takes
-    wide: int = 1024  # the same, where there are iterations enough for all threads
-    grain: int = 1 << 15  # operations that are worth handing to another thread
+    chunk: int = COST.loops.chunk
+    square: int = COST.loops.square
+    block: int = COST.loops.block
+    wide: int = COST.loops.wide
+    grain: int = COST.loops.grain
 
 
 class Cut(NamedTuple):
-    """How a product is cut among threads, and into register tiles.
+    """The split of a product among threads, and its register tile.
 
-    By default the cut is the one that a model of packing and of threads that take one
-    task after the other has finish first (``gemm.tasks.best_split``).
+    The default split is the fastest by a model of packing and of threads that take one
+    task after the other (``matmul.tasks.best_split``).
     """
 
     across: int = 0  # blocks of columns; 0: by the model
     down: int = 0  # blocks of rows
-    shape: int = 0  # of a register tile: a place in ``gemm.tiling.SHAPES``
+    shape: int = 0  # of a register tile: an index into ``matmul.tiling.SHAPES``
 
 
 class Columns(NamedTuple):
-    """How many columns a convolution's task computes at a time."""
+    """The columns that a task of a convolution computes at a time."""
 
-    columns: int = 256  # pixels: their windows fill half of a second cache
-    tiles: int = 128  # of Winograd's method, which take 16 numbers each
+    columns: int = COST.convolution.columns
+    tiles: int = COST.winograd.tiles
 
 
-class Found(NamedTuple):
-    """A choice that was measured: seconds by what was tried, as text."""
+class Measured(NamedTuple):
+    """A measured choice, and the seconds of all that were tried, by their texts."""
 
     choice: tuple[int, ...]
     times: dict[str, float]
@@ -69,53 +70,53 @@ class Found(NamedTuple):
 class Table:
     """Choices by kernel, kept on disk beside the code.
 
-    >>> from weft.compile.tuning.choices import Found, Table
+    >>> from weft.compile.tuning.choices import Measured, Table
     >>> table = Table()
-    >>> table.keep({"some kernel": Found((1024, 16, 64, 1024, 32768), {})})
+    >>> table.keep({"some kernel": Measured((1024, 16, 64, 1024, 32768), {})})
     >>> table.find("some kernel").choice[0]
     1024
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, Found] = {}
+        self._known: dict[str, Measured] = {}
         self._lock = threading.Lock()
 
-    def find(self, key: str) -> Found | None:
-        """What was chosen for a kernel, or None."""
+    def find(self, key: str) -> Measured | None:
+        """The stored choice for a kernel, or None."""
         return self._known.get(_digest(key)) if self._known else None
 
-    def keep(self, found: Mapping[str, Found]) -> None:
-        """Take choices, in the place of others."""
+    def keep(self, found: Mapping[str, Measured]) -> None:
+        """Add choices; they replace others for the same kernels."""
         with self._lock:
             self._known |= {_digest(key): one for key, one in found.items()}
 
     def load(self) -> None:
-        """Take those that another process has measured; damaged ones are none."""
-        data = kernel_cache.default().find(_place()) or b""
+        """Add choices that other processes have stored; damaged data is ignored."""
+        data = kernel_cache.default().find(_cache_key()) or b""
         with self._lock:
             self._known = {**_parsed(data), **self._known}
 
     def save(self) -> None:
-        """Keep all for other processes, beside those that they have stored."""
+        """Store all choices for other processes, with those that these have stored."""
         self.load()
         with self._lock:
             last = dict(list(self._known.items())[-MOST:])
         text = json.dumps({key: [one.choice, one.times] for key, one in last.items()})
-        kernel_cache.default().put(_place(), text.encode())
+        kernel_cache.default().put(_cache_key(), text.encode())
 
     def stamp(self) -> str:
-        """A text that is another one when choices are."""
+        """The cache stamp of the choices."""
         chosen = sorted((key, one.choice) for key, one in self._known.items())
         return hashlib.sha256(repr(chosen).encode()).hexdigest() if chosen else ""
 
 
-def _parsed(data: bytes) -> dict[str, Found]:
-    """The choices in a stored text; what is no choice is left out."""
+def _parsed(data: bytes) -> dict[str, Measured]:
+    """The choices in a stored text; anything else is left out."""
     try:
         entries = json.loads(data).items() if data else ()
     except (ValueError, AttributeError):
         return {}
-    return {key: Found(*one) for key, one in map(_checked, entries) if one}
+    return {key: Measured(*one) for key, one in map(_checked, entries) if one}
 
 
 def _checked(entry: tuple[str, Any]) -> tuple[str, Any]:
@@ -134,7 +135,7 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:_LENGTH]
 
 
-def _place() -> str:
+def _cache_key() -> str:
     return kernel_cache.key_of(f"choices {sources()}", host_isa().key)
 
 
@@ -149,44 +150,44 @@ _table: list[Table] = []
 
 
 def table() -> Table:
-    """What is stored, read once."""
+    """The table of stored choices, loaded once."""
     if not _table:
-        made = Table()
-        made.load()
-        _table.append(made)
+        stored = Table()
+        stored.load()
+        _table.append(stored)
     return _table[0]
 
 
 def threaded(key: str) -> str:
-    """A kernel's key for as many threads as there are."""
+    """A kernel's key for the present number of threads."""
     return f"{pool.get_num_threads()} threads, {key}"
 
 
 def chosen(key: str, default: C) -> C:
-    """The choice for a kernel: what is being tried, what was measured, or the default.
+    """The choice for a kernel that is being tried, or is stored, or the default.
 
-    A stored one that has not the default's form is none.
+    A stored choice that does not fit the default's fields is ignored.
     """
     if _state.asked is not None:
         _state.asked.add(key)
-    found = _state.trying.get(key)
-    if found is None:
+    choice = _state.trying.get(key)
+    if choice is None:
         stored = table().find(key)
-        found = None if stored is None else stored.choice
-    if found is None or len(found) != len(default) or not _sensible(found, default):
+        choice = None if stored is None else stored.choice
+    if choice is None or len(choice) != len(default) or not _sensible(choice, default):
         return default
-    form: Any = type(default)
-    return form(*found)
+    kind: Any = type(default)
+    return kind(*choice)
 
 
-def _sensible(found: tuple[int, ...], default: tuple[int, ...]) -> bool:
+def _sensible(choice: tuple[int, ...], default: tuple[int, ...]) -> bool:
     """Whether numbers are positive where the default's are."""
-    return all(n > 0 or not d for n, d in zip(found, default, strict=True))
+    return all(n > 0 or not d for n, d in zip(choice, default, strict=True))
 
 
 @contextmanager
 def trying(choices: Mapping[str, tuple[int, ...]]) -> Iterator[None]:
-    """Have these choices in force, in this thread, in the place of stored ones."""
+    """Use these choices instead of stored ones, in this thread."""
     before = _state.trying
     _state.trying = {**before, **choices}
     try:
@@ -197,7 +198,7 @@ def trying(choices: Mapping[str, tuple[int, ...]]) -> Iterator[None]:
 
 @contextmanager
 def asked() -> Iterator[set[str]]:
-    """Note the keys that are asked for."""
+    """Collect the keys that are looked up."""
     before, _state.asked = _state.asked, set()
     try:
         yield _state.asked

@@ -1,8 +1,8 @@
 """The search for choices that are faster than the default ones, by measuring.
 
-The default is always among what is measured, and stays unless another choice is
-faster by more than ``MARGIN`` at its best, and faster in most of the rounds that they
-run in turns: what is chosen is never slower.
+The default is always measured too, and stays unless another choice is faster by more
+than ``MARGIN`` at its best, and faster in most of the rounds in which both run in
+turns: a choice is never slower than the default.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft.compile.program.program import Program
-from weft.compile.tuning.choices import Found, table
+from weft.compile.tuning.choices import Measured, table
 from weft.compile.tuning.subjects import Subject, subjects
 from weft.compile.tuning.trials import Sizes, Trial
 from weft.errors import WeftError
@@ -20,17 +20,17 @@ from weft.runtime.cpu import pool
 
 SECONDS = 30.0  # that a search takes at most
 MARGIN = 0.05  # by which a choice must be faster than the default: noise is less
-SHORT = 5e-6  # seconds: what is faster than this is left alone
+SHORT = 5e-6  # seconds: kernels that take less are left alone
 SHARE = 0.005  # of a program's time that a kernel must take
 LEAST = 0.001  # seconds that one timing takes
-ROUNDS = 5, 15  # in turns: while looking, and before the default is given up
-MOST_ROUNDS = 0.8  # in which it must be faster
+ROUNDS = 5, 15  # while searching, and before the default is given up
+MOST_ROUNDS = 0.8  # of the rounds, in which a choice must be faster
 Measure = Callable[[Sequence[Callable[[], None]], int], list[list[float]]]
 Clock = Callable[[], float]
 
 
 class Tried(NamedTuple):
-    """A kernel and what was found: seconds of one run, by choice."""
+    """The choice for a kernel, and the seconds of one run by each that was tried."""
 
     name: str
     key: str
@@ -38,16 +38,16 @@ class Tried(NamedTuple):
     default: Any
     choice: Any
     times: dict[str, float]
-    stored: bool = False  # whether another search had found it
+    stored: bool = False  # whether an earlier search has made it
 
     @property
     def before(self) -> float | None:
-        """Seconds of a run by the default."""
+        """Seconds of a run with the default."""
         return self.times.get(text(self.default))
 
     @property
     def after(self) -> float | None:
-        """Seconds of a run as chosen."""
+        """Seconds of a run with the choice."""
         return self.times.get(text(self.choice))
 
     def __str__(self) -> str:
@@ -58,15 +58,15 @@ class Tried(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """A search: what was tried, how long it took, and what there was no time for."""
+    """The result of a search."""
 
     tried: list[Tried]
     seconds: float
-    left: int
+    left: int  # kernels that there was no time for
 
     @property
     def changed(self) -> list[Tried]:
-        """Those for which the default was not the best."""
+        """The kernels for which the default was not the best."""
         return [one for one in self.tried if one.choice != one.default]
 
     def __str__(self) -> str:
@@ -76,14 +76,14 @@ class Tuned(NamedTuple):
 
 
 def text(choice: Any) -> str:
-    """A choice in words: where it is not the default."""
+    """A choice in words: its numbers that are not the default's."""
     default = type(choice)()
     parts = zip(choice._fields, choice, default, strict=True)
     return ", ".join(f"{k}={n}" for k, n, usual in parts if n != usual) or "default"
 
 
 def measure(runs: Sequence[Callable[[], None]], rounds: int) -> list[list[float]]:
-    """Seconds of each in some rounds, in turns."""
+    """Seconds of each run in some rounds, in turns."""
     numbers = []
     for run in runs:
         run()
@@ -104,7 +104,7 @@ def measure(runs: Sequence[Callable[[], None]], rounds: int) -> list[list[float]
 class Search:
     """One search over the kernels of a program.
 
-    ``measure`` and ``clock`` are what times; tests give others.
+    ``measure`` and ``clock`` take the times; tests replace them.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Search:
         self.measure, self.clock, self.progress = measure, clock, progress
 
     def run(self, program: Program, sizes: Sizes) -> Tuned:
-        """Measure, and store what is found."""
+        """Measure, and store the choices."""
         self.start = self.clock()
         everything = subjects(program, sizes)
         known = [one for one in everything if table().find(one.key) is not None]
@@ -132,7 +132,7 @@ class Search:
                 break
             tried.append(self._try(one))
         if tried:
-            table().keep({t.key: Found(tuple(t.choice), t.times) for t in tried})
+            table().keep({t.key: Measured(tuple(t.choice), t.times) for t in tried})
             table().save()
         left = len(due) - len(tried)
         return Tuned([*tried, *done], self.clock() - self.start, left)
@@ -140,11 +140,11 @@ class Search:
     def _late(self) -> bool:
         return self.clock() - self.start > self.limit
 
-    def _worthy(self, found: list[Subject], spent: float) -> list[Subject]:
-        """Those that take time beside what others take, most of it first."""
+    def _worthy(self, kernels: list[Subject], spent: float) -> list[Subject]:
+        """The kernels that take a share of the program's time, the longest first."""
         timed = []
-        for one in found:
-            trial = None if self._late() else _made(one, one.default, one.memory())
+        for one in kernels:
+            trial = None if self._late() else _trial(one, one.default, one.memory())
             if trial is not None:
                 took = min(self.measure([trial], 2)[0])
                 timed.append((took * one.runs, took, one))
@@ -155,24 +155,24 @@ class Search:
     def _try(self, one: Subject) -> Tried:
         """Vary one number after the other from the best so far."""
         memory = one.memory()
-        first = _made(one, one.default, memory)
+        first = _trial(one, one.default, memory)
         assert first is not None
         want = first.result()
-        # On a busy machine one piece may be best, which wastes cores on a quiet one.
-        pieces = min(2 * pool.get_num_threads(), first.shares)
+        # On a busy machine one chunk may be best, which wastes cores on an idle one.
+        chunks = min(2 * pool.get_num_threads(), first.chunks)
         trials: dict[Any, Trial] = {one.default: first}
         times: dict[Any, float] = {}
         best = one.default
         for axis in one.axes:
             near = [best, *[c for c in axis(best) if c not in times and c != best]]
             for choice in near[1:]:
-                trial = None if self._late() else _made(one, choice, memory)
-                if trial is None or trial.shares < pieces or trial.result() != want:
+                trial = None if self._late() else _trial(one, choice, memory)
+                if trial is None or trial.chunks < chunks or trial.result() != want:
                     continue
                 trials[choice] = trial
             some = [choice for choice in near if choice in trials]
-            found = self.measure([trials[choice] for choice in some], ROUNDS[0])
-            times |= {choice: min(t) for choice, t in zip(some, found, strict=True)}
+            taken = self.measure([trials[choice] for choice in some], ROUNDS[0])
+            times |= {choice: min(t) for choice, t in zip(some, taken, strict=True)}
             best = min(some, key=lambda choice: times[choice])
         if best != one.default:
             pair = [one.default, best]
@@ -185,14 +185,14 @@ class Search:
 
 
 def _faster(before: list[float], after: list[float]) -> bool:
-    """Whether one is surely faster than the other, by times taken in turns."""
+    """Whether a choice is surely faster, by times taken in turns."""
     rounds = [x < y for x, y in zip(after, before, strict=True)]
     often = sum(rounds) >= MOST_ROUNDS * len(rounds)
     return often and min(after) < (1 - MARGIN) * min(before)
 
 
-def _made(one: Subject, choice: Any, memory: Any) -> Trial | None:
-    """A trial, or None where this choice cannot be."""
+def _trial(one: Subject, choice: Any, memory: Any) -> Trial | None:
+    """A trial, or None if the choice is impossible."""
     try:
         return one.make(choice, memory)
     except (WeftError, MemoryError):
@@ -200,9 +200,8 @@ def _made(one: Subject, choice: Any, memory: Any) -> Trial | None:
 
 
 def _known(one: Subject) -> Tried:
-    found = table().find(one.key)
-    assert found is not None
-    form = type(one.default)
-    fits = len(found.choice) == len(one.default)
-    choice = form(*found.choice) if fits else one.default
-    return Tried(one.name, one.key, one.runs, one.default, choice, found.times, True)
+    stored = table().find(one.key)
+    assert stored is not None
+    fits = len(stored.choice) == len(one.default)
+    choice = type(one.default)(*stored.choice) if fits else one.default
+    return Tried(one.name, one.key, one.runs, one.default, choice, stored.times, True)

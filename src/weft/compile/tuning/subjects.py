@@ -1,7 +1,7 @@
 """Subjects of tuning: the products, convolutions and loops of a program.
 
-A subject has axes along which its choice may be varied, one after the other. All that
-is on them computes the same bits; that is checked again for each before it is timed.
+A subject has axes along which its choice may be varied, one after the other. All
+choices on them compute the same bits, which is checked for each before it is timed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from weft.compile.tuning.trials import (
     Memory,
     Sizes,
     Trial,
+    library_trial,
     loop_trial,
-    routine_trial,
 )  # fmt: skip
 from weft.graph.interpret import resolve
 from weft.runtime.cpu import pool
@@ -37,7 +37,7 @@ TILES = (64, 256)
 
 
 class Subject(NamedTuple):
-    """A kernel of a program, and what may be chosen for it."""
+    """A kernel of a program, and the choices for it."""
 
     name: str
     key: str
@@ -53,7 +53,7 @@ class Subject(NamedTuple):
 
 
 def subjects(program: Program, sizes: Sizes) -> list[Subject]:
-    """The kernels of a program that have choices, those that are alike as one."""
+    """The kernels of a program that have choices, equal ones as one."""
     found: dict[str, Subject] = {}
     runs: Counter[str] = Counter()
     for step in program.lowered.steps:
@@ -73,7 +73,7 @@ def _subject(program: Program, step: Any, sizes: Sizes) -> Subject | None:
         default = Cut() if product else Columns()
         if not axes:
             return None
-        make = partial(_routine, program, step, sizes)
+        make = partial(_library_call, program, step, sizes)
         name = _title(step, sizes)
         return Subject(name, step.key(sizes), default, axes, 1, make, sizes)
     if type(step) is not KernelLaunch:
@@ -94,11 +94,11 @@ def _title(step: Any, sizes: Sizes) -> str:
     return f"{step.node.op.name} of {given}"
 
 
-def _routine(
+def _library_call(
     program: Program, step: Any, sizes: Sizes, choice: Choice, memory: Memory
 ) -> Trial | None:
     with trying({step.alone.key(sizes): choice}):
-        return routine_trial(program, step, sizes, memory)
+        return library_trial(program, step, sizes, memory)
 
 
 def _loops(
@@ -121,22 +121,22 @@ def _product_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
     whole = step.epilogue is not None and step.epilogue.whole
     threads = max(pool.get_num_threads(), 2)
     counts = 1, 2, threads, 2 * threads, 4 * threads
-    parts = [
+    splits = [
         (across, down)
         for across in dict.fromkeys(counts)
         for down in dict.fromkeys(counts)
         if across * down <= 8 * threads and across <= n and down <= m
         and not (whole and across > 1)
     ]  # fmt: skip
-    axes: list[Axis] = [lambda cut: [cut._replace(across=a, down=d) for a, d in parts]]
-    if len(step.operands) == 2:  # panels that are made before have their width
+    axes: list[Axis] = [lambda cut: [cut._replace(across=a, down=d) for a, d in splits]]
+    if len(step.operands) == 2:  # panels that are packed before fix the tile's width
         shapes = range(len(SHAPES[True]))
         axes.append(lambda cut: [cut._replace(shape=s) for s in shapes])
     return axes
 
 
 def _convolution_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
-    """What the function that computes it takes at a time."""
+    """The axes of the convolution's algorithm."""
     work = program.target.library_work([step], sizes).works.get(step)
     if work is None:
         return []
@@ -148,7 +148,7 @@ def _convolution_axes(step: Any, sizes: Sizes, program: Program) -> list[Axis]:
 
 
 def _loop_axes(use: KernelLaunch) -> list[Axis]:
-    """What the loops that threads share out say about how they were cut."""
+    """The axes of a kernel, by the names of its parallel loops."""
     names = {name for name, _ in use.kernel.parallel}
     axes: list[Axis] = []
     if "chunk" in names:

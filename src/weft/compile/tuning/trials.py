@@ -1,7 +1,7 @@
 """One kernel or routine of a program, run on arrays of its own to be measured.
 
 The program's state is not touched: a trial has arrays of the same sizes, with random
-numbers where it reads floating ones and zeros elsewhere, so that every index is valid.
+floating-point numbers and zeros for all else, so that every index is valid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Sizes = Mapping[str, int]
 
 
 class Memory(dict[Node, np.ndarray]):
-    """Arrays for values, made when they are asked for."""
+    """Arrays for values, made when they are first needed."""
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
@@ -48,13 +48,13 @@ class Memory(dict[Node, np.ndarray]):
 class Trial:
     """Native code that is ready to run; ``made`` are its results."""
 
-    def __init__(self, row: list[int], made: list[np.ndarray], *held: Any) -> None:
+    def __init__(self, row: list[int], made: list[np.ndarray], *alive: Any) -> None:
         self.row = np.array(row, np.int64)
-        self.made, self.held = made, held  # what the row's addresses lead to
+        self.made, self.alive = made, alive  # the memory at the row's addresses
 
     @property
-    def shares(self) -> int:
-        """How many pieces there are that threads can take."""
+    def chunks(self) -> int:
+        """The number of chunks that threads can take."""
         count, grain = self.row[4:6].tolist()
         return -(-count // grain)
 
@@ -62,28 +62,28 @@ class Trial:
         driver().run(address(self.row), 0, 1)
 
     def result(self) -> bytes:
-        """What a run gives, as bytes."""
+        """The results of a run, as bytes."""
         for array in self.made:
             array.fill(0)
         self()
         return b"".join(array.tobytes() for array in self.made)
 
 
-def routine_trial(
-    program: Program, routine: LibraryCall, sizes: Sizes, memory: Memory
+def library_trial(
+    program: Program, call: LibraryCall, sizes: Sizes, memory: Memory
 ) -> Trial | None:
-    """A routine without what follows it; None if it is called for these sizes."""
-    alone = routine.alone
+    """A library call without its epilogue; None if these sizes take a host call."""
+    alone = call.alone
     jobs = program.target.library_work([alone], sizes)
     if alone not in jobs.works:
         return None
     slots = {node: k for k, node in enumerate(alone.owners)}
-    nothing = np.zeros((0, 7), np.int64)  # follows
+    epilogues = np.zeros((0, 7), np.int64)  # none
     data = jobs.data(slots, program.reads, lambda symbol: 0)  # nothing is kept packed
-    ready = Workspaces(data, nothing, jobs.tables.data)
+    ready = Workspaces(data, epilogues, jobs.tables.data)
     addresses = np.array([address(memory[node]) for node in slots], np.int64)
-    for place, slot, gap in data.pointers.tolist():
-        ready.words[place] = addresses[slot] + gap
+    for word, slot, offset in data.pointers.tolist():
+        ready.words[word] = addresses[slot] + offset
     first, tasks, count, length = jobs.row(alone)
     function = program.code.address(jobs.works[alone].function)
     start = address(ready.words) + 8 * first
@@ -94,7 +94,7 @@ def routine_trial(
 def loop_trial(
     program: Program, use: KernelLaunch, sizes: Sizes, memory: Memory
 ) -> Trial | None:
-    """A kernel, lowered as is being tried; None if it needs other sizes."""
+    """A kernel, lowered with the choice being tried; None if it needs other sizes."""
     kernels = KernelTable(program.target)
     lowered = kernels.lowered(use.group)
     kernel = program.target.vectorize(lowered.kernel._replace(name="tried"))
@@ -111,5 +111,5 @@ def loop_trial(
     grain = grain_of(count, fresh.operations(sizes), cuts.grain)
     fields = library.address("tried"), address(table), address(numbers), count, grain
     row = [0, *fields, driver().iterations, 0, 0]
-    held = table, numbers, library, memory
-    return Trial(row, [memory[n] for n in fresh.made], *held)
+    alive = table, numbers, library, memory
+    return Trial(row, [memory[n] for n in fresh.made], *alive)

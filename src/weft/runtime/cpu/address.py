@@ -1,7 +1,7 @@
 """The address of an array's memory, found quickly.
 
-NumPy's own ways make a dictionary or an object for each question. The pointer stands
-behind the object's header; whether it does is tried once, else the slow way is taken.
+NumPy's own attributes make a dictionary or an object for each question. The pointer
+stands behind the object's header; whether it does is tried once, else NumPy is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 _HEADER = object.__basicsize__
 
 
@@ -28,3 +29,14 @@ def _choose() -> Any:
 
 
 address = _choose()
+
+
+def aligned_memory(nbytes: int) -> tuple[np.ndarray, int]:
+    """New memory, and the aligned address at which ``nbytes`` bytes of it begin."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    return memory, round_up(address(memory))
+
+
+def round_up(number: int, unit: int = ALIGNMENT) -> int:
+    """The next multiple of ``unit``: a size or an address that is aligned."""
+    return number + -number % unit

@@ -6,8 +6,8 @@
     arena.view(layout.offsets["a"], (32, 32), np.float32)
 
 Two buffers that are live in the same step never overlap; ``Plan.verify`` checks it
-each time, by another method than the one that placed them. A buffer that ``shares``
-another's place takes it over in the step that reads the one last and writes the
+each time, by another method than the one that laid them out. A buffer that ``shares``
+another's memory takes it over in the step that reads the one last and writes the
 other, or later.
 """
 
@@ -23,9 +23,9 @@ import numpy as np
 
 from weft.errors import AllocationError, ArgumentError
 from weft.runtime import allocation
+from weft.runtime.cpu.address import ALIGNMENT, round_up
 from weft.runtime.cpu.buffers import fresh_pages, physical_memory
 
-ALIGNMENT = 64  # a cache line, and the widest vector
 _HUGE = 2 << 20  # from this size on, ask for huge pages
 
 Key = Hashable
@@ -39,11 +39,11 @@ class Buffer(NamedTuple):
     first: int
     last: int
     alignment: int = ALIGNMENT
-    shares: Key | None = None  # the buffer whose place this one takes over
+    shares: Key | None = None  # the buffer whose memory this one takes over
 
 
 class Plan(NamedTuple):
-    """Where each buffer lies in an arena of ``nbytes``."""
+    """The offset of each buffer in an arena of ``nbytes``."""
 
     buffers: tuple[Buffer, ...]
     offsets: dict[Key, int]
@@ -62,13 +62,13 @@ class Plan(NamedTuple):
             offset = self.offsets[buffer.id]
             if offset % buffer.alignment or not 0 <= offset <= self.nbytes:
                 raise ArgumentError(
-                    f"plan: buffer {buffer.id!r} lies at {offset}, which is outside "
+                    f"plan: buffer {buffer.id!r} is at {offset}, which is outside "
                     f"the arena or not aligned to {buffer.alignment}"
                 )
             if offset != self.offsets.get(buffer.shares, offset):
                 raise ArgumentError(
-                    f"plan: buffer {buffer.id!r} lies at {offset}, not where "
-                    f"{buffer.shares!r} is, whose place it shares"
+                    f"plan: buffer {buffer.id!r} is at {offset}, not where "
+                    f"{buffer.shares!r} is, whose memory it shares"
                 )
             if offset + buffer.nbytes > self.nbytes:
                 raise ArgumentError(
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 
 def _events(buffers: Iterable[Buffer]) -> Iterable[tuple[int, int, int, Buffer]]:
-    """(step, begins or ends, place in the list, buffer); begins come first."""
+    """(step, begins or ends, index in the list, buffer); begins come first."""
     for k, buffer in enumerate(buffers):
         if buffer.nbytes:
             yield buffer.first, 0, k, buffer
@@ -125,7 +125,7 @@ class _Live:
         del self.starts[at], self.buffers[at]
 
 
-# -- blocks: buffers that share one place
+# -- blocks: buffers that share memory
 
 
 class _Block(NamedTuple):
@@ -134,10 +134,6 @@ class _Block(NamedTuple):
     last: int
     alignment: int
     members: tuple[Key, ...]
-
-
-def _round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
 
 
 def _check(buffer: Buffer, known: dict[Key, Buffer]) -> None:
@@ -199,7 +195,7 @@ def _blocks(buffers: Sequence[Buffer]) -> list[_Block]:
 def _block(chain: list[Buffer]) -> _Block:
     alignment = max(b.alignment for b in chain)
     return _Block(
-        nbytes=_round_up(max(b.nbytes for b in chain), max(alignment, ALIGNMENT)),
+        nbytes=round_up(max(b.nbytes for b in chain), max(alignment, ALIGNMENT)),
         first=min(b.first for b in chain),
         last=max(b.last for b in chain),
         alignment=alignment,
@@ -224,7 +220,7 @@ def _most_live(blocks: Iterable[_Block]) -> int:
 
 
 class _Placed:
-    """Blocks that have a place, by offset, as columns of numbers."""
+    """Blocks that have an offset, in its order, as columns of numbers."""
 
     def __init__(self, size: int) -> None:
         self.table = np.empty((4, size), np.int64)  # start, end, first, last
@@ -236,15 +232,15 @@ class _Placed:
         met = np.flatnonzero((first <= block.last) & (last >= block.first))
         if not len(met):
             return 0
-        # Gaps lie after the furthest end so far and before the next start.
+        # Gaps are after the furthest end so far and before the next start.
         after = np.maximum.accumulate(end[met])
         low = np.concatenate(([0], after))
         low += -low % block.alignment
-        room = start[met] - low[:-1]
-        fits = np.flatnonzero(room >= block.nbytes)
+        free = start[met] - low[:-1]
+        fits = np.flatnonzero(free >= block.nbytes)
         if not len(fits):
             return int(low[-1])
-        return int(low[fits[np.argmin(room[fits])]])
+        return int(low[fits[np.argmin(free[fits])]])
 
     def put(self, block: _Block, offset: int) -> None:
         n = self.count
@@ -266,13 +262,13 @@ _MANY = 4000  # blocks; from here on one order must do
 
 def _place(blocks: list[_Block], order: Order) -> tuple[int, list[tuple[_Block, int]]]:
     placed = _Placed(len(blocks))
-    found, size = [], 0
+    layout, size = [], 0
     for block in sorted(blocks, key=order):
         offset = placed.gap_for(block)
         placed.put(block, offset)
-        found.append((block, offset))
+        layout.append((block, offset))
         size = max(size, offset + block.nbytes)
-    return size, found
+    return size, layout
 
 
 def plan(buffers: Iterable[Buffer]) -> Plan:
@@ -325,12 +321,12 @@ def lifetimes(graph: Any) -> list[Buffer]:
     for node in graph.outputs:
         for kept in (node, *node.parents) if _is_pick(node) else (node,):
             last[kept] = len(graph.nodes)
-    found = []
+    buffers = []
     for step, node in enumerate(graph.nodes):
         if node.op.name not in _OUTSIDE and not _is_pick(node):
             for name, nbytes in _values(node):
-                found.append(Buffer(name, nbytes, step, last[node]))
-    return found
+                buffers.append(Buffer(name, nbytes, step, last[node]))
+    return buffers
 
 
 def _is_pick(node: Any) -> bool:
@@ -400,7 +396,7 @@ def _allocate(nbytes: int) -> np.ndarray:
 
 def _mapped(nbytes: int) -> np.ndarray:
     """Fresh pages of this process's own, huge ones where the system has them."""
-    pages = fresh_pages(_round_up(nbytes, mmap.PAGESIZE))
+    pages = fresh_pages(round_up(nbytes, mmap.PAGESIZE))
     if nbytes >= _HUGE:
         _ask_for_huge_pages(pages)
     return np.frombuffer(pages, np.uint8)

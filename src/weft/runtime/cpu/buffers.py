@@ -1,10 +1,10 @@
-"""Memory for large arrays, kept for the next one.
+"""A pool of memory for large arrays, reused by later ones.
 
     empty((4096, 4096), np.float32)     an array over memory from the pool
     empties([(shape, dtype), ...])      several in one block
     with shelf(nbytes): zeros(...)      zeros that live as long, likewise
-    pool_bytes()                        what arrays use, what waits to be used again
-    release()                           give back what waits
+    pool_bytes()                        bytes in use, and bytes kept for reuse
+    release()                           give kept memory back
 
 Fresh memory costs a page fault for every page that is first written, which for large
 results takes longer than computing them. So a block's pages stay when the last array
@@ -26,25 +26,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.errors import AllocationError
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, round_up
 
 SMALLEST = 1 << 21  # bytes; below, the system's allocator keeps most pages by itself
-SHARE = 8  # one part in so many of the machine's memory may wait
+SHARE = 8  # 1 / this of the machine's memory may be kept for reuse
 _STEPS = 8  # sizes of blocks between a power of two and the next
 _HUGE = 2 << 20  # bytes of a huge page
-_LINE = 64  # bytes: where arrays begin
 _NUMBERS = "bBhHiIlLqQefdFD?"  # codes of dtypes that arrays are made of directly
 
 
 class PoolBytes(NamedTuple):
-    """How much memory arrays of the pool use, and how much waits."""
+    """The bytes of the pool in use by arrays, and those kept for reuse."""
 
     used: int
     kept: int
 
 
 class Lease:
-    """An array's place in a block, which is held as long as the array is there."""
+    """An array's range in a block, which is held as long as the array lives."""
 
     __slots__ = ("__array_interface__", "hold")
 
@@ -59,7 +58,7 @@ class Lease:
 
 
 class Hold:
-    """A block that one array, or several, lie in; it goes back after the last."""
+    """A block with one array or several; it goes back to the pool after the last."""
 
     __slots__ = ("block",)
 
@@ -83,7 +82,7 @@ class Pool:
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """A process that was forked off does not have whoever held the old one."""
+        """Make a new lock: in a forked process nobody would release the old one."""
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> np.ndarray:
@@ -114,7 +113,7 @@ class Pool:
             return self._scraped(size, error)
 
     def _scraped(self, size: int, error: Exception) -> np.ndarray:
-        """A block when memory is short: what waits is given back first."""
+        """A block when memory is short: kept blocks are given back first."""
         self.release()
         try:
             return _mapped(size)
@@ -154,7 +153,7 @@ class Pool:
                 del self._free[size]
 
     def release(self) -> int:
-        """Give all that waits back to the system; how many bytes that was."""
+        """Give all kept blocks back to the system; their bytes."""
         with self._lock:
             self._sort_in()
             before = self.kept
@@ -216,7 +215,7 @@ if os.name == "posix":
 
 
 def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """An array without values; a large one lies in memory of the pool.
+    """An array without values; a large one has memory of the pool.
 
     >>> weft.runtime.cpu.buffers.empty((2, 3), np.float32).shape
     (2, 3)
@@ -236,8 +235,8 @@ def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
 def empties(wanted: Sequence[tuple[Sequence[int], Any]]) -> list[np.ndarray]:
     """Arrays of shapes and dtypes without values, which live about as long.
 
-    Together they lie in one block of the pool, on huge pages where the system has
-    them, if that is worth it.
+    They share one block of the pool, on huge pages where the system has them, if that
+    is worth it.
 
     >>> kinds = [((2, 3), np.float32), ((4,), np.int64)]
     >>> a, b = weft.runtime.cpu.buffers.empties(kinds)
@@ -247,19 +246,19 @@ def empties(wanted: Sequence[tuple[Sequence[int], Any]]) -> list[np.ndarray]:
     kinds = [np.dtype(dtype) for _, dtype in wanted]
     pairs = zip(wanted, kinds, strict=True)
     sizes = [math.prod(shape) * kind.itemsize for (shape, _), kind in pairs]
-    places = list(itertools.accumulate((n + -n % _LINE for n in sizes), initial=0))
+    starts = list(itertools.accumulate(map(round_up, sizes), initial=0))
     direct = all(kind.char in _NUMBERS for kind in kinds)
-    if places[-1] < SMALLEST or not direct:
+    if starts[-1] < SMALLEST or not direct:
         return [empty(shape, dtype) for shape, dtype in wanted]
-    hold = Hold(_pool.take(places[-1]))
+    hold = Hold(_pool.take(starts[-1]))
     return [
         np.asarray(Lease(hold, at, tuple(shape), kind.str))
-        for (shape, _), kind, at in zip(wanted, kinds, places, strict=False)
+        for (shape, _), kind, at in zip(wanted, kinds, starts, strict=False)
     ]
 
 
 class Block:
-    """Memory in which arrays lie side by side, in pieces of so many bytes.
+    """Memory for arrays side by side, in pieces of so many bytes.
 
     ``with block:`` puts small arrays without values there. They are to live about as
     long: a piece stays as long as one of them does.
@@ -283,7 +282,7 @@ class Block:
             self.hold = Hold(self.take(max(self.nbytes, nbytes)))
             self.at = 0
         lease = Lease(self.hold, self.at, tuple(shape), kind.str)
-        self.at += nbytes + -nbytes % _LINE
+        self.at += round_up(nbytes)
         return np.asarray(lease)
 
     def __enter__(self) -> None:
@@ -358,7 +357,7 @@ def physical_memory() -> int:
 
 
 def owned(array: np.ndarray) -> bool:
-    """Whether an array's memory is its own, rather than a part of another's.
+    """Whether an array's memory is its own, rather than a range of another's.
 
     >>> x = np.zeros(3)
     >>> weft.runtime.cpu.buffers.owned(x), weft.runtime.cpu.buffers.owned(x[1:])
@@ -368,7 +367,7 @@ def owned(array: np.ndarray) -> bool:
 
 
 def pool_bytes() -> PoolBytes:
-    """The bytes that arrays use of the pool's memory, and those that wait.
+    """The bytes that arrays use of the pool's memory, and those kept for reuse.
 
     >>> weft.runtime.cpu.buffers.pool_bytes().kept >= 0
     True
@@ -377,7 +376,7 @@ def pool_bytes() -> PoolBytes:
 
 
 def release() -> int:
-    """Give the memory that waits for another array back; how many bytes it was.
+    """Give the memory kept for reuse back to the system; its bytes.
 
     >>> weft.runtime.cpu.buffers.release() >= 0
     True

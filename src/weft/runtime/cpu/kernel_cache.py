@@ -1,11 +1,11 @@
-"""Compiled kernels on disk, so that the next process need not compile them again.
+"""Compiled kernels on disk, so that other processes need not compile them.
 
     code = cache.get(key, make)      the stored bytes, or make() and store them
 
 A key is a text with everything that the code depends on (``key_of``). Its hash names
 the entry's file; the file holds the text itself, a checksum and the code. Another
-text, a wrong checksum or a file of somebody else's is no entry: the code is made
-again and the file replaced.
+text, a wrong checksum or a file of somebody else's is no entry: the code is
+recompiled and the file replaced.
 
 Machine code from a file gets executed, so the folder must belong to this user and be
 writable by nobody else; the check and the use are of the same open folder. Files are
@@ -48,7 +48,7 @@ class Unusable(Exception):
 
 
 class Report(NamedTuple):
-    """What a cache holds, and where."""
+    """The contents of a cache, and its folder."""
 
     folder: str
     state: str
@@ -180,7 +180,7 @@ class Cache:
             os.close(descriptor)
 
     def find(self, key: str) -> bytes | None:
-        """What is stored under a key, or None."""
+        """The bytes stored under a key, or None."""
         kept = self.memory.get(key)
         if kept is not None:
             self.memory.move_to_end(key)
@@ -202,7 +202,7 @@ class Cache:
         return os.path.exists(self.folder / _name(key))
 
     def put(self, key: str, code: bytes) -> None:
-        """Store bytes under a key, in the place of others."""
+        """Store bytes under a key, replacing others."""
         data = _pack(key, code)
         try:
             with self._opened(create=True) as folder:
@@ -219,7 +219,7 @@ class Cache:
             self.memory.popitem(last=False)
 
     def _make_room(self, folder: int, added: int) -> None:
-        """Remove what was used longest ago, to nine tenths of the limit."""
+        """Remove the least recently used entries, to nine tenths of the limit."""
         self._estimate += added
         look = self._writes % _LOOK_EVERY == 0  # others write here too
         self._writes += 1
@@ -237,7 +237,7 @@ class Cache:
     # -- for people
 
     def report(self) -> Report:
-        """What is there; looking changes nothing."""
+        """The cache's contents; nothing is changed."""
         files: list[_File] = []
         state = self._problem
         try:
@@ -326,12 +326,12 @@ def _entries(folder: int, clean: bool = False) -> Iterator[_File]:
         if not name.endswith((_SUFFIX, _UNFINISHED)):
             continue
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             continue  # another process removed it
         if name.endswith(_SUFFIX):
-            yield _File(found.st_mtime, found.st_size, name)
-        elif clean and found.st_mtime < time.time() - _STALE:
+            yield _File(status.st_mtime, status.st_size, name)
+        elif clean and status.st_mtime < time.time() - _STALE:
             _remove(folder, name)
 
 

@@ -125,7 +125,7 @@ class Pool:
 
 
 def _pause_seconds(spin: Any) -> float:
-    """What one pause takes: between ten cycles and some hundred, by CPU."""
+    """The seconds of one pause: between ten cycles and some hundred, by CPU."""
     times = []
     for _ in range(5):
         start = time.perf_counter()

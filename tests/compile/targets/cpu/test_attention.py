@@ -20,13 +20,9 @@ from weft.compile.targets.cpu.attention import (
 )
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.call import Attention, is_apart
-from weft.compile.targets.cpu.attention.generate import PARTS
-from weft.compile.targets.cpu.attention.plan import (
-    BACKWARD_KEYS,
-    FEW_ROWS,
-    FORWARD_KEYS,
-    Options,
-)
+from weft.compile.targets.cpu.attention.generate import UNITS
+from weft.compile.targets.cpu.attention.plan import Options
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.object_code import host_isa
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import capture
@@ -95,14 +91,14 @@ def near(got, want, dtype, allowed=8):
 SHAPES = [  # rows, keys, depth, width
     (1, 1, 1, 1),
     (1, 77, 8, 8),
-    (FEW_ROWS, 3, 2, 7),
-    (FEW_ROWS + 1, FORWARD_KEYS + 1, 17, 65),
+    (COST.attention.few_rows, 3, 2, 7),
+    (COST.attention.few_rows + 1, COST.attention.forward_keys + 1, 17, 65),
     (2, 300, 40, 70),
     (33, 65, 17, 16),
     (64, 64, 64, 64),
-    (57, FORWARD_KEYS + 1, 15, 33),
-    (130, 2 * FORWARD_KEYS + 3, 32, 1),
-    (29, BACKWARD_KEYS + 30, 128, 100),
+    (57, COST.attention.forward_keys + 1, 15, 33),
+    (130, 2 * COST.attention.forward_keys + 3, 32, 1),
+    (29, COST.attention.backward_keys + 30, 128, 100),
     (300, 40, 3, 128),
 ]
 
@@ -122,7 +118,7 @@ def test_narrower_vectors(target, dtype):
     for shape in SHAPES[1:8]:
         given = arrays(shape, dtype)
         for causal in (False, True):
-            got = both(*given, causal=causal, target=machine)
+            got = both(*given, causal=causal, isa=machine)
             near(got, reference(*given, causal=causal), dtype)
 
 
@@ -147,11 +143,11 @@ def masks(rows, keys, dtype, rng):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_masks(target, dtype, rows):
     machine = host_isa(target)
-    keys = FORWARD_KEYS + 9
+    keys = COST.attention.forward_keys + 9
     given = arrays((rows, keys, 6, 5), dtype, (2, 3))
     for mask in masks(rows, keys, dtype, np.random.default_rng(1)):
         for causal in (False, True):
-            got = both(*given, mask, causal=causal, target=machine)
+            got = both(*given, mask, causal=causal, isa=machine)
             near(got, reference(*given, mask, causal=causal), dtype)
 
 
@@ -268,13 +264,13 @@ def test_nothing_is_touched_beyond_the_arrays(target):
             options = Options(causal=False, scale=0.5, zeros=True)
             for kind in (plan.forward, plan.backward):
                 code.run(kind(guarded, options, code.tile, 1), 1)
-            want = attend(q, k, v, mask, scale=0.5, target=host_isa(target))
+            want = attend(q, k, v, mask, scale=0.5, isa=host_isa(target))
             np.testing.assert_array_equal(guarded["o"], want[0])
             np.testing.assert_array_equal(guarded["lse"], want[1])
             assert np.isfinite(guarded["dq"]).all()
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", UNITS)
 def test_code_for_other_machines_compiles(part):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

@@ -160,7 +160,7 @@ def test_all_ways(rng, limit, dtype):
     target = host_isa(limit)
     for case in CASES:
         arrays = operands(rng, case, dtype)
-        check(case, run_all(case, arrays, target=target), arrays, target)
+        check(case, run_all(case, arrays, isa=target), arrays, target)
 
 
 def test_the_cases_take_all_ways():
@@ -233,7 +233,7 @@ def cases(draw):
 def test_any_shape(case, dtype, limit):
     arrays = operands(np.random.default_rng(0), case, dtype)
     target = host_isa(limit)
-    check(case, run_all(case, arrays, target=target), arrays, target)
+    check(case, run_all(case, arrays, isa=target), arrays, target)
 
 
 def test_no_images(rng):
@@ -263,8 +263,8 @@ def test_nothing_is_touched_beyond_the_operands(rng, limit):
         arrays = operands(rng, case, "float32")
         pairs = [at_the_end_of_a_page(a) for a in arrays]
         guarded = [pair[0] for pair in pairs]
-        got = run_all(case, guarded, target=target)
-        for one, other in zip(got, run_all(case, arrays, target=target), strict=True):
+        got = run_all(case, guarded, isa=target)
+        for one, other in zip(got, run_all(case, arrays, isa=target), strict=True):
             np.testing.assert_array_equal(one, other)
 
 

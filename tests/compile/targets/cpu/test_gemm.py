@@ -67,12 +67,12 @@ def test_products_of_all_layouts(rng, limit, dtype, left, right):
         frame = rng.normal(size=(m + 2, n + 5)).astype(dtype)
         old = frame.copy()
         out = frame[1:-1, 2 : n + 2]
-        check(matmul_arrays(a, b, out, target=target), a, b)
+        check(matmul_arrays(a, b, out, isa=target), a, b)
         edge = np.ones(frame.shape, bool)
         edge[1:-1, 2 : n + 2] = False
         np.testing.assert_array_equal(frame[edge], old[edge])
         kept = frame.copy()[1:-1, 2 : n + 2]
-        matmul_arrays(a, b, out, accumulate=True, target=target)
+        matmul_arrays(a, b, out, accumulate=True, isa=target)
         check(out, a, b, kept.astype(np.float64))
 
 
@@ -92,7 +92,7 @@ def test_register_tiles_compute_the_same_bits(rng, limit, left, shape):
         cut = split(gemm.tile, m, n, k, threads=2)
         job = gemm.job(a, b, got, cut)
         gemm.run(job.ctypes.data, 0, cut.tasks, 0)
-        np.testing.assert_array_equal(got, matmul_arrays(a, b, target=target))
+        np.testing.assert_array_equal(got, matmul_arrays(a, b, isa=target))
 
 
 @pytest.mark.parametrize("sizes", [(1026, 50, 270), (1024, 1030, 1025)])
@@ -109,7 +109,7 @@ def test_products_of_small_integers_are_exact(rng, limit):
     for m, n, k in [*SHAPES, (70, 550, 530), (3, 20, 9000), (9, 1, 5000)]:
         a = rng.integers(-8, 8, (m, k)).astype(np.float32)
         b = rng.integers(-8, 8, (k, n)).astype(np.float32)
-        got = matmul_arrays(a, b, target=host_isa(limit))
+        got = matmul_arrays(a, b, isa=host_isa(limit))
         np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
 
 
@@ -158,7 +158,7 @@ def test_nothing_beyond_an_array_is_touched(rng, limit, dtype):
         for x in left:
             for y in right:
                 out = at_page_end(np.zeros((m, n), dtype))
-                check(matmul_arrays(x, y, out, target=target), a, b)
+                check(matmul_arrays(x, y, out, isa=target), a, b)
 
 
 def run_split(gemm, a, b, out, rows, columns):
@@ -180,7 +180,7 @@ def test_results_do_not_depend_on_the_split(rng, limit, shape, left, right):
     gemm = compiled("float32", target)
     a = random_matrix(rng, m, k, "float32", left)
     b = random_matrix(rng, k, n, "float32", right)
-    whole = matmul_arrays(a, b, target=target)
+    whole = matmul_arrays(a, b, isa=target)
     for rows, columns in [(1, n), (m, 1), (7, 33), (17, 64), (m, 50)]:
         out = np.full((m, n), np.nan, np.float32)
         job, tasks = run_split(gemm, a, b, out, rows, columns)
@@ -195,9 +195,9 @@ def test_turning_a_product_round_changes_no_bit(rng, limit, right):
     a = random_matrix(rng, 300, 280, "float32", "rows")
     b = random_matrix(rng, 280, 260, "float32", right)
     target = host_isa(limit)
-    many = matmul_arrays(a, b, target=target)
+    many = matmul_arrays(a, b, isa=target)
     for m in (130, 64, 46, 32, 16):  # all but one are far fewer than columns
-        few = matmul_arrays(a[:m], b, target=target)
+        few = matmul_arrays(a[:m], b, isa=target)
         np.testing.assert_array_equal(few, many[:m])
 
 
@@ -342,14 +342,14 @@ def test_code_without_few_rows_gives_the_same_bits(limit, rng):
             out = np.empty((m, n), np.float32)
             job = plain.job(a, b, out, Split(m, n, 1))
             plain.run(job.ctypes.data, 0, 1, 0)
-            np.testing.assert_array_equal(out, matmul_arrays(a, b, target=target))
+            np.testing.assert_array_equal(out, matmul_arrays(a, b, isa=target))
     assert seen == {True, False}
 
 
 def symbols_of(f, *args):
     """What the products' code of a compiled function is called."""
-    script = kernels_of(weft.graph.capture(f, *args).graph).executor({}).script
-    return {one.of for one in script.functions if one.kind == "gemm"}
+    executable = kernels_of(weft.graph.capture(f, *args).graph).executor({}).executable
+    return {one.of for one in executable.functions if one.kind == "gemm"}
 
 
 def test_programs_have_code_for_few_rows_where_they_need_it():

@@ -87,7 +87,7 @@ def test_all_layouts(rng, limit, pair):
         for m, n, k in SHAPES:
             a = matrix(rng, m, k, pair[0], left)
             b = matrix(rng, k, n, pair[1], right)
-            check(matmul_arrays(a, b, target=target), a, b)
+            check(matmul_arrays(a, b, isa=target), a, b)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -100,7 +100,7 @@ def test_extremes_sum_up_exactly(limit, pair):
             np.full((6, 9), bound(d, top), d)
             for d, top in zip(pair, (low, high), strict=True)
         )
-        check(matmul_arrays(a, b.T, target=target), a, b.T)
+        check(matmul_arrays(a, b.T, isa=target), a, b.T)
 
 
 def bound(dtype, top):
@@ -113,7 +113,7 @@ def bound(dtype, top):
 def test_sums_wrap_around_as_int32_does(limit):
     k = 1 << 18
     a = np.full((1, k), -128, np.int8)
-    got = matmul_arrays(np.repeat(a, 5, 0), np.repeat(a, 5, 0).T, target=here(limit))
+    got = matmul_arrays(np.repeat(a, 5, 0), np.repeat(a, 5, 0).T, isa=here(limit))
     want = np.int64(k * 128 * 128).astype(np.int32)
     np.testing.assert_array_equal(got, np.full((5, 5), want))
 
@@ -125,7 +125,7 @@ def test_results_do_not_depend_on_the_split(rng, limit, pair):
     gemm = compiled(kind_name(*(d.name for d in pair)), target)
     for m, n, k in [(30, 70, 300), (3, 130, 80), (100, 2, 90)]:
         a, b = numbers(rng, (m, k), pair[0]), numbers(rng, (k, n), pair[1])
-        whole = matmul_arrays(a, b, target=target)
+        whole = matmul_arrays(a, b, isa=target)
         for rows, columns in [(1, n), (7, 33), (m, 50)]:
             out = np.zeros_like(whole)
             tasks = -(-m // rows) * -(-n // columns)
@@ -155,7 +155,7 @@ def test_panels_made_before_give_the_same_bits(rng, limit, pair, layout):
     out = np.zeros((m, n), RESULTS[kind_name(*(d.name for d in pair))])
     job = gemm.job(a, b, out, Split(m, n, 1), packed=room.ctypes.data)
     gemm.run(job.ctypes.data, 0, 1, 0)
-    np.testing.assert_array_equal(out, matmul_arrays(a, b, target=target))
+    np.testing.assert_array_equal(out, matmul_arrays(a, b, isa=target))
 
 
 def test_machines_that_have_instructions_for_it_use_them():

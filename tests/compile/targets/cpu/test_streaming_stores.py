@@ -7,9 +7,9 @@ from by_loops import kernels_of
 import weft
 from weft import graph as G
 from weft.compile.emit.isa import new_module
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.kernel import emit_kernel
 from weft.compile.targets.cpu.object_code import assembly, host_isa
-from weft.compile.targets.cpu.streaming_stores import COPIED, LARGE
 
 SHAPE = 2900, 2897  # rows begin anywhere in a line
 LEVELS = [None, "avx2", "baseline"]
@@ -52,7 +52,7 @@ def text_of(function, *examples, level=None):
 @pytest.fixture(scope="module")
 def large():
     values = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
-    assert values.nbytes >= LARGE
+    assert values.nbytes >= COST.streaming.large
     return weft.tensor(values)
 
 
@@ -81,7 +81,7 @@ def test_they_pass_caches_by(large, level):
 def test_copies_pass_by_from_half_that_size_on():
     if not x86(host_isa(None)):
         pytest.skip("other machines have no such stores here")
-    x = weft.ones(COPIED // 4096, 1025)
+    x = weft.ones(COST.streaming.copied // 4096, 1025)
     assert "movnt" in text_of(lambda x: x[:, 1:].clone(), x)
     assert "movnt" not in text_of(lambda x: x[:, 1:] * 2, x)
     assert "movnt" not in text_of(lambda x: x[1:, 1:].clone(), x)

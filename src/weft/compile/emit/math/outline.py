@@ -43,14 +43,14 @@ def call(name: str, fn: Callable[..., Value], b: Any, args: list[Any]) -> Any:
 
 def _define(b: Any, name: str, fn: Any, type: Any, count: int) -> Any:
     """A function of the module, with the caller's settings for vectors."""
-    made = ir.Function(b.module, ir.FunctionType(type, [type] * count), name)
+    function = ir.Function(b.module, ir.FunctionType(type, [type] * count), name)
     # visible from outside, or LLVM would drop it before it finds a use for it
     settings = [text for text in b.function.attributes if text.startswith('"')]
     for text in (*_PURE, *settings):
-        _attribute(made, text)
-    inner = ir.IRBuilder(made.append_basic_block("entry"))
-    inner.ret(fn(*[Value(inner, x) for x in made.args]).ir)
-    return made
+        _attribute(function, text)
+    inner = ir.IRBuilder(function.append_basic_block("entry"))
+    inner.ret(fn(*[Value(inner, x) for x in function.args]).ir)
+    return function
 
 
 def _attribute(function: Any, text: str) -> None:

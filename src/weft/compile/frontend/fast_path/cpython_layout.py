@@ -1,9 +1,9 @@
 """The layout of CPython's objects, for guards in native code.
 
-Tensors have their attributes in a row of values beside the object, dictionaries a
-number that is another one after each change. Both are CPython's own affair and differ
-from version to version, so they are tried on samples: where a sample is not as
-expected, ``layout`` gives None, and whoever asks takes the usual way.
+Tensors have their attributes in an array of values beside the object, and dictionaries
+a version number that differs after each change. Both are internals of CPython, which
+differ from version to version, so they are tried on samples: where a sample is not as
+expected, ``layout`` returns None, and there is no fast path.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ CELL_CONTENTS = PROXY_MAPPING = 16
 ARRAY_DATA, ARRAY_NDIM, ARRAY_SHAPE = 16, 24, 32
 ARRAY_STRIDES, ARRAY_BASE, ARRAY_DTYPE, ARRAY_FLAGS = 40, 48, 56, 64
 ATTRIBUTES = ("_data", "_node", "_interpreter")
-# From an object to the pointer to its values, and what is added to that, by version.
+# The offset of the pointer to an object's values, and its tag, by version.
 _VALUES = {(3, 11): (-32, 0), (3, 12): (-24, 1)}
 _MOST = 30  # values of an object
-_ORDER = 5  # bytes before the values: of prefix, count, and the first three's places
+_ORDER = 5  # bytes before the values: prefix, count, and indices of the first three
 
 
 class Layout(NamedTuple):
-    """Where a tensor's attributes are."""
+    """The offsets of a tensor's attributes."""
 
     values: int  # bytes from the object to the pointer to its values
     tag: int  # to be added to that pointer
-    places: dict[str, int]  # bytes from there to each attribute
+    offsets: dict[str, int]  # bytes from there to each attribute
 
 
 def word(at: int) -> int:
-    """The eight bytes at an address that is known to be good."""
+    """The eight bytes at an address that is known to be valid."""
     return ctypes.c_int64.from_address(at).value
 
 
 @functools.cache
 def layout() -> Layout | None:
-    """The layout of tensors in this interpreter, if it is one that is known."""
+    """The layout of tensors in this interpreter, if it is a known one."""
     known = _VALUES.get(sys.version_info[:2])
     if known is None or sys.implementation.name != "cpython":
         return None
@@ -58,13 +58,13 @@ def layout() -> Layout | None:
     sample = Tensor(np.zeros(1))
     if id(vars(sample)) != word(id(sample) + DICT):
         return None
-    places = {name: _place(name, *known) for name in ATTRIBUTES}
-    found = {name: at for name, at in places.items() if at is not None}
-    return Layout(*known, found) if len(found) == len(places) else None
+    tried = {name: _offset(name, *known) for name in ATTRIBUTES}
+    offsets = {name: at for name, at in tried.items() if at is not None}
+    return Layout(*known, offsets) if len(offsets) == len(tried) else None
 
 
-def _place(name: str, values: int, tag: int) -> int | None:
-    """Where an attribute is among a tensor's values, tried on a tensor."""
+def _offset(name: str, values: int, tag: int) -> int | None:
+    """The offset of an attribute among a tensor's values, tried on a tensor."""
     sample = Tensor(np.zeros(1))
     if name != "_data":
         setattr(sample, name, object())
@@ -72,24 +72,24 @@ def _place(name: str, values: int, tag: int) -> int | None:
     if start % 8 or not 0 < start < 1 << 47:
         return None
     before = ctypes.string_at(start - _ORDER, _ORDER)[::-1]
-    many, order = before[1], before[2:]  # how many there are, and the place of each
+    many, order = before[1], before[2:]  # how many there are, and the index of each
     wanted = {"_data": 0, "_node": 1}.get(name, 2)
     if not wanted < many < 4:
         return None
-    found = order[wanted]
-    is_there = found < _MOST and word(start + 8 * found) == id(getattr(sample, name))
-    return 8 * found if is_there else None
+    index = order[wanted]
+    is_there = index < _MOST and word(start + 8 * index) == id(getattr(sample, name))
+    return 8 * index if is_there else None
 
 
 @functools.cache
 def field_of(kind: type, name: str) -> int | None:
-    """Where objects of a kind have a field, in bytes, tried on two samples."""
-    found = []
+    """The offset of a field in objects of a kind, tried on two samples."""
+    offsets = []
     for sample in _SAMPLES[kind]():
         words = [word(id(sample) + at) for at in range(0, kind.__basicsize__, 8)]
         value = id(getattr(sample, name))
-        found.append({8 * k for k, one in enumerate(words) if one == value})
-    both = found[0] & found[1]
+        offsets.append({8 * k for k, one in enumerate(words) if one == value})
+    both = offsets[0] & offsets[1]
     return both.pop() if len(both) == 1 else None
 
 
@@ -111,7 +111,7 @@ _SAMPLES: dict[type, Any] = {
 
 
 def mapping_of(proxy: Any) -> Any:
-    """The dictionary behind the view of it that a class shows."""
+    """The dictionary behind the read-only view that a class shows."""
     if type(proxy) is not MappingProxyType:
         return proxy
     return ctypes.cast(word(id(proxy) + PROXY_MAPPING), ctypes.py_object).value
@@ -120,8 +120,8 @@ def mapping_of(proxy: Any) -> Any:
 def _dicts() -> bool:
     """Whether every change of a dictionary changes its version, and nothing else."""
     sample: dict[Any, Any] = {"a": 1}
-    held = type("Held", (), {})()
-    held.a = 1
+    owner = type("Owner", (), {})()
+    owner.a = 1
     ways: list[tuple[Any, Any]] = [
         (sample, lambda: sample.__setitem__("a", object())),
         (sample, lambda: sample.__setitem__("b", object())),
@@ -130,10 +130,10 @@ def _dicts() -> bool:
         (sample, lambda: sample.setdefault("c", object())),
         (sample, sample.popitem),
         (sample, sample.clear),
-        (vars(held), lambda: setattr(held, "a", object())),
-        (vars(held), lambda: setattr(held, "b", object())),
-        (vars(held), lambda: delattr(held, "b")),
-        (mapping_of(vars(type(held))), lambda: setattr(type(held), "a", object())),
+        (vars(owner), lambda: setattr(owner, "a", object())),
+        (vars(owner), lambda: setattr(owner, "b", object())),
+        (vars(owner), lambda: delattr(owner, "b")),
+        (mapping_of(vars(type(owner))), lambda: setattr(type(owner), "a", object())),
     ]
     for changed, change in ways:
         was = word(id(changed) + DICT_VERSION)

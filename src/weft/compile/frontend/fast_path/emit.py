@@ -1,8 +1,8 @@
 """The native function that goes through a table's rows, and then runs the program.
 
-It is called with Python's lock held, and changes no object. It reads attributes of
-tensors and arrays where CPython and NumPy keep them (``inside``), and asks one function
-of Python's for items of dictionaries. While the program runs, the lock is free.
+It is called with the GIL held and changes no object. It reads attributes of tensors and
+arrays where CPython and NumPy keep them (``cpython_layout``), and calls one function of
+CPython for items of dictionaries. The GIL is released while the program runs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from weft.compile.frontend.fast_path import cpython_layout
 from weft.compile.frontend.fast_path.guard_table import (
     ARGUMENT,
     FIELDS,
+    GRADIENT,
     ITEM,
     NEVER,
-    ROOM,
     VERSION,
     WORD,
 )
@@ -48,7 +48,7 @@ _FASTCALL = 0x80  # CPython's flag for a function that gets its arguments in a r
 
 
 class _Method(ctypes.Structure):
-    """What CPython keeps of a function that is not Python's."""
+    """CPython's ``PyMethodDef``."""
 
     _fields_ = (
         ("name", ctypes.c_char_p), ("at", ctypes.c_void_p),
@@ -58,12 +58,12 @@ class _Method(ctypes.Structure):
 
 @functools.cache
 def _method(at: int) -> _Method:
-    """A function by its address; it lives as long as the process."""
+    """The method definition of a function; it lives as long as the process."""
     return _Method(b"again", at, _FASTCALL, None)
 
 
 def method(at: int, header: np.ndarray) -> Any:
-    """``again(arguments, results)`` for a header. It costs a tenth of ctypes' calls."""
+    """``again(arguments, results)`` for a header; a tenth of the cost of ctypes."""
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p)
@@ -71,7 +71,7 @@ def method(at: int, header: np.ndarray) -> Any:
 
 
 def python(name: str) -> int:
-    """Where a function of the interpreter's is."""
+    """The address of a function of CPython."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
@@ -80,64 +80,65 @@ class Words:
 
     def __init__(self, b: Any, header: Any) -> None:
         self.b = b
-        places = {name: b.gep(header, [i64(k)]) for k, name in enumerate(HEADER)}
-        self._named = {name: b.load(at, name=name) for name, at in places.items()}
+        pointers = {name: b.gep(header, [i64(k)]) for k, name in enumerate(HEADER)}
+        self._named = {name: b.load(at, name=name) for name, at in pointers.items()}
 
     def __getattr__(self, name: str) -> Any:
         return self._named[name]
 
-    def at(self, address: Any, gap: Any = 0) -> Any:
-        """The word at an address, or so many bytes behind it."""
+    def at(self, address: Any, offset: Any = 0) -> Any:
+        """The word at an address and an offset in bytes."""
         b = self.b
-        gap = i64(gap) if isinstance(gap, int) else gap
-        return b.load(b.inttoptr(b.add(address, gap), I64.as_pointer()))
+        offset = i64(offset) if isinstance(offset, int) else offset
+        return b.load(b.inttoptr(b.add(address, offset), I64.as_pointer()))
 
-    def half(self, address: Any, gap: int) -> Any:
+    def half(self, address: Any, offset: int) -> Any:
         """Four bytes, as a word."""
         b = self.b
-        found = b.load(b.inttoptr(b.add(address, i64(gap)), I32.as_pointer()))
-        return b.zext(found, I64)
+        pointer = b.inttoptr(b.add(address, i64(offset)), I32.as_pointer())
+        return b.zext(b.load(pointer), I64)
 
 
-def emit_again(module: ir.Module, target: Isa) -> None:
-    """A method of a header: two tuples, arguments and results, to a number of Python's.
+def emit_again(module: ir.Module, isa: Isa) -> None:
+    """Emit the method of a header that takes two tuples: arguments and results.
 
-    That is HOLDS, and the program has run into these results if the header says how; or
-    the number of the first row that fails. If it is not even called with so many
-    arguments, or for other threads, it is the number of all rows.
+    It returns HOLDS, after running the program into these results if the header has
+    its launches; or the number of the first row that fails. If the number of arguments
+    or of threads is another one, it returns the number of rows.
     """
     kind = ir.FunctionType(I64, [I64, I64.as_pointer(), I64])
-    made = ir.Function(module, kind, "again")
-    prepare_function(made, target)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    array, arguments, _ = made.args
+    function = ir.Function(module, kind, "again")
+    prepare_function(function, isa)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    array, arguments, _ = function.args
     given, results = (b.load(b.gep(arguments, [i64(k)])) for k in range(2))
-    place = b.inttoptr(b.add(array, i64(cpython_layout.ARRAY_DATA)), I64.as_pointer())
-    header = b.inttoptr(b.load(place), I64.as_pointer())
+    data = b.inttoptr(b.add(array, i64(cpython_layout.ARRAY_DATA)), I64.as_pointer())
+    header = b.inttoptr(b.load(data), I64.as_pointer())
     h = Words(b, header)
     went = b.gep(header, [i64(WENT)])
     b.store(i64(0), went)
     index, group = _variable(b), _variable(b)
-    failed = made.append_basic_block("failed")
+    failed = function.append_basic_block("failed")
     many = b.icmp_signed("==", h.at(given, cpython_layout.TUPLE_SIZE), h.arguments)
     threads = b.icmp_signed("==", h.half(h.wanted, 0), h.threads)
     with _unless(b, b.and_(many, threads)):
         _answer(b, h, h.count)
-    head, done = (made.append_basic_block(name) for name in ("head", "done"))
+    head, done = (function.append_basic_block(name) for name in ("head", "done"))
     b.branch(head)
     b.position_at_end(head)
     row = b.add(h.rows, b.mul(b.load(index), i64(8 * FIELDS)))
     fields = [h.at(row, 8 * k) for k in range(FIELDS)]
-    following = made.append_basic_block("following")
-    shapes = {
-        WORD: _word, VERSION: _version, ITEM: _item, ARGUMENT: _argument, ROOM: _room,
+    following = function.append_basic_block("following")
+    emitters = {
+        WORD: _word, VERSION: _version, ITEM: _item, ARGUMENT: _argument,
+        GRADIENT: _gradient,
     }  # fmt: skip
-    body = made.append_basic_block("row")
+    body = function.append_basic_block("row")
     b.cbranch(b.icmp_signed("<", b.load(index), h.count), body, done)
     b.position_at_end(body)
     switch = b.switch(fields[0], failed)
-    for kind, emit in shapes.items():
-        block = made.append_basic_block(emit.__name__.strip("_"))
+    for kind, emit in emitters.items():
+        block = function.append_basic_block(emit.__name__.strip("_"))
         switch.add_case(i64(kind), block)
         b.position_at_end(block)
         emit(b, h, fields, _State(given, row, index, group, failed))
@@ -151,7 +152,7 @@ def emit_again(module: ir.Module, target: Isa) -> None:
         b.store(i64(NEVER), version)
     _answer(b, h, b.load(index))
     b.position_at_end(done)
-    _place(b, h, results)
+    _store_results(b, h, results)
     with b.if_then(b.icmp_signed("!=", h.run, i64(0))):
         b.store(i64(1), went)
         _go(b, h)
@@ -162,17 +163,17 @@ def _answer(b: Any, h: Any, number: Any) -> None:
     b.ret(b.call(b.inttoptr(h.number, _NUMBER.as_pointer()), [number]))
 
 
-def _place(b: Any, h: Any, results: Any) -> None:
-    """Addresses of a tuple's arrays, put in place."""
+def _store_results(b: Any, h: Any, results: Any) -> None:
+    """Store the addresses of a tuple's arrays in their slots."""
     with loop(b, i64(0), h.made) as k:
         byte = b.mul(k, i64(8))
         array = h.at(b.add(results, byte), cpython_layout.TUPLE_ITEMS)
-        place = b.inttoptr(h.at(h.results, byte), I64.as_pointer())
-        b.store(h.at(array, cpython_layout.ARRAY_DATA), place)
+        slot = b.inttoptr(h.at(h.results, byte), I64.as_pointer())
+        b.store(h.at(array, cpython_layout.ARRAY_DATA), slot)
 
 
 def _go(b: Any, h: Any) -> None:
-    """Go through all launches, without Python's lock."""
+    """Run all launches, with the GIL released."""
     thread = b.call(b.inttoptr(h.save, _SAVE.as_pointer()), [])
     run = b.inttoptr(h.run, _RUN.as_pointer())
     b.call(run, [h.launches, h.first, h.last])
@@ -180,7 +181,7 @@ def _go(b: Any, h: Any) -> None:
 
 
 def _variable(b: Any) -> Any:
-    """A variable, which is zero."""
+    """A local variable that is zero at first."""
     with b.goto_entry_block():
         made = b.alloca(I64)
     b.store(i64(0), made)
@@ -188,7 +189,7 @@ def _variable(b: Any) -> Any:
 
 
 class _State:
-    """Where the loop is."""
+    """The loop's present row, and the blocks and variables around it."""
 
     def __init__(self, given: Any, row: Any, index: Any, group: Any, failed: Any):
         self.given, self.row, self.index = given, row, index
@@ -197,7 +198,7 @@ class _State:
 
 @contextmanager
 def _unless(b: Any, condition: Any) -> Iterator[None]:
-    """A block that ends the function, unless a condition holds."""
+    """Emit a block that ends the function unless a condition holds."""
     other = b.append_basic_block("other")
     then = b.append_basic_block("then")
     b.cbranch(condition, then, other)
@@ -207,7 +208,7 @@ def _unless(b: Any, condition: Any) -> Iterator[None]:
 
 
 def _need(b: Any, state: _State, condition: Any) -> None:
-    """Go on if a condition holds; else the row fails."""
+    """Continue if a condition holds; else the row fails."""
     then = b.append_basic_block("then")
     b.cbranch(condition, then, state.failed)
     b.position_at_end(then)
@@ -224,7 +225,7 @@ def _word(b: Any, h: Any, fields: Any, state: _State) -> None:
 
 
 def _version(b: Any, h: Any, fields: Any, state: _State) -> None:
-    """Skip a dictionary's rows if it has not changed; else note what it is now."""
+    """Skip a dictionary's rows if it has not changed; else store its version."""
     _, at, expected, many = fields
     now = h.at(at)
     with b.if_else(b.icmp_signed("==", now, expected)) as (same, other):
@@ -242,8 +243,8 @@ def _item(b: Any, h: Any, fields: Any, state: _State) -> None:
 
 
 def _argument(b: Any, h: Any, fields: Any, state: _State) -> None:
-    """A plain tensor that requires no gradient and lies apart from all state."""
-    _, number, kind, place = fields
+    """Check a plain tensor that requires no gradient and overlaps no state."""
+    _, number, kind, slot = fields
     tensor = h.at(b.add(state.given, b.mul(number, i64(8))), cpython_layout.TUPLE_ITEMS)
     array, node, traced = _attributes(b, h, tensor, state)
     for one in (node, traced):
@@ -252,36 +253,36 @@ def _argument(b: Any, h: Any, fields: Any, state: _State) -> None:
     _like(b, h, array, kind, state)
     data = h.at(array, cpython_layout.ARRAY_DATA)
     _apart(b, h, data, kind, state)
-    b.store(data, b.inttoptr(place, I64.as_pointer()))
+    b.store(data, b.inttoptr(slot, I64.as_pointer()))
 
 
 def _attributes(b: Any, h: Any, tensor: Any, state: _State) -> list[Any]:
-    """A plain tensor's array, node and interpreter, or 0 where the class has it."""
+    """A plain tensor's array, node and interpreter; 0 for an attribute of the class."""
     _same(b, state, h.at(tensor, cpython_layout.TYPE), h.tensor)
     pointer = h.at(tensor, h.values)
     start = b.add(pointer, h.tag)
     aligned = b.icmp_signed("==", b.and_(start, i64(7)), i64(0))
-    in_a_row = b.and_(aligned, b.icmp_signed("!=", pointer, i64(0)))
+    inline = b.and_(aligned, b.icmp_signed("!=", pointer, i64(0)))
     names = ("data", "node", "interpreter")
-    found = [_variable(b) for _ in names]
-    with b.if_else(in_a_row) as (row, other):
-        with row:
-            for name, at in zip(names, found, strict=True):
+    variables = [_variable(b) for _ in names]
+    with b.if_else(inline) as (values, other):
+        with values:
+            for name, at in zip(names, variables, strict=True):
                 b.store(h.at(start, getattr(h, name)), at)
         with other:
             own = h.at(tensor, cpython_layout.DICT)
             _need(b, state, b.icmp_signed("!=", own, i64(0)))
             get = b.inttoptr(h.get, _GET.as_pointer())
-            for name, at in zip(names, found, strict=True):
+            for name, at in zip(names, variables, strict=True):
                 b.store(b.call(get, [own, getattr(h, f"{name}_name")]), at)
-    array = b.load(found[0])
+    array = b.load(variables[0])
     _need(b, state, b.icmp_signed("!=", array, i64(0)))
     _same(b, state, h.at(array, cpython_layout.TYPE), h.array)
-    return [b.load(at) for at in found]
+    return [b.load(at) for at in variables]
 
 
 def _like(b: Any, h: Any, array: Any, kind: Any, state: _State) -> None:
-    """An array has the dtype, shape and strides of a description."""
+    """Check that an array has the dtype, shape and strides of a description."""
     _same(b, state, h.at(array, cpython_layout.ARRAY_DTYPE), h.at(kind))
     rank = h.at(kind, 8)
     _same(b, state, h.half(array, cpython_layout.ARRAY_NDIM), rank)
@@ -299,7 +300,7 @@ def _like(b: Any, h: Any, array: Any, kind: Any, state: _State) -> None:
 
 
 def _apart(b: Any, h: Any, data: Any, kind: Any, state: _State) -> None:
-    """An array's memory is none of the state that the program writes."""
+    """Check that an array's memory overlaps no state that the program writes."""
     within = _variable(b)
     with b.if_then(b.icmp_unsigned("<", data, h.end)):
         last = b.add(data, h.at(kind, 16))
@@ -312,9 +313,9 @@ def _apart(b: Any, h: Any, data: Any, kind: Any, state: _State) -> None:
     _same(b, state, b.load(within), 0)
 
 
-def _room(b: Any, h: Any, fields: Any, state: _State) -> None:
-    """A gradient that only its tensor holds, with memory of its own."""
-    _, own, kind, place = fields
+def _gradient(b: Any, h: Any, fields: Any, state: _State) -> None:
+    """Check a gradient that only its tensor holds, with memory of its own."""
+    _, own, kind, slot = fields
     gradient = b.call(b.inttoptr(h.get, _GET.as_pointer()), [own, h.grad_name])
     _need(b, state, b.icmp_signed("!=", gradient, i64(0)))
     array, _, _ = _attributes(b, h, gradient, state)
@@ -326,4 +327,4 @@ def _room(b: Any, h: Any, fields: Any, state: _State) -> None:
     base = h.at(array, cpython_layout.ARRAY_BASE)
     with b.if_then(b.icmp_signed("!=", base, i64(0))):
         _same(b, state, h.at(base, cpython_layout.TYPE), h.lease)
-    b.store(h.at(array, cpython_layout.ARRAY_DATA), b.inttoptr(place, I64.as_pointer()))
+    b.store(h.at(array, cpython_layout.ARRAY_DATA), b.inttoptr(slot, I64.as_pointer()))

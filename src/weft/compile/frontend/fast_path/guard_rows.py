@@ -23,7 +23,7 @@ from weft.graph.state_cells import Cell, GradCell, Guard, NumberCell, SlotCell, 
 
 
 def tell_reads(reads: Guards, table: Table) -> list[Callable[[], bool]]:
-    """Rows for all that was read; what rows cannot tell is to be asked for."""
+    """Add rows for all that was read; return checks for what rows cannot express."""
     table.item(vars(reads.handles), "_next", reads._changes)
     left: list[Any] = [*reads.arrays]
     for one, count in zip(reads.sized, reads._lengths, strict=True):
@@ -70,7 +70,7 @@ def _identical(now: list[Any], then: list[Any]) -> bool:
 
 
 def tell_guards(guards: list[Guard], table: Table) -> list[Callable[[], bool]]:
-    """Rows for what operators and optimizers have read, likewise."""
+    """Add rows for what operators and optimizers have read, as ``tell_reads`` does."""
     left: list[Callable[[], bool]] = []
     for guard in guards:
         if not guard.on:
@@ -86,7 +86,7 @@ def tell_guards(guards: list[Guard], table: Table) -> list[Callable[[], bool]]:
 
 
 def tell_attribute(tensor: Any, name: str, value: Any, table: Table) -> None:
-    """A plain tensor still has this attribute, itself or of its class."""
+    """Add a row for an attribute of a plain tensor, its own or its class's."""
     if type(tensor) is not Tensor:
         raise Unfit
     own = vars(tensor)
@@ -95,7 +95,7 @@ def tell_attribute(tensor: Any, name: str, value: Any, table: Table) -> None:
 
 
 def tell_cell(cell: Cell, array: Any, table: Table) -> None:
-    """A variable still has this memory; a number is what it was."""
+    """Add rows for the memory of a variable, or for the value of a number."""
     if isinstance(cell, NumberCell):
         source, key = cell.on
         table.item(source, key, source[key])

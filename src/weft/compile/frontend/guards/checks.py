@@ -1,8 +1,8 @@
 """Checks that the values read at a capture are still the same.
 
-Most calls find every value to be the very object it was: that is one pass of C
-loops over all dictionaries, without a Python step for each value. Only when an
-identity differs are values compared one by one.
+In most calls every value is the very object it was: that takes one pass of C loops
+over all dictionaries, without a Python step for each value. Only when an identity
+differs are values compared one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import Any
 
 from weft import late
 from weft.compile.frontend.guards.kinds import MAPPINGS, same, shown
+from weft.graph.capture import layout_of
+from weft.graph.state_cells import Cell
 
+_data, _node = attrgetter("_data"), attrgetter("_node")
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
 
@@ -53,7 +56,7 @@ class Watch:
             return MISSING
 
     def changed(self) -> str | None:
-        """What differs now; values that are equal are taken over."""
+        """The difference in words, or None; equal values replace the old ones."""
         now = self.now()
         if len(now) != len(self.values):
             return f"{self.names[0] if self.names else '?'} has another length"
@@ -83,12 +86,12 @@ class ItemsWatch(Watch):
 
 
 class WholeWatch(Watch):
-    """All items of a container; its length is checked beside."""
+    """All items of a container; its length is checked separately."""
 
     def __init__(self, source: Any, path: str) -> None:
         self.path = path
         self.pairs = isinstance(source, MAPPINGS)
-        get: Any = _pairs if self.pairs else iter
+        get: Any = _keys_and_values if self.pairs else iter
         super().__init__(source, get, [], list(get(source)))
 
     def changed(self) -> str | None:
@@ -122,7 +125,7 @@ class AttributesWatch(WholeWatch):
         return f"{self.path}.{self.values[k % (len(self.values) // 2)]}"
 
 
-def _pairs(source: dict[Any, Any]) -> Iterable[Any]:
+def _keys_and_values(source: dict[Any, Any]) -> Iterable[Any]:
     return chain(source, source.values())
 
 
@@ -130,38 +133,31 @@ class CellWatch(Watch):
     """A closure's variable."""
 
     def __init__(self, cell: Any, name: str, value: Any) -> None:
-        super().__init__(cell, _contents, [name], [value])
-
-
-def _contents(cell: Any) -> tuple[Any]:
-    return (cell.cell_contents,)
+        super().__init__(cell, lambda c: (c.cell_contents,), [name], [value])
 
 
 class SlotWatch(Watch):
-    """An attribute that lies in a slot."""
+    """An attribute in a slot."""
 
     def __init__(self, source: Any, key: str, name: str, value: Any) -> None:
         get = attrgetter(key)
-        super().__init__(source, lambda held: (get(held),), [name], [value])
+        super().__init__(source, lambda obj: (get(obj),), [name], [value])
 
 
 class CallWatch(Watch):
-    """What a context variable is."""
+    """The value of a context variable."""
 
     def __init__(self, source: Any, name: str) -> None:
         value = source.get(MISSING)
-        super().__init__(source, lambda held: (held.get(MISSING),), [name], [value])
+        super().__init__(source, lambda obj: (obj.get(MISSING),), [name], [value])
 
 
 class KindWatch(Watch):
-    """The class of an object, which can be set."""
+    """The class of an object, because it can be assigned."""
 
     def __init__(self, source: Any, path: str) -> None:
-        super().__init__(source, _kind, [f"{path}.__class__"], [type(source)])
-
-
-def _kind(held: Any) -> tuple[type]:
-    return (type(held),)
+        name = f"{path}.__class__"
+        super().__init__(source, lambda obj: (type(obj),), [name], [type(source)])
 
 
 class FieldsWatch(Watch):
@@ -173,8 +169,8 @@ class FieldsWatch(Watch):
         values = [getattr(source, field) for field in self.fields]
         super().__init__(source, self._all, names, values)
 
-    def _all(self, held: Any) -> list[Any]:
-        return [getattr(held, field) for field in self.fields]
+    def _all(self, obj: Any) -> list[Any]:
+        return [getattr(obj, field) for field in self.fields]
 
 
 class ArrayWatch(Watch):
@@ -194,7 +190,7 @@ def _bytes(array: Any) -> bytes:
 
 
 def difference(name: str, was: Any, now: Any) -> str:
-    """The text of a change."""
+    """A change in words."""
     if now is MISSING:
         return f"{name} is gone, was {shown(was)}"
     if was is MISSING:
@@ -206,7 +202,7 @@ def difference(name: str, was: Any, now: Any) -> str:
 
 
 class Sized:
-    """The lengths of dictionaries, in which a new name could hide an old one."""
+    """The length of a dictionary in which a new name could hide another one."""
 
     def __init__(self, source: Any, names: Callable[[], Any]) -> None:
         self.source, self.names = source, names
@@ -223,7 +219,7 @@ def _new(had: dict[str, str], now: dict[str, str]) -> str:
 
 
 class Guards:
-    """All that a program read, ready to be checked before each run."""
+    """All values that a program read, to be checked before each run."""
 
     def __init__(
         self, watches: list[Watch], sized: list[Sized], hooks: list[WholeWatch],
@@ -266,16 +262,16 @@ class Guards:
             return False
 
     def changed(self) -> str | None:
-        """What is not as it was, in words; None if nothing."""
+        """The first difference in words; None if there is none."""
         for one in (*self.sized, *self.watches, *self.arrays, *self.hooks):
-            found = one.changed()
-            if found is not None:
-                return found
+            change = one.changed()
+            if change is not None:
+                return change
         self._prepare()
         return None
 
     def plain(self) -> dict[str, str]:
-        """The values that can be written down, by name."""
+        """The plain values as text, by name."""
         from weft.compile.frontend.guards.kinds import plain
 
         return {
@@ -284,3 +280,45 @@ class Guards:
             for name, value in zip(watch.names, watch.values, strict=False)
             if plain(value)
         }
+
+
+class TensorGuards:
+    """Shapes, dtypes and ``requires_grad`` of tensors that a function has seen."""
+
+    def __init__(self, cells: dict[str, Cell], seen: dict[str, Any]) -> None:
+        own = {id(c.tensor): c for c in cells.values() if type(c) is Cell}
+        more = {name: t for name, t in seen.items() if id(t) not in own}
+        self.names = [c.variable.name for c in own.values()] + list(more)
+        self.tensors = [c.tensor for c in own.values()] + list(more.values())
+        self.kinds = [_tensor_kind(t) for t in self.tensors]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.arrays = list(map(_data, self.tensors))
+        self.nodes = list(map(_node, self.tensors))
+
+    def holds(self) -> bool:
+        tensors = self.tensors
+        return (
+            all(map(is_, map(_data, tensors), self.arrays))
+            and all(map(is_, map(_node, tensors), self.nodes))
+        ) or self.changed() is None
+
+    def changed(self) -> str | None:
+        """Name a tensor that is of another kind now, in words."""
+        for name, tensor, was in zip(self.names, self.tensors, self.kinds, strict=True):
+            now = _tensor_kind(tensor)
+            if now != was:
+                return f"{name} is {_kind_text(now)}, was {_kind_text(was)}"
+        self._prepare()
+        return None
+
+
+def _tensor_kind(tensor: Any) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.shape, tensor._node is not None, layout_of(tensor._data)
+
+
+def _kind_text(kind: tuple[Any, ...]) -> str:
+    dtype, shape, recorded, layout = kind
+    text = f"{dtype.name}{list(shape)}" + (" with a gradient" if recorded else "")
+    return text if layout is None else f"{text} with the layout {layout}"

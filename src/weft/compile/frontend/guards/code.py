@@ -18,7 +18,7 @@ CHANGING = ("append", "extend", "insert", "pop", "remove", "clear", "update", "a
 
 
 class Load(NamedTuple):
-    """A name that is read, and the constant keys by which it is at once indexed."""
+    """A name that is read, and the constant keys that index it immediately."""
 
     name: str
     keys: tuple[Any, ...]
@@ -39,7 +39,7 @@ def _offsets(code: CodeType) -> list[int]:
 
 @functools.lru_cache(maxsize=4096)
 def _indexes(code: CodeType) -> bool:
-    """Whether anything is indexed, found without taking the code apart."""
+    """Whether the code indexes anything, as its opcodes tell without disassembly."""
     return not _SUBSCRIPT_CODES.isdisjoint(code.co_code[::2])
 
 
@@ -57,7 +57,7 @@ def loads(code: CodeType, kind: str = "LOAD_GLOBAL") -> tuple[Load, ...]:
 
 
 def keys_after(code: CodeType, lasti: int, name: str) -> tuple[Any, ...]:
-    """The constant keys by which the attribute that is being read is indexed."""
+    """The constant keys that index the attribute which is being read."""
     if not _indexes(code):
         return ()
     at = bisect.bisect_right(_offsets(code), lasti) - 1
@@ -100,7 +100,7 @@ def imported(code: CodeType) -> set[str]:
 
 
 def line_of_change(codes: Any, name: str) -> tuple[CodeType, int] | None:
-    """Where something of this name is changed, as far as one can tell."""
+    """The code and offset at which something of this name is probably changed."""
     second = None
     for code in codes:
         found = instructions(code)
@@ -115,7 +115,7 @@ def line_of_change(codes: Any, name: str) -> tuple[CodeType, int] | None:
 
 
 def line_of_use(codes: Any, name: str) -> tuple[CodeType, int] | None:
-    """Where something of this name is first used."""
+    """The code and offset at which something of this name is first used."""
     for code in codes:
         for one in instructions(code):
             if one.argval == name:
@@ -130,7 +130,7 @@ def _changes(one: dis.Instruction) -> bool:
 
 
 def chains(code: CodeType) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Globals with the attributes that follow at once, and where: ``time.time``."""
+    """Globals with the chain of attributes read of them, as ``time.time``; offsets."""
     found = instructions(code)
     for k, one in enumerate(found):
         if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):

@@ -1,9 +1,9 @@
 """Functions that begin, told apart by machine code: for CPython 3.11.
 
-``sys.setprofile`` would do, but while it is set the interpreter runs every
-instruction in its general form, at half the speed. Here the interpreter evaluates
-frames (PEP 523) by a native function. It looks for the code object in a table, and
-asks Python only about those that are not there yet.
+``sys.setprofile`` would do, but while it is set the interpreter does not specialize
+instructions and runs at half the speed. Here the interpreter evaluates frames (PEP
+523) by a native function. It looks up the code object in a table, and asks Python only
+about those that are not there yet.
 
     object evaluate(thread, frame, thrown)
 """
@@ -29,7 +29,7 @@ from weft.compile.targets.cpu.object_code import Library, compile_known, host_is
 SLOTS = 1 << 15  # of the table of code objects
 DEEPEST = 5000  # the limit of recursion up to which calls may nest on C's stack
 _I32 = ir.IntType(32)
-_GLOBALS, _CODE = 8, 32  # where a frame of CPython 3.11 has them, in bytes
+_GLOBALS, _CODE = 8, 32  # their offsets in a frame of CPython 3.11
 _CALLED = ("_PyEval_EvalFrameDefault", "PyObject_Vectorcall", "Py_DecRef")
 _STATE = ("table", "ask", "thread", "busy")
 _FRAMES = threading.Lock()  # held by whoever evaluates them
@@ -37,7 +37,7 @@ Ask = Callable[[CodeType, dict[str, Any]], bool]
 
 
 def available() -> bool:
-    """Whether frames can be evaluated natively here, and nobody else does so."""
+    """Whether frames can be evaluated natively here, and nobody does so already."""
     return (
         sys.implementation.name == "cpython"
         and sys.version_info[:2] == (3, 11)
@@ -90,7 +90,7 @@ def _evaluate_by(function: int) -> None:
 
 
 class Known:
-    """The code objects that need not be asked about, in a table of their addresses."""
+    """The code objects that need not be asked about, in a hash table of addresses."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -119,7 +119,7 @@ class Events:
         self._prepare = ctypes.CFUNCTYPE(None, *kinds)(library.address("prepare"))
 
     def prepare(self, known: Known) -> None:
-        """Say where the table is, whom to ask, for which thread, and what to call."""
+        """Store the table, the function to ask, the thread and CPython's functions."""
         thread = _called("PyThreadState_Get", ctypes.c_void_p)()
         state = known.table.ctypes.data, id(known.asked), thread, 0
         self._prepare(*state, *map(_address, _CALLED))
@@ -127,47 +127,49 @@ class Events:
 
 @ahead
 def library() -> Events:
-    """The machine code, made or found once."""
+    """The machine code, compiled or found in the cache once."""
     return Events(compile_known("evaluate", _module, host_isa(), level=0))
 
 
 def _module() -> ir.Module:
     module = new_module("frames", host_isa())
     names = (*_STATE, *_CALLED)
-    places = {name: ir.GlobalVariable(module, I64, name + ".place") for name in names}
-    for place in places.values():
-        place.initializer, place.linkage = i64(0), "internal"
-    _emit_prepare(module, places)
-    _emit_evaluate(module, places)
+    variables = {
+        name: ir.GlobalVariable(module, I64, name + ".place") for name in names
+    }
+    for variable in variables.values():
+        variable.initializer, variable.linkage = i64(0), "internal"
+    _emit_prepare(module, variables)
+    _emit_evaluate(module, variables)
     return module
 
 
-def _emit_prepare(module: ir.Module, places: dict[str, Any]) -> None:
-    kind = ir.FunctionType(VOID, [I64] * len(places))
-    made = ir.Function(module, kind, "prepare")
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    for place, value in zip(places.values(), made.args, strict=True):
-        b.store(value, place)
+def _emit_prepare(module: ir.Module, variables: dict[str, Any]) -> None:
+    kind = ir.FunctionType(VOID, [I64] * len(variables))
+    function = ir.Function(module, kind, "prepare")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    for variable, value in zip(variables.values(), function.args, strict=True):
+        b.store(value, variable)
     b.ret_void()
 
 
-def _emit_evaluate(module: ir.Module, places: dict[str, Any]) -> None:
+def _emit_evaluate(module: ir.Module, variables: dict[str, Any]) -> None:
     kind = ir.FunctionType(POINTER, [POINTER, POINTER, _I32])
-    made = ir.Function(module, kind, "evaluate")
-    thread, frame, thrown = made.args
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    fallback = places["_PyEval_EvalFrameDefault"]
+    function = ir.Function(module, kind, "evaluate")
+    thread, frame, thrown = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    fallback = variables["_PyEval_EvalFrameDefault"]
     default = b.inttoptr(b.load(fallback), kind.as_pointer())
     raised = b.alloca(_I32)
     b.store(thrown, raised)
-    ours = b.icmp_unsigned("==", b.ptrtoint(thread, I64), b.load(places["thread"]))
-    idle = b.icmp_unsigned("==", b.load(places["busy"]), i64(0))
+    ours = b.icmp_unsigned("==", b.ptrtoint(thread, I64), b.load(variables["thread"]))
+    idle = b.icmp_unsigned("==", b.load(variables["busy"]), i64(0))
     begins = b.icmp_unsigned("==", thrown, ir.Constant(_I32, 0))
     with b.if_then(b.and_(b.and_(ours, idle), begins), likely=True):
-        table = b.inttoptr(b.load(places["table"]), I64.as_pointer())
+        table = b.inttoptr(b.load(variables["table"]), I64.as_pointer())
         code = b.load(_field(b, frame, _CODE))
         with b.if_then(b.not_(_is_known(b, table, code)), likely=False):
-            _emit_ask(b, places, frame, code, raised)
+            _emit_ask(b, variables, frame, code, raised)
     b.ret(b.call(default, [thread, frame, b.load(raised)]))
 
 
@@ -177,40 +179,42 @@ def _field(b: Any, frame: Any, offset: int) -> Any:
 
 
 def _emit_ask(
-    b: Any, places: dict[str, Any], frame: Any, code: Any, raised: Any
+    b: Any, variables: dict[str, Any], frame: Any, code: Any, raised: Any
 ) -> None:
-    """Ask about a code object; an error of that is thrown into the frame."""
+    """Emit a call that asks about a code object; its error is thrown into the frame."""
     call = ir.FunctionType(I64, [I64, I64.as_pointer(), I64, I64])
     drop = ir.FunctionType(VOID, [I64])
-    given = b.alloca(I64, 2)
-    b.store(code, given)
-    b.store(b.load(_field(b, frame, _GLOBALS)), b.gep(given, [i64(1)]))
-    b.store(i64(1), places["busy"])  # what the asked one calls is not asked about
-    by = b.inttoptr(b.load(places["PyObject_Vectorcall"]), call.as_pointer())
-    found = b.call(by, [b.load(places["ask"]), given, i64(2), i64(0)])
-    b.store(i64(0), places["busy"])
-    failed = b.icmp_unsigned("==", found, i64(0))
+    arguments = b.alloca(I64, 2)
+    b.store(code, arguments)
+    b.store(b.load(_field(b, frame, _GLOBALS)), b.gep(arguments, [i64(1)]))
+    b.store(i64(1), variables["busy"])  # functions that ``ask`` calls do not count
+    by = b.inttoptr(b.load(variables["PyObject_Vectorcall"]), call.as_pointer())
+    result = b.call(by, [b.load(variables["ask"]), arguments, i64(2), i64(0)])
+    b.store(i64(0), variables["busy"])
+    failed = b.icmp_unsigned("==", result, i64(0))
     with b.if_else(failed) as (then, otherwise):
         with then:
             b.store(ir.Constant(_I32, 1), raised)
         with otherwise:
-            b.call(b.inttoptr(b.load(places["Py_DecRef"]), drop.as_pointer()), [found])
+            b.call(
+                b.inttoptr(b.load(variables["Py_DecRef"]), drop.as_pointer()), [result]
+            )
 
 
 def _is_known(b: Any, table: Any, code: Any) -> Any:
-    """Whether a code object is in the table: at its place, or behind in its row."""
-    place = b.alloca(I64)
-    b.store(b.and_(b.lshr(code, i64(4)), i64(SLOTS - 1)), place)
+    """Whether a code object is in the table, by linear probing."""
+    slot = b.alloca(I64)
+    b.store(b.and_(b.lshr(code, i64(4)), i64(SLOTS - 1)), slot)
     look, end = (b.append_basic_block(name) for name in ("look", "end"))
     further = b.append_basic_block("further")
     b.branch(look)
     b.position_at_end(look)
-    at = b.load(place)
-    there = b.load(b.gep(table, [at]))
-    stop = b.or_(b.icmp_signed("==", there, code), b.icmp_signed("==", there, i64(0)))
+    at = b.load(slot)
+    entry = b.load(b.gep(table, [at]))
+    stop = b.or_(b.icmp_signed("==", entry, code), b.icmp_signed("==", entry, i64(0)))
     b.cbranch(stop, end, further)
     b.position_at_end(further)
-    b.store(b.and_(b.add(at, i64(1)), i64(SLOTS - 1)), place)
+    b.store(b.and_(b.add(at, i64(1)), i64(SLOTS - 1)), slot)
     b.branch(look)
     b.position_at_end(end)
-    return b.icmp_signed("==", there, code)
+    return b.icmp_signed("==", entry, code)

@@ -20,7 +20,7 @@ TOOL = 4  # of sys.monitoring: one that no debugger or profiler claims
 
 @contextmanager
 def entering(entered: Entered) -> Iterator[None]:
-    """Call ``entered(code, its globals)`` when the user's functions begin here.
+    """Call ``entered(code, its globals)`` when functions of the user's begin.
 
     Only those of this thread count.
     """
@@ -41,18 +41,15 @@ def _way() -> Any:
 
 
 def _by_chance(code: CodeType, frame: FrameType | None) -> bool:
-    """Whether a function runs because memory is being collected or a module is being
-    imported, not as called."""
+    """Whether a function runs for garbage collection or an import, not as called."""
     codes = {getattr(f, "__code__", None) for f in gc.callbacks}
-    while code not in codes and code.co_name != "__del__" and not _imports(code):
+    while code not in codes and code.co_name != "__del__":
+        if code.co_filename.startswith("<frozen importlib"):
+            return True
         if frame is None or code is captured_call:
             return False
         code, frame = frame.f_code, frame.f_back
     return True
-
-
-def _imports(code: CodeType) -> bool:
-    return code.co_filename.startswith("<frozen importlib")
 
 
 @contextmanager

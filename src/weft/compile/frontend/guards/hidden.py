@@ -1,7 +1,7 @@
 """State that no attribute shows: random generators of Python and NumPy, open files.
 
-Their state is compared before and after a capture. A function that has moved it on
-would not do so in later calls, so it is refused, and the state is put back.
+Their state is compared before and after a capture. A function that has advanced it
+would not do so in later calls, so it is refused, and the state is restored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNKNOWN: Any = object()  # a state that cannot be read, of true randomness
 
 
 class Hidden(NamedTuple):
-    """An object with such a state; one of ``UNKNOWN`` state is never the same."""
+    """An object with hidden state; an ``UNKNOWN`` state is never the same."""
 
     value: Any
     path: str
@@ -36,7 +36,7 @@ class Hidden(NamedTuple):
 
 
 def hidden(value: Any, path: str) -> Hidden | None:
-    """The hidden state of an object, if it is of such a kind."""
+    """The hidden state of an object, if it has one."""
     kind = type(value)
     if issubclass(kind, random.Random):
         return _of(value, path, value.getstate, value.setstate, "random numbers")

@@ -21,7 +21,7 @@ _MAPS: tuple[Any, ...] = ({}, OrderedDict())
 VIEWS: tuple[type, ...] = tuple(
     type(v()) for d in _MAPS for v in (d.keys, d.values, d.items)
 )
-FIXED = (*CONTAINERS, *VIEWS, MappingProxyType, tuple)  # their classes tell no reads
+FIXED = (*CONTAINERS, *VIEWS, MappingProxyType, tuple)  # classes that are not patched
 ARRAYS = (np.ndarray, array, bytearray, memoryview)  # numbers in memory
 _FIXED = 1 << 8  # a type that cannot be changed
 _HEAP = 1 << 9  # a class that Python code made
@@ -37,7 +37,7 @@ def plain(value: Any) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether a program that read the one would do the same with the other."""
+    """Whether a program that read ``a`` would do the same with ``b``."""
     if a is b:
         return True
     if type(a) is not type(b) or not plain(a):
@@ -48,12 +48,12 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _sign(value: Any) -> Any:
-    """What tells a zero from the other one."""
+    """A text that tells 0.0 from -0.0."""
     return repr(value) if isinstance(value, (float, complex, np.inexact)) else None
 
 
 def shown(value: Any) -> str:
-    """A value in a message."""
+    """A value as text for a message."""
     if plain(value) or type(value) in CONTAINERS:
         return f"{value!r:.60}"
     name = getattr(value, "__name__", None)
@@ -83,18 +83,18 @@ def of_user(owner: Any) -> bool:
 
 
 def nbytes_of(value: Any) -> int:
-    """How large an array is."""
+    """The bytes of an array."""
     return value.nbytes if isinstance(value, np.ndarray) else memoryview(value).nbytes
 
 
 def is_standard(module: ModuleType) -> bool:
-    """Whether a module is of Python's own."""
+    """Whether a module is part of Python's standard library."""
     root = module.__name__.partition(".")[0]
     return root in sys.stdlib_module_names and root != "__main__"
 
 
 def changeable(kind: type) -> bool:
-    """Whether a class takes methods of ours for a while."""
+    """Whether a class can be patched: Python code made it, and it is mutable."""
     flags = kind.__flags__
     return bool(flags & _HEAP) and not flags & _FIXED
 
@@ -102,12 +102,12 @@ def changeable(kind: type) -> bool:
 def fields(value: Any) -> Any:
     """An object's own dictionary, or None."""
     try:
-        found = object.__getattribute__(value, "__dict__")
+        own = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
-    return found if isinstance(found, dict) else None
+    return own if isinstance(own, dict) else None
 
 
 def is_namespace(value: Any) -> bool:
-    """Whether an object is no more than its attributes, and of a fixed class."""
+    """Whether an object is nothing but its attributes, of a class of Python's own."""
     return type(value) in (SimpleNamespace, threading.local)

@@ -1,9 +1,9 @@
 """Noting what a captured function reads of Python, and refusing what it writes.
 
-The globals and closure variables of each function of the user's that is entered
-are noted then. Objects that are reached from these are watched: for the time of the
-capture, their classes tell which attributes are read. Lists and dictionaries are
-noted item by item, or where the code indexes them by a constant, that item alone.
+When one of the user's functions is entered, its globals and closure variables are
+noted. Objects that are reached from these are watched: during the capture their
+classes are patched to tell which attributes are read. Lists and dictionaries are noted
+item by item; where the code indexes them by a constant, that item alone.
 """
 
 from __future__ import annotations
@@ -91,19 +91,19 @@ _CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
 
 
 class _Group:
-    """What was read of one dictionary or container."""
+    """The items that were read of one dictionary or container."""
 
     def __init__(self, source: Any, sized: bool, owner: type | None = None) -> None:
         self.source = source
         self.owner = owner  # the class whose dictionary it is
-        self.sized = sized  # whether a name that is new would matter
+        self.sized = sized  # whether a new name would matter
         self.paths: dict[Any, str] = {}
         self.values: dict[Any, Any] = {}
         self.absent: dict[Any, str] = {}
 
 
 class Reads:
-    """What a function reads while this runs (``with reads: …``)."""
+    """The values that a function reads (``with reads.watching(): …``)."""
 
     def __init__(
         self,
@@ -138,10 +138,10 @@ class Reads:
         self.known: set[type] = set()
         self.telling: dict[type, bool] = {}
         self.busy = False
-        self.passing = False  # whether code passes the classes' own methods by
+        self.passing = False  # whether code bypasses the patched methods
         self.hidden = {id(one.value): one for one in shared_generators()}
 
-    # -- the time of a capture
+    # -- during a capture
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -159,7 +159,7 @@ class Reads:
         self.warn()
 
     def active(self) -> bool:
-        """Whether it is the captured function that reads, and not this object."""
+        """Whether the captured function reads now, and not this object."""
         return (
             not self.busy
             and mode.capture is not None
@@ -175,7 +175,7 @@ class Reads:
             self.busy = before
 
     def enter(self, code: CodeType, names: dict[str, Any]) -> None:
-        """A function of the user's begins."""
+        """Note a function of the user's that begins."""
         if threading.get_ident() != self.thread or code in self.entered:
             return
         with self.pausing():
@@ -209,15 +209,15 @@ class Reads:
         self.local.update(inner(code))
         if not self.passing and _PASSING.intersection(code.co_names):
             self.passing = True
-            for held, where in list(self.outside.values()):
-                self.everything(held, fields(held), where, True)
+            for obj, where in list(self.outside.values()):
+                self.everything(obj, fields(obj), where, True)
 
     def of_library(self, module: Any, name: str, path: tuple[str, ...]) -> None:
-        """What is read of a module of Python's own: ``os.environ``, ``sys.argv``."""
+        """Note a value of a standard module, as ``os.environ`` or ``sys.argv``."""
         if type(module) is not ModuleType or not path or not is_standard(module):
             return
         if module is sys and path[0] in ("stdout", "stderr"):
-            return  # what is written there is an effect of each run
+            return  # output is an effect of each run
         value = getattr(module, path[0], None)
         if value is os.getenv:
             self.discover(os.environ, "os.environ")
@@ -249,12 +249,12 @@ class Reads:
                 self.cells.setdefault(id(cell), CellWatch(cell, load.name, value))
                 self.discover(value, load.name, load.keys, load.times)
 
-    # -- what is reached
+    # -- objects that are reached
 
     def discover(
         self, value: Any, path: str, keys: tuple[Any, ...] = (), times: int = 1
     ) -> None:
-        """Watch what can be read of a value that comes from outside."""
+        """Watch a value that comes from outside, by its kind."""
         if id(value) in self.outside:
             return
         if issubclass(type(value), Tensor):
@@ -321,10 +321,10 @@ class Reads:
                 self.contents(value, path)
 
     def function(self, value: FunctionType, path: str) -> None:
-        held = self.functions.setdefault(value.__code__, [])
-        if any(known is value for known in held):
+        alike = self.functions.setdefault(value.__code__, [])
+        if any(known is value for known in alike):
             return
-        held.append(value)
+        alike.append(value)
         if value.__code__ in self.entered:
             self.note_cells(value)
         for cell in value.__closure__ or ():  # a decorator's function
@@ -341,14 +341,14 @@ class Reads:
             self.attributes(value, vars(value), path)
             self.others.setdefault(id(value), FieldsWatch(value, path))
 
-    def attributes(self, held: Any, own: dict[str, Any], path: str) -> None:
-        """All attributes of an object whose class tells no reads."""
+    def attributes(self, obj: Any, own: dict[str, Any], path: str) -> None:
+        """Watch all attributes of an object whose class is not patched."""
         self.wholes.setdefault(id(own), AttributesWatch(own, path))
         for name, attribute in own.items():
             self.discover(attribute, f"{path}.{name}", times=0)
 
     def contents(self, value: Any, path: str, keys: tuple[Any, ...] = ()) -> None:
-        """Items of a container: the one at the keys, or all of them."""
+        """Watch items of a container: the one at the keys, or all of them."""
         if keys and _has(value, keys[0]):
             name = f"{path}[{keys[0]!r}]"
             if type(value) is not tuple:
@@ -368,7 +368,7 @@ class Reads:
             self.discover(item, name)
 
     def namespace(self, kind: type) -> None:
-        """A class whose attributes may be read; which ones is known at the end."""
+        """Watch a class; which of its attributes are read is known at the end."""
         above: Any = type(kind)
         for one in (*kind.__mro__, *above.__mro__):
             if one not in self.classes and of_user(one) and one is not object:
@@ -378,7 +378,7 @@ class Reads:
     # -- attributes
 
     def watch_class(self, kind: type) -> None:
-        """Let a class tell what is read and written of its objects."""
+        """Patch a class to tell which attributes of objects are read and written."""
         if kind in self.known:
             return
         below = any(base in self.known for base in kind.__mro__[1:])
@@ -386,35 +386,35 @@ class Reads:
         whole: Any = kind
         get, put, drop = whole.__getattribute__, whole.__setattr__, whole.__delattr__
 
-        def __getattribute__(held: Any, name: str) -> Any:
+        def __getattribute__(obj: Any, name: str) -> Any:
             if name[:2] == "__" and name != "__dict__":
                 if name in _COPYING and self.active():
-                    self.read(held, "__dict__", None, sys._getframe(1))
-                return get(held, name)  # ``isinstance`` asks for the class
+                    self.read(obj, "__dict__", None, sys._getframe(1))
+                return get(obj, name)  # ``isinstance`` asks for the class
             try:
-                value = get(held, name)
+                value = get(obj, name)
             except AttributeError:
                 if self.active():
-                    self.read(held, name, MISSING, sys._getframe(1))
+                    self.read(obj, name, MISSING, sys._getframe(1))
                 raise
             if (
                 mode.capture is not None
                 and not self.busy
-                and (id(held), name) not in self.seen
+                and (id(obj), name) not in self.seen
                 and threading.get_ident() == self.thread
             ):
-                self.read(held, name, value, sys._getframe(1))
+                self.read(obj, name, value, sys._getframe(1))
             return value
 
-        def __setattr__(held: Any, name: str, value: Any) -> None:
+        def __setattr__(obj: Any, name: str, value: Any) -> None:
             if self.active():
-                self.write(held, name, value, sys._getframe(1))
-            put(held, name, value)
+                self.write(obj, name, value, sys._getframe(1))
+            put(obj, name, value)
 
-        def __delattr__(held: Any, name: str) -> None:
+        def __delattr__(obj: Any, name: str) -> None:
             if self.active():
-                self.write(held, name, MISSING, sys._getframe(1))
-            drop(held, name)
+                self.write(obj, name, MISSING, sys._getframe(1))
+            drop(obj, name)
 
         for method in (__getattribute__, __setattr__, __delattr__):
             if not below or method.__name__ in vars(kind):
@@ -433,61 +433,61 @@ class Reads:
         self.patched.callback(back)
 
     def watch_module(self, module: ModuleType) -> None:
-        """Let a module of the user's tell what is read and written."""
+        """Patch a module of the user's to tell what is read and written."""
         kind = type("WatchedModule", (ModuleType,), {})
         self.watch_class(kind)
         module.__class__ = kind
         self.patched.callback(setattr, module, "__class__", ModuleType)
 
-    def read(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
-        """An attribute of some object was read."""
-        self.busy = True  # not from here: see ``active``
+    def read(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
+        """Note an attribute that was read."""
+        self.busy = True  # reads from here do not count: see ``active``
         try:
-            self.read_plain(held, name, value, frame)
+            self.read_plain(obj, name, value, frame)
         finally:
             self.busy = False
 
-    def read_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
-        known = self.outside.get(id(held))
-        if known is None or known[0] is not held or (id(held), name) in self.seen:
+    def read_plain(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(obj))
+        if known is None or known[0] is not obj or (id(obj), name) in self.seen:
             return
         users = USERS[frame.f_code.co_filename]
-        if not users and not self.tells(type(held)):
+        if not users and not self.tells(type(obj)):
             return
-        if name in _HOOKS and issubclass(type(held), self.module):
-            self.seen.add((id(held), name))
+        if name in _HOOKS and issubclass(type(obj), self.module):
+            self.seen.add((id(obj), name))
             self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
             return
         keys = keys_after(frame.f_code, frame.f_lasti, name)
         if not keys and not isinstance(value, ARRAYS):  # whose uses are counted
-            self.seen.add((id(held), name))
+            self.seen.add((id(obj), name))
         path = f"{known[1]}.{name}"
-        self.locate(held, name, value, path, users)
+        self.locate(obj, name, value, path, users)
         if value is not MISSING and name != "__dict__" and not _library(value):
             self.discover(value, path, keys)
 
     def knows(self, value: Any) -> bool:
-        """Whether a value was there before the function ran, as far as one can tell."""
+        """Whether a value is known to have existed before the function ran."""
         tables = (self.outside, self.wholes, self.arrays, self.groups)
         return any(id(value) in table for table in tables) or any(
             value is given for given in self.arguments.values()
         )
 
     def tells(self, kind: type) -> bool:
-        """Whether reads of such objects count where Weft's own code reads."""
-        found = self.telling.get(kind)
-        if found is None:
+        """Whether reads of such objects by Weft's own code count."""
+        counts = self.telling.get(kind)
+        if counts is None:
             home = kind.__module__.partition(".")[0]
             others = home in ("weft", "numpy", "logging")
             own = issubclass(kind, self.module)
-            found = self.telling[kind] = own or not others
-        return found
+            counts = self.telling[kind] = own or not others
+        return counts
 
-    def locate(self, held: Any, name: str, value: Any, path: str, users: bool) -> None:
-        """Note an attribute where it lies: in the object, a slot or a class."""
-        own = fields(held)
+    def locate(self, obj: Any, name: str, value: Any, path: str, users: bool) -> None:
+        """Note an attribute where it is stored: in the object, a slot or a class."""
+        own = fields(obj)
         if name == "__dict__":
-            self.everything(held, own, path, users)
+            self.everything(obj, own, path, users)
         elif own is not None and name in own:
             self.note(own, name, path)
         elif own is not None and (found := _member_of(own, name)) is not None:
@@ -495,19 +495,19 @@ class Reads:
         else:
             if own is not None:
                 self.group(own).absent[name] = path
-            if not self.in_class(held, name, value, path) and value is not MISSING:
-                self.everything(held, own, path.rpartition(".")[0], True)  # computed
+            if not self.in_class(obj, name, value, path) and value is not MISSING:
+                self.everything(obj, own, path.rpartition(".")[0], True)  # computed
 
-    def in_class(self, held: Any, name: str, value: Any, path: str) -> bool:
-        for kind in type(held).__mro__:
+    def in_class(self, obj: Any, name: str, value: Any, path: str) -> bool:
+        for kind in type(obj).__mro__:
             if name not in vars(kind):
                 if of_user(kind):  # where it may come to be
                     self.of_class(kind).absent[name] = f"{kind.__name__}.{name}"
             else:
                 raw = vars(kind)[name]
                 if type(raw) is MemberDescriptorType:
-                    watch = SlotWatch(held, name, path, value)
-                    self.slots.setdefault((id(held), name), watch)
+                    watch = SlotWatch(obj, name, path, value)
+                    self.slots.setdefault((id(obj), name), watch)
                 elif of_user(kind):
                     self.note_class(kind, name)
                     if of_user(type(raw)):  # a descriptor, which has been asked
@@ -529,20 +529,20 @@ class Reads:
         group.values.setdefault(name, vars(kind)[name])
         group.paths[name] = f"{kind.__name__}.{name}"
 
-    def everything(self, held: Any, own: Any, path: str, users: bool) -> None:
-        """A whole dictionary of attributes; a model's parts if Weft asks."""
-        whole = users or not isinstance(held, self.module)
+    def everything(self, obj: Any, own: Any, path: str, users: bool) -> None:
+        """Note a whole dictionary of attributes; for Weft's code, a model's members."""
+        whole = users or not isinstance(obj, self.module)
         lead = path.removesuffix(".__dict__")
         for key, value in list((own or {}).items()):
-            if whole or (key not in _BOOKKEEPING and self.is_part(value)):
+            if whole or (key not in _BOOKKEEPING and self.is_member(value)):
                 self.note(own, key, _attribute(lead, key))
                 self.discover(value, _attribute(lead, key), times=0)
         if own is not None:
-            self.group(own).absent["*" if whole else "parts"] = lead
+            self.group(own).absent["*" if whole else "*members"] = lead
 
-    def is_part(self, value: Any) -> bool:
+    def is_member(self, value: Any) -> bool:
         if issubclass(type(value), tuple):
-            return any(map(self.is_part, value))
+            return any(map(self.is_member, value))
         return issubclass(type(value), (self.module, Tensor, list, dict))
 
     # -- notes
@@ -559,35 +559,35 @@ class Reads:
             group.values[key] = source[key]
             group.paths[key] = path
 
-    def write(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
-        """An attribute is about to be set."""
+    def write(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
+        """Refuse an attribute that is about to be set to another value."""
         with self.pausing():
-            self.write_plain(held, name, value, frame)
+            self.write_plain(obj, name, value, frame)
 
-    def write_plain(self, held: Any, name: str, value: Any, frame: FrameType) -> None:
-        known = self.outside.get(id(held))
-        if known is None or known[0] is not held or isinstance(value, Tensor):
+    def write_plain(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
+        known = self.outside.get(id(obj))
+        if known is None or known[0] is not obj or isinstance(value, Tensor):
             return
-        if not USERS[frame.f_code.co_filename] and not self.weft_state(held):
+        if not USERS[frame.f_code.co_filename] and not self.weft_state(obj):
             return
-        if isinstance(getattr(type(held), name, None), property):
-            return  # what its function sets is seen by itself
+        if isinstance(getattr(type(obj), name, None), property):
+            return  # its function sets other attributes, which are seen
         try:
-            before = object.__getattribute__(held, name)
+            before = object.__getattribute__(obj, name)
         except AttributeError:
             before = MISSING
         if not same(before, value):
             raise _refused(f"{known[1]}.{name}", before, value)
 
-    def weft_state(self, held: Any) -> bool:
-        """Whether an object of Weft's own counts in Python, as a scheduler does."""
-        graph_state = isinstance(held, (self.module, self.optimizer))
-        return not graph_state and type(held).__module__.startswith("weft.")
+    def weft_state(self, obj: Any) -> bool:
+        """Whether an object of Weft's has state in Python, as a scheduler does."""
+        graph_state = isinstance(obj, (self.module, self.optimizer))
+        return not graph_state and type(obj).__module__.startswith("weft.")
 
     # -- the end
 
     def refuse_changes(self) -> None:
-        """Refuse a function that changed what it read; it would not do so again."""
+        """Refuse a function that changed what it read: later calls would not."""
         moved = [one for one in self.hidden.values() if one.moved()]
         for one in moved:
             one.put_back()
@@ -611,10 +611,10 @@ class Reads:
         )
 
     def restore(self) -> None:
-        """Undo what the function did."""
+        """Undo the function's changes."""
         _restore(self.wholes, self.groups, self.cells)
-        held = {kind: g.values for kind, g in self.of_classes.items()}
-        for kind, values in (*self.classes.items(), *held.items()):
+        read = {kind: g.values for kind, g in self.of_classes.items()}
+        for kind, values in (*self.classes.items(), *read.items()):
             for name, value in values.items():
                 if vars(kind).get(name) is not value and name[:2] != "__":
                     type.__setattr__(kind, name, value)
@@ -643,37 +643,39 @@ class Reads:
         ]
 
     def _named(self) -> list[Watch]:
-        """Attributes of classes that some function entered names."""
+        """Watches of class attributes whose names occur in an entered function."""
         names = {name for code in self.entered for name in code.co_names}
-        found: list[Watch] = []
-        for kind, held in self.classes.items():
-            keys = [k for k in held if k in names and k[:2] != "__"]
+        watches: list[Watch] = []
+        for kind, own in self.classes.items():
+            keys = [k for k in own if k in names and k[:2] != "__"]
             if keys:
                 paths = {k: f"{kind.__name__}.{k}" for k in keys}
-                values = {k: held[k] for k in keys}
-                found.append(ItemsWatch(vars(kind), paths, values))
-        return found
+                values = {k: own[k] for k in keys}
+                watches.append(ItemsWatch(vars(kind), paths, values))
+        return watches
 
-    def array_watches(self, again: list[np.ndarray]) -> list[ArrayWatch]:
-        """Arrays of which Python has used elements: not each use was one of those that
-        read it again in every run."""
-        found = []
+    def array_watches(self, inputs: list[np.ndarray]) -> list[ArrayWatch]:
+        """Watches of arrays whose elements Python has used.
+
+        They have more uses than those as ``inputs``, which each run reads.
+        """
+        watches = []
         for key, (array, path) in self.arrays.items():
             own = array.base if isinstance(array, np.ndarray) else None
             whole = array if own is None else own
-            times = sum(a is array or a.base is whole for a in again)
+            times = sum(a is array or a.base is whole for a in inputs)
             if times >= self.uses[key]:
                 continue
             if nbytes_of(array) <= LARGEST:
-                found.append(ArrayWatch(array, path))
+                watches.append(ArrayWatch(array, path))
             else:
                 instead = "Pass it as an argument, or make it a tensor there"
                 _warn_of(f"the function reads elements of {path}, which is large,",
                          instead)  # fmt: skip
-        return found
+        return watches
 
-    def guards(self, again: list[np.ndarray]) -> Guards:
-        """What to check before each run; ``again`` are arrays that each run reads."""
+    def guards(self, inputs: list[np.ndarray]) -> Guards:
+        """The guards of the program; ``inputs`` are arrays that each run reads."""
         sized = [
             Sized(g.source, functools.partial(self.present, g))
             for g in (*self.groups.values(), *self.of_classes.values())
@@ -682,24 +684,24 @@ class Reads:
         if any("__annotations__" in code.co_names for code in self.entered):
             for function in (f for some in self.functions.values() for f in some):
                 self.contents(function.__annotations__, function.__name__)
-        arrays = self.array_watches(again)
+        arrays = self.array_watches(inputs)
         watches = [*self.watches(), *self.wholes.values(), *arrays]
         seen = {path: t for path, t in self.tensors.items() if type(t) is Tensor}
         return Guards(watches, sized, self.hooks, seen)
 
     def present(self, group: _Group) -> dict[str, str]:
-        """Of the names that were not there, those that are."""
-        found = {k: p for k, p in group.absent.items() if k in group.source}
+        """The names that were absent and are present now."""
+        present = {k: p for k, p in group.absent.items() if k in group.source}
         if "*" in group.absent:
-            found.update((k, f"{group.absent['*']}.{k}") for k in group.source)
-        if "parts" in group.absent:
-            lead = group.absent["parts"]
-            parts = [k for k, v in group.source.items() if self.is_part(v)]
-            found.update((k, f"{lead}.{k}") for k in parts if k not in _BOOKKEEPING)
-        return found
+            present.update((k, f"{group.absent['*']}.{k}") for k in group.source)
+        if "*members" in group.absent:
+            lead = group.absent["*members"]
+            members = [k for k, v in group.source.items() if self.is_member(v)]
+            present.update((k, f"{lead}.{k}") for k in members if k not in _BOOKKEEPING)
+        return present
 
     def warn(self) -> None:
-        """Say which lines read something that every call would find changed."""
+        """Warn of a line that reads a value which is never the same, as the time."""
         for code, names in self.entered.items():
             for name, path, offset in chains(code):
                 kind = _moving(names.get(name, MISSING), path)
@@ -721,7 +723,7 @@ def _warn_of(what: str, instead: str) -> None:
 
 
 def _moving(value: Any, path: tuple[str, ...]) -> str | None:
-    """What kind of thing a chain of attributes calls that is never the same."""
+    """The kind of ever-changing value that a chain of attributes calls, if any."""
     for name in path:
         if not isinstance(value, ModuleType):
             return _CHANGING.get(type(value).__module__)
@@ -747,7 +749,7 @@ def _refused(path: str, before: Any, value: Any) -> BaseException:
 
 
 def _restore(wholes: Any, groups: Any, cells: Any) -> None:
-    """Undo what the function did to containers, globals and closures."""
+    """Undo the function's changes of containers, globals and closures."""
     for watch in wholes.values():
         _refill(watch.source, watch.values)
     for group in groups.values():
@@ -759,7 +761,7 @@ def _restore(wholes: Any, groups: Any, cells: Any) -> None:
 
 
 def _refill(source: Any, values: list[Any]) -> None:
-    """Put items back; a view of a dictionary changes with that."""
+    """Put items back into a container."""
     if isinstance(source, dict):
         half = len(values) // 2
         source.clear()
@@ -780,19 +782,19 @@ def _attribute(path: str, name: str) -> str:
 
 
 def _member_of(own: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """The dictionary of a module's that holds a name which is no attribute."""
+    """The module's dictionary of members that holds a name."""
     return next((own[k] for k in KINDS if name in own.get(k, ())), None)
 
 
 def _library(value: Any) -> bool:
-    """Functions, classes and modules that are not the user's stay as they are."""
+    """Whether a value is a function, class or module that is not the user's."""
     if issubclass(type(value), (ModuleType, type, FunctionType)):
         return not of_user(value)
     return type(value) is BuiltinFunctionType
 
 
 def _advances(value: Any) -> bool:
-    """Whether a value is an iterator, of a kind that no attribute tells about."""
+    """Whether a value is an iterator whose state no attribute shows."""
     kind = type(value)
     return (
         hasattr(kind, "__next__")

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ahead(Generic[T]):
-    """A function whose values are kept, and can be asked for ahead of time.
+    """A function whose values are cached, and can be computed in the background.
 
     >>> from weft.compile.targets.cpu.background import ahead
     >>> @ahead
@@ -45,9 +45,9 @@ class ahead(Generic[T]):
         return found
 
     def start(self, *args: Any) -> None:
-        """Make the value in another thread, unless it is there or being made.
+        """Compute the value in another thread, unless it is there or on its way.
 
-        An error is for whoever asks for the value, and makes it again.
+        An error is raised to the caller that asks for the value later.
         """
         if args not in self._made and args not in self._begun:
             self._begun.add(args)

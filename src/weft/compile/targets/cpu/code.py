@@ -17,10 +17,10 @@ from weft.config import config
 
 
 class Code:
-    """Kernels' functions, and the code of those that differ in what they share."""
+    """The functions of kernels, with variants for buffers that share memory."""
 
-    def __init__(self, table: KernelTable, target: Isa) -> None:
-        self.table, self.target = table, target
+    def __init__(self, table: KernelTable, isa: Isa) -> None:
+        self.table, self.isa = table, isa
         self.libraries: dict[str, Library] = {}  # machine code, by its key
         self._symbols: dict[tuple[str, tuple[tuple[str, str], ...]], Symbol] = {}
 
@@ -37,14 +37,14 @@ class Code:
         """The machine code of kernels, from disk where it is known."""
         texts = [f"{kernel.name}: {self.table.text(kernel)}" for kernel in kernels]
         key = "\n".join([f"strict: {config.strict_ieee}", *texts])
-        library = compile_known(key, lambda: self._module(kernels), self.target)
+        library = compile_known(key, lambda: self._module(kernels), self.isa)
         self.libraries[library.key] = library
         return library
 
     def _module(self, kernels: Iterable[Kernel]) -> ir.Module:
-        module = new_module("kernels", self.target)
+        module = new_module("kernels", self.isa)
         for kernel in kernels:
-            emit_kernel(module, kernel, self.target)
+            emit_kernel(module, kernel, self.isa)
         return module
 
     def function(self, kernel: Kernel, shared: tuple[tuple[str, str], ...]) -> Symbol:
@@ -57,4 +57,4 @@ class Code:
 
     def address(self, symbol: Symbol) -> int:
         """Where a function begins."""
-        return address_of(symbol, self.libraries, self.target)
+        return address_of(symbol, self.libraries, self.isa)

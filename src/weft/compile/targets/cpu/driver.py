@@ -11,7 +11,7 @@ from weft.compile.emit.control_flow import I64, POINTER, VOID, i64, loop
 from weft.compile.emit.isa import Isa, new_module, prepare_function
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.kernel import SIGNATURE
-from weft.compile.targets.cpu.matmul.epilogue import FOLLOWER
+from weft.compile.targets.cpu.matmul.epilogue import EPILOGUE
 from weft.compile.targets.cpu.object_code import (
     Library,
     compile_known,
@@ -20,19 +20,19 @@ from weft.compile.targets.cpu.object_code import (
 )
 
 FIELDS = 9  # of a row of the native loop's table
-MOST_SIZES = 64  # of a kernel that follows a routine: they are copied for each call
+MOST_SIZES = 64  # of an epilogue's kernel: they are copied for each call
 
 
 class Driver(NamedTuple):
     """The native loop over launches, and addresses of what rows lead to."""
 
     run: Any  # run(rows, first, last)
-    again: int  # see ``again.code``
+    again: int  # the function of the fast path: see ``frontend.fast_path.emit``
     iterations: int
     jobs: int
     gang: int
     fill: int
-    follow: int
+    epilogue: int
     library: Library
 
 
@@ -43,21 +43,21 @@ def driver() -> Driver:
     A row is a launch's context for the pool:
 
         status function table sizes count grain body -      start    of a kernel
-        status function jobs  tasks count grain body length start    of a routine
+        status function jobs  tasks count grain body length start    of a library call
         status -        rows  many  count grain body -      -        of a gang
         status slots    rows  -     count grain body -      -        of addresses
 
     where ``tasks`` says how many each job has, and ``length`` how many bytes. A gang
     runs the launches of ``rows`` side by side: its iterations are their grains, and
-    those of one begin at ``start``. Addresses are filled in where they are to stand:
-    rows are such a place, the number of a slot, and how many bytes behind that.
+    those of one begin at ``start``. Addresses are filled in before launches: a row is
+    the address to write to, the number of a slot, and an offset in bytes.
     """
     from weft.runtime.cpu import pool
 
-    target = host_isa()
+    isa = host_isa()
     pool.link()
-    # Small loops that nothing is gained by vectors for: passes would take longest.
-    library = compile_known("driver", lambda: _module(target), target, level=0)
+    # The loops are small and gain nothing by vectors; LLVM's passes would take longest.
+    library = compile_known("driver", lambda: _module(isa), isa, level=0)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
         library.address("run")
     )
@@ -67,27 +67,27 @@ def driver() -> Driver:
 
 
 def start_if_missing() -> None:
-    """Have the loop made, if that takes long: it is not on disk."""
+    """Compile the loop in the background, unless its code is on disk."""
     if not is_known("driver", host_isa(), level=0):
         driver.start()
 
 
-def _module(target: Isa) -> ir.Module:
+def _module(isa: Isa) -> ir.Module:
     from weft.compile.frontend.fast_path.emit import emit_again
     from weft.compile.targets.cpu.pool_code import BODY, emit_parallel
 
-    module = new_module("driver", target)
-    _emit_iterations(module, target, BODY)
-    _emit_jobs(module, target, BODY)
-    _emit_gang(module, target, BODY)
-    _emit_fill(module, target, BODY)
-    _emit_follow(module, target)
-    emit_again(module, target)
+    module = new_module("driver", isa)
+    _emit_iterations(module, isa, BODY)
+    _emit_jobs(module, isa, BODY)
+    _emit_gang(module, isa, BODY)
+    _emit_fill(module, isa, BODY)
+    _emit_epilogue(module, isa)
+    emit_again(module, isa)
     kind = ir.FunctionType(VOID, [I64.as_pointer(), I64, I64])
-    made = ir.Function(module, kind, "run")
-    prepare_function(made, target)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    rows, first, last = made.args
+    run = ir.Function(module, kind, "run")
+    prepare_function(run, isa)
+    b = ir.IRBuilder(run.append_basic_block("entry"))
+    rows, first, last = run.args
     with loop(b, first, last) as k:
         row = b.gep(rows, [b.mul(k, i64(FIELDS))])
         count, grain, body = (b.load(b.gep(row, [i64(c)])) for c in (4, 5, 6))
@@ -102,19 +102,19 @@ def _module(target: Isa) -> ir.Module:
     return module
 
 
-def _body(module: ir.Module, target: Isa, kind: Any, name: str) -> Any:
+def _body(module: ir.Module, isa: Isa, kind: Any, name: str) -> Any:
     """A loop's body: its builder, the fields of its row, and its arguments."""
-    made = ir.Function(module, kind, name)
-    prepare_function(made, target)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    row = b.bitcast(made.args[0], I64.as_pointer())
+    function = ir.Function(module, kind, name)
+    prepare_function(function, isa)
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    row = b.bitcast(function.args[0], I64.as_pointer())
     fields = [b.load(b.gep(row, [i64(c)])) for c in (1, 2, 3, 7)]
-    return b, fields, made.args
+    return b, fields, function.args
 
 
-def _emit_iterations(module: ir.Module, target: Isa, kind: Any) -> None:
+def _emit_iterations(module: ir.Module, isa: Isa, kind: Any) -> None:
     """A range of a kernel's iterations."""
-    b, fields, (_, begin, end, _) = _body(module, target, kind, "iterations")
+    b, fields, (_, begin, end, _) = _body(module, isa, kind, "iterations")
     function = b.inttoptr(fields[0], SIGNATURE.as_pointer())
     table = b.inttoptr(fields[1], SIGNATURE.args[0])
     sizes = b.inttoptr(fields[2], SIGNATURE.args[1])
@@ -122,9 +122,9 @@ def _emit_iterations(module: ir.Module, target: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_jobs(module: ir.Module, target: Isa, kind: Any) -> None:
+def _emit_jobs(module: ir.Module, isa: Isa, kind: Any) -> None:
     """A range of the tasks of several jobs, counted through."""
-    b, fields, (_, begin, end, worker) = _body(module, target, kind, "jobs")
+    b, fields, (_, begin, end, worker) = _body(module, isa, kind, "jobs")
     function, jobs, tasks, length = fields
     function = b.inttoptr(function, kind.as_pointer())
     past = b.add(b.sdiv(b.sub(end, i64(1)), tasks), i64(1))
@@ -138,9 +138,9 @@ def _emit_jobs(module: ir.Module, target: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_gang(module: ir.Module, target: Isa, kind: Any) -> None:
+def _emit_gang(module: ir.Module, isa: Isa, kind: Any) -> None:
     """A range of the grains of several launches."""
-    b, fields, (_, begin, end, worker) = _body(module, target, kind, "gang")
+    b, fields, (_, begin, end, worker) = _body(module, isa, kind, "gang")
     rows = b.inttoptr(fields[1], I64.as_pointer())
     with loop(b, i64(0), fields[2]) as r:
         row = b.gep(rows, [b.mul(r, i64(FIELDS))])
@@ -157,29 +157,29 @@ def _emit_gang(module: ir.Module, target: Isa, kind: Any) -> None:
     b.ret_void()
 
 
-def _emit_fill(module: ir.Module, target: Isa, kind: Any) -> None:
-    """Present addresses, put where launches find them."""
-    b, fields, (_, begin, end, _) = _body(module, target, kind, "fill")
+def _emit_fill(module: ir.Module, isa: Isa, kind: Any) -> None:
+    """Write the present addresses of slots to where launches read them."""
+    b, fields, (_, begin, end, _) = _body(module, isa, kind, "fill")
     slots, rows = (b.inttoptr(f, I64.as_pointer()) for f in fields[:2])
     with loop(b, begin, end) as k:
         row = b.gep(rows, [b.mul(k, i64(3))])
-        place, slot, gap = (b.load(b.gep(row, [i64(c)])) for c in range(3))
-        value = b.add(b.load(b.gep(slots, [slot])), gap)
+        place, slot, offset = (b.load(b.gep(row, [i64(c)])) for c in range(3))
+        value = b.add(b.load(b.gep(slots, [slot])), offset)
         b.store(value, b.inttoptr(place, I64.as_pointer()))
     b.ret_void()
 
 
-def _emit_follow(module: ir.Module, target: Isa) -> None:
-    """A epilogue of routines: a kernel for some rows and columns.
+def _emit_epilogue(module: ir.Module, isa: Isa) -> None:
+    """The epilogue of library calls: a kernel for some rows and columns.
 
     Its context is ``function table sizes count first width each``: the kernel, where
     among its sizes the first column and the number of columns stand (or -1), and how
     many iterations a row has.
     """
-    made = ir.Function(module, FOLLOWER, "follow")
-    prepare_function(made, target)
-    b = ir.IRBuilder(made.append_basic_block("entry"))
-    context, top, bottom, left, right = made.args
+    epilogue = ir.Function(module, EPILOGUE, "follow")
+    prepare_function(epilogue, isa)
+    b = ir.IRBuilder(epilogue.append_basic_block("entry"))
+    context, top, bottom, left, right = epilogue.args
     words = b.inttoptr(b.ptrtoint(context, I64), I64.as_pointer())
     values = [b.load(b.gep(words, [i64(k)])) for k in range(7)]
     function, table, sizes, count, first, width, each = values

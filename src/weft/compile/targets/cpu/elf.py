@@ -50,7 +50,7 @@ given: dict[str, int] = {}  # functions and data of ours that code may name
 
 
 class Unknown(Exception):
-    """Object code of a kind that is left to others."""
+    """Object code of a kind that is left to LLVM's loader."""
 
 
 class Loaded(NamedTuple):
@@ -86,7 +86,7 @@ class _Object:
         return self.names[at : self.names.index(b"\0", at)].decode()
 
     def place(self, at: int, *, written: bool) -> int:
-        """Give sections that are written, or not, their places from ``at`` on."""
+        """Lay out the sections that are ``written``, or the others, from ``at`` on."""
         for k, section in enumerate(self.sections):
             if not section["flags"] & _LOADED or section["type"] == _UNWINDING:
                 continue
@@ -109,26 +109,26 @@ class _Object:
                 memory[start : start + size] = self._table(np.uint8, where, size)
 
     def defined(self, base: int) -> dict[str, int]:
-        """The addresses of what others may name."""
-        found = {}
+        """The addresses of symbols that others may name."""
+        symbols = {}
         section = self.symbols["section"]
         inside = (section > 0) & (section < _SPECIAL)
         for symbol in self.symbols[self._shared() & inside]:
             start = int(self.start[symbol["section"]])
-            found[self.name(symbol)] = base + start + int(symbol["value"])
-        return found
+            symbols[self.name(symbol)] = base + start + int(symbol["value"])
+        return symbols
 
     def _shared(self) -> np.ndarray:
-        """Which symbols other files may know."""
+        """Whether other files may name each symbol."""
         return self.symbols["info"] >> 4 != 0
 
     def _foreign(self) -> np.ndarray:
-        """The numbers of the symbols that are to be found elsewhere."""
+        """The indices of symbols that are defined elsewhere."""
         found = np.flatnonzero(self._shared() & (self.symbols["section"] == 0))
         return found[found > 0]
 
     def named(self) -> list[str]:
-        """What is to be found elsewhere."""
+        """The names of symbols that are defined elsewhere."""
         return [self.name(symbol) for symbol in self.symbols[self._foreign()]]
 
     def addresses(self, base: int, known: dict[str, int]) -> np.ndarray:
@@ -164,9 +164,9 @@ class _Object:
                 to[k] = stubs.lead(int(to[k]), table=kinds[k] in _TABLE)
                 if kinds[k] == _RELATIVE and far[k]:
                     raise Unknown("data that is too far away")
-            gap = to + rows["addend"] - (base + at)
-            words = gap.astype("<i4")
-            if (words != gap).any():
+            distance = to + rows["addend"] - (base + at)
+            words = distance.astype("<i4")
+            if (words != distance).any():
                 raise Unknown("a distance that is too long")
             memory[at[:, None] + np.arange(4)] = words.view(np.uint8).reshape(-1, 4)
 

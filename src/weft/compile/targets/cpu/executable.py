@@ -1,14 +1,14 @@
 """Executables: programs for one set of sizes, as data that an ``Executor`` runs.
 
-    slots      places that launches know the address of: arguments, variables, outputs,
+    slots      values whose addresses launches read: arguments, variables, outputs,
                constants, and values in one arena
-    values     arrays that Python sees: the first are arguments, then variables, rooms
-               for variables that are only written, outputs, and what else is needed
+    values     arrays that Python sees: the first are arguments, then variables, buffers
+               for variables that are only written, outputs, and others
     rows       launches, as the native loop reads them (see ``driver``), with numbers
-               of functions and places where it has addresses
+               of functions and slots in place of addresses
     gangs      what it goes through: launches side by side, and where addresses are
                filled in again
-    jobs       what routines do, likewise
+    jobs       the records of library calls, likewise
 
 There is no address in it, so that one process can store it and another one run it.
 A program that calls NumPy holds the nodes it calls, and cannot be stored.
@@ -27,15 +27,15 @@ from weft.core.op import Op, find_op, is_own
 from weft.dtype import DType, as_dtype, of_array
 
 ndarray = np.ndarray
-NOWHERE = -1  # the slot of what no launch knows
+NOWHERE = -1  # the slot of a value that no launch reads
 ITERATIONS, JOBS, GANG, FILL = range(4)  # what rows lead to
 
 
 class Symbol(NamedTuple):
     """A native function: of which code, and its name there."""
 
-    kind: str  # "kernel", or what the routine is for
-    of: str  # the key of kernels' code, or the routine's dtype (and shape of tile)
+    kind: str  # "kernel", or the family of library kernels
+    of: str  # the key of kernels' code, or the library's dtype (and shape of tile)
     name: str
 
 
@@ -49,7 +49,7 @@ class Held(NamedTuple):
     state: bool  # whether its new value is written over the old one
 
 
-class Room(NamedTuple):
+class OutputBuffer(NamedTuple):
     """Memory for a result: an output, or a variable that is only written."""
 
     name: str
@@ -83,11 +83,11 @@ class Write(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """Records of routines, with the places of addresses in them."""
+    """Records of library calls, and the words in them that are addresses."""
 
     words: ndarray
-    pointers: ndarray  # word, slot, bytes behind it
-    workspaces: ndarray  # words: the address, which the size follows
+    pointers: ndarray  # word, slot, offset in bytes
+    workspaces: ndarray  # words of addresses; the next word is the size
     each: int  # bytes of a worker's workspace
     contexts: ndarray  # word, number of a context; the word before is the epilogue's
     tables: ndarray  # word, byte of the constant data
@@ -105,13 +105,13 @@ class Executable(NamedTuple):
     constants: list[tuple[int, int, ndarray]]  # slot, value, and what it is
     inputs: list[int]  # slots
     held: list[Held]
-    rooms: list[Room]
-    fresh: list[Room]
+    state_buffers: list[OutputBuffer]
+    fresh: list[OutputBuffer]
     kept: list[Kept]
     values: int
     functions: list[Symbol]
-    where: ndarray  # of each kernel's buffer: its slot
-    gaps: ndarray  # and how many bytes behind its beginning
+    buffer_slots: ndarray  # of each kernel's buffers
+    buffer_offsets: ndarray  # in bytes, into the slots' memory
     numbers: ndarray  # sizes
     flags: ndarray  # of errors, among the numbers
     rows: ndarray
@@ -120,7 +120,7 @@ class Executable(NamedTuple):
     jobs: Jobs
     data: ndarray  # bytes of tables
     plan: list[Any]  # ranges of gangs, and calls
-    stop: int  # the place in the plan before which errors are looked for
+    stop: int  # the index in the plan before which errors are looked for
     outputs: list[Output]
     writes: list[Write]
     counts: tuple[int, int]  # nodes and kernels
@@ -203,8 +203,8 @@ class Called(NamedTuple):
 # -- as bytes
 
 _RECORDS: dict[str, Any] = {
-    "held": Held, "rooms": Room, "fresh": Room, "kept": Kept, "outputs": Output,
-    "writes": Write, "functions": Symbol,
+    "held": Held, "state_buffers": OutputBuffer, "fresh": OutputBuffer, "kept": Kept,
+    "outputs": Output, "writes": Write, "functions": Symbol,
 }  # fmt: skip
 
 
@@ -273,12 +273,12 @@ def _whole_value(value: Any) -> Any:
     return slice(*inner) if kind == "slice" else inner
 
 
-def to_bytes(script: Executable) -> bytes:
-    """A script as bytes: its structure as text, then the arrays one after another."""
+def to_bytes(executable: Executable) -> bytes:
+    """An executable as bytes: its structure as text, then its arrays in a row."""
     arrays: list[ndarray] = []
-    outputs = [one._replace(ref=_plain_ref(one.ref)) for one in script.outputs]
-    writes = [one._replace(ref=_plain_ref(one.ref)) for one in script.writes]
-    script = script._replace(outputs=outputs, writes=writes)
+    outputs = [one._replace(ref=_plain_ref(one.ref)) for one in executable.outputs]
+    writes = [one._replace(ref=_plain_ref(one.ref)) for one in executable.writes]
+    executable = executable._replace(outputs=outputs, writes=writes)
 
     def plain(value: Any) -> Any:
         if isinstance(value, ndarray):
@@ -288,12 +288,12 @@ def to_bytes(script: Executable) -> bytes:
             return [plain(v) for v in value]
         return value.name if isinstance(value, DType) else value
 
-    text = json.dumps(plain(script)).encode()
+    text = json.dumps(plain(executable)).encode()
     return b"".join([len(text).to_bytes(8, "little"), text, *_bytes(arrays)])
 
 
 def from_bytes(data: bytes) -> Executable:
-    """The script that was stored."""
+    """The executable that was stored."""
     end = 8 + int.from_bytes(data[:8], "little")
     at = [end]
 
@@ -306,20 +306,20 @@ def from_bytes(data: bytes) -> Executable:
         return np.frombuffer(bytearray(data[begin : at[0]]), dtype).reshape(shape)
 
     fields = json.loads(data[8:end], object_hook=whole)
-    made = dict(zip(Executable._fields, fields, strict=True))
+    values = dict(zip(Executable._fields, fields, strict=True))
     for name, kind in _RECORDS.items():
-        made[name] = [kind(*row) for row in made[name]]
+        values[name] = [kind(*row) for row in values[name]]
     for name in ("outputs", "writes"):
-        made[name] = [r._replace(ref=_whole_ref(r.ref)) for r in made[name]]
-    for name in ("held", "rooms", "fresh", "kept"):
-        made[name] = [
+        values[name] = [r._replace(ref=_whole_ref(r.ref)) for r in values[name]]
+    for name in ("held", "state_buffers", "fresh", "kept"):
+        values[name] = [
             r._replace(shape=tuple(r.shape), dtype=as_dtype(r.dtype))
-            for r in made[name]
+            for r in values[name]
         ]
-    made["plan"] = [tuple(step) for step in made["plan"]]
-    made["constants"] = [tuple(row) for row in made["constants"]]
-    made["jobs"], made["counts"] = Jobs(*made["jobs"]), tuple(made["counts"])
-    return Executable(**made)
+    values["plan"] = [tuple(step) for step in values["plan"]]
+    values["constants"] = [tuple(row) for row in values["constants"]]
+    values["jobs"], values["counts"] = Jobs(*values["jobs"]), tuple(values["counts"])
+    return Executable(**values)
 
 
 def _bytes(arrays: Sequence[ndarray]) -> Iterable[bytes]:

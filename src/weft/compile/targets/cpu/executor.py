@@ -33,11 +33,10 @@ from weft.graph.control.bodies import natively
 from weft.graph.interpret import failed
 from weft.graph.ir import PICK, GraphError
 from weft.runtime.cpu import arena, pool
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, aligned_memory
 from weft.runtime.cpu.buffers import empties, empty
 
 ndarray = np.ndarray
-_ALIGN = 64
 
 
 class Workspaces:
@@ -51,7 +50,7 @@ class Workspaces:
         if len(jobs.contexts):
             words, numbers = jobs.contexts.T
             self.words[words] = address(contexts) + 8 * contexts.shape[1] * numbers
-            self.words[words - 1] = driver().follow
+            self.words[words - 1] = driver().epilogue
         if len(jobs.tables):
             words, offsets = jobs.tables.T
             self.words[words] = address(data) + offsets
@@ -60,51 +59,51 @@ class Workspaces:
 
     def _allocate(self) -> None:
         self.threads = pool.get_num_threads()
-        self.memory = np.empty(self.threads * self.each + _ALIGN, np.uint8)
-        start = address(self.memory)
-        self.words[self.at] = start + -start % _ALIGN
+        self.memory, start = aligned_memory(self.threads * self.each)
+        self.words[self.at] = start
         self.words[self.at + 1] = self.each
 
     def check(self) -> None:
-        """Have room for as many threads as there are."""
+        """Allocate workspaces anew, if the number of threads has changed."""
         if pool.get_num_threads() != self.threads:
             self._allocate()
 
 
 class Executor:
-    """A script that runs.
+    """An executable with memory, ready to run.
 
-    ``functions`` are the addresses of the script's; ``replay`` runs the program again,
+    ``functions`` are the addresses of its functions; ``replay`` runs the program again,
     slowly, and raises the error that a kernel has found (or tells that it is none).
     """
 
     def __init__(
         self,
-        script: Executable,
+        executable: Executable,
         functions: Sequence[int],
         replay: Callable[[Sequence[Any], Sequence[Any]], Any],
     ) -> None:
-        self.script = script
+        self.executable = executable
         self.replay = replay
         self.libraries: Any = None  # code that must live as long
         self.lock = threading.Lock()  # memory is for one run at a time
         self.runs = 0  # of which each finds its addresses
-        self.arena = arena.Arena(script.nbytes)
-        self.addresses = np.zeros(script.slots, np.int64)
-        slots, offsets = script.offsets.T
+        self.arena = arena.Arena(executable.nbytes)
+        self.addresses = np.zeros(executable.slots, np.int64)
+        slots, offsets = executable.offsets.T
         self.addresses[slots] = self.arena.address + offsets
         self._link(np.array(functions, np.int64))
-        self.weights = Weights(script.jobs, functions)
+        self.weights = Weights(executable.jobs, functions)
         self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
-        inputs, held, rooms = len(script.inputs), len(script.held), len(script.rooms)
-        self.first = inputs, inputs + held, inputs + held + rooms
-        self.has_state = bool(rooms) or any(one.state for one in script.held)
-        self.rooms = [(r.slot, r.shape, r.dtype.np, r.name) for r in script.rooms]
-        self.fresh = [(r.slot, r.shape, r.dtype.np) for r in script.fresh]
-        # What was given last to be written. It is not held: who else does, is asked.
-        self.given: list[Any] = [_nothing] * rooms
-        self.elsewhere: list[tuple[str, int]] = []  # rooms that were not given
+        held, written = executable.held, executable.state_buffers
+        first = len(executable.inputs), len(held), len(written)
+        self.first = tuple(itertools.accumulate(first))  # values of each kind
+        self.has_state = bool(written) or any(one.state for one in held)
+        self.state_buffers = [(r.slot, r.shape, r.dtype.np, r.name) for r in written]
+        self.fresh = [(r.slot, r.shape, r.dtype.np) for r in executable.fresh]
+        # Weak references to the state buffers of the last run.
+        self.given: list[Any] = [_nothing] * len(written)
+        self.elsewhere: list[tuple[str, int]] = []  # that were allocated here
 
     @property
     def results_bytes(self) -> int:
@@ -112,22 +111,24 @@ class Executor:
         return sum(math.prod(shape) * kind.itemsize for _, shape, kind in self.fresh)
 
     def _link(self, functions: ndarray) -> None:
-        """Put addresses where the script has numbers."""
-        script = self.script
-        self.table = np.zeros(len(script.where), np.int64)
-        self.numbers, self.flags = script.numbers.copy(), script.flags.tolist()
+        """Put addresses where the executable has numbers."""
+        executable = self.executable
+        self.table = np.zeros(len(executable.buffer_slots), np.int64)
+        self.numbers, self.flags = executable.numbers.copy(), executable.flags.tolist()
         self.words = self.numbers.data  # read one by one
         table, numbers = address(self.table), address(self.numbers)
-        self.contexts = script.contexts.copy()
+        self.contexts = executable.contexts.copy()
         if len(self.contexts):
             self.contexts[:, 0] = functions[self.contexts[:, 0]]
             self.contexts[:, 1] = table + 8 * self.contexts[:, 1]
             self.contexts[:, 2] = numbers + 8 * self.contexts[:, 2]
-        self.jobs = Workspaces(script.jobs, self.contexts, script.data.copy())
-        places = table + 8 * np.arange(len(script.where))
-        mine = np.column_stack([places, script.where, script.gaps])
+        self.jobs = Workspaces(executable.jobs, self.contexts, executable.data.copy())
+        places = table + 8 * np.arange(len(executable.buffer_slots))
+        mine = np.column_stack(
+            [places, executable.buffer_slots, executable.buffer_offsets]
+        )
         self.filled = np.concatenate([mine, self.jobs.places])
-        self.rows, self.gangs = script.rows.copy(), script.gangs.copy()
+        self.rows, self.gangs = executable.rows.copy(), executable.gangs.copy()
         kinds = driver()
         self.native = kinds.run
         bodies = [kinds.iterations, kinds.jobs, kinds.gang, kinds.fill]
@@ -152,19 +153,19 @@ class Executor:
         self,
         feeds: Sequence[ndarray],
         held: Sequence[ndarray],
-        rooms: Sequence[ndarray | None] = (),
+        state_buffers: Sequence[ndarray | None] = (),
         write: Callable[[dict[str, ndarray]], None] | None = None,
         stamps: Stamps | None = None,
     ) -> Any:
         """Outputs, and new values of variables that were not written in place.
 
         These are given to ``write``, if that is there. Once state is being written,
-        an interrupt waits until all of it is. ``stamps`` tells for a variable's place
-        how new it is: see ``packed``.
+        an interrupt waits until all of it is. ``stamps`` gives the stamp of a variable
+        by its index: see ``packed_weights``.
         """
         with self.lock:
             self.runs += 1
-            values = self._given(feeds, held, rooms)
+            values = self._given(feeds, held, state_buffers)
             if self.weights.all:
                 words, addresses = self.jobs.words, self.addresses
                 self.weights.renew(stamps or _no_stamp, words, addresses)
@@ -179,7 +180,7 @@ class Executor:
     def _go(self, feeds: Any, held: Any, values: list[Any]) -> Any:
         """Run all steps; an interrupt that came when state was being written."""
         native, rows, late = self.native, self.gangs_at, None
-        plan, stop = self.script.plan, self.script.stop
+        plan, stop = self.executable.plan, self.executable.stop
         self.jobs.check()
         for at, step in enumerate(plan):
             if at == stop:
@@ -207,27 +208,27 @@ class Executor:
 
     def _outputs(self, values: list[Any]) -> list[ndarray]:
         """The outputs, each in memory that no other value and no later run uses."""
-        found = []
-        for ref, copied in self.script.outputs:
+        outputs = []
+        for ref, copied in self.executable.outputs:
             array = value_of(ref, values)
-            found.append(array.copy() if copied else array)
-        return found
+            outputs.append(array.copy() if copied else array)
+        return outputs
 
     def _changed(self, values: list[Any]) -> dict[str, ndarray]:
-        """The new values of variables that have them elsewhere than in their place."""
-        found = {}
+        """The new values of variables that were not written in place."""
+        changed = {}
         for name, ref, shared in self.given_back:
             value = value_of(ref, values)  # an argument's, a constant: not to be kept
-            found[name] = value.copy() if shared else value[...]
+            changed[name] = value.copy() if shared else value[...]
         for name, number in self.elsewhere:
-            found[name] = values[number]
-        return found
+            changed[name] = values[number]
+        return changed
 
     def _give_back(self, written: set[str]) -> list[tuple[str, Any, bool]]:
         """The variables that get their new values later, and whether these are copied:
         those that are another variable's, which changes too."""
-        done = written | {room.name for room in self.script.rooms}
-        later = [w for w in self.script.writes if w.name not in done]
+        done = written | {one.name for one in self.executable.state_buffers}
+        later = [w for w in self.executable.writes if w.name not in done]
         changes = {w.name for w in later}
         return [(w.name, w.ref, w.source in changes - {w.name}) for w in later]
 
@@ -253,7 +254,8 @@ class Executor:
         """
         values = self._given(feeds, held, ())
         run, rows = driver().run, address(self.rows)
-        found, k, fill = [], 0, self.gangs[self.gangs[:, 6] == driver().fill][:1].copy()
+        seconds, k = [], 0
+        fill = self.gangs[self.gangs[:, 6] == driver().fill][:1].copy()
         for step in steps:
             run(address(fill), 0, len(fill))
             start = time.perf_counter()
@@ -262,8 +264,8 @@ class Executor:
             else:
                 run(rows, k, k + 1)
                 k += 1
-            found.append(time.perf_counter() - start)
-        return found
+            seconds.append(time.perf_counter() - start)
+        return seconds
 
     # -- what is there before the first step
 
@@ -271,9 +273,9 @@ class Executor:
         self,
         feeds: Sequence[ndarray],
         held: Sequence[ndarray],
-        rooms: Sequence[ndarray | None],
+        state_buffers: Sequence[ndarray | None],
     ) -> list[Any]:
-        """All values that no step makes, and places for outputs."""
+        """All values that no step computes, and memory for outputs."""
         if len(held) != len(self.bound) or not self.known:
             self._bind(held)
         for k, (array, before) in enumerate(zip(held, self.bound, strict=True)):
@@ -283,12 +285,14 @@ class Executor:
         values, addresses = self.known.copy(), self.addresses
         _, first, number = self.first
         for slot, shape, kind in self.fresh:
-            values[number] = made = empty(shape, kind)
-            addresses[slot] = address(made)
+            values[number] = output = empty(shape, kind)
+            addresses[slot] = address(output)
             number += 1
-        if self.rooms:
-            self._give_rooms(values, rooms or [None] * len(self.rooms), first)
-        pairs = zip(self.script.inputs, feeds, strict=True)
+        if self.state_buffers:
+            self._bind_state_buffers(
+                values, state_buffers or [None] * len(self.state_buffers), first
+            )
+        pairs = zip(self.executable.inputs, feeds, strict=True)
         for number, (slot, array) in enumerate(pairs):
             if array is not None:
                 if self.starts:
@@ -299,18 +303,22 @@ class Executor:
                 values[number] = array
         return values
 
-    def _give_rooms(
-        self, values: list[Any], rooms: Sequence[ndarray | None], first: int
+    def _bind_state_buffers(
+        self, values: list[Any], state_buffers: Sequence[ndarray | None], first: int
     ) -> None:
-        """Memory for state that is only written: what is given, or fresh."""
+        """Bind memory for state that is only written: the caller's, or new memory."""
         self.elsewhere = []
-        lacking = [r[1:3] for a, r in zip(rooms, self.rooms, strict=True) if a is None]
-        made = iter(empties(lacking)) if lacking else iter(())
+        lacking = [
+            r[1:3]
+            for a, r in zip(state_buffers, self.state_buffers, strict=True)
+            if a is None
+        ]
+        fresh = iter(empties(lacking)) if lacking else iter(())
         for k, (array, (slot, _, _, name)) in enumerate(
-            zip(rooms, self.rooms, strict=True)
+            zip(state_buffers, self.state_buffers, strict=True)
         ):
             if array is None:
-                array = next(made)
+                array = next(fresh)
                 self.elsewhere.append((name, first + k))
             if self.given[k]() is not array:
                 self.addresses[slot] = address(array)
@@ -321,7 +329,7 @@ class Executor:
         """Take variables' arrays, for this run and for those that give the same."""
         for k, array in enumerate(held):
             self._fits(k, array)
-        arrays, script = list(held), self.script
+        arrays, executable = list(held), self.executable
         spans = sorted(_span(a) for a in held)
         apart = all(x[1] <= y[0] for x, y in itertools.pairwise(spans))
         moved: set[str] = set()  # state that is computed elsewhere
@@ -330,24 +338,24 @@ class Executor:
             whole = flags.c_contiguous and (flags.writeable or not self.has_state)
             if not whole or not (apart or not self.has_state):
                 arrays[k] = array.copy(order="C")
-                moved.add(script.held[k].name)
-        pairs = list(zip(script.held, arrays, strict=True))
+                moved.add(executable.held[k].name)
+        pairs = list(zip(executable.held, arrays, strict=True))
         self.spans = sorted(_span(array) for one, array in pairs if one.state)
         self.starts = [start for start, _ in self.spans]
         self.end = max((end for _, end in self.spans), default=0)
         self.known = self._constants()
         for k, array in enumerate(arrays):
             self._take(k, array)
-        written = {one.name for one in script.held if one.state} - moved
+        written = {one.name for one in executable.held if one.state} - moved
         self.given_back = self._give_back(written)
         self.bound = [None] * len(held) if moved else list(held)
 
     def _constants(self) -> list[Any]:
         """All values, of which those are there that are the same in every run."""
-        known: list[Any] = [None] * self.script.values
-        for number, offset, shape, dtype in self.script.kept:
+        known: list[Any] = [None] * self.executable.values
+        for number, offset, shape, dtype in self.executable.kept:
             known[number] = self.arena.view(offset, shape, dtype.np)
-        for slot, number, value in self.script.constants:
+        for slot, number, value in self.executable.constants:
             known[number] = value
             if slot != NOWHERE:
                 known[number] = in_order(value)
@@ -355,8 +363,8 @@ class Executor:
         return known
 
     def _fits(self, k: int, array: ndarray) -> None:
-        """Check that a variable's array is what the code was made for."""
-        want = self.script.held[k]
+        """Check that a variable's array has the shape and dtype of the code."""
+        want = self.executable.held[k]
         if array.shape != want.shape or array.dtype != want.dtype.np:
             shape = ", ".join(map(str, want.shape))
             raise GraphError(
@@ -366,7 +374,7 @@ class Executor:
 
     def _take(self, k: int, array: ndarray) -> None:
         """An array for a variable."""
-        slot = self.script.held[k].slot
+        slot = self.executable.held[k].slot
         if slot != NOWHERE:
             self.addresses[slot] = address(array)
         self.known[self.first[0] + k] = array
@@ -374,7 +382,7 @@ class Executor:
     def _rebind(self, k: int, array: ndarray) -> bool:
         """Take another array for one variable, if that is all there is to do."""
         self._fits(k, array)
-        if self.script.held[k].state or not array.flags.c_contiguous:
+        if self.executable.held[k].state or not array.flags.c_contiguous:
             return False
         self._take(k, array)
         self.bound[k] = array
@@ -392,21 +400,21 @@ class Executor:
         node, params = call.node, call.params
         args = [value_of(ref, values) for ref in call.args]
         if node.op is PICK:
-            found = args[0][node.params["index"]]
+            result = args[0][node.params["index"]]
         else:
             try:
                 with np.errstate(all="ignore"), natively():
-                    found = node.op.kernel(*args, **params)
+                    result = node.op.kernel(*args, **params)
             except Exception as error:
                 raise failed(node, args, params, error) from None
-            if type(found) is tuple:
-                values[call.value] = tuple(_own(np.asarray(f), args) for f in found)
+            if type(result) is tuple:
+                values[call.value] = tuple(_own(np.asarray(f), args) for f in result)
                 return
-            found = _own(np.asarray(found), args)
+            result = _own(np.asarray(result), args)
         if call.slot != NOWHERE:
-            found = in_order(found)
-            self.addresses[call.slot] = address(found)
-        values[call.value] = found
+            result = in_order(result)
+            self.addresses[call.slot] = address(result)
+        values[call.value] = result
 
 
 def in_order(array: ndarray) -> ndarray:
@@ -415,7 +423,7 @@ def in_order(array: ndarray) -> ndarray:
 
 
 def _no_stamp(place: int) -> None:
-    """Nobody knows."""
+    """No stamp is known."""
 
 
 def _nothing() -> None:
@@ -423,13 +431,13 @@ def _nothing() -> None:
 
 
 def _own(found: ndarray, args: list[Any]) -> ndarray:
-    """A result apart from its arguments, whose memory may be used again before it."""
+    """A result that shares no memory with its arguments, which may be reused first."""
     shared = (isinstance(a, ndarray) and np.may_share_memory(found, a) for a in args)
     return found.copy() if any(shared) else found
 
 
 def _span(array: ndarray) -> tuple[int, int]:
-    """The addresses between which an array lies."""
+    """The first address of an array's memory, and the one behind it."""
     if array.flags.c_contiguous:
         start = address(array)
         return start, start + array.nbytes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from weft.compile.targets.cpu.cost_model import COST
 from weft.runtime.cpu import pool
-
-PIECES = 32  # of a long loop that a thread takes: memory is read fastest in order
 
 
 def grain_of(count: int, operations: int, worth: int) -> int:
@@ -14,4 +13,4 @@ def grain_of(count: int, operations: int, worth: int) -> int:
     thread. A thread that is late costs one piece of those it takes.
     """
     each = max(operations // max(count, 1), 1)
-    return max(worth // each, count // (PIECES * pool.get_num_threads()), 1)
+    return max(worth // each, count // (COST.loops.chunks * pool.get_num_threads()), 1)

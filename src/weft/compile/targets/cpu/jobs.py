@@ -1,7 +1,7 @@
-"""Launches of generated routines: products, convolutions and the like.
+"""Jobs of library calls: products, convolutions and the like.
 
-A routine is native code that is the same for all programs. What it does is said by
-jobs, records of 64-bit integers:
+A library kernel is native code that is the same for all programs. Jobs, records of
+64-bit integers, say what it does:
 
     void function(job, first, last, worker)        some of a job's tasks
 
@@ -26,16 +26,15 @@ from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.shaping import reshape_op
-
-_ALIGN = 64
+from weft.runtime.cpu.address import round_up
 
 
 class Pointer(NamedTuple):
-    """A field of a job that is an address: some bytes behind a value's beginning."""
+    """A field of a job that is an address: an offset in bytes into a value."""
 
     field: int
     node: Node
-    gap: int = 0
+    offset: int = 0
 
 
 class Job(NamedTuple):
@@ -56,14 +55,14 @@ class Pack(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a routine does for some sizes: jobs of equally many tasks."""
+    """The work of a library call for some sizes: jobs of equally many tasks."""
 
     function: Symbol
     jobs: list[Job]
     tasks: int
     workspace: int = 0  # bytes for each worker
-    context: int = -1  # the jobs' field that leads to a epilogue's kernel, if any;
-    #                    the field before it leads to what calls that
+    context: int = -1  # the jobs' field for the context of an epilogue, if any;
+    #                    the field before it is the epilogue's address
     share: float = 1.0  # of the work that is worth handing to another thread
     pack: Pack | None = None
 
@@ -97,7 +96,7 @@ def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
 
 
 def _seen(array: np.ndarray, op: Op, params: Mapping[str, Any]) -> Any:
-    """A view of an array; None for what would copy its elements."""
+    """A view of an array; None if that would copy its elements."""
     if not op.view:
         return None
     if op is not reshape_op:
@@ -109,12 +108,12 @@ def _seen(array: np.ndarray, op: Op, params: Mapping[str, Any]) -> Any:
 
 
 class Jobs:
-    """The jobs of an instance's routines, and where addresses stand in them."""
+    """The jobs of a program's library calls, and the words that are addresses."""
 
     def __init__(
-        self, routines: Sequence[LibraryCall], sizes: Mapping[str, int], target: Isa
+        self, calls: Sequence[LibraryCall], sizes: Mapping[str, int], isa: Isa
     ) -> None:
-        found = {r: r.work(sizes, target) for r in routines}
+        found = {r: r.work(sizes, isa) for r in calls}
         self.works = {r: work for r, work in found.items() if work and work.jobs}
         self.starts: dict[LibraryCall, int] = {}
         self.words: list[int] = []
@@ -123,8 +122,8 @@ class Jobs:
         self.packs: list[tuple[int, Pack]] = []
         self.tables = _Tables()
         ends: list[int] = []
-        for routine, work in self.works.items():
-            self.starts[routine] = len(self.words)
+        for call, work in self.works.items():
+            self.starts[call] = len(self.words)
             if work.pack is not None:
                 self.packs.append((len(self.words), work.pack))
             for job in work.jobs:
@@ -137,17 +136,17 @@ class Jobs:
         self.workspaces = np.array(ends, np.int64) - 2
         self.each = max((w.workspace for w in self.works.values()), default=0)
 
-    def row(self, routine: LibraryCall) -> tuple[int, int, int, int]:
-        """Of a routine's launch: the first word, tasks of a job, of all, and bytes."""
-        work = self.works[routine]
+    def row(self, call: LibraryCall) -> tuple[int, int, int, int]:
+        """Of a call: its first word, the tasks of a job, of all, and a job's bytes."""
+        work = self.works[call]
         length = 8 * len(work.jobs[0].fields)
-        return self.starts[routine], work.tasks, work.tasks * len(work.jobs), length
+        return self.starts[call], work.tasks, work.tasks * len(work.jobs), length
 
-    def lead_to(self, routine: LibraryCall, context: int) -> None:
-        """Tell all jobs of a routine which context its epilogue has."""
-        work = self.works[routine]
+    def lead_to(self, call: LibraryCall, context: int) -> None:
+        """Have all jobs of a call use a context for their epilogue."""
+        work = self.works[call]
         length = len(work.jobs[0].fields)
-        first = self.starts[routine] + work.context
+        first = self.starts[call] + work.context
         words = range(first, first + length * len(work.jobs), length)
         self.contexts += [(word, context) for word in words]
 
@@ -159,9 +158,9 @@ class Jobs:
     ) -> executable.Jobs:
         """The jobs without addresses, by the slots that these are kept in.
 
-        ``reads`` are the variables, and ``number`` tells functions.
+        ``reads`` are the variables; ``number`` gives the number of a function.
         """
-        pointers = [(word, slots[node], gap) for word, node, gap in self.pointers]
+        pointers = [(word, slots[node], offset) for word, node, offset in self.pointers]
         packs = [
             (word, reads.index(p.node.params["variable"]), number(p.function), *p[2:])
             for word, p in self.packs
@@ -172,7 +171,7 @@ class Jobs:
             words,
             _pairs(pointers, 3),
             self.workspaces,
-            self.each + -self.each % _ALIGN,
+            round_up(self.each),
             _pairs(self.contexts, 2),
             _pairs(self.tables.places, 2),
             _pairs(packs, 5),
@@ -192,7 +191,7 @@ class _Tables:
         if id(table) not in self._starts:
             self._starts[id(table)] = self._size
             self._parts.append(table)
-            self._size += table.nbytes + -table.nbytes % _ALIGN
+            self._size += round_up(table.nbytes)
         self.places.append((word, self._starts[id(table)]))
 
     @property

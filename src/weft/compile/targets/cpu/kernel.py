@@ -51,33 +51,37 @@ from weft.compile.loop.ir import (
     statements,
     sums_of,
 )
-from weft.compile.targets.cpu.register_transpose import SIDE, Turn, emit_turn, turning
+from weft.compile.targets.cpu.cost_model import COST
+from weft.compile.targets.cpu.register_transpose import (
+    SIDE,
+    Square,
+    emit_transpose,
+    transposed_square,
+)
 from weft.compile.targets.cpu.streaming_stores import (
-    LEAST,
-    LINE,
-    PART,
     copied,
     emit_copy,
     emit_fence,
     emit_line,
 )
 from weft.core.size import Size, may_be_negative
+from weft.runtime.cpu.address import ALIGNMENT
 
-MOVES = 8  # elements that are moved one after the other
+_CHUNK = COST.streaming.chunk
 SIGNATURE = ir.FunctionType(VOID, [POINTER.as_pointer(), I64.as_pointer(), I64, I64])
 
 
-def emit_kernel(module: ir.Module, kernel: Kernel, target: Isa) -> ir.Function:
+def emit_kernel(module: ir.Module, kernel: Kernel, isa: Isa) -> ir.Function:
     """Add a kernel's function to a module."""
-    return _Emitter(module, kernel, target).run()
+    return _Emitter(module, kernel, isa).run()
 
 
-def _as_vector(b: Any, room: Any, kind: ir.VectorType) -> Any:
-    return b.bitcast(room, kind.as_pointer())
+def _as_vector(b: Any, memory: Any, kind: ir.VectorType) -> Any:
+    return b.bitcast(memory, kind.as_pointer())
 
 
 def _numbers(first: int, count: int) -> ir.Constant:
-    """Numbers one after the other, which name a vector's elements."""
+    """Consecutive numbers, as a shuffle's indices."""
     kind = ir.VectorType(I32, count)
     return ir.Constant(kind, list(range(first, first + count)))
 
@@ -85,10 +89,10 @@ def _numbers(first: int, count: int) -> ir.Constant:
 class _Emitter:
     """One kernel."""
 
-    def __init__(self, module: ir.Module, kernel: Kernel, target: Isa) -> None:
+    def __init__(self, module: ir.Module, kernel: Kernel, isa: Isa) -> None:
         self.module = module
         self.kernel = kernel
-        self.target = target
+        self.isa = isa
         self.pointers: dict[str, Any] = {}
         self.symbols: dict[str, Any] = {}
         self.locals: dict[str, Any] = {}
@@ -96,14 +100,16 @@ class _Emitter:
         self.cache: dict[Any, Any] = {}
         self.patterns: dict[Any, Any] = {}  # of half types' values that are rounded
         self.lanes: dict[str, Any] = {}  # where the present strip's totals are
-        self.parts: dict[str, Any] = {}  # where stores go that will pass caches by
+        self.chunks: dict[
+            str, Any
+        ] = {}  # scratch memory of the present chunk of streaming stores
         self.fence = False  # whether there are such stores
         self.b: Any = None
 
     def run(self) -> ir.Function:
         inner = self._inner()
         outer = ir.Function(self.module, SIGNATURE, self.kernel.name)
-        prepare_function(outer, self.target)
+        prepare_function(outer, self.isa)
         b = ir.IRBuilder(outer.append_basic_block("entry"))
         table, sizes, begin, end = outer.args
         args = []
@@ -126,22 +132,22 @@ class _Emitter:
         types += [I64.as_pointer()] * self.checks
         types += [I64, I64]
         name = f"{kernel.name}.loops"
-        made = ir.Function(self.module, ir.FunctionType(VOID, types), name)
-        made.linkage = "internal"
-        prepare_function(made, self.target)
-        self.b = ir.IRBuilder(made.append_basic_block("entry"))
-        for buffer, arg in zip(kernel.buffers, made.args, strict=False):
+        inner = ir.Function(self.module, ir.FunctionType(VOID, types), name)
+        inner.linkage = "internal"
+        prepare_function(inner, self.isa)
+        self.b = ir.IRBuilder(inner.append_basic_block("entry"))
+        for buffer, arg in zip(kernel.buffers, inner.args, strict=False):
             arg.add_attribute("noalias")
             self.pointers[buffer.name] = arg
         self._share()
-        rest = made.args[len(kernel.buffers) :]
+        rest = inner.args[len(kernel.buffers) :]
         self.symbols = dict(zip(self.sizes, rest, strict=False))
         for buffer in kernel.scratch:
             size = math.prod(buffer.shape)
             kind = ir.ArrayType(scalar.memory_type(buffer.dtype), size)
-            room = self.b.alloca(kind, name=buffer.name)
-            room.align = 64
-            self.pointers[buffer.name] = self.b.bitcast(room, _pointer(buffer))
+            memory = self.b.alloca(kind, name=buffer.name)
+            memory.align = ALIGNMENT
+            self.pointers[buffer.name] = self.b.bitcast(memory, _pointer(buffer))
         self._declare_locals(kernel.body)
         if self.checks:
             self.failed = self.b.alloca(I64, name="failed")
@@ -157,10 +163,10 @@ class _Emitter:
         if self.fence:
             emit_fence(self.b)
         self.b.ret_void()
-        return made
+        return inner
 
     def _share(self) -> None:
-        """One pointer for two buffers in the same place: what is known of it stays."""
+        """Use one pointer for two buffers that share memory."""
         kinds = {buffer.name: _pointer(buffer) for buffer in self.kernel.buffers}
         for given, made in self.kernel.shared:
             self.pointers[given] = self.b.bitcast(self.pointers[made], kinds[given])
@@ -184,40 +190,40 @@ class _Emitter:
         """
         if len(self.kernel.parallel) < 2:
             return []
-        found = []
+        counters = []
         for _, extent in self.kernel.parallel[:0:-1]:
             size = self.index(extent)
             none = self.b.icmp_signed("==", size, i64(0))
             size = self.b.select(none, i64(1), size)  # then there are no iterations
-            found.append((self.b.alloca(I64), size))
-            self.b.store(self.b.urem(begin, size), found[-1][0])
+            counters.append((self.b.alloca(I64), size))
+            self.b.store(self.b.urem(begin, size), counters[-1][0])
             begin = self.b.udiv(begin, size)
-        found.append((self.b.alloca(I64), None))
-        self.b.store(begin, found[-1][0])
-        return found[::-1]
+        counters.append((self.b.alloca(I64), None))
+        self.b.store(begin, counters[-1][0])
+        return counters[::-1]
 
     def _decode(self, position: Any, counters: list[tuple[Any, Any]]) -> None:
         """The parallel variables at a position of the flattened loops."""
         names = [var for var, _ in self.kernel.parallel]
-        values = [self.b.load(room) for room, _ in counters] or [position]
+        values = [self.b.load(counter) for counter, _ in counters] or [position]
         self.symbols.update(zip(names, values, strict=False))
 
     def _count_on(self, counters: list[tuple[Any, Any]]) -> None:
-        """The next position: a variable at its end begins again."""
+        """Advance to the next position: a variable at its end starts over."""
         carry: Any = ir.Constant(I1, 1)
-        for room, size in reversed(counters):
-            value = self.b.load(room)
+        for counter, size in reversed(counters):
+            value = self.b.load(counter)
             more = self.b.add(value, self.b.zext(carry, I64))
             if size is not None:
                 carry = self.b.icmp_signed("==", more, size)
                 more = self.b.select(carry, i64(0), more)
-            self.b.store(more, room)
+            self.b.store(more, counter)
 
     # -- statements
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """Values computed inside are not known outside."""
+        """A scope: values computed inside are forgotten outside."""
         before, self.cache = self.cache, {}
         try:
             yield
@@ -240,16 +246,16 @@ class _Emitter:
                 self._store(stmt)
 
     def _for(self, stmt: For) -> None:
-        turn = turning(stmt) if stmt.in_registers else None
-        if turn is None:
+        square = transposed_square(stmt) if stmt.in_registers else None
+        if square is None:
             self._loop(stmt)
             return
         whole = [
-            self.b.icmp_signed("==", self.index(n), i64(SIDE)) for n in turn.extents
+            self.b.icmp_signed("==", self.index(n), i64(SIDE)) for n in square.extents
         ]
-        with self.b.if_else(self.b.and_(*whole)) as (square, rest):
-            with square:
-                self._turn(turn)
+        with self.b.if_else(self.b.and_(*whole)) as (full, rest):
+            with full:
+                self._transpose(square)
             with rest:
                 self._loop(stmt)
 
@@ -269,49 +275,51 @@ class _Emitter:
 
     def _hint(self, stmt: For) -> Any:
         if _moves(stmt.body):
-            return scalar_hint(self.module, MOVES)
+            return scalar_hint(self.module, COST.loops.scalar_moves)
         return vector_hint(self.module, stmt.vector) if stmt.vector else None
 
     def _stream(self, stmt: For, stores: list[Store]) -> None:
-        """A loop whose stores pass caches by: of what is copied or computed."""
+        """A loop with streaming stores, of copied or of computed elements."""
         self.fence = True
         sources = [s for s in (copied(one, stmt.var) for one in stores) if s]
         if len(sources) < len(stmt.body):
-            self._in_parts(stmt, stores)
+            self._in_chunks(stmt, stores)
             return
         self.symbols[stmt.var] = i64(0)
         for store, source in zip(stores, sources, strict=True):
             first = self._address(source.buffer, source.at)
-            self._pass_by(store, first, stmt.extent)
+            self._copy_streaming(store, first, stmt.extent)
 
-    def _pass_by(self, store: Store, source: Any, count: Any) -> None:
-        """Copy elements to where a store's begin."""
+    def _copy_streaming(self, store: Store, source: Any, count: Any) -> None:
+        """Copy elements to a store's first address, with streaming stores."""
         b, size = self.b, store.buffer.dtype.itemsize
         to = b.bitcast(self._address(store.buffer, store.at), POINTER)
         source = b.bitcast(source, POINTER)
-        if isinstance(count, int) and count * size == LINE:
-            emit_line(b, self.target, to, source)
+        if isinstance(count, int) and count * size == COST.caches.line:
+            emit_line(b, self.isa, to, source)
             return
-        copy = emit_copy(self.module, self.target)
+        copy = emit_copy(self.module, self.isa)
         b.call(copy, [to, source, b.mul(self._count(count), i64(size))])
 
-    def _in_parts(self, stmt: For, stores: list[Store]) -> None:
-        """A loop in parts: what some stores get is kept, and passes caches by."""
+    def _in_chunks(self, stmt: For, stores: list[Store]) -> None:
+        """A loop in chunks: values of streaming stores go to scratch memory first."""
         b = self.b
-        rooms = {s.buffer.name: self._part(s.buffer) for s in stores}
-        if isinstance(stmt.extent, int) and stmt.extent <= LEAST:
-            self._one_part(stmt, stores, rooms, i64(0), stmt.extent)
+        chunks = {s.buffer.name: self._chunk(s.buffer) for s in stores}
+        if isinstance(stmt.extent, int) and stmt.extent <= COST.streaming.least_row:
+            self._one_chunk(stmt, stores, chunks, i64(0), stmt.extent)
             return
         extent = self.index(stmt.extent)
-        with loop(b, self._edge(stmt, stores[0]), extent, i64(PART), name="part") as p:
-            end = b.add(p, i64(PART), flags=["nsw"])
+        with loop(
+            b, self._edge(stmt, stores[0]), extent, i64(_CHUNK), name="part"
+        ) as p:
+            end = b.add(p, i64(_CHUNK), flags=["nsw"])
             end = b.select(b.icmp_signed("<", end, extent), end, extent)
             first = b.select(b.icmp_signed("<", p, i64(0)), i64(0), p)
             count = b.sub(end, first, flags=["nsw"])
-            self._one_part(stmt, stores, rooms, first, count)
+            self._one_chunk(stmt, stores, chunks, first, count)
 
-    def _one_part(
-        self, stmt: For, stores: list[Store], rooms: dict[str, Any], first: Any,
+    def _one_chunk(
+        self, stmt: For, stores: list[Store], chunks: dict[str, Any], first: Any,
         count: Any,
     ) -> None:  # fmt: skip
         b = self.b
@@ -319,83 +327,88 @@ class _Emitter:
             b, i64(0), self._count(count), name=stmt.var, hint=self._hint(stmt)
         ) as k:
             self.symbols[stmt.var] = b.add(first, k, flags=["nsw"])
-            self.parts = {name: b.gep(room, [i64(0), k], inbounds=True)
-                          for name, room in rooms.items()}  # fmt: skip
+            self.chunks = {name: b.gep(chunk, [i64(0), k], inbounds=True)
+                          for name, chunk in chunks.items()}  # fmt: skip
             with self._scope():
                 self._body(stmt.body)
-        self.symbols[stmt.var], self.parts = first, {}
+        self.symbols[stmt.var], self.chunks = first, {}
         for store in stores:
-            self._pass_by(store, rooms[store.buffer.name], count)
+            self._copy_streaming(store, chunks[store.buffer.name], count)
 
     def _count(self, count: Any) -> Any:
         """A number of iterations that may be one already."""
         return self.index(count) if isinstance(count, (int, Size)) else count
 
     def _edge(self, stmt: For, store: Store) -> Any:
-        """Where the first part would begin for all others to begin with a line."""
+        """The start of the first chunk that lets all others begin with a cache line."""
         self.symbols[stmt.var] = i64(0)
         start = self.b.ptrtoint(self._address(store.buffer, store.at), I64)
-        over = self.b.and_(start, i64(LINE - 1))
+        over = self.b.and_(start, i64(COST.caches.line - 1))
         return self.b.sub(i64(0), self.b.udiv(over, i64(store.buffer.dtype.itemsize)))
 
-    def _part(self, buffer: Buffer) -> Any:
-        """Memory for a part of a result, in the function's first block."""
-        kind = ir.ArrayType(scalar.memory_type(buffer.dtype), PART)
+    def _chunk(self, buffer: Buffer) -> Any:
+        """Scratch memory for a chunk of a result, in the function's first block."""
+        kind = ir.ArrayType(scalar.memory_type(buffer.dtype), _CHUNK)
         with self.b.goto_entry_block():
-            room = self.b.alloca(kind, name=f"{buffer.name}.part")
-        room.align = 64
-        return room
+            memory = self.b.alloca(kind, name=f"{buffer.name}.part")
+        memory.align = ALIGNMENT
+        return memory
 
     def _strips(self, stmt: For, sums: list[Local], lanes: int) -> None:
-        """A loop that adds up, in strips with a total for each place in them.
+        """A loop that adds up, in strips with one total for each lane.
 
         The totals are added up by halves. So the order is always the same, whatever
         else is computed in the loop, and any width of vectors may be used.
         """
         b, before = self.b, self.lanes
-        rooms = {local.name: self._room(local, lanes) for local in sums}
+        totals = {local.name: self._total_memory(local, lanes) for local in sums}
         for local in sums:
             kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
-            b.store(zeros(kind), _as_vector(b, rooms[local.name], kind))
+            b.store(zeros(kind), _as_vector(b, totals[local.name], kind))
         count = self.index(stmt.extent)
         whole = b.udiv(count, i64(lanes))
         with loop(b, i64(0), whole) as strip:
             first = b.mul(strip, i64(lanes), flags=["nsw"])
-            width = self.target.lanes(max(4, *[local.dtype.itemsize for local in sums]))
+            width = self.isa.lanes(max(4, *[local.dtype.itemsize for local in sums]))
             hint = strip_hint(self.module, width, max(lanes // width, 1))
-            self._strip(stmt, rooms, first, i64(lanes), hint)
+            self._strip(stmt, totals, first, i64(lanes), hint)
         first = b.mul(whole, i64(lanes), flags=["nsw"])
         if isinstance(stmt.extent, Size) or stmt.extent % lanes:
-            self._strip(stmt, rooms, first, b.sub(count, first))
+            self._strip(stmt, totals, first, b.sub(count, first))
         self.lanes = before
         for local in sums:
-            self._add_lanes(local, rooms[local.name], lanes)
+            self._add_lanes(local, totals[local.name], lanes)
 
     def _strip(
-        self, stmt: For, rooms: dict[str, Any], first: Any, count: Any, hint: Any = None
+        self,
+        stmt: For,
+        totals: dict[str, Any],
+        first: Any,
+        count: Any,
+        hint: Any = None,
     ) -> None:
         with loop(self.b, i64(0), count, name=stmt.var, hint=hint) as k:
             self.symbols[stmt.var] = self.b.add(first, k, flags=["nsw"])
             self.lanes = {
-                name: self.b.gep(room, [i64(0), k], inbounds=True)
-                for name, room in rooms.items()
+                name: self.b.gep(total, [i64(0), k], inbounds=True)
+                for name, total in totals.items()
             }
             with self._scope():
                 self._body(stmt.body)
 
-    def _room(self, local: Local, lanes: int) -> Any:
+    def _total_memory(self, local: Local, lanes: int) -> Any:
         """Memory for totals, in the function's first block."""
         kind = ir.ArrayType(scalar.register_type(local.dtype), lanes)
         with self.b.goto_entry_block():
-            room = self.b.alloca(kind, name=f"{local.name}.lanes")
-        room.align = 64
-        return room
+            memory = self.b.alloca(kind, name=f"{local.name}.lanes")
+        memory.align = ALIGNMENT
+        return memory
 
-    def _add_lanes(self, local: Local, room: Any, lanes: int) -> None:
+    def _add_lanes(self, local: Local, memory: Any, lanes: int) -> None:
         """Add the totals of a sum up, each of a half to that of the other half."""
         b = self.b
         kind = ir.VectorType(scalar.register_type(local.dtype), lanes)
-        totals = b.load(_as_vector(b, room, kind))
+        totals = b.load(_as_vector(b, memory, kind))
         while lanes > 1:
             lanes //= 2
             low, high = (
@@ -407,39 +420,39 @@ class _Emitter:
         first = b.extract_element(totals, ir.Constant(I32, 0))
         b.store(b.fadd(b.load(place), first), place)
 
-    def _turn(self, turn: Turn) -> None:
-        buffers = turn.source.buffer, turn.target.buffer
-        source, target = (
+    def _transpose(self, square: Square) -> None:
+        buffers = square.source.buffer, square.target.buffer
+        source, to = (
             self.b.gep(self.pointers[b.name], [self.index(at)], inbounds=True)
-            for b, at in zip(buffers, (turn.start, turn.first), strict=True)
+            for b, at in zip(buffers, (square.start, square.first), strict=True)
         )
-        element = scalar.memory_type(turn.source.dtype)
-        emit_turn(self.b, source, self.index(turn.step), target, element)
+        element = scalar.memory_type(square.source.dtype)
+        emit_transpose(self.b, source, self.index(square.step), to, element)
 
     def _let(self, stmt: Let, branch: bool) -> None:
         kinds = [stmt.value.dtype]
-        given = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
+        index = scalar.cast(self.b, [self.value(stmt.value)], kinds, dtypes.int64)
         limit = self.index(stmt.limit)
         if branch and not stmt.sure:
-            given = self._branched(given, limit, stmt.wrap)
+            index = self._branched(index, limit, stmt.wrap)
         else:
             if stmt.wrap:  # a negative number is large without its sign
-                given = scalar.smaller(self.b, given, self.b.add(given, limit))
-            given = given if stmt.sure else self._clamped(given, limit)
+                index = scalar.smaller(self.b, index, self.b.add(index, limit))
+            index = index if stmt.sure else self._clamped(index, limit)
         if stmt.var in self.symbols:  # another copy of an unrolled body
             self.cache.clear()
-        self.symbols[stmt.var] = given
+        self.symbols[stmt.var] = index
 
     def _clamped(self, given: Any, limit: Any) -> Any:
-        """An index made to lie inside, in a loop that may become one of vectors."""
+        """An index clamped to its bounds, in a loop that may become one of vectors."""
         inside = scalar.smaller(self.b, given, self.b.sub(limit, i64(1)))
         self._note(self.b.xor(inside, given))
         return inside
 
     def _branched(self, given: Any, limit: Any, wrap: bool) -> Any:
-        """An index made to lie inside, in a loop of scalars.
+        """An index kept in its bounds by a branch, in a loop of scalars.
 
-        Most do as they are: only others are counted from the end, or are errors.
+        Most are inside: only others are counted from the end, or are errors.
         """
         b, before = self.b, self.b.block
         with b.if_then(b.icmp_unsigned(">=", given, limit), likely=False):
@@ -474,7 +487,7 @@ class _Emitter:
 
     def _store(self, stmt: Store) -> None:
         value = self._in_memory(self.value(stmt.value), stmt.buffer.dtype)
-        place = self.parts.get(stmt.buffer.name)
+        place = self.chunks.get(stmt.buffer.name)
         self.b.store(value, place or self._address(stmt.buffer, stmt.at))
         stale = [
             key
@@ -514,7 +527,7 @@ class _Emitter:
         kinds = [a.dtype for a in value.args]
         if divides(value):
             self._note(self.b.zext(scalar.is_zero(self.b, args[1]), I64))
-        name, dtype, fused = value.name, value.dtype, self.target.fused
+        name, dtype, fused = value.name, value.dtype, self.isa.fused
         found = scalar.emit(self.b, name, args, kinds, dtype, fused=fused)
         return self._rounded(found, dtype) if scalar.rounds(name, dtype) else found
 
@@ -539,13 +552,13 @@ class _Emitter:
             return self.b.trunc(found, I1)
         if dtype.name not in scalar.HALF:
             return found
-        native = self.target.converts_half
+        native = self.isa.converts_half
         value = scalar.widened(self.b, found, dtype, native=native)
         self.patterns[value] = found
         return value
 
     def _narrowed(self, value: Any, dtype: Any) -> Any:
-        native = self.target.converts_half
+        native = self.isa.converts_half
         return scalar.narrowed(self.b, value, dtype, native=native)
 
     def _rounded(self, value: Any, dtype: Any) -> Any:
@@ -641,7 +654,7 @@ def _branches(body: list[Any]) -> bool:
 
 
 def _moves(body: list[Any]) -> bool:
-    """Whether a body only moves elements that lie at indices from memory.
+    """Whether a body only gathers elements at indices from memory.
 
     They are loaded one by one: vectors would have to be taken apart and put together.
     """
@@ -657,8 +670,8 @@ def _moves(body: list[Any]) -> bool:
 def _hidden(b: Any, value: Any) -> Any:
     """A value that LLVM does not know the origin of.
 
-    It turns the largest of ``where(mask, x, -inf)`` into a branch on the mask, of which
-    it can make no vectors.
+    Else it makes the maximum of ``where(mask, x, -inf)`` a branch on the mask, which
+    it cannot vectorise.
     """
     return scalar.freeze(b, value)
 

@@ -41,26 +41,26 @@ def library_call_of(node: Node) -> type[LibraryCall] | None:
     return next((kind for kind in LIBRARY if kind.computes(node)), None)
 
 
-def start_library(graph: Graph, target: Isa, *, pack_weights: bool) -> None:
-    """Have the library's code made in the background, while kernels are lowered."""
+def start_library(graph: Graph, isa: Isa, *, pack_weights: bool) -> None:
+    """Compile the library's code in the background, while kernels are lowered."""
     driver.start()
-    few = pack_weights or need_few(graph.nodes, target)
+    few = pack_weights or need_few(graph.nodes, isa)
     for node in graph.nodes:
         if kind := product_kind(node):
-            product_code(kind, target, usual_shape(node), few).start()
+            product_code(kind, isa, usual_shape(node), few).start()
         elif is_convolution(node):
-            convolution_code(node.dtype.name, target).start()
+            convolution_code(node.dtype.name, isa).start()
         elif is_attention(node):
-            code = attention_code(node.inputs[0].dtype.name, target)
+            code = attention_code(node.inputs[0].dtype.name, isa)
             code.start(usual_function(node))
 
 
-def address_of(symbol: Symbol, libraries: Mapping[str, Library], target: Isa) -> int:
+def address_of(symbol: Symbol, libraries: Mapping[str, Library], isa: Isa) -> int:
     """The address of a function; kernels' code is among the libraries, by its key."""
     if symbol.kind == "kernel":
         return libraries[symbol.of].address(symbol.name)
     if symbol.kind == "gemm":
-        return named(symbol.of, target).library.address(symbol.name)
+        return named(symbol.of, isa).library.address(symbol.name)
     if symbol.kind == "conv":
-        return convolution_code(symbol.of, target).address(symbol.name)
-    return attention_code(symbol.of, target).address(symbol.name)
+        return convolution_code(symbol.of, isa).address(symbol.name)
+    return attention_code(symbol.of, isa).address(symbol.name)

@@ -38,9 +38,9 @@ class ArrayFunction:
     """Generated code called with arrays of one size."""
 
     def __init__(
-        self, module: ir.Module, target: Isa, inputs: list[Any], output: Any
+        self, module: ir.Module, isa: Isa, inputs: list[Any], output: Any
     ) -> None:
-        self._library = compile_module(module, target)
+        self._library = compile_module(module, isa)
         self._inputs, self._output = inputs, np.dtype(output)
         pointers = [ctypes.c_void_p] * (len(inputs) + 1)
         signature = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)
@@ -73,20 +73,20 @@ class ArrayFunction:
 
 
 def module_of(
-    body: Callable[..., Any], target: Isa, inputs: list[Any], output: Any, lanes: int
+    body: Callable[..., Any], isa: Isa, inputs: list[Any], output: Any, lanes: int
 ) -> ir.Module:
     """A module whose ``apply`` stores ``body(builder, *values)`` for all elements."""
-    module = new_module("arrays", target)
+    module = new_module("arrays", isa)
     arguments = [POINTER] * (len(inputs) + 1) + [I64]
-    with function(module, "apply", VOID, arguments) as (b, made):
-        prepare_function(made, target)
-        for pointer in made.args[:-1]:
+    with function(module, "apply", VOID, arguments) as (b, apply):
+        prepare_function(apply, isa)
+        for pointer in apply.args[:-1]:
             pointer.add_attribute("noalias")
-        size = made.args[-1]
+        size = apply.args[-1]
         full = b.mul(b.sdiv(size, i64(lanes)), i64(lanes))
         for start, stop, step in ((i64(0), full, lanes), (full, size, 1)):
             with loop(b, start, stop, i64(step)) as i:
-                _one_step(b, body, made.args[:-1], inputs, output, i, step)
+                _one_step(b, body, apply.args[:-1], inputs, output, i, step)
         b.ret_void()
     return module
 
@@ -122,7 +122,7 @@ def apply(
     inputs: list[Any],
     output: Any,
     *,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     lanes: int | None = None,
 ) -> ArrayFunction:
     """Code for each element (or ``lanes`` at once) as a function of arrays.
@@ -134,7 +134,7 @@ def apply(
     >>> tanh(np.array([0.0, 1.0])).round(4).tolist()
     [0.0, 0.7616]
     """
-    target = target or host_isa()
-    lanes = lanes or target.lanes(np.dtype(inputs[0]).itemsize)
-    module = module_of(body, target, inputs, output, lanes)
-    return ArrayFunction(module, target, inputs, output)
+    isa = isa or host_isa()
+    lanes = lanes or isa.lanes(np.dtype(inputs[0]).itemsize)
+    module = module_of(body, isa, inputs, output, lanes)
+    return ArrayFunction(module, isa, inputs, output)

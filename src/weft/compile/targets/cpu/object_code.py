@@ -1,8 +1,8 @@
 """Object code: modules optimised, compiled, kept on disk and loaded.
 
-    target = host_isa()                       CPU, features, vector width
-    library = compile_module(module, target)     LLVM IR to machine code, in-process
-    library.address("kernel")                    a function's address
+    isa = host_isa()                          CPU, features, vector width
+    library = compile_module(module, isa)     LLVM IR to machine code, in-process
+    library.address("kernel")                 a function's address
 
 Nothing outside this process runs: no compiler, no linker. The object code is kept as
 bytes, so that it can be stored and loaded again by another process.
@@ -22,7 +22,7 @@ from llvmlite import ir
 from llvmlite.binding import ffi
 
 from weft.compile.emit.isa import Isa
-from weft.compile.emit.split_module import parts, separate
+from weft.compile.emit.split_module import separate, split
 from weft.compile.program.compiler_version import sources
 from weft.compile.program.phases import count_module, phase
 from weft.compile.targets.cpu import elf
@@ -30,7 +30,7 @@ from weft.errors import ArgumentError
 from weft.runtime.cpu import kernel_cache
 from weft.runtime.cpu.threads import thread_limit
 
-# What WEFT_CPU may limit code to, from narrow to wide: (LLVM CPU, vector bits).
+# Levels that WEFT_CPU may limit code to, from narrow to wide: LLVM CPU, vector bits.
 LEVELS = {
     "baseline": ("x86-64", 128),
     "sse4": ("x86-64-v2", 128),
@@ -77,16 +77,16 @@ def host_isa(limit: str | None = None) -> Isa:
 class Library:
     """Machine code in memory: the object code of one module, or of its parts."""
 
-    key = ""  # what it is kept under
+    key = ""  # under which it is stored
 
-    def __init__(self, code: bytes | Sequence[bytes], target: Isa) -> None:
+    def __init__(self, code: bytes | Sequence[bytes], isa: Isa) -> None:
         codes = [code] if isinstance(code, bytes) else code
         self.code = b"".join(codes)
         try:
             self._held: Any = elf.load(codes)
             self._find = self._held.functions.get
         except elf.Unknown:
-            self._held = _engine(codes, target)
+            self._held = _engine(codes, isa)
             self._find = self._held.get_function_address
 
     def address(self, name: str) -> int:
@@ -103,24 +103,24 @@ def add_symbol(name: str, address: int) -> None:
     llvm.add_symbol(name, address)
 
 
-def _engine(codes: Sequence[bytes], target: Isa) -> Any:
-    """What keeps the machine code of modules, which may call one another, in memory."""
+def _engine(codes: Sequence[bytes], isa: Isa) -> Any:
+    """An engine that keeps the code of modules, which may call one another."""
     _initialize()
     backing = llvm.parse_assembly("")
-    backing.triple = target.triple
-    engine = llvm.create_mcjit_compiler(backing, _machine(target))
+    backing.triple = isa.triple
+    engine = llvm.create_mcjit_compiler(backing, _machine(isa))
     for code in codes:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
 
 
-def _machine(target: Isa) -> Any:
+def _machine(isa: Isa) -> Any:
     """A target machine (an engine owns the one it is given)."""
-    found = llvm.Target.from_triple(target.triple)
+    found = llvm.Target.from_triple(isa.triple)
     return found.create_target_machine(
-        cpu=target.cpu,
-        features=target.features,
+        cpu=isa.cpu,
+        features=isa.features,
         opt=3,
         reloc="pic",
         codemodel="default",
@@ -145,29 +145,29 @@ def _parsed(text: str) -> Any:
     return llvm.parse_assembly(text, llvm.create_context())
 
 
-def optimize(module: Any, target: Isa, *, level: int = 3) -> None:
+def optimize(module: Any, isa: Isa, *, level: int = 3) -> None:
     """Run LLVM's passes over a parsed module."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = True
     tuning.loop_interleaving = True
     tuning.loop_unrolling = False  # costs half the time, and gains nothing
-    builder = llvm.create_pass_builder(_machine(target), tuning)
+    builder = llvm.create_pass_builder(_machine(isa), tuning)
     run = _unlocked("LLVMPY_RunNewModulePassManager")
     run(builder.getModulePassManager(), module, builder)
 
 
-def object_code(module: ir.Module | str, target: Isa, *, level: int = 3) -> bytes:
+def object_code(module: ir.Module | str, isa: Isa, *, level: int = 3) -> bytes:
     """Object code of a module; the module is verified first."""
     parsed = _parsed(str(module))
     parsed.verify()
-    optimize(parsed, target, level=level)
-    return _emitted(parsed, target)
+    optimize(parsed, isa, level=level)
+    return _emitted(parsed, isa)
 
 
-def _emitted(module: Any, target: Isa) -> bytes:
+def _emitted(module: Any, isa: Isa) -> bytes:
     emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
     with ffi.OutputString() as error:
-        memory = emit(_machine(target), module, 1, error)
+        memory = emit(_machine(isa), module, 1, error)
         if not memory:
             raise RuntimeError(str(error))
     try:
@@ -179,23 +179,23 @@ def _emitted(module: Any, target: Isa) -> bytes:
 
 @phase("LLVM")
 def compile_module(
-    module: ir.Module | str, target: Isa | None = None, *, level: int = 3
+    module: ir.Module | str, isa: Isa | None = None, *, level: int = 3
 ) -> Library:
     """Machine code of a module, ready to be called; kept on disk for the next time.
 
     The parts of a large one are compiled side by side.
     """
-    target = target or host_isa()
-    texts = [module] if isinstance(module, str) else parts(module)
-    found = _side_by_side(functools.partial(_code, target=target, level=level), texts)
-    for _, made in found:
+    isa = isa or host_isa()
+    texts = [module] if isinstance(module, str) else split(module)
+    codes = _side_by_side(functools.partial(_code, isa=isa, level=level), texts)
+    for _, made in codes:
         count_module(made=made)
-    return Library([code for code, _ in found], target)
+    return Library([code for code, _ in codes], isa)
 
 
 @phase("LLVM")
 def compile_known(
-    text: str, make: Callable[[], ir.Module], target: Isa, *, level: int = 3,
+    text: str, make: Callable[[], ir.Module], isa: Isa, *, level: int = 3,
     linked: bool = False,
 ) -> Library:  # fmt: skip
     """Machine code of the module that ``make`` gives, which ``text`` decides.
@@ -203,71 +203,71 @@ def compile_known(
     Where the code is on disk, the module is not even made. Parts that call one
     another must be ``linked``.
     """
-    made: list[bytes] = []
+    codes: list[bytes] = []
 
     def build() -> bytes:
-        code = functools.partial(object_code, target=target, level=level)
+        code = functools.partial(object_code, isa=isa, level=level)
         module = make()
-        texts = separate(module, thread_limit().threads) if linked else parts(module)
-        made.extend(_side_by_side(code, texts))
-        return b"".join(len(one).to_bytes(8, "little") + one for one in made)
+        texts = separate(module, thread_limit().threads) if linked else split(module)
+        codes.extend(_side_by_side(code, texts))
+        return b"".join(len(one).to_bytes(8, "little") + one for one in codes)
 
-    key = _known_key(text, target, level)
+    key = _known_key(text, isa, level)
     data = kernel_cache.get(key, build)
-    count_module(made=bool(made))
-    library = Library(made or _apart(data), target)
+    count_module(made=bool(codes))
+    library = Library(codes or _apart(data), isa)
     library.key = key
     return library
 
 
-def _known_key(text: str, target: Isa, level: int) -> str:
-    return kernel_cache.key_of(f"{sources()}\n{text}", target.key, level=level)
+def _known_key(text: str, isa: Isa, level: int) -> str:
+    return kernel_cache.key_of(f"{sources()}\n{text}", isa.key, level=level)
 
 
-def is_known(text: str, target: Isa, *, level: int = 3) -> bool:
+def is_known(text: str, isa: Isa, *, level: int = 3) -> bool:
     """Whether ``compile_known`` would find code on disk."""
-    return kernel_cache.default().has(_known_key(text, target, level))
+    return kernel_cache.default().has(_known_key(text, isa, level))
 
 
-def stored_library(key: str, target: Isa) -> Library | None:
+def stored_library(key: str, isa: Isa) -> Library | None:
     """The machine code that is kept under a key, if it is there."""
     data = kernel_cache.default().find(key)
-    return None if data is None else Library(_apart(data), target)
+    return None if data is None else Library(_apart(data), isa)
 
 
 def _apart(data: bytes) -> list[bytes]:
     """The codes of a module's parts, which are kept as one."""
-    found, at = [], 0
+    codes, at = [], 0
     while at < len(data):
         end = at + 8 + int.from_bytes(data[at : at + 8], "little")
-        found.append(data[at + 8 : end])
+        codes.append(data[at + 8 : end])
         at = end
-    return found
+    return codes
 
 
 def _side_by_side(code: Callable[[str], Any], texts: list[str]) -> list[Any]:
-    """What a function gives for texts of modules, some of them at the same time."""
+    """A function's results for texts of modules, on several threads."""
     if len(texts) == 1:
         return [code(texts[0])]
     with ThreadPoolExecutor(min(len(texts), thread_limit().threads)) as workers:
         return list(workers.map(code, texts))
 
 
-def _code(text: str, target: Isa, level: int) -> tuple[bytes, bool]:
+def _code(text: str, isa: Isa, level: int) -> tuple[bytes, bool]:
     """Object code of a module's text, and whether it had to be made."""
-    made: list[bytes] = []
+    codes: list[bytes] = []
 
     def make() -> bytes:
-        made.append(object_code(text, target, level=level))
-        return made[0]
+        codes.append(object_code(text, isa, level=level))
+        return codes[0]
 
-    key = kernel_cache.key_of(text, target.key, level=level)
-    return kernel_cache.get(key, make), bool(made)
+    key = kernel_cache.key_of(text, isa.key, level=level)
+    return kernel_cache.get(key, make), bool(codes)
 
 
-def assembly(module: ir.Module | str, target: Isa | None = None) -> str:
+def assembly(module: ir.Module | str, isa: Isa | None = None) -> str:
     """The machine code as text, to read."""
-    target = target or host_isa()
+    isa = isa or host_isa()
     parsed = _parsed(str(module))
-    optimize(parsed, target)
-    return _machine(target).emit_assembly(parsed)
+    optimize(parsed, isa)
+    return _machine(isa).emit_assembly(parsed)

@@ -2,8 +2,8 @@
 
 A product packs its right operand in every run. Where that is a variable to which the
 program gives no new value, it need be done only once, if it is known when the variable
-changes otherwise: a *stamp* is another one then (``graph.cells``). What has the same
-stamp in a second run is packed; what has another one is not, until it stays. Packed
+changes otherwise: it has another *stamp* then. A variable with the same stamp in a
+second run is packed; one with another stamp is not, until it stays. Packed
 matrices are shared by all programs of this process that read the same variable.
 """
 
@@ -18,12 +18,11 @@ import numpy as np
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import Jobs
 from weft.compile.targets.cpu.matmul.tasks import JOB
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, aligned_memory
 
 ndarray = np.ndarray
 _B, _C, _READY = (JOB.index(name) for name in ("*b", "*c", "*packed"))
 _SHAPE = [JOB.index(name) for name in ("n", "k", "b_row", "b_col")]
-_ALIGN = 64
 Stamps = Callable[[int], Any]
 
 
@@ -31,9 +30,7 @@ class _Panels:
     """A packed matrix, in memory of its own; ``stamp`` says of which value."""
 
     def __init__(self, nbytes: int, stamp: Any) -> None:
-        self.memory = np.empty(nbytes + _ALIGN, np.uint8)
-        start = address(self.memory)
-        self.address = start + -start % _ALIGN
+        self.memory, self.address = aligned_memory(nbytes)
         self.stamp = stamp  # what a key's numbers are of lives as long
 
 
@@ -41,22 +38,22 @@ _shared: weakref.WeakValueDictionary[Any, _Panels] = weakref.WeakValueDictionary
 
 
 class Weight:
-    """The right operand of one product of an instance."""
+    """The right operand of one product of an executor."""
 
     def __init__(
         self, row: Sequence[int], place: tuple[int, int], functions: Sequence[int]
     ) -> None:
         self.word, self.variable, number, self.tasks, self.nbytes = row
-        self.slot, self.gap = place  # of the variable's memory
+        self.slot, self.offset = place  # of the variable's memory
         self.function = functions[number]
         self.stamp: Any = None
         self.panels: _Panels | None = None
 
     def renew(self, stamp: Any, words: ndarray, addresses: ndarray) -> None:
-        """Have the product find what is true for a stamp: panels, or none."""
+        """Give the product the panels for a stamp, or none."""
         if stamp is not None and stamp == self.stamp:
             if self.panels is None:
-                self._pack(words, int(addresses[self.slot]) + self.gap)
+                self._pack(words, int(addresses[self.slot]) + self.offset)
         else:
             self.stamp, self.panels = stamp, None
             words[self.word + _READY] = 0
@@ -66,29 +63,31 @@ class Weight:
         job[_B] = start
         storage, *numbers = self.stamp
         key = id(storage), *numbers, start, *job[_SHAPE].tolist(), self.function
-        found = _shared.get(key)
-        if found is None:
-            found = _shared[key] = _Panels(self.nbytes, self.stamp)
-            job[_C] = found.address
+        panels = _shared.get(key)
+        if panels is None:
+            panels = _shared[key] = _Panels(self.nbytes, self.stamp)
+            job[_C] = panels.address
             row = [0, self.function, address(job), self.tasks, self.tasks, 1]
             launch = np.array([*row, driver().jobs, job.nbytes, 0], np.int64)
             driver().run(address(launch), 0, 1)
-        self.panels = found
-        words[self.word + _READY] = found.address
+        self.panels = panels
+        words[self.word + _READY] = panels.address
 
 
 class Weights:
-    """All such operands of an instance."""
+    """All such operands of an executor."""
 
     def __init__(self, jobs: Jobs, functions: Sequence[int]) -> None:
         packs = jobs.packs.tolist()
         wanted = {row[0] + _B for row in packs}
-        places = {w: (s, gap) for w, s, gap in jobs.pointers.tolist() if w in wanted}
+        places = {
+            w: (s, offset) for w, s, offset in jobs.pointers.tolist() if w in wanted
+        }
         self.all = [Weight(row, places[row[0] + _B], functions) for row in packs]
         self._seen: list[Any] = []  # the stamps for which all is as it will stay
 
     def renew(self, stamps: Stamps, words: ndarray, addresses: ndarray) -> None:
-        """Look at all variables before a run, which lie at these addresses."""
+        """Look at all variables, whose memory is at these addresses, before a run."""
         now = [stamps(one.variable) for one in self.all]
         if now == self._seen:
             return

@@ -32,22 +32,19 @@ from weft.compile.targets.cpu.executable import (
     Kept,
     Literal,
     Output,
-    Room,
+    OutputBuffer,
     Shown,
     Symbol,
     Write,
 )
 from weft.compile.targets.cpu.grain import grain_of
-from weft.compile.tuning.choices import Loops
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, READ, Node, Variable
 
-GRAIN = Loops().grain
-
 
 class Plan(NamedTuple):
-    """An executable, and what explains it."""
+    """An executable, and the layout and steps that explain it."""
 
     executable: Executable
     layout: MemoryLayout
@@ -72,14 +69,16 @@ class _Planner:
         self.contexts: list[list[int]] = []  # of epilogues
 
     def describe(self) -> None:
-        """What the native loop reads of each launch."""
+        """Fill the tables that the native loop reads of each launch."""
         self.uses: list[KernelLaunch] = []
         for step in self.layout.launches:
             use = step.epilogue if isinstance(step, LibraryCall) else step
             self.uses += [use] if use is not None else []
         nodes = [node for use in self.uses for node in use.owners]
-        self.where = [self.layout.places[n] for n in nodes]
-        self.gaps = [gap for u in self.uses for gap in u.gaps or [0] * len(u.owners)]
+        self.buffer_slots = [self.layout.places[n] for n in nodes]
+        self.buffer_offsets = [
+            offset for u in self.uses for offset in u.offsets or [0] * len(u.owners)
+        ]
         self._give_sizes()
         rows = [
             self._row(step) if isinstance(step, KernelLaunch) else self._job_row(step)
@@ -88,7 +87,7 @@ class _Planner:
         self.rows = _table(rows, FIELDS)
 
     def _give_sizes(self) -> None:
-        """The sizes that kernels need, and their errors' flags, in one array."""
+        """Put the sizes that kernels read, and their error flags, in one array."""
         self.numbers: list[int] = []
         self.flags: list[int] = []
         self.found: dict[
@@ -114,34 +113,33 @@ class _Planner:
     def _row(self, use: KernelLaunch) -> list[int]:
         known = self._known(use)
         count = math.prod(evaluate(n, known) for _, n in use.kernel.parallel)
-        if isinstance(use, Piece) and self.layout.inside.get(use.piece) == use.place:
+        if isinstance(use, Piece) and self.layout.inside.get(use.piece) == use.target:
             count = 0  # it is there
         function = self._function(use)
         _, cuts = self.lowered.table.cut(use.kernel)
-        worth = GRAIN if cuts.grain == Loops().grain else cuts.grain
-        grain = grain_of(count, use.operations(self.sizes), worth)
+        grain = grain_of(count, use.operations(self.sizes), cuts.grain)
         return [0, function, *self.found[use], count, grain, ITERATIONS, 0, 0]
 
-    def _job_row(self, routine: LibraryCall) -> list[int]:
-        if routine.epilogue is not None:
-            self._lead_on(routine, routine.epilogue)
-        function = self._number(self.layout.jobs.works[routine].function)
-        first, tasks, count, length = self.layout.jobs.row(routine)
+    def _job_row(self, call: LibraryCall) -> list[int]:
+        if call.epilogue is not None:
+            self._lead_on(call, call.epilogue)
+        function = self._number(self.layout.jobs.works[call].function)
+        first, tasks, count, length = self.layout.jobs.row(call)
         return [0, function, first, tasks, count, 1, JOBS, length, 0]
 
-    def _lead_on(self, routine: LibraryCall, use: Epilogue) -> None:
-        """Tell a routine's jobs what follows."""
+    def _lead_on(self, call: LibraryCall, use: Epilogue) -> None:
+        """Give a call's jobs the context of its epilogue."""
         names = self.needed[use.name]
         first, width = (names.index(n) if n in names else -1 for n in (FIRST, WIDTH))
         each = evaluate(use.each, self.sizes)
         fields = self._function(use), *self.found[use], len(names)
-        self.layout.jobs.lead_to(routine, len(self.contexts))
+        self.layout.jobs.lead_to(call, len(self.contexts))
         self.contexts.append([*fields, first, width, each])
 
     def _function(self, use: KernelLaunch) -> int:
-        """A use's code, for those values that do share a place here.
+        """The number of a kernel's function, for those buffers that share memory here.
 
-        A product may be a call for these sizes, or apart from what follows it.
+        Which do depends on the sizes: an epilogue may run apart from its product.
         """
         names = [buffer.name for buffer in use.kernel.buffers]
         owners = dict(zip(names, use.owners, strict=True))
@@ -169,8 +167,8 @@ class _Planner:
         self.plan: list[Any] = []
         gangs: list[list[int]] = []
         k, at, moved = 0, 0, True
-        count = len(self.where) + len(self.layout.jobs.pointers)  # of addresses
-        self.stop = -1  # the place in the plan before which errors are looked for
+        count = len(self.buffer_slots) + len(self.layout.jobs.pointers)  # of addresses
+        self.stop = -1  # the index in the plan before which errors are looked for
         while at < len(self.layout.steps):
             if self.stop < 0 and at >= self.layout.order.safe:
                 self.stop = len(self.plan)
@@ -208,7 +206,7 @@ class _Planner:
         return [0, 0, first, len(rows), total, grain, GANG, 0, 0]
 
     def _share(self, number: int) -> float:
-        """How many threads a launch is worth handing to."""
+        """The number of threads that a launch is worth handing to."""
         launch, row = self.layout.launches[number], self.rows[number]
         if isinstance(launch, LibraryCall):
             share = self.layout.jobs.works[launch].share
@@ -221,8 +219,10 @@ class _Planner:
         lowered, layout = self.lowered, self.layout
         held = [self._held(variable) for variable in lowered.reads]
         unread = [v for v in self.layout.state if v not in set(lowered.reads)]
-        rooms = [self._room(self.layout.state[v], v.name) for v in unread]
-        fresh = [self._room(node) for node in self.layout.fresh]
+        state_buffers = [
+            self._output_buffer(self.layout.state[v], v.name) for v in unread
+        ]
+        fresh = [self._output_buffer(node) for node in self.layout.fresh]
         self._number_values(unread)
         calls = {s: self._called(s) for s in self.plan if isinstance(s, HostCall)}
         plan = [calls[s] if isinstance(s, HostCall) else s for s in self.plan]
@@ -245,10 +245,11 @@ class _Planner:
         ]
         return Executable(
             layout.layout.nbytes, len(layout.slot_of), _table(offsets, 2), constants,
-            [layout.places.get(n, NOWHERE) for n in lowered.graph.inputs], held, rooms,
-            fresh, kept, len(self.value), list(self.functions), _words(self.where),
-            _words(self.gaps), _words(self.numbers), _words(self.flags), self.rows,
-            self.gangs, _table(self.contexts, 7), jobs,
+            [layout.places.get(n, NOWHERE) for n in lowered.graph.inputs], held,
+            state_buffers, fresh, kept, len(self.value), list(self.functions),
+            _words(self.buffer_slots), _words(self.buffer_offsets),
+            _words(self.numbers), _words(self.flags), self.rows, self.gangs,
+            _table(self.contexts, 7), jobs,
             self.layout.jobs.tables.data, plan, self.stop, outputs, writes,
             (len(lowered.graph), len(lowered.kernels)),
         )  # fmt: skip
@@ -259,9 +260,9 @@ class _Planner:
         kind, state = variable.type.dtype, variable in self.layout.state
         return Held(variable.name, shape, kind, slot, state)
 
-    def _room(self, node: Node, name: str = "") -> Room:
+    def _output_buffer(self, node: Node, name: str = "") -> OutputBuffer:
         shape = resolve(node.shape, self.sizes)
-        return Room(name, shape, node.dtype, self.layout.places[node])
+        return OutputBuffer(name, shape, node.dtype, self.layout.places[node])
 
     def _number_values(self, unread: list[Variable]) -> None:
         """Numbers for all values: those that are given first, in their order."""
@@ -280,7 +281,7 @@ class _Planner:
                 self.value[node] = len(self.value)
 
     def _ref(self, value: Any) -> Any:
-        """How a value is found, through the views it may be."""
+        """A reference to a value, through the views it may be."""
         if type(value) is not Node:
             return Literal(evaluate(value, self.sizes))
         if value in self.value or value in self.layout.offsets:
@@ -308,12 +309,10 @@ class _Planner:
 
     def _outputs(self) -> Iterable[Output]:
         """The outputs, each in memory that no other value and no later run uses."""
-        given = set()
+        seen = set()
         for node in self.lowered.graph.outputs:
-            yield Output(
-                self._ref(node), node not in self.layout.fresh or node in given
-            )
-            given.add(node)
+            yield Output(self._ref(node), node not in self.layout.fresh or node in seen)
+            seen.add(node)
 
     def _write(self, node: Node) -> Write:
         (value,), base = node.inputs, Operand(node.inputs[0]).base

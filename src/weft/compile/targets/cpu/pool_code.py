@@ -54,6 +54,7 @@ from weft.compile.emit.control_flow import (
     when,
 )
 from weft.compile.emit.isa import Isa, new_module
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.object_code import (
     Library,
     add_symbol,
@@ -68,12 +69,12 @@ _LIBRARY_NAMES = (
 _LINUX_NAMES = (
     "syscall", "sched_getcpu", "sched_getaffinity", "pthread_setaffinity_np",
 )  # fmt: skip
-CHUNKS = 64  # at most, where no grain is given
-MAX_THREADS = 1024
+CHUNKS = COST.threads.chunks
+MAX_THREADS = 1024  # slots of a pool's block
 BODY = ir.FunctionType(VOID, [POINTER, I64, I64, I64])
 
-# Byte offsets in a pool's block. What different threads write lies two cache lines
-# apart, since CPUs fetch lines in pairs.
+# Byte offsets in a pool's block. Fields that different threads write are two cache
+# lines apart, since CPUs fetch lines in pairs.
 FIELDS = {
     "lock": (0, I32),  # 1: a job runs, or the pool is held
     "ticket": (128, I64),
@@ -145,7 +146,7 @@ def report_error(b: Any, context: Any, code: Any) -> None:
 
 @contextmanager
 def repeat(b: Any, name: str) -> Iterator[Any]:
-    """The body of ``while True``; gives the place after it, for ``leave``."""
+    """The body of ``while True``; gives the block after it, for ``leave``."""
     body = b.append_basic_block(name)
     after = b.append_basic_block(f"{name}.after")
     b.branch(body)
@@ -156,7 +157,7 @@ def repeat(b: Any, name: str) -> Iterator[Any]:
 
 
 def leave(b: Any, condition: Any, after: Any) -> None:
-    """Go to a place if a condition holds."""
+    """Branch to a block if a condition holds."""
     on = b.append_basic_block("on")
     b.cbranch(condition, after, on)
     b.position_at_end(on)
@@ -186,9 +187,9 @@ def counter(b: Any) -> Any:
 class PoolModule:
     """Builds the functions of a pool, one by one."""
 
-    def __init__(self, target: Isa, waiting: str) -> None:
-        self.module = new_module("pool", target)
-        self.machine = target.triple.partition("-")[0]
+    def __init__(self, isa: Isa, waiting: str) -> None:
+        self.module = new_module("pool", isa)
+        self.machine = isa.triple.partition("-")[0]
         block = ir.ArrayType(ir.IntType(8), BLOCK)
         self.block = ir.GlobalVariable(self.module, block, "weft_pool")
         self.block.initializer = ir.Constant(block, None)
@@ -287,9 +288,9 @@ class PoolModule:
         this = self.external("sched_getcpu", I32, [])
         given = self.external("sched_getaffinity", I32, [I32, I64, POINTER])
         limit = self.external("pthread_setaffinity_np", I32, [I64, I64, POINTER])
-        with function(self.module, "apart", VOID, [POINTER]) as (b, made):
-            made.linkage = "internal"
-            (pool,) = made.args
+        with function(self.module, "apart", VOID, [POINTER]) as (b, new):
+            new.linkage = "internal"
+            (pool,) = new.args
             cpus = b.alloca(I64, MASK_BYTES // 8)
             mask = [i64(MASK_BYTES), b.bitcast(cpus, POINTER)]
             cpu = b.call(this, [])
@@ -309,7 +310,7 @@ class PoolModule:
                         # fails, and changes nothing, if no other CPU is left
                         b.call(limit, [self._thread(b, pool, k), *mask])
             b.ret_void()
-        return made
+        return new
 
     def _condition(self) -> tuple[Any, Any]:
         one = {
@@ -337,9 +338,9 @@ class PoolModule:
 
     def _work(self) -> Any:
         """``work(pool, worker)``: take chunks until none is left; gives how many."""
-        with function(self.module, "work", I32, [POINTER, I64]) as (b, made):
-            made.linkage = "internal"
-            pool, worker = made.args
+        with function(self.module, "work", I32, [POINTER, I64]) as (b, new):
+            new.linkage = "internal"
+            pool, worker = new.args
             taken = counter(b)
             with repeat(b, "take") as over:
                 ticket = self.get(b, pool, "ticket", "acquire")
@@ -355,7 +356,7 @@ class PoolModule:
                     self.call_chunk(b, job, index, worker)
                     b.store(b.add(b.load(taken), i32(1)), taken)
             b.ret(b.load(taken))
-        return made
+        return new
 
     def _job(self, b: Any, pool: Any) -> list[Any]:
         body = b.inttoptr(self.get(b, pool, "body"), BODY.as_pointer())
@@ -365,9 +366,9 @@ class PoolModule:
     def _worker(self) -> Any:
         """A worker's life: wait for a ticket, work, until it is not wanted."""
         sigmask = self.external("pthread_sigmask", I32, [I32, POINTER, POINTER])
-        with function(self.module, "worker", POINTER, [POINTER]) as (b, made):
-            made.linkage = "internal"
-            own = b.bitcast(made.args[0], I64.as_pointer())
+        with function(self.module, "worker", POINTER, [POINTER]) as (b, new):
+            new.linkage = "internal"
+            own = b.bitcast(new.args[0], I64.as_pointer())
             pool = b.inttoptr(b.load(own), POINTER)
             index = b.load(b.gep(own, [i64(1)]))
             quiet = self.at(b, pool, "signals")
@@ -383,7 +384,7 @@ class PoolModule:
                     with no:
                         self._sleep(b, pool, ticket)
             b.ret(POINTER(None))
-        return made
+        return new
 
     def _look(self, b: Any, pool: Any, index: Any) -> Any:
         """Spin until there is a chunk, or for a while; gives the ticket."""
@@ -427,9 +428,9 @@ class PoolModule:
         create = self.external(
             "pthread_create", I32, [POINTER, POINTER, self.worker.type, POINTER]
         )
-        with function(self.module, "start", VOID, [POINTER]) as (b, made):
-            made.linkage = "internal"
-            (pool,) = made.args
+        with function(self.module, "start", VOID, [POINTER]) as (b, new):
+            new.linkage = "internal"
+            (pool,) = new.args
             with repeat(b, "create") as over:
                 started = self.get(b, pool, "started")
                 index = b.add(started, i32(1))
@@ -447,7 +448,7 @@ class PoolModule:
                         self.put(b, pool, "started", index)
                         self.put(b, pool, "apart", i32(0))
             b.ret_void()
-        return made
+        return new
 
     def _slot(self, b: Any, pool: Any, index: Any) -> tuple[Any, Any]:
         """A worker's slot, and where in it the system's thread is."""
@@ -463,13 +464,13 @@ class PoolModule:
     def _serial(self) -> Any:
         """All chunks in order on this thread."""
         kinds = [BODY.as_pointer(), POINTER, I64, I64, I64]
-        with function(self.module, "serial", VOID, kinds) as (b, made):
-            made.linkage = "internal"
-            *job, chunks = made.args
+        with function(self.module, "serial", VOID, kinds) as (b, new):
+            new.linkage = "internal"
+            *job, chunks = new.args
             with loop(b, i64(0), chunks, name="chunk") as k:
                 self.call_chunk(b, job, k, i64(0))
             b.ret_void()
-        return made
+        return new
 
     def _chunks(self) -> None:
         """The two functions that generated code calls."""
@@ -493,8 +494,8 @@ class PoolModule:
         b.ret_void()
 
         kinds = call.function_type.args[:-1]
-        with function(self.module, "weft_parallel_for", VOID, kinds) as (b, made):
-            b.call(call, [*made.args, i64(0)])
+        with function(self.module, "weft_parallel_for", VOID, kinds) as (b, new):
+            b.call(call, [*new.args, i64(0)])
             b.ret_void()
 
     def _grain(self, b: Any, count: Any, grain: Any) -> Any:
@@ -548,8 +549,8 @@ class PoolModule:
         """Take the pool, waiting for a job that runs, and end all workers."""
         join = self.external("pthread_join", I32, [I64, POINTER])
         usleep = self.external("usleep", I32, [I32])
-        with function(self.module, "weft_pool_hold", VOID, [POINTER]) as (b, made):
-            (pool,) = made.args
+        with function(self.module, "weft_pool_hold", VOID, [POINTER]) as (b, new):
+            (pool,) = new.args
             with repeat(b, "ask") as ours:
                 leave(b, self.lock(b, pool), ours)
                 b.call(usleep, [i32(20)])
@@ -566,19 +567,19 @@ class PoolModule:
 
     def _release(self) -> None:
         """Give the pool back; the next job starts workers."""
-        with function(self.module, "weft_pool_release", VOID, [POINTER]) as (b, made):
-            self.put(b, made.args[0], "lock", i32(0), "release")
+        with function(self.module, "weft_pool_release", VOID, [POINTER]) as (b, new):
+            self.put(b, new.args[0], "lock", i32(0), "release")
             b.ret_void()
 
     def _spin(self) -> None:
         """Pause as many times as asked: Python times it."""
-        with function(self.module, "weft_pool_spin", VOID, [I64]) as (b, made):
-            with loop(b, i64(0), made.args[0]):
+        with function(self.module, "weft_pool_spin", VOID, [I64]) as (b, new):
+            with loop(b, i64(0), new.args[0]):
                 self.pause(b)
             b.ret_void()
 
 
-def pool_module(target: Isa, waiting: str) -> ir.Module:
+def pool_module(isa: Isa, waiting: str) -> ir.Module:
     """The LLVM module of a pool whose threads sleep in one of two ways.
 
     >>> from weft.compile.targets.cpu.object_code import host_isa
@@ -586,7 +587,7 @@ def pool_module(target: Isa, waiting: str) -> ir.Module:
     >>> "weft_parallel_for" in module.globals
     True
     """
-    return PoolModule(target, waiting).module
+    return PoolModule(isa, waiting).module
 
 
 def pool_library(waiting: str) -> Library:

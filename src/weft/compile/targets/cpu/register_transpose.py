@@ -15,17 +15,19 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from weft.compile.emit.control_flow import I32
+from weft.compile.emit.vectors import transpose
 from weft.compile.loop.depend import flat_position
 from weft.compile.loop.ir import For, Load, Store
 from weft.compile.loop.ranges import coefficient
 from weft.compile.loop.rewrite import substitute
+from weft.compile.targets.cpu.cost_model import COST
 from weft.core.size import same
 
-SIDE = 16
+SIDE = COST.loops.square
 
 
-class Turn(NamedTuple):
-    """A square that is turned: where it begins, and how far its rows are apart."""
+class Square(NamedTuple):
+    """A square that is transposed: where it begins, and the stride of its rows."""
 
     source: Load
     target: Store
@@ -35,8 +37,8 @@ class Turn(NamedTuple):
     first: Any
 
 
-def turning(loop: For) -> Turn | None:
-    """The square that a nest of two loops turns, if that is all it does."""
+def transposed_square(loop: For) -> Square | None:
+    """The square that a nest of two loops transposes, if that is all it does."""
     if len(loop.body) != 1 or not isinstance(loop.body[0], For):
         return None
     inner = loop.body[0]
@@ -57,7 +59,7 @@ def turning(loop: For) -> Turn | None:
         return None
     starts = [_at_zero(flat, loop.var, inner.var) for flat in (source, target)]
     extents = (loop.extent, inner.extent)
-    return Turn(load, store, extents, starts[0], step, starts[1])
+    return Square(load, store, extents, starts[0], step, starts[1])
 
 
 def _at_zero(flat: Any, *names: str) -> Any:
@@ -66,8 +68,8 @@ def _at_zero(flat: Any, *names: str) -> Any:
     return flat
 
 
-def emit_turn(b: Any, source: Any, step: Any, target: Any, element: Any) -> None:
-    """Copy a square whose rows are ``step`` elements apart, turned."""
+def emit_transpose(b: Any, source: Any, step: Any, target: Any, element: Any) -> None:
+    """Copy the transpose of a square whose rows are ``step`` elements apart."""
     kind = ir.VectorType(element, SIDE)
     width = max(element.width // 8 if isinstance(element, ir.IntType) else
                 {"float": 4, "double": 8}.get(str(element), 1), 1)  # fmt: skip
@@ -75,27 +77,6 @@ def emit_turn(b: Any, source: Any, step: Any, target: Any, element: Any) -> None
     for _ in range(SIDE):
         rows.append(b.load(b.bitcast(source, kind.as_pointer()), align=width))
         source = b.gep(source, [step], inbounds=True)
-    for k, row in enumerate(turned(b, rows)):
+    for k, row in enumerate(transpose(b, rows)):
         place = b.gep(target, [ir.Constant(I32, k * SIDE)], inbounds=True)
         b.store(row, b.bitcast(place, kind.as_pointer()), align=width)
-
-
-def turned(b: Any, rows: list[Any]) -> list[Any]:
-    """The rows of the transposed square: blocks of lanes change places."""
-    rows, count, size = list(rows), len(rows), 1
-    lanes = range(count)
-    while size < count:
-        low = [k if not k & size else count + k - size for k in lanes]
-        high = [k + size if not k & size else count + k for k in lanes]
-        for i in lanes:
-            if not i & size:
-                pair = rows[i], rows[i | size]
-                rows[i] = _shuffle(b, *pair, low)
-                rows[i | size] = _shuffle(b, *pair, high)
-        size *= 2
-    return rows
-
-
-def _shuffle(b: Any, a: Any, c: Any, lanes: list[int]) -> Any:
-    mask = ir.Constant(ir.VectorType(I32, len(lanes)), lanes)
-    return b.shuffle_vector(a, c, mask)

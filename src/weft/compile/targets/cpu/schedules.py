@@ -1,8 +1,8 @@
 """Schedules for CPUs: the form that the loops of a kernel get.
 
-flat     axes that lie behind one another in memory become one loop, cut into
-         pieces; else parallel over the outer axes
-         what is read by columns: small squares, turned on the way
+flat     axes that are contiguous together become one loop, cut into chunks; else
+         parallel over the outer axes
+         buffers that are read by columns: small squares, transposed on the way
 rows     parallel over the kept axes; reduced axes become one loop where they can
 columns  where the last axis is kept: parallel over blocks of it, inside the loops
          over the reduced axes, so that memory is read in order
@@ -27,28 +27,22 @@ from weft.compile.loop.ir import (
     Set,
     Store,
     When,
-    parts,
     statements,
+    subvalues,
     values_of,
 )
 from weft.compile.loop.ranges import coefficient
-from weft.compile.loop.rewrite import uses, with_places
+from weft.compile.loop.rewrite import uses, with_accesses
 from weft.compile.loop.schedule import fuse, join, parallelise, reorder, tile, unroll
 from weft.compile.loop.staging import cache, most, sink
 from weft.compile.lower.pairwise_sums import in_levels
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.streaming_stores import is_large
 from weft.compile.tuning.choices import Loops
 from weft.core.size import Size, hinted, same, same_shape
 from weft.graph.ir import GraphError
 
-BLOCK, CHUNK = Loops().block, Loops().chunk
-LONG = 512  # elements of a row that is read in longer pieces
-COLUMN = 512  # numbers that are added up one after the other: it decides rounding
-ROWS = 8  # that are combined at a time
-FAR = 1 << 23  # bytes that are not all in a near cache
-SIMPLE = 4  # operations, at most, of loops that wait for memory
-
-
+_COST = COST.loops
 # -- nothing is reduced
 
 
@@ -64,22 +58,22 @@ def flat_schedule(kernel: Kernel, *, loops: Loops) -> Kernel:
     try:
         if len(nest) == 1 and _linear(kernel):
             return _in_chunks(kernel, nest[0], loops.chunk)
-        turned = _turned(kernel, names)
-        if turned:
-            return _in_squares(kernel, names, turned, loops.square)
+        by_columns = _read_by_columns(kernel, names)
+        if by_columns:
+            return _in_squares(kernel, names, by_columns, loops.square)
         return _parallel(kernel, names[:-1])
     except GraphError:
         return _apart(kernel, len(names) - 1)
 
 
 def _nest(kernel: Kernel) -> list[For]:
-    """The loops directly inside one another that a body begins with."""
-    found: list[For] = []
+    """The perfect nest of loops that a body begins with."""
+    nest: list[For] = []
     body = kernel.body
     while len(body) == 1 and isinstance(body[0], For):
-        found.append(body[0])
+        nest.append(body[0])
         body = body[0].body
-    return found
+    return nest
 
 
 def _empty(kernel: Kernel) -> bool:
@@ -88,7 +82,7 @@ def _empty(kernel: Kernel) -> bool:
 
 
 def _fused(kernel: Kernel) -> Kernel:
-    """As few loops as there can be."""
+    """Fuse as many loops as can be."""
     names = [loop.var for loop in _nest(kernel)]
     while len(names) > 1:
         inner = names.pop()
@@ -117,7 +111,7 @@ def _apart(kernel: Kernel, count: int) -> Kernel:
 
 
 def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
-    """The only loop, cut into pieces.
+    """The only loop, cut into chunks.
 
     If all memory is read and written in order, how much there is becomes an argument
     of the kernel, so that the updates of all parameters share one.
@@ -129,7 +123,7 @@ def _in_chunks(kernel: Kernel, loop: For, chunk: int) -> Kernel:
 
 
 def _counted(kernel: Kernel, loop: For) -> Kernel:
-    """A loop whose extent each launch gives, where only its own positions are used."""
+    """Make the extent an argument of the launch, if only own positions are used."""
     place, count = kernel.scope.symbol(loop.var), kernel.scope.symbol("count")
     here = {b.name for b, at in uses(loop.body) if _mentions(at, loop.var)}
     for buffer, at in uses(loop.body):
@@ -139,12 +133,12 @@ def _counted(kernel: Kernel, loop: For) -> Kernel:
     if any(isinstance(v, Choice) for v in _values(kernel)):
         return kernel
     if any(is_large(b.shape, b.dtype.itemsize) for b in kernel.buffers):
-        return kernel  # results are written in another way
+        return kernel  # results are stored past the caches
 
     def counted(buffer: Any) -> Any:
         return buffer._replace(shape=(count,)) if buffer.name in here else buffer
 
-    body = with_places(loop.body, lambda buffer, at: (counted(buffer), at))
+    body = with_accesses(loop.body, lambda buffer, at: (counted(buffer), at))
     return kernel._replace(
         buffers=tuple(map(counted, kernel.buffers)),
         body=[loop._replace(extent=count, body=body)],
@@ -157,7 +151,7 @@ def _mentions(index: tuple[Any, ...], name: str) -> bool:
 
 
 def _values(kernel: Kernel) -> Iterator[Any]:
-    return parts(v for stmt in statements(kernel.body) for v in values_of(stmt))
+    return subvalues(v for stmt in statements(kernel.body) for v in values_of(stmt))
 
 
 def _uses(kernel: Kernel, prefix: str) -> bool:
@@ -167,7 +161,7 @@ def _uses(kernel: Kernel, prefix: str) -> bool:
 
 
 def _linear(kernel: Kernel) -> bool:
-    """Whether no index is a quotient or a rest."""
+    """Whether no index is a quotient or a remainder."""
     return not any(
         atom.a is not None
         for _, at in uses(kernel.body)
@@ -178,12 +172,12 @@ def _linear(kernel: Kernel) -> bool:
     )
 
 
-# -- what is read by columns
+# -- buffers that are read by columns
 
 
-def _turned(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
-    """A loop along which buffers lie in memory that is not the last one, and which."""
-    found: dict[str, list[str]] = {}
+def _read_by_columns(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
+    """A loop other than the last along which buffers are contiguous, and these."""
+    buffers: dict[str, list[str]] = {}
     for value in _values(kernel):
         if not isinstance(value, Load):
             continue
@@ -193,26 +187,26 @@ def _turned(kernel: Kernel, names: list[str]) -> tuple[str, list[str]] | None:
             continue
         for name in names[:-1]:
             if same(coefficient(flat, name), 1):
-                found.setdefault(name, []).append(value.buffer.name)
-    first = next(iter(found), None)
-    return None if first is None else (first, list(dict.fromkeys(found[first])))
+                buffers.setdefault(name, []).append(value.buffer.name)
+    first = next(iter(buffers), None)
+    return None if first is None else (first, list(dict.fromkeys(buffers[first])))
 
 
 def _reads_in_order(kernel: Kernel, buffers: list[str]) -> bool:
-    """Whether squares follow one another where they are read, not where they go.
+    """Whether squares are taken in the order of reads, not in that of writes.
 
-    That is better where all that is read is turned, and caches hold little of it.
+    That is better where all reads are transposed, and caches hold little of them.
     """
     read = {v.buffer.name for v in _values(kernel) if isinstance(v, Load)}
     found = [b for b in kernel.buffers if b.name in read]
     return read <= set(buffers) and all(
-        is_large(b.shape, b.dtype.itemsize, FAR) for b in found
+        is_large(b.shape, b.dtype.itemsize, _COST.far) for b in found
     )
 
 
-def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Kernel:
-    """Small squares of two axes, so that what is read by columns stays near."""
-    (dim, buffers), last = turned, names[-1]
+def _in_squares(kernel: Kernel, names: list[str], by_columns: Any, side: int) -> Kernel:
+    """Small squares of two axes, so that lines read by columns stay in a cache."""
+    (dim, buffers), last = by_columns, names[-1]
     kernel = tile(kernel, dim, side, names=("u", "a"))
     kernel = tile(kernel, last, side, names=("v", "b"))
     squares = ["v", "u"] if _reads_in_order(kernel, buffers) else ["u", "v"]
@@ -223,7 +217,7 @@ def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Ker
         try:
             kernel = cache(kernel, buffer)
         except GraphError:
-            continue  # used at several places, or not all of it is there
+            continue  # read at several indices, or partly out of bounds
     return kernel
 
 
@@ -231,7 +225,7 @@ def _in_squares(kernel: Kernel, names: list[str], turned: Any, side: int) -> Ker
 
 
 def row_schedule(group: Group, kernel: Kernel, *, loops: Loops) -> Kernel:
-    """Loops over what is kept, around those over what is reduced."""
+    """Loops over kept axes, around those over reduced axes."""
     return kernel if _empty(kernel) else _jammed(_row_loops(group, kernel, loops))
 
 
@@ -247,7 +241,9 @@ def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
         return kernel._replace(body=_rows_in_levels(kernel, kernel.body, group.tall))
     if len(group.shape) - 1 not in group.kept:
         return in_levels(kernel)
-    short = in_levels(kernel, COLUMN) if _tall(group) else kernel
+    short = (
+        in_levels(kernel, COST.reductions.serial_columns) if _tall(group) else kernel
+    )
     try:
         size = _width(group, loops)
         return sink(tile(short, names[-1], size, names=("block", "j")), "j")
@@ -256,7 +252,7 @@ def _row_loops(group: Group, kernel: Kernel, loops: Loops) -> Kernel:
 
 
 def _jammed(kernel: Kernel) -> Kernel:
-    """Several rows at a time, where rows are combined to one that lies in scratch.
+    """Combine several rows at a time, where rows are added to one in scratch memory.
 
     Each element is combined in the same order, but read and written less often.
     """
@@ -267,7 +263,7 @@ def _jammed(kernel: Kernel) -> Kernel:
             continue
         (inner,) = next(loop.body for loop in found if loop.var == var)
         with suppress(GraphError):
-            kernel = join(unroll(kernel, var, ROWS), inner.var)
+            kernel = join(unroll(kernel, var, _COST.jammed_rows), inner.var)
     return kernel
 
 
@@ -278,24 +274,24 @@ def _combines_rows(loop: For) -> bool:
         return False
     if not all(isinstance(s, Store) and s.buffer.scratch for s in inner.body):
         return False
-    calls = [v for v in parts(s.value for s in inner.body) if isinstance(v, Call)]
-    return loop.extent >= ROWS and len(calls) <= SIMPLE
+    calls = [v for v in subvalues(s.value for s in inner.body) if isinstance(v, Call)]
+    return loop.extent >= _COST.jammed_rows and len(calls) <= _COST.jammed_operations
 
 
 def _in_order(body: list[Any]) -> list[Any]:
     """Statements whose sums are made one number after the other."""
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, (For, When)):
             stmt = stmt._replace(body=_in_order(stmt.body))
-        found.append(stmt._replace(reorder=False) if isinstance(stmt, Set) else stmt)
-    return found
+        stmts.append(stmt._replace(reorder=False) if isinstance(stmt, Set) else stmt)
+    return stmts
 
 
 def _tall(group: Group) -> bool:
     """Whether many numbers are added up one after the other, as far as is known."""
     sizes = hinted(tuple(group.shape[d] for d in group.inner))
-    return sizes is not None and math.prod(sizes) > COLUMN
+    return sizes is not None and math.prod(sizes) > COST.reductions.serial_columns
 
 
 def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
@@ -312,16 +308,16 @@ def _rows_in_levels(kernel: Kernel, body: list[Any], axes: Any) -> list[Any]:
 
 
 def _width(group: Group, loops: Loops) -> int:
-    """How much of the last axis one iteration takes.
+    """The columns of the last axis that one iteration takes.
 
-    Memory is read fastest in order, but threads need several iterations. Of long rows,
-    short pieces would each lie in another page.
+    Memory is read fastest in order, but threads need several iterations. Short pieces
+    of long rows would each be in another page.
     """
     size = group.shape[-1]
-    narrow = not isinstance(size, Size) and size < 4 * Loops().wide
+    narrow = not isinstance(size, Size) and size < 4 * _COST.wide
     if not narrow or len(group.outer) > 1:
         return loops.wide
-    return loops.block if size < LONG else 4 * loops.block
+    return loops.block if size < _COST.long_row else 4 * loops.block
 
 
 def _neighbours(axes: tuple[int, ...]) -> list[tuple[int, int]]:

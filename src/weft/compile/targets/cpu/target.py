@@ -21,6 +21,7 @@ from weft.compile.targets import Replay
 from weft.compile.targets.cpu import executable as executables
 from weft.compile.targets.cpu import library, schedules
 from weft.compile.targets.cpu.code import Code
+from weft.compile.targets.cpu.cost_model import COST, CpuCostModel
 from weft.compile.targets.cpu.executor import Executor
 from weft.compile.targets.cpu.jobs import Jobs
 from weft.compile.targets.cpu.kernel import emit_kernel
@@ -32,14 +33,13 @@ from weft.compile.tuning.choices import Loops
 from weft.graph.ir import Graph, Node
 from weft.runtime.cpu import kernel_cache
 
-LARGEST = 64 << 20  # bytes of an executable that is kept
-
 
 @dataclass(frozen=True)
 class CpuTarget:
     """CPUs with an instruction set."""
 
     isa: Isa
+    cost: CpuCostModel = COST
     name = "cpu"
 
     @property
@@ -108,33 +108,33 @@ class CpuTarget:
         return plan(layout, code)
 
     def executor(self, plan: Plan, code: Code, replay: Replay) -> Executor:
-        script = plan.executable
-        functions = [code.address(one) for one in script.functions]
-        return Executor(script, functions, replay)
+        executable = plan.executable
+        functions = [code.address(one) for one in executable.functions]
+        return Executor(executable, functions, replay)
 
     def find(self, key: str, replay: Replay) -> Executor | None:
         data = kernel_cache.default().find(key)
         if data is None:
             return None
-        script = executables.from_bytes(data)
+        executable = executables.from_bytes(data)
         libraries: dict[str, Any] = {}
-        for name in {one.of for one in script.functions if one.kind == "kernel"}:
-            found = stored_library(name, self.isa)
-            if found is None:
+        for name in {one.of for one in executable.functions if one.kind == "kernel"}:
+            stored = stored_library(name, self.isa)
+            if stored is None:
                 return None  # it was removed
-            libraries[name] = found
+            libraries[name] = stored
         functions = [
-            library.address_of(one, libraries, self.isa) for one in script.functions
+            library.address_of(one, libraries, self.isa) for one in executable.functions
         ]
-        made = Executor(script, functions, replay)
-        made.libraries = libraries  # the code lives as long
+        executor = Executor(executable, functions, replay)
+        executor.libraries = libraries  # the code lives as long
         count_module(made=False)
-        return made
+        return executor
 
     def keep(self, key: str, executor: Executor) -> None:
-        if executor.script.can_be_stored:
-            data = executables.to_bytes(executor.script)
-            if len(data) <= LARGEST:
+        if executor.executable.can_be_stored:
+            data = executables.to_bytes(executor.executable)
+            if len(data) <= self.cost.stored_executable:
                 kernel_cache.default().put(key, data)
 
 

@@ -1,11 +1,11 @@
-"""The last transformation of a kernel's loops: how each one runs.
+"""The last transformation of a kernel: each loop is marked with how it runs.
 
     for i < n:                            for i < n, 64 totals:
       t = t + x[i]                →         t = t + x[i]
 
-A sum has totals side by side, stores of results that no cache keeps pass caches by,
-and small squares are transposed in registers. What stands in the loops then is what
-runs: the order of a sum depends on nothing else, and any width of vectors may be used.
+A sum has totals side by side, stores of results that no cache keeps bypass the caches,
+and small squares are transposed in registers. The loops then say what runs: the order
+of a sum depends on nothing else, and any width of vectors may be used.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from typing import Any
 
 from weft.compile.emit.isa import Isa
 from weft.compile.loop.ir import For, Kernel, Let, When, sums_of
-from weft.compile.targets.cpu.register_transpose import turning
+from weft.compile.targets.cpu.cost_model import COST
+from weft.compile.targets.cpu.register_transpose import transposed_square
 from weft.compile.targets.cpu.streaming_stores import streamed
 from weft.core.size import Size
 
-LANES = (64, 32, 16)  # totals of one sum, side by side
+_TOTALS = COST.loops.totals
 
 
 def lanes_of(extent: Any) -> int:
-    """How many totals a sum of so many numbers has side by side; 0 for one alone.
+    """The totals that a sum of so many numbers has side by side; 0 for one alone.
 
     >>> from weft.compile.targets.cpu.vectorize import lanes_of
     >>> [lanes_of(n) for n in (10, 20, 48, 100, 128, 1000)]
     [0, 16, 16, 32, 64, 64]
     """
     if isinstance(extent, Size):
-        return LANES[0]
-    whole = [n for n in LANES if extent % n == 0 and extent >= n]
-    rest = [n for n in LANES if extent >= (2 * n if n > LANES[-1] else n)]
+        return _TOTALS[0]
+    whole = [n for n in _TOTALS if extent % n == 0 and extent >= n]
+    rest = [n for n in _TOTALS if extent >= (2 * n if n > _TOTALS[-1] else n)]
     return next(iter([*whole, *rest]), 0)
 
 
 def vectorize(kernel: Kernel, isa: Isa) -> Kernel:
-    """The kernel with loops that say how they run; itself, if none has to."""
+    """The kernel with its loops marked; the same one, if none needs a mark."""
     known = {*kernel.sizes, *[name for name, _ in kernel.parallel]}
     body = _body(kernel.body, kernel, isa, known)
     return kernel if body is kernel.body else kernel._replace(body=body)
@@ -44,7 +45,7 @@ def vectorize(kernel: Kernel, isa: Isa) -> Kernel:
 
 def _body(body: list[Any], kernel: Kernel, isa: Isa, known: set[str]) -> list[Any]:
     """The statements; the same list, if none changes. ``known`` are the symbols."""
-    found = []
+    stmts = []
     for stmt in body:
         if isinstance(stmt, For):
             stmt = _loop(stmt, kernel, isa, known)
@@ -53,8 +54,8 @@ def _body(body: list[Any], kernel: Kernel, isa: Isa, known: set[str]) -> list[An
             stmt = stmt if inner is stmt.body else stmt._replace(body=inner)
         elif isinstance(stmt, Let):
             known.add(stmt.var)
-        found.append(stmt)
-    return body if all(map(_same, body, found)) else found
+        stmts.append(stmt)
+    return body if all(map(_same, body, stmts)) else stmts
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -62,7 +63,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _loop(stmt: For, kernel: Kernel, isa: Isa, known: set[str]) -> For:
-    if turning(stmt) is not None:
+    if transposed_square(stmt) is not None:
         return stmt._replace(in_registers=True)
     totals = lanes_of(stmt.extent) if sums_of(stmt) else 0
     if totals:

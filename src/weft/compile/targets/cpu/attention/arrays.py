@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from weft.compile.emit.isa import Isa, new_module
 from weft.compile.targets.cpu.attention import plan as plans
-from weft.compile.targets.cpu.attention.generate import emit_attention, part_of
+from weft.compile.targets.cpu.attention.generate import emit_attention, unit_of
 from weft.compile.targets.cpu.attention.plan import Options, Plan
 from weft.compile.targets.cpu.background import ahead
 from weft.compile.targets.cpu.matmul.generate import tile_for
@@ -23,59 +23,59 @@ from weft.compile.targets.cpu.object_code import (  # fmt: skip
 )
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
+from weft.runtime.cpu.address import aligned_memory
 
 ndarray = np.ndarray
-_ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
 
 
 class Attention:
-    """The compiled attention of one element type for one target."""
+    """The compiled attention of one element type for one instruction set."""
 
-    def __init__(self, dtype: str, target: Isa) -> None:
-        self.tile = tile_for(dtype, target)
-        self._library = ahead(functools.partial(_library, dtype, target))
+    def __init__(self, dtype: str, isa: Isa) -> None:
+        self.tile = tile_for(dtype, isa)
+        self._library = ahead(functools.partial(_library, dtype, isa))
 
     def start(self, function: str) -> None:
-        """Have a function's code made, which nothing but running needs."""
-        self._library.start(part_of(function))
+        """Compile a function in the background: only running needs its code."""
+        self._library.start(unit_of(function))
 
     def address(self, function: str) -> int:
         """Where a plan's function is."""
-        return self._library(part_of(function)).address(f"attention_{function}")
+        return self._library(unit_of(function)).address(f"attention_{function}")
 
     def run(self, plan: Plan, threads: int) -> None:
         """Carry out a plan on the arrays that it was made for."""
         address = self.address(plan.function)
         workers = pool.default().threads if threads > 1 else 1
-        memory = np.empty(workers * plan.workspace + _ALIGN, np.uint8)
-        start = memory.ctypes.data
+        # The memory lives until all jobs are done.
+        _memory, start = aligned_memory(workers * plan.workspace)
         for job in plan.jobs:
-            job[-2:] = start + -start % _ALIGN, plan.workspace
+            job[-2:] = start, plan.workspace
             if threads > 1:
                 pool.default().run(address, job.ctypes.data, plan.tasks)
             else:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _library(dtype: str, target: Isa, part: str) -> Library:
-    text = f"attention {part} {dtype} {tile_for(dtype, target)}"
-    make = functools.partial(_module, dtype, target, part)
-    return compile_known(text, make, target, level=0, linked=True)
+def _library(dtype: str, isa: Isa, unit: str) -> Library:
+    text = f"attention {unit} {dtype} {tile_for(dtype, isa)}"
+    make = functools.partial(_module, dtype, isa, unit)
+    return compile_known(text, make, isa, level=0, linked=True)
 
 
-def _module(dtype: str, target: Isa, part: str) -> ir.Module:
-    module = new_module(f"attention_{dtype}", target)
-    emit_attention(module, dtype, target, part)
+def _module(dtype: str, isa: Isa, unit: str) -> ir.Module:
+    module = new_module(f"attention_{dtype}", isa)
+    emit_attention(module, dtype, isa, unit)
     return module
 
 
 @ahead
-def compiled(dtype: str, target: Isa) -> Attention:
+def compiled(dtype: str, isa: Isa) -> Attention:
     """The attention of an element type, made once."""
-    return Attention(dtype, target)
+    return Attention(dtype, isa)
 
 
 def attend(
@@ -87,7 +87,7 @@ def attend(
     causal: bool = False,
     scale: float | None = None,
     zeros: bool = True,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> tuple[ndarray, ndarray]:
     """``softmax(q k^T * scale + mask) v`` and the logarithm of each row's sum.
@@ -102,13 +102,13 @@ def attend(
     """
     arrays = {"q": q, "k": k, "v": v} | ({} if mask is None else {"mask": mask})
     _check("attend", arrays)
-    made = {
+    outputs = {
         "o": np.empty((*q.shape[:-1], v.shape[-1]), q.dtype),
         "lse": np.empty(q.shape[:-1], q.dtype),
     }
     options = Options(causal, _scale(q, scale), zeros)
-    _run("forward", arrays | made, options, target, threads)
-    return made["o"], made["lse"]
+    _run("forward", arrays | outputs, options, isa, threads)
+    return outputs["o"], outputs["lse"]
 
 
 def attend_backward(
@@ -123,7 +123,7 @@ def attend_backward(
     causal: bool = False,
     scale: float | None = None,
     zeros: bool = True,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> tuple[ndarray, ndarray, ndarray]:
     """The gradients of q, k and v, where g is that of the output.
@@ -139,19 +139,19 @@ def attend_backward(
     """
     arrays = {"q": q, "k": k, "v": v, "g": g} | ({} if mask is None else {"mask": mask})
     _check("attend_backward", arrays)
-    given = {"lse": np.ascontiguousarray(lse), "delta": np.ascontiguousarray(delta)}
-    for name, x in given.items():
+    saved = {"lse": np.ascontiguousarray(lse), "delta": np.ascontiguousarray(delta)}
+    for name, x in saved.items():
         if x.shape != q.shape[:-1] or x.dtype != q.dtype:
             raise ShapeError(
                 f"attend_backward: expected {name} of shape {q.shape[:-1]} and "
                 f"{q.dtype}, got {x.shape} and {x.dtype}"
             )
-    made = {
+    outputs = {
         f"d{n}": np.empty(x.shape, x.dtype) for n, x in (("q", q), ("k", k), ("v", v))
     }
     options = Options(causal, _scale(q, scale), zeros)
-    _run("backward", arrays | given | made, options, target, threads)
-    return made["dq"], made["dk"], made["dv"]
+    _run("backward", arrays | saved | outputs, options, isa, threads)
+    return outputs["dq"], outputs["dk"], outputs["dv"]
 
 
 def _scale(q: ndarray, scale: float | None) -> float:
@@ -162,10 +162,10 @@ def _run(
     kind: str,
     arrays: Mapping[str, ndarray],
     options: Options,
-    target: Isa | None,
+    isa: Isa | None,
     threads: int,
 ) -> None:
-    code = compiled(arrays["q"].dtype.name, target or host_isa())
+    code = compiled(arrays["q"].dtype.name, isa or host_isa())
     plan = getattr(plans, kind)(arrays, options, code.tile, threads)
     code.run(plan, threads)
 

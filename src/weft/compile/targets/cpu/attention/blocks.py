@@ -30,7 +30,7 @@ from weft.compile.targets.cpu.matmul.strip import Strips, along, by_heights
 _PRODUCT = "*a a_stride *b b_row b_panel *c c_row m n k keep"
 
 
-class Parts:
+class Emitters:
     """Functions of a library that others call, emitted when first asked for."""
 
     def __init__(self, lib: Library, *, masked: bool) -> None:
@@ -50,7 +50,7 @@ class Parts:
 
     def _product(self, name: str, *, rows: bool) -> ir.Function:
         lib = self.lib
-        with lib.routine(name, _PRODUCT) as (b, s, made):
+        with lib.function(name, _PRODUCT) as (b, s, function):
 
             def strip(row: Any, height: int) -> None:
                 step = b.mul(row, s.a_stride) if rows else row
@@ -65,38 +65,38 @@ class Parts:
                 self.strips.call(b, height, not rows, arguments)
 
             by_heights(b, lib.tile.heights, i64(0), s.m, strip)
-        return made
+        return function
 
     @functools.cached_property
-    def turn(self) -> ir.Function:
+    def transposed_panel(self) -> ir.Function:
         """``to[:, j] = source[j, :] * factor``, in panels of a tile's width."""
         lib = self.lib
         width, arguments = i64(lib.tile.width), "*source row *to k count factor"
-        with lib.routine("turn_all", arguments) as (b, s, made):
+        with lib.function("turn_all", arguments) as (b, s, function):
             with loop(b, i64(0), s.count, width) as j:
                 here = at(b, s.source, b.mul(j, s.row), lib.element)
                 to = at(b, s.to, b.mul(j, s.k), lib.element)
                 some = minimum(b, width, b.sub(s.count, j))
-                b.call(self.packing.turn, [here, s.row, to, s.k, some])
+                b.call(self.packing.transposed_panel, [here, s.row, to, s.k, some])
             factor = splat(b, number_of(b, s.factor, lib.element), lib.tile.lanes)
             whole = b.mul(b.sdiv(b.add(s.count, b.sub(width, i64(1))), width), width)
             with loop(b, i64(0), b.mul(whole, s.k), i64(lib.tile.lanes)) as i:
                 place = at(b, s.to, i, lib.element)
                 store(b, b.fmul(load(b, place, lib.vector), factor), place)
-        return made
+        return function
 
     @functools.cached_property
     def fill(self) -> ir.Function:
         """Zeros."""
         lib = self.lib
-        with lib.routine("fill", "*to count") as (b, s, made):
+        with lib.function("fill", "*to count") as (b, s, function):
             lanes = i64(lib.tile.lanes)
             whole = b.mul(b.sdiv(s.count, lanes), lanes)
             with loop(b, i64(0), whole, lanes) as i:
                 store(b, zeros(lib.vector), at(b, s.to, i, lib.element))
             with loop(b, whole, s.count) as i:
                 b.store(ir.Constant(lib.element, 0.0), at(b, s.to, i, lib.element))
-        return made
+        return function
 
     # -- masks
 
@@ -105,7 +105,7 @@ class Parts:
         """Apply a mask to scores[row, key]."""
         lib, lanes = self.lib, i64(self.lib.tile.lanes)
         arguments = "*scores scores_row *mask mask_row mask_col kind rows keys"
-        with lib.routine("mask_rows", arguments) as (b, s, made):
+        with lib.function("mask_rows", arguments) as (b, s, function):
 
             def each(chosen: bool) -> None:
                 with (
@@ -117,14 +117,14 @@ class Parts:
                                   self._masks(b, s, i, j, chosen), chosen)  # fmt: skip
 
             _by_kind(b, s.kind, each)
-        return made
+        return function
 
     @functools.cached_property
-    def mask_turned(self) -> ir.Function:
+    def mask_transposed(self) -> ir.Function:
         """Apply a mask to a panel of scores[key, row]."""
         lib, lanes = self.lib, self.lib.tile.lanes
         arguments = "*scores *mask mask_row mask_col kind rows keys"
-        with lib.routine("mask_turned", arguments) as (b, s, made):
+        with lib.function("mask_turned", arguments) as (b, s, function):
 
             def each(chosen: bool) -> None:
                 with (
@@ -140,7 +140,7 @@ class Parts:
                         self._combine(b, here, value, chosen)
 
             _by_kind(b, s.kind, each)
-        return made
+        return function
 
     def _combine(self, b: Any, place: Any, mask: Any, chosen: bool) -> None:
         scores = load(b, place, self.lib.vector)
@@ -171,12 +171,12 @@ class Parts:
                     else load(b, place, vector, some)
                 )
                 second = b.block
-        found = b.phi(vector)
-        found.add_incoming(one, first)
-        found.add_incoming(many, second)
+        values = b.phi(vector)
+        values.add_incoming(one, first)
+        values.add_incoming(many, second)
         if not chosen:
-            return found
-        takes = b.icmp_unsigned("!=", found, zeros(vector))
+            return values
+        takes = b.icmp_unsigned("!=", values, zeros(vector))
         zero, low = zeros(lib.vector), filled(lib.vector, -1.0)
         return b.select(takes, zero, low)
 
@@ -210,7 +210,7 @@ def number_of(b: Any, bits: Any, element: Any) -> Any:
 
 def exponential(b: Any, lib: Library, x: Any) -> Any:
     """``exp(x)`` for x that is not above zero (but for rounding)."""
-    with fused_products(lib.target.fused):
+    with fused_products(lib.isa.fused):
         return exp_negative(Value(b, x)).ir
 
 

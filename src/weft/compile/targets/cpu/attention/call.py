@@ -1,8 +1,8 @@
 """Attention and its gradients as launches of the generated kernels.
 
-Operands are read through the views they are, as strides, if their features lie side by
-side; a mask may also be repeated along any axis. Others are copied first. The causal
-half that no query sees is not computed; the formula's FLOP count includes it.
+Operands are read through the views they are, as strides, if their features are
+contiguous; a mask may also be repeated along any axis. Others are copied first. The
+causal half that no query sees is not computed; the formula's FLOP count includes it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from weft.compile.program.steps import LibraryCall
 from weft.compile.targets.cpu.attention import plan as plans
 from weft.compile.targets.cpu.attention.arrays import compiled
 from weft.compile.targets.cpu.attention.plan import Options, Plan
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import (
     Job,
@@ -26,7 +27,6 @@ from weft.compile.targets.cpu.jobs import (
     outline,
     view_of,
 )
-from weft.compile.targets.cpu.matmul.call import MOST_JOBS
 from weft.core.lowering import Library
 from weft.core.size import Size, is_one, same
 from weft.graph.interpret import resolve
@@ -49,7 +49,7 @@ def is_attention(node: Node) -> bool:
 
 
 def is_apart(node: Node) -> bool:
-    """Whether the last axis of an operand may not lie side by side in its base.
+    """Whether the last axis of an operand may not be contiguous in its base.
 
     Axes may be exchanged, repeated, cut and split, but for the last: that may be cut.
     """
@@ -94,11 +94,11 @@ def _splits(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
 
 
 def usual_function(node: Node) -> str:
-    """What most likely computes an attention, of which not all sizes may be known."""
+    """The function that most likely computes an attention with symbolic sizes."""
     rule: Library = node.op.lower
     rows, masked = node.inputs[0].shape[-2], len(node.inputs) == len(rule.operands)
     forward = rule.kind == "forward"
-    if forward and not isinstance(rows, Size) and rows <= plans.FEW_ROWS:
+    if forward and not isinstance(rows, Size) and rows <= COST.attention.few_rows:
         return "few_tasks"
     return f"{'masked_' * masked}{'forward' if forward else 'backward'}_tasks"
 
@@ -113,25 +113,26 @@ class Attention(LibraryCall):
     def row_axes(node: Node) -> int | None:
         return None  # an element of a row is finished with the last block of keys
 
-    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
+    def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         """One job for each stack of heads."""
-        given, made = self.node.op.lower.operands, self.node.op.outputs
+        given, outputs = self.node.op.lower.operands, self.node.op.outputs
         views = [view_of(operand, sizes) for operand in self.operands]
         if any(view is None for view in views) or not self.picks:
             return None
-        used = {made[pick.params["index"]] for pick in self.picks}
+        used = {outputs[pick.params["index"]] for pick in self.picks}
         if self.node.op is attention_op and "o" not in used:
             return None  # the kernels write it in any case
         arrays = {n: v[0] for n, v in zip(given, views, strict=False)}
         owners = {n: (v[1], o.base) for n, v, o in zip(given, views, self.operands,
                                                        strict=False)}  # fmt: skip
         for pick in self.picks:
-            name = made[pick.params["index"]]
+            name = outputs[pick.params["index"]]
             array = outline(resolve(pick.shape, sizes), pick.dtype.np)
             arrays[name], owners[name] = array, (array, pick)
-        if not plans.fits(arrays) or math.prod(arrays["q"].shape[:-4]) > MOST_JOBS:
+        jobs = math.prod(arrays["q"].shape[:-4])
+        if not plans.fits(arrays) or jobs > COST.matmul.most_jobs:
             return None
-        code = compiled(arrays["q"].dtype.name, target)
+        code = compiled(arrays["q"].dtype.name, isa)
         params = resolve(self.node.params, sizes)
         options = Options(params["causal"], params["scale"], params["zeros"])
         kind = "forward" if self.node.op is attention_op else "backward"
@@ -148,10 +149,10 @@ class Attention(LibraryCall):
 def _pointers(
     arrays: Mapping[str, Any], owners: Mapping[str, Any], place: tuple[int, ...]
 ) -> list[Pointer]:
-    """Where a job finds its arrays: the bytes behind the beginning of their bases."""
-    found = []
+    """The pointers of a job: its arrays as offsets into their bases."""
+    pointers = []
     for name, array in arrays.items():
         start, base = owners[name]
-        gap = array[place].ctypes.data - start.ctypes.data
-        found.append(Pointer(plans.field(name), base, gap))
-    return found
+        offset = array[place].ctypes.data - start.ctypes.data
+        pointers.append(Pointer(plans.field(name), base, offset))
+    return pointers

@@ -26,7 +26,7 @@ from weft.compile.emit.vectors import (
     totals,
 )  # fmt: skip
 from weft.compile.targets.cpu.attention.blocks import (
-    Parts,
+    Emitters,
     exponential,
     filled,
     larger,
@@ -38,15 +38,14 @@ from weft.compile.targets.cpu.attention.record import (
     mask_at,
     read_job,
 )
-
-_SIDE_BY_SIDE = 4  # vectors of features that are summed at once
+from weft.compile.targets.cpu.cost_model import COST
 
 
 class Few:
     """Emits ``few_tasks``: a task is a head."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.lib = parts, parts.lib
+    def __init__(self, emitters: Emitters) -> None:
+        self.emitters, self.lib = emitters, emitters.lib
         self.lanes = self.lib.tile.lanes
         self.none = zeros(self.lib.vector)
         self.low = filled(self.lib.vector, -math.inf)
@@ -56,18 +55,18 @@ class Few:
         row = self._emit_row()
         arguments = "*job begin end worker"
         with (
-            self.lib.routine("few_tasks", arguments, public=True) as (b, t, made),
+            self.lib.function("few_tasks", arguments, public=True) as (b, t, function),
             loop(b, t.begin, t.end) as head,
         ):
             s = read_job(b, t.job, t.worker)
             with loop(b, i64(0), s.rows) as i:
                 b.call(row, [t.job, t.worker, head, i])
-        return made
+        return function
 
     def _emit_row(self) -> ir.Function:
         lib, element = self.lib, self.lib.element
         steps = [self._emit_dots(), self._emit_soften(), self._emit_add()]
-        with lib.routine("few_row", "*job worker head row") as (b, t, made):
+        with lib.function("few_row", "*job worker head row") as (b, t, function):
             s = read_job(b, t.job, t.worker)
             enter_head(b, s, t.head, element)
             s.row = t.row
@@ -79,10 +78,10 @@ class Few:
                 keys = minimum(b, s.block_keys, b.sub(limit, j))
                 self._block(b, s, j, keys, steps)
             self._finish(b, s)
-        return made
+        return function
 
     def _begin(self, b: Any, s: Any) -> None:
-        """Nothing so far: the largest score, the sums by lanes, and the output."""
+        """Initialise the largest score, the sums by lanes, and the output."""
         store(b, self.low, s.tops)
         store(b, self.none, s.sums)
         with loop(b, i64(0), s.width, i64(self.lanes)) as d:
@@ -97,7 +96,7 @@ class Few:
             mask = mask_at(b, s, s.row, j, element)
             strides = [s.mask_row, s.mask_col, s.mask_kind]
             rest = [mask, *strides, i64(1), keys]
-            b.call(self.parts.mask_rows, [s.scores, s.keys_row, *rest])
+            b.call(self.emitters.mask_rows, [s.scores, s.keys_row, *rest])
         b.call(soften, [s.scores, s.tops, s.sums, s.other, keys, s.width])
         b.call(add, [s.scores, v, s.v_row, s.other, s.width, keys])
 
@@ -105,7 +104,7 @@ class Few:
         """``scores[j] = sum(q * k[j]) * scale``."""
         lib, lanes = self.lib, self.lanes
         arguments = "*q *k k_row *scores depth keys scale"
-        with lib.routine("few_dots", arguments) as (b, s, made):
+        with lib.function("few_dots", arguments) as (b, s, function):
             scale = splat(b, number_of(b, s.scale, lib.element), lanes)
             last, ahead = b.sub(s.keys, i64(1)), b.mul(s.k_row, i64(lanes))
             with loop(b, i64(0), s.keys, i64(lanes), name="j") as j:
@@ -126,13 +125,13 @@ class Few:
                 sums = carry(b, i64(0), s.depth, lanes, [self.none] * lanes, step)
                 found = b.fmul(totals(b, sums), scale)
                 store(b, found, at(b, s.scores, j, lib.element))
-        return made
+        return function
 
     def _emit_soften(self) -> ir.Function:
-        """Scores become weights, relative to the largest so far; what was is faded."""
+        """Make weights of scores, relative to the maximum so far; rescale old sums."""
         lib, lanes = self.lib, self.lanes
         arguments = "*scores *tops *sums *out keys width"
-        with lib.routine("few_soften", arguments) as (b, s, made):
+        with lib.function("few_soften", arguments) as (b, s, function):
             old = load(b, s.tops, lib.vector)
 
             def scores(j: Any) -> Any:
@@ -159,7 +158,7 @@ class Few:
             with loop(b, i64(0), s.width, i64(lanes)) as d:
                 here = at(b, s.out, d, lib.element)
                 store(b, b.fmul(load(b, here, lib.vector), fade), here)
-        return made
+        return function
 
     def _spread(self, b: Any, vector: Any) -> Any:
         """The largest of a vector's lanes, in all lanes."""
@@ -174,22 +173,22 @@ class Few:
 
     def _emit_add(self) -> ir.Function:
         """``out += sum(weights[j] * v[j])``."""
-        lib, lanes, many = self.lib, self.lanes, range(_SIDE_BY_SIDE)
+        lib, lanes, count = self.lib, self.lanes, COST.attention.feature_vectors
         arguments = "*weights *v v_row *out width keys"
-        with lib.routine("few_add", arguments) as (b, s, made):
-            step = i64(_SIDE_BY_SIDE * lanes)
+        with lib.function("few_add", arguments) as (b, s, function):
+            step = i64(count * lanes)
             with loop(b, i64(0), s.width, step, name="d") as d:
-                starts = [b.add(d, i64(v * lanes)) for v in many]
+                starts = [b.add(d, i64(v * lanes)) for v in range(count)]
                 masks = [self._some(b, b.sub(s.width, start)) for start in starts]
                 places = [at(b, s.out, start, lib.element) for start in starts]
 
-                def more(j: Any, sums: Any, parts: Any = (starts, masks)) -> list[Any]:
+                def more(j: Any, sums: Any, places: Any = (starts, masks)) -> list[Any]:
                     weight = b.load(at(b, s.weights, j, lib.element), typ=lib.element)
                     weight = splat(b, weight, lanes)
                     row = at(b, s.v, b.mul(j, s.v_row), lib.element)
                     values = [
                         load(b, at(b, row, start, lib.element), lib.vector, mask)
-                        for start, mask in zip(*parts, strict=True)
+                        for start, mask in zip(*places, strict=True)
                     ]
                     pairs = zip(values, sums, strict=True)
                     return [fma(b, weight, value, x) for value, x in pairs]
@@ -201,7 +200,7 @@ class Few:
                 sums = carry(b, i64(0), s.keys, 1, held, more)
                 for value, place, mask in zip(sums, places, masks, strict=True):
                     store(b, value, place, mask)
-        return made
+        return function
 
     def _some(self, b: Any, count: Any) -> Any:
         """A mask of the first lanes; none if the count is negative."""
@@ -219,7 +218,7 @@ class Few:
         factor = b.fdiv(filled(lib.vector, 1.0), total)
         factor = b.select(nobody, other, factor)
         with b.if_then(given(b, s.lse)):
-            log = emit("log", b, total, fused=lib.target.fused)
+            log = emit("log", b, total, fused=lib.isa.fused)
             value = b.fadd(b.fadd(load(b, s.tops, lib.vector), log),
                            b.select(nobody, other, self.none))  # fmt: skip
             one = b.extract_element(value, I32(0))

@@ -1,15 +1,15 @@
 """Attention without its matrix of scores: blocks of keys, one after the other.
 
-Scores are held turned, a panel of as many queries as a register tile is wide:
+Scores are held transposed, a panel of as many queries as a register tile is wide:
 
-    scores[key, query] = K @ Q^T          K as it is, Q turned once
+    scores[key, query] = K @ Q^T          K as it is, Q transposed once
     top[query]         = max              of all keys so far
     scores             = exp(scores - top)
     sums[query]        = sums * exp(old top - top) + sum of scores
     out[feature, query] = out * exp(old top - top) + V^T @ scores
 
 so that all of softmax goes along vectors, and neither K nor V is packed. The result is
-turned back when it is divided by the sums.
+transposed back when it is divided by the sums.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from weft.compile.emit.vectors import (
     transpose,
 )  # fmt: skip
 from weft.compile.targets.cpu.attention.blocks import (
-    Parts,
+    Emitters,
     exponential,
     filled,
     flag,
@@ -44,7 +44,7 @@ from weft.compile.targets.cpu.attention.record import (
     mask_at,
     read_job,
 )
-from weft.compile.targets.cpu.matmul.tasks import blocks, divide
+from weft.compile.targets.cpu.matmul.tasks import block_count, divide
 
 _AT_A_TIME = 4  # rows of scores whose largest are found side by side
 
@@ -52,8 +52,8 @@ _AT_A_TIME = 4  # rows of scores whose largest are found side by side
 class Forward:
     """Emits ``forward_tasks``."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.lib = parts, parts.lib
+    def __init__(self, emitters: Emitters) -> None:
+        self.emitters, self.lib = emitters, emitters.lib
         self.width = i64(self.lib.tile.width)
         self.soften = self._emit_soften()
         self.cut = self._emit_cut()
@@ -65,24 +65,27 @@ class Forward:
         lib = self.lib
         arguments = "*job begin end worker"
         with (
-            lib.routine("forward_tasks", arguments, public=True) as (b, s, made),
+            lib.function("forward_tasks", arguments, public=True) as (b, s, function),
             loop(b, s.begin, s.end) as task,
         ):
             b.call(block, [s.job, s.worker, task])
-        return made
+        return function
 
     def _emit_block(self) -> ir.Function:
         """Some rows of one head."""
-        lib, parts = self.lib, self.parts
-        with lib.routine("forward_block", "*job worker task") as (b, t, made):
+        lib, emitters = self.lib, self.emitters
+        with lib.function("forward_block", "*job worker task") as (b, t, function):
             s = read_job(b, t.job, t.worker)
-            head, block = divide(b, t.task, blocks(b, s.rows, s.block_rows))
+            head, block = divide(b, t.task, block_count(b, s.rows, s.block_rows))
             enter_head(b, s, head, lib.element)
             s.first = b.mul(block, s.block_rows)
             s.last = minimum(b, s.rows, b.add(s.first, s.block_rows))
             count = b.sub(s.last, s.first)
             q = at(b, s.q, b.mul(s.first, s.q_row), lib.element)
-            b.call(parts.turn, [q, s.q_row, s.turned, s.depth, count, s.scale])
+            b.call(
+                emitters.transposed_panel,
+                [q, s.q_row, s.transposed, s.depth, count, s.scale],
+            )
             s.is_causal = b.trunc(s.causal, I1)
             seen = minimum(b, s.keys, s.last)
             s.limit = b.select(s.is_causal, seen, s.keys)
@@ -98,13 +101,13 @@ class Forward:
                 lse = b.select(given(b, s.lse), lse, s.lse)
                 b.call(self.finish, [p.out, p.tops, p.sums, o, lse, s.width,
                                      b.sub(s.last, row), s.zeros])  # fmt: skip
-        return made
+        return function
 
     def _panel(self, b: Any, s: Any, row: Any) -> Any:
-        """Where a panel of queries has its parts."""
+        """The addresses of a panel of queries in the workspace."""
         element, past = self.lib.element, b.sub(row, s.first)
         return SimpleNamespace(
-            turned=at(b, s.turned, b.mul(past, s.depth), element),
+            transposed=at(b, s.transposed, b.mul(past, s.depth), element),
             out=at(b, s.other, b.mul(past, s.width), element),
             tops=at(b, s.tops, past, element),
             sums=at(b, s.sums, past, element),
@@ -119,7 +122,7 @@ class Forward:
             self._some_keys(b, s, j, row, keys)
 
     def _some_keys(self, b: Any, s: Any, j: Any, row: Any, keys: Any) -> None:
-        lib, parts, p = self.lib, self.parts, self._panel(b, s, row)
+        lib, emitters, p = self.lib, self.emitters, self._panel(b, s, row)
         lanes = i64(lib.tile.lanes)
         rows = b.sub(s.last, row)
         across = b.select(b.icmp_signed("<=", rows, lanes), lanes, self.width)
@@ -127,9 +130,9 @@ class Forward:
         v = at(b, s.v, b.mul(j, s.v_row), lib.element)
         later = flag(b, b.icmp_signed(">", j, i64(0)))
         panel = [self.width, i64(0)]
-        b.call(parts.by_rows, [k, s.k_row, p.turned, *panel, s.scores, self.width,
-                               keys, across, s.depth, i64(0)])  # fmt: skip
-        if parts.masked:
+        factors = [k, s.k_row, p.transposed, *panel, s.scores, self.width]
+        b.call(emitters.by_rows, [*factors, keys, across, s.depth, i64(0)])
+        if emitters.masked:
             self._mask(b, s, j, row, keys)
         hidden = b.icmp_signed(">", b.add(j, keys), b.add(row, i64(1)))
         with b.if_then(b.and_(s.is_causal, hidden)):
@@ -138,14 +141,14 @@ class Forward:
             self.soften,
             [s.scores, p.tops, p.sums, p.out, keys, s.width, later],
         )
-        b.call(parts.by_columns, [v, s.v_row, s.scores, *panel, p.out, self.width,
+        b.call(emitters.by_columns, [v, s.v_row, s.scores, *panel, p.out, self.width,
                                   s.width, across, keys, later])  # fmt: skip
 
     def _mask(self, b: Any, s: Any, j: Any, row: Any, keys: Any) -> None:
         mask = mask_at(b, s, row, j, self.lib.element)
         rows = minimum(b, self.width, b.sub(s.last, row))
         strides = [s.mask_row, s.mask_col, s.mask_kind]
-        b.call(self.parts.mask_turned, [s.scores, mask, *strides, rows, keys])
+        b.call(self.emitters.mask_transposed, [s.scores, mask, *strides, rows, keys])
 
     # -- parts of a panel
 
@@ -153,7 +156,7 @@ class Forward:
         """Scores of keys behind a query are -infinity; ``shift`` is query - key."""
         lib, tile = self.lib, self.lib.tile
         low = filled(lib.vector, -math.inf)
-        with lib.routine("cut", "*scores shift keys") as (b, s, made):
+        with lib.function("cut", "*scores shift keys") as (b, s, function):
             start = b.select(b.icmp_signed("<", s.shift, i64(0)), i64(0), s.shift)
             with loop(b, start, s.keys) as key:
                 for v in range(tile.vectors):
@@ -163,13 +166,13 @@ class Forward:
                     here = at(b, s.scores, place, lib.element)
                     mask = first_lanes(b, some, tile.lanes)
                     store(b, b.select(mask, low, load(b, here, lib.vector)), here)
-        return made
+        return function
 
     def _emit_soften(self) -> ir.Function:
-        """Scores become weights, relative to the largest so far."""
+        """Make weights of scores, relative to the maximum so far."""
         lib, count = self.lib, range(self.lib.tile.vectors)
         arguments = "*scores *tops *sums *out keys width later"
-        with lib.routine("soften", arguments) as (b, s, made):
+        with lib.function("soften", arguments) as (b, s, function):
             later = b.trunc(s.later, I1)
             low, none = filled(lib.vector, -math.inf), zeros(lib.vector)
             places = [[self._at(b, p, 0, v) for v in count] for p in (s.tops, s.sums)]
@@ -189,7 +192,7 @@ class Forward:
                 store(b, tops[v], places[0][v])
                 store(b, total, places[1][v])
             self._fade(b, s, fade, later)
-        return made
+        return function
 
     def _at(self, b: Any, pointer: Any, row: Any, v: int) -> Any:
         """A vector of a row of a panel."""
@@ -200,7 +203,7 @@ class Forward:
         return at(b, pointer, b.add(start, i64(v * tile.lanes)), self.lib.element)
 
     def _tops(self, b: Any, s: Any, old: list[Any]) -> list[Any]:
-        """The largest scores, with those before."""
+        """The maxima of scores, with earlier ones."""
         lib, count = self.lib, self.lib.tile.vectors
         whole = b.and_(s.keys, i64(-_AT_A_TIME))
 
@@ -236,7 +239,7 @@ class Forward:
         return carry(b, i64(0), s.keys, 1, [none for _ in count], row)
 
     def _fade(self, b: Any, s: Any, fade: list[Any], later: Any) -> None:
-        """Scale what was summed before, unless the largest scores stayed the same."""
+        """Rescale earlier sums, unless the maxima stayed the same."""
         lib = self.lib
         one = filled(lib.vector, 1.0)
         moved = ir.Constant(I1, 0)
@@ -250,15 +253,15 @@ class Forward:
                 store(b, b.fmul(load(b, here, lib.vector), value), here)
 
     def _emit_finish(self) -> ir.Function:
-        """Divide by the sums, and turn a panel back into rows of the output."""
+        """Divide by the sums, and transpose a panel back into rows of the output."""
         lib, tile = self.lib, self.lib.tile
         arguments = "*panel *tops *sums *o *lse width rows zeros"
-        with lib.routine("finish", arguments) as (b, s, made):
+        with lib.function("finish", arguments) as (b, s, function):
             for v in range(tile.vectors):
                 some = b.icmp_signed(">", s.rows, i64(v * tile.lanes))
                 with b.if_then(some):
                     self._finish(b, s, v)
-        return made
+        return function
 
     def _finish(self, b: Any, s: Any, v: int) -> None:
         lib, tile = self.lib, self.lib.tile
@@ -272,19 +275,19 @@ class Forward:
         factor = b.select(nobody, other, b.fdiv(one, sums))
         rows = b.sub(s.rows, i64(v * tile.lanes))
         with b.if_then(given(b, s.lse)):
-            log = emit("log", b, sums, fused=lib.target.fused)
+            log = emit("log", b, sums, fused=lib.isa.fused)
             total = b.fadd(b.fadd(tops, log), b.select(nobody, other, zero))
             mask = first_lanes(b, rows, tile.lanes)
             store(b, total, self._at(b, s.lse, 0, v), mask)
         last = b.sub(s.width, i64(1))
         with loop(b, i64(0), s.width, i64(tile.lanes), name="d") as d:
-            found = []
+            columns = []
             for lane in range(tile.lanes):  # features beyond the last repeat it
                 row = minimum(b, b.add(d, i64(lane)), last)
                 value = load(b, self._at(b, s.panel, row, v), lib.vector)
-                found.append(b.fmul(value, factor))
+                columns.append(b.fmul(value, factor))
             mask = first_lanes(b, b.sub(s.width, d), tile.lanes)
-            for lane, value in enumerate(transpose(b, found)):
+            for lane, value in enumerate(transpose(b, columns)):
                 with b.if_then(b.icmp_signed(">", rows, i64(lane))):
                     place = b.add(b.mul(s.width, i64(v * tile.lanes + lane)), d)
                     store(b, value, at(b, s.o, place, lib.element), mask)

@@ -6,21 +6,21 @@ from llvmlite import ir
 
 from weft.compile.emit.isa import Isa
 from weft.compile.targets.cpu.attention.backward import Backward
-from weft.compile.targets.cpu.attention.blocks import Parts
+from weft.compile.targets.cpu.attention.blocks import Emitters
 from weft.compile.targets.cpu.attention.few_queries import Few
 from weft.compile.targets.cpu.attention.forward import Forward
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.generate import tile_for
 from weft.compile.targets.cpu.matmul.kinds import FLOATS
 
-PARTS = "few", "blocks", "masked_blocks"
+UNITS = "few", "blocks", "masked_blocks"
 
 
-def part_of(function: str) -> str:
-    """Which of ``PARTS`` has a function.
+def unit_of(function: str) -> str:
+    """The unit of code that has a function, of ``UNITS``.
 
-    >>> from weft.compile.targets.cpu.attention.generate import part_of
-    >>> part_of("masked_backward_tasks")
+    >>> from weft.compile.targets.cpu.attention.generate import unit_of
+    >>> unit_of("masked_backward_tasks")
     'masked_blocks'
     """
     if function.startswith("masked_"):
@@ -28,18 +28,18 @@ def part_of(function: str) -> str:
     return "few" if function.startswith("few_") else "blocks"
 
 
-def emit_attention(module: ir.Module, dtype: str, target: Isa, part: str) -> None:
+def emit_attention(module: ir.Module, dtype: str, isa: Isa, unit: str) -> None:
     """Add functions ``attention_X_tasks``.
 
-    X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: what
-    is without a mask is half as much code.
+    X is ``few``, or ``forward`` and ``backward``, or these behind ``masked_``: code
+    without masks is half as large.
     """
-    masked = part == "masked_blocks"
-    tile = tile_for(dtype, target)
+    masked = unit == "masked_blocks"
+    tile = tile_for(dtype, isa)
     name = "attention_masked" if masked else "attention"
-    parts = Parts(Library(module, name, FLOATS[dtype], target, tile), masked=masked)
-    if part == "few":
-        Few(parts).emit()
+    emitters = Emitters(Library(module, name, FLOATS[dtype], isa, tile), masked=masked)
+    if unit == "few":
+        Few(emitters).emit()
     else:
-        Forward(parts).emit()
-        Backward(parts).emit()
+        Forward(emitters).emit()
+        Backward(emitters).emit()

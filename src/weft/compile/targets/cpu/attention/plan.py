@@ -10,16 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.compile.targets.cpu.attention.record import ADDED, CHOSEN, JOB
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
+from weft.runtime.cpu.address import round_up
 
+_COST = COST.attention
 ndarray = np.ndarray
-# These decide the order of sums, so they are the same on every machine. Rows are a
-# multiple of the tallest register tiles'; where half of a square is hidden, few of them
-# compute less in vain.
-FORWARD_KEYS = 128
-BACKWARD_ROWS, CAUSAL_ROWS, BACKWARD_KEYS = 56, 28, 256
-FEW_ROWS = 6  # that are computed one after the other
-_PANELS = 4  # of queries that a forward task takes, for each block of keys
 _FIELD = {word.lstrip("*"): at for at, word in enumerate(JOB)}
 POINTERS = [word.lstrip("*") for word in JOB[1 : JOB.index("heads")]]
 _STRIDED = ("q", "k", "v", "g")
@@ -36,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What attention is asked to do."""
+    """The parameters of an attention."""
 
     causal: bool
     scale: float
@@ -51,20 +47,20 @@ def forward(
     width = arrays["v"].shape[-1]
     heads = math.prod(lead)
     panels = _ceil(rows, tile.width)
-    each = max(min(_PANELS, panels * heads // (4 * threads), panels), 1)
+    each = max(min(_COST.panels, panels * heads // (_COST.heads * threads), panels), 1)
     block = each * tile.width
     slack = tile.width * tile.lanes
-    parts = {
-        "turned": block * depth + slack,
+    regions = {
+        "transposed": block * depth + slack,
         "other": block * (width + tile.lanes),
-        "scores": FORWARD_KEYS * tile.width + slack,
+        "scores": _COST.forward_keys * tile.width + slack,
         "tops": block,
         "sums": block,
     }
-    sizes = {"block_rows": block, "block_keys": FORWARD_KEYS}
-    if rows <= FEW_ROWS:
-        return _plan("few_tasks", arrays, options, sizes, parts, 1)
-    return _plan("forward_tasks", arrays, options, sizes, parts, _ceil(rows, block))
+    sizes = {"block_rows": block, "block_keys": _COST.forward_keys}
+    if rows <= _COST.few_rows:
+        return _plan("few_tasks", arrays, options, sizes, regions, 1)
+    return _plan("forward_tasks", arrays, options, sizes, regions, _ceil(rows, block))
 
 
 def backward(
@@ -73,20 +69,20 @@ def backward(
     """The plan of ``dq``, ``dk`` and ``dv``, or of those that there are."""
     *lead, rows, depth = arrays["q"].shape
     keys, width = arrays["v"].shape[-2:]
-    block = CAUSAL_ROWS if options.causal else BACKWARD_ROWS
-    across = _ceil(BACKWARD_KEYS, tile.width) * tile.width
+    block = _COST.causal_rows if options.causal else _COST.backward_rows
+    across = _ceil(_COST.backward_keys, tile.width) * tile.width
     slack = tile.width * tile.lanes
-    parts = {
-        "turned": across * depth + slack,
+    regions = {
+        "transposed": across * depth + slack,
         "other": across * width + slack,
         "scores": block * across,
         "slopes": block * across,
     }
-    apart = threads > 1 and math.prod(lead) < 4 * threads
-    tasks = _ceil(rows, block) + _ceil(keys, BACKWARD_KEYS) if apart else 1
-    sizes = {"block_rows": block, "block_keys": BACKWARD_KEYS,
+    apart = threads > 1 and math.prod(lead) < _COST.heads * threads
+    tasks = _ceil(rows, block) + _ceil(keys, _COST.backward_keys) if apart else 1
+    sizes = {"block_rows": block, "block_keys": _COST.backward_keys,
              "keys_row": across, "apart": int(apart), "tasks": tasks}  # fmt: skip
-    return _plan("backward_tasks", arrays, options, sizes, parts, tasks)
+    return _plan("backward_tasks", arrays, options, sizes, regions, tasks)
 
 
 def _plan(
@@ -94,17 +90,17 @@ def _plan(
     arrays: Mapping[str, ndarray],
     options: Options,
     sizes: Mapping[str, int],
-    parts: Mapping[str, int],
+    regions: Mapping[str, int],
     tasks: int,
 ) -> Plan:
-    """A job for each place of the leading axes but two."""
+    """A plan with a job for each index of the leading axes but two."""
     if "mask" in arrays and function != "few_tasks":
         function = f"masked_{function}"
     lead = arrays["q"].shape[:-2]
     itemsize = arrays["q"].itemsize
-    room, total = _rooms(parts, itemsize)
+    offsets, total = _offsets(regions, itemsize)
     inner = lead[-2:]
-    known = {**sizes, **room, **_options(options), "heads": (1, *inner)[-1]}
+    known = {**sizes, **offsets, **_options(options), "heads": (1, *inner)[-1]}
     places = list(np.ndindex(*lead[:-2]))
     jobs = [
         _job({n: a[place] for n, a in arrays.items()}, len(inner), known)
@@ -113,12 +109,12 @@ def _plan(
     return Plan(function, jobs, places, tasks * math.prod(inner), total)
 
 
-def _rooms(parts: Mapping[str, int], itemsize: int) -> tuple[dict[str, int], int]:
-    """Bytes into the workspace for each part, a cache line apart."""
+def _offsets(regions: Mapping[str, int], itemsize: int) -> tuple[dict[str, int], int]:
+    """The aligned offset of each region in the workspace, and the total, in bytes."""
     found, total = {}, 0
-    for name, elements in parts.items():
+    for name, elements in regions.items():
         found[f"{name}_at"] = total
-        total += -(-elements * itemsize // 64) * 64
+        total += round_up(elements * itemsize)
     return found, total
 
 
@@ -161,8 +157,8 @@ def _strides(array: ndarray, lead: int) -> list[int]:
 
 
 def fits(arrays: Mapping[str, ndarray]) -> bool:
-    """Whether features of all operands lie side by side, and a mask's keys do, or are
-    one; rows' numbers lie in order; and there are heads, keys and features."""
+    """Whether features of all operands and a mask's keys are contiguous, or single,
+    rows' numbers are contiguous, and there are heads, keys and features."""
     q, k, v = (arrays[name] for name in "qkv")
     if 0 in (*q.shape[:-2], *k.shape, *v.shape):
         return False
@@ -179,7 +175,7 @@ def fits(arrays: Mapping[str, ndarray]) -> bool:
 
 
 def field(name: str) -> int:
-    """The place of a job's field."""
+    """The index of a job's field."""
     return _FIELD[name]
 
 

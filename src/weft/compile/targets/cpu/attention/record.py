@@ -1,4 +1,4 @@
-"""The record of an attention's job, and where its workspace keeps what.
+"""The record of an attention's job, and the layout of its workspace.
 
 A job is for stacks of heads with two leading axes, ``outer`` and ``head``. Forward
 tasks compute some rows of one head's output. Backward tasks are for a whole head, or,
@@ -25,7 +25,7 @@ JOB = [
     "mask_outer", "mask_head", "mask_row", "mask_col", "mask_kind",
     "causal", "zeros", "scale", "apart", "tasks",
     "block_rows", "block_keys", "keys_row",
-    "turned_at", "other_at", "scores_at", "slopes_at", "tops_at", "sums_at",
+    "transposed_at", "other_at", "scores_at", "slopes_at", "tops_at", "sums_at",
     "*workspace", "workspace_bytes",
 ]  # fmt: skip
 ADDED, CHOSEN = 1, 2  # kinds of masks: numbers to add, or who takes part
@@ -42,7 +42,7 @@ def read_job(b: Any, job: Any, worker: Any) -> Any:
 
 
 def enter_head(b: Any, s: Any, head: Any, element: Any) -> None:
-    """Let all pointers of a job lead to one head; results lie head after head."""
+    """Move all pointers of a job to one head; results are contiguous by heads."""
     outer, inner = divide(b, head, s.heads)
     for name in ("q", "k", "v", "g"):
         far = b.mul(outer, getattr(s, f"{name}_outer"))

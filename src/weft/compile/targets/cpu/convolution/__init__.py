@@ -1,6 +1,6 @@
-"""Convolutions and their gradients, generated for a target.
+"""Convolutions and their gradients, generated for an instruction set.
 
-    emit_conv(module, dtype, target, rare=False)
+    emit_conv(module, dtype, isa, rare=False)
 
 adds functions ``void conv_X_tasks(int64_t *job, begin, end, worker)`` that compute some
 of a job's tasks (`record.JOB` lists a job's fields, `plan.Planner` makes jobs):
@@ -15,7 +15,7 @@ of a job's tasks (`record.JOB` lists a job's fields, `plan.Planner` makes jobs):
 All are products whose large operand, the windows, is never stored: windows are copied
 from the image into the panels that a product packs (`patches`), with masks where they
 reach beyond it (`windows`). A gradient with a stride is split into phases, so that no
-inserted zero is multiplied. Tensors lie as they are (N, C, *S).
+inserted zero is multiplied. Tensors keep their layout (N, C, *S).
 
 Each element is summed in an order that depends on sizes alone, never on threads.
 """

@@ -21,27 +21,27 @@ from weft.compile.targets.cpu.object_code import Library, compile_known, host_is
 from weft.compile.tuning.choices import Columns
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
+from weft.runtime.cpu.address import aligned_memory
 
 ndarray = np.ndarray
 Pairs = Sequence[Sequence[int]]
-_ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
 
 
 class Convolutions:
-    """The compiled convolutions of one element type for one target."""
+    """The compiled convolutions of one element type for one instruction set."""
 
-    def __init__(self, dtype: str, target: Isa) -> None:
-        self.gemm = compiled_gemm(dtype, target)
-        self.dtype, self.target = dtype, target
+    def __init__(self, dtype: str, isa: Isa) -> None:
+        self.gemm = compiled_gemm(dtype, isa)
+        self.dtype, self.isa = dtype, isa
         self._usual = ahead(functools.partial(self._library, rare=False))
         self.itemsize = np.dtype(dtype).itemsize
         self.plan = functools.lru_cache(maxsize=256)(self._plan)
 
     def start(self) -> None:
-        """Have the code made, which nothing but running needs."""
+        """Compile in the background: only running needs the code."""
         self.gemm.start()
         self._usual.start()
 
@@ -61,9 +61,9 @@ class Convolutions:
         return self._library(rare=True)
 
     def _library(self, *, rare: bool) -> Library:
-        make = functools.partial(_module, self.dtype, self.target, rare)
+        make = functools.partial(_module, self.dtype, self.isa, rare)
         text = f"conv {self.dtype} {self.gemm.tile} {rare}"
-        return compile_known(text, make, self.target, level=0, linked=True)
+        return compile_known(text, make, self.isa, level=0, linked=True)
 
     def _plan(
         self,
@@ -73,7 +73,7 @@ class Convolutions:
         exact: bool = False,
         cuts: Columns | None = None,
     ) -> Plan:
-        """What to do for some sizes: ``kind`` is the name of a method of `Planner`."""
+        """The plan for some sizes; ``kind`` names a method of `Planner`."""
         tile = self.gemm.tile
         planner = Planner(tile, self.itemsize, threads, exact=exact, cuts=cuts)
         return getattr(planner, kind)(shape)
@@ -82,29 +82,29 @@ class Convolutions:
         """Carry out a plan on the operands and the result that it was made for."""
         address = self.address(plan.function)
         workers = pool.default().threads if threads > 1 else 1
-        memory = np.empty(workers * plan.workspace + _ALIGN, np.uint8)
-        start = memory.ctypes.data
+        # The memory lives until all jobs are done.
+        _memory, start = aligned_memory(workers * plan.workspace)
         for fields in plan.jobs:
             job = fields.copy()
             for field, array in zip(plan.pointers, arrays, strict=True):
                 job[field] = array.ctypes.data
-            job[-2:] = start + -start % _ALIGN, plan.workspace
+            job[-2:] = start, plan.workspace
             if threads > 1:
                 pool.default().run(address, job.ctypes.data, plan.tasks)
             else:
                 _TASKS(address)(job.ctypes.data, 0, plan.tasks, 0)
 
 
-def _module(dtype: str, target: Isa, rare: bool) -> ir.Module:
-    module = new_module(f"conv_{dtype}", target)
-    emit_conv(module, dtype, target, rare=rare)
+def _module(dtype: str, isa: Isa, rare: bool) -> ir.Module:
+    module = new_module(f"conv_{dtype}", isa)
+    emit_conv(module, dtype, isa, rare=rare)
     return module
 
 
 @ahead
-def compiled(dtype: str, target: Isa) -> Convolutions:
+def compiled(dtype: str, isa: Isa) -> Convolutions:
     """The convolutions of an element type, made once."""
-    return Convolutions(dtype, target)
+    return Convolutions(dtype, isa)
 
 
 def convolve(
@@ -117,7 +117,7 @@ def convolve(
     dilation: Sequence[int],
     groups: int = 1,
     exact: bool = False,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> ndarray:
     """The convolution of x (N, C, *S) with w (O, C / groups, *K).
@@ -131,14 +131,14 @@ def convolve(
     array([[[1., 3., 6., 9., 7.]]], dtype=float32)
     """
     shape = _checked("convolve", x.shape, w.shape, stride, padding, dilation, groups)
-    given = [x, w] if bias is None else [x, w, bias]
+    operands = [x, w] if bias is None else [x, w, bias]
     if bias is not None and bias.shape != (shape.filters,):
         raise ShapeError(
             f"convolve: expected a bias of shape {(shape.filters,)}, got {bias.shape}"
         )
     out = (shape.images, shape.filters, *shape.counts[3 - len(stride) :])
     kind = "forward" if bias is None else "biased"
-    return _run("convolve", kind, shape, exact, given, out, target, threads)
+    return _run("convolve", kind, shape, exact, operands, out, isa, threads)
 
 
 def input_grad(
@@ -151,7 +151,7 @@ def input_grad(
     dilation: Sequence[int],
     groups: int = 1,
     exact: bool = False,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> ndarray:
     """The gradient with respect to x, of spatial ``size``, from y's gradient.
@@ -165,7 +165,7 @@ def input_grad(
     out = (y.shape[0], w.shape[1] * groups, *size)
     shape = _checked("input_grad", out, w.shape, stride, padding, dilation, groups)
     _check_y("input_grad", shape, y)
-    return _run("input_grad", "input_grad", shape, exact, [y, w], out, target, threads)
+    return _run("input_grad", "input_grad", shape, exact, [y, w], out, isa, threads)
 
 
 def weight_grad(
@@ -178,7 +178,7 @@ def weight_grad(
     dilation: Sequence[int],
     groups: int = 1,
     exact: bool = False,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> ndarray:
     """The gradient with respect to w, of spatial ``size``, from y's gradient.
@@ -193,9 +193,7 @@ def weight_grad(
     out = (y.shape[1], x.shape[1] // max(groups, 1), *size)
     shape = _checked("weight_grad", x.shape, out, stride, padding, dilation, groups)
     _check_y("weight_grad", shape, y)
-    return _run(
-        "weight_grad", "weight_grad", shape, exact, [x, y], out, target, threads
-    )
+    return _run("weight_grad", "weight_grad", shape, exact, [x, y], out, isa, threads)
 
 
 def _run(
@@ -203,21 +201,21 @@ def _run(
     kind: str,
     shape: Shape,
     exact: bool,
-    given: list[ndarray],
+    operands: list[ndarray],
     size: Sequence[int],
-    target: Isa | None,
+    isa: Isa | None,
     threads: int,
 ) -> ndarray:
-    dtype = given[0].dtype
-    if any(a.dtype != dtype or not a.dtype.isnative for a in given):
-        kinds = ", ".join(str(a.dtype) for a in given)
+    dtype = operands[0].dtype
+    if any(a.dtype != dtype or not a.dtype.isnative for a in operands):
+        kinds = ", ".join(str(a.dtype) for a in operands)
         raise DTypeError(f"{name}: expected one native dtype, got {kinds}")
     if dtype not in (np.float32, np.float64):
         raise DTypeError(f"{name}: expected float32 or float64, got {dtype}")
     out = np.empty(tuple(size), dtype)
     if out.size:
-        code = compiled(dtype.name, target or host_isa())
-        arrays = [np.ascontiguousarray(a) for a in given]
+        code = compiled(dtype.name, isa or host_isa())
+        arrays = [np.ascontiguousarray(a) for a in operands]
         code.run(code.plan(kind, shape, threads, exact), [*arrays, out], threads)
     return out
 

@@ -1,7 +1,7 @@
 """Convolutions and their gradients as launches of the generated kernels.
 
-Operands lie in memory as they are: one that is a view of anything but a whole value is
-copied first. Sizes are known when the jobs are made, so symbolic ones cost nothing.
+Operands are row-major: one that is a view of anything but a whole value is copied
+first. Sizes are known when the jobs are made, so symbolic ones cost nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def is_convolution(node: Node) -> bool:
 
 
 def is_moved(node: Node) -> bool:
-    """Whether an operand may lie otherwise than row by row in its base."""
+    """Whether an operand may have another layout than its base, row-major."""
     return any(view.op is not reshape_op for view in Operand(node).views)
 
 
 class Convolution(LibraryCall):
-    """A convolution, or one of its gradients, and what follows it."""
+    """A convolution, or one of its gradients, with its epilogue."""
 
     computes = staticmethod(is_convolution)
     copies = staticmethod(is_moved)
@@ -55,8 +55,8 @@ class Convolution(LibraryCall):
             return None
         return 1 if kind == "weight_grad" else 2
 
-    def fits(self, sizes: Mapping[str, int], target: Isa) -> bool:
-        """Whether what follows needs no whole rows: tasks have some pixels each."""
+    def fits(self, sizes: Mapping[str, int], isa: Isa) -> bool:
+        """Whether its epilogue needs no whole rows: tasks have some pixels each."""
         return self.epilogue is None or not self.epilogue.whole
 
     def _shape(self, sizes: Mapping[str, int]) -> Shape:
@@ -66,17 +66,17 @@ class Convolution(LibraryCall):
         return _shape(node.op.lower.kind, inputs, resolve(node.shape, sizes), params)
 
     def key(self, sizes: Mapping[str, int]) -> str:
-        """What a choice for this convolution is stored by."""
+        """The key under which a choice for this convolution is stored."""
         kind = f"{self.node.op.lower.kind} {self.node.dtype.name} {_is_exact()}"
         return threaded(f"convolution {kind} {self._shape(sizes)}")
 
-    def work(self, sizes: Mapping[str, int], target: Isa) -> Work | None:
+    def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
         """Jobs for a part of the result each."""
         node = self.node
         shape = self._shape(sizes)
         if 0 in resolve(node.shape, sizes):
             return None
-        code = compiled(node.dtype.name, target)
+        code = compiled(node.dtype.name, isa)
         threads = max(pool.get_num_threads(), 2)
         cuts = chosen(self.key(sizes), Columns())
         plan = code.plan(node.op.lower.kind, shape, threads, _is_exact(), cuts)

@@ -1,4 +1,4 @@
-"""Images with few channels in a group: windows are multiplied where they lie.
+"""Images with few channels in a group: windows are multiplied unpacked.
 
 Packing a window pays when many rows of weights use it. With few (as in depthwise
 convolutions, one) each vector of pixels is read, multiplied and forgotten.
@@ -22,7 +22,7 @@ from weft.compile.emit.vectors import (
     splat,
     store,
 )  # fmt: skip
-from weft.compile.targets.cpu.convolution.epilogue import follow
+from weft.compile.targets.cpu.convolution.epilogue import call_epilogue
 from weft.compile.targets.cpu.convolution.patches import (
     Loader,
     by_kind,
@@ -31,14 +31,14 @@ from weft.compile.targets.cpu.convolution.patches import (
     with_loader,
 )
 from weft.compile.targets.cpu.convolution.record import read_job
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import all_whole, call_windows
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.strip import by_heights
-from weft.compile.targets.cpu.matmul.tasks import blocks, divide
+from weft.compile.targets.cpu.matmul.tasks import block_count, divide
 
-HEIGHTS = (8, 4, 2, 1)
-SUMS = 16  # vectors of sums that are held at a time
+_COST = COST.convolution
 STRIP = (
     "*image *windows *masks *runs *counts step whole *weights weights_row *order k "
     "*bias *to to_row count"
@@ -48,8 +48,8 @@ STRIP = (
 class Direct:
     """Emits ``direct_tasks``: a task is some groups of a block of an image's pixels."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.lib = parts, parts.lib
+    def __init__(self, emitters: Emitters) -> None:
+        self.emitters, self.lib = emitters, emitters.lib
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
     def strip(self, kind: str, height: int) -> ir.Function:
@@ -59,27 +59,27 @@ class Direct:
     def emit(self) -> ir.Function:
         """The tasks' function: numbered by groups, then columns, then images."""
         lib = self.lib
-        with lib.routine("direct_tasks", "*job begin end worker", public=True) as made:
+        with lib.function("direct_tasks", "*job begin end worker", public=True) as made:
             b, t, function = made
             s = read_job(b, t.job, t.worker)
-            across = blocks(b, s.columns, s.task_columns)
-            parts = blocks(b, s.groups, s.task_groups)
+            across = block_count(b, s.columns, s.task_columns)
+            chunks = block_count(b, s.groups, s.task_groups)
             with loop(b, t.begin, t.end, name="task") as task:
-                rest, part = divide(b, task, parts)
+                rest, chunk = divide(b, task, chunks)
                 n, column = divide(b, rest, across)
                 with b.if_then(b.icmp_signed("<", n, s.images)):
                     s.begin = b.mul(column, s.task_columns)
                     end = b.add(s.begin, s.task_columns)
                     s.end = minimum(b, s.columns, end)
-                    call_windows(b, self.parts.windows, s, s.begin, s.end)
+                    call_windows(b, self.emitters.windows, s, s.begin, s.end)
                     s.whole = all_whole(b, s, s.begin, s.end, lib.tile.lanes)
-                    first = b.mul(part, s.task_groups)
+                    first = b.mul(chunk, s.task_groups)
                     last = minimum(b, s.groups, b.add(first, s.task_groups))
                     with loop(b, first, last, name="g") as g:
                         self._group(b, s, n, g)
                     start = b.mul(n, s.groups)
                     channels = [b.mul(b.add(start, g), s.rows) for g in (first, last)]
-                    follow(b, s, channels, [s.begin, s.end])
+                    call_epilogue(b, s, channels, [s.begin, s.end])
         return function
 
     def _group(self, b: Any, s: Any, n: Any, g: Any) -> None:
@@ -107,17 +107,17 @@ class Direct:
                 b, s.step, lambda kind: b.call(self.strip(kind, height), where + what)
             )
 
-        by_heights(b, HEIGHTS, i64(0), s.rows, strip)
+        by_heights(b, _COST.heights, i64(0), s.rows, strip)
         with b.if_then(b.not_(plain)):
             spots = at(b, s.spots, s.begin, I64)
             rest = [out, s.out_row, spots, s.rows, count, s.begin, s.spot_run]
-            b.call(self.parts.deliver.scatter, [s.sums, s.sums_row, *rest])
+            b.call(self.emitters.deliver.scatter, [s.sums, s.sums_row, *rest])
 
 
 def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
     """``to[i, j] = bias[i] + sum over k of weights[i, order[k]] * window[k, j]``."""
     lanes, element = lib.tile.lanes, lib.element
-    with lib.routine(f"direct_{kind}{height}", STRIP) as (b, s, made):
+    with lib.function(f"direct_{kind}{height}", STRIP) as (b, s, function):
         starts = [at(b, s.weights, b.mul(s.weights_row, i64(i)), element)
                   for i in range(height)]  # fmt: skip
         bias = _biases(b, lib, s, height)
@@ -144,7 +144,7 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
                     store(b, total, here, mask)
 
             with_loader(b, lib, kind, s, v, sums)
-    return made
+    return function
 
 
 def _several(
@@ -152,7 +152,7 @@ def _several(
 ) -> Any:
     """Whole vectors, some at a time for each element of the windows; how many."""
     lanes, element = lib.tile.lanes, lib.element
-    wide = min(4, SUMS // len(starts))
+    wide = min(4, _COST.direct_sums // len(starts))
     some = b.mul(b.sdiv(vectors, i64(wide)), i64(wide))
     stop = b.select(b.trunc(s.whole, I1), some, i64(0))
     with loop(b, i64(0), stop, i64(wide), name="v") as v:
@@ -162,13 +162,13 @@ def _several(
             element_ = window(b, s, k)
             values = [read_whole(b, lib, s, u, element_) for u in numbers]
             place = b.load(at(b, s.order, k, I64), typ=I64)
-            made: list[Any] = []
+            updated: list[Any] = []
             for start in starts:
                 item = b.load(at(b, start, place, element), typ=element)
                 scale = splat(b, item, lanes)
-                made += [fma(b, scale, x, held[len(made) + u])
+                updated += [fma(b, scale, x, held[len(updated) + u])
                          for u, x in enumerate(values)]  # fmt: skip
-            return made
+            return updated
 
         first = [value for value in bias for _ in range(wide)]
         for at_, total in enumerate(carry(b, i64(0), s.k, 1, first, step)):
@@ -181,7 +181,7 @@ def _several(
 
 
 def _biases(b: Any, lib: Library, s: Any, height: int) -> list[Any]:
-    """What each row's sums begin with: its bias, or 0 without."""
+    """The start of each row's sums: its bias, or 0."""
     there = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
     zeros = [ir.Constant(lib.element, 0.0)] * height
 

@@ -14,19 +14,19 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, i64, loop
 from weft.compile.emit.vectors import PTR, minimum, while_less
-from weft.compile.targets.cpu.matmul.epilogue import FOLLOWER
+from weft.compile.targets.cpu.cost_model import COST
+from weft.compile.targets.cpu.matmul.epilogue import EPILOGUE
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tasks import divide
 
-NEAR = 1 << 13  # elements of a result that are followed at a time: they are near
-FEWEST = 8  # rows of them
+_COST = COST.convolution
 TILES = "*epilogue *context first last channels tiles height width begin end"
 
 
-def follow(b: Any, s: Any, rows: Any, columns: Any) -> None:
+def call_epilogue(b: Any, s: Any, rows: Any, columns: Any) -> None:
     """Call a job's epilogue, if there is one, for a range of rows and of columns."""
     with b.if_then(b.icmp_unsigned("!=", s.epilogue, PTR(None))):
-        called = b.inttoptr(b.ptrtoint(s.epilogue, I64), FOLLOWER.as_pointer())
+        called = b.inttoptr(b.ptrtoint(s.epilogue, I64), EPILOGUE.as_pointer())
         b.call(called, [s.context, *rows, *columns])
 
 
@@ -37,18 +37,19 @@ def channels_of(b: Any, s: Any, image: Any, first: Any, last: Any) -> list[Any]:
 
 
 def some_rows(b: Any, columns: Any) -> Any:
-    """How many rows of so many columns to compute before what follows them."""
-    found = b.sdiv(i64(NEAR), columns)
-    return b.select(b.icmp_signed("<", found, i64(FEWEST)), i64(FEWEST), found)
+    """The rows of so many columns to compute before each call of the epilogue."""
+    found = b.sdiv(i64(_COST.epilogue), columns)
+    least = i64(_COST.epilogue_rows)
+    return b.select(b.icmp_signed("<", found, least), least, found)
 
 
-def emit_follow_tiles(lib: Library) -> ir.Function:
+def emit_tile_epilogues(lib: Library) -> ir.Function:
     """Calls for channels ``first`` to ``last`` of the tiles ``begin`` to ``end``.
 
     Tiles have 2x2 pixels. Whole rows of them are a range of pixels; a row that is not
     whole is two, one above the other.
     """
-    with lib.routine("follow_tiles", TILES) as (b, s, made):
+    with lib.function("follow_tiles", TILES) as (b, s, function):
         across = b.ashr(b.add(s.width, i64(1)), i64(1))
         with while_less(b, s.begin, s.end) as (tile, advance):
             image, t = divide(b, tile, s.tiles)
@@ -66,12 +67,12 @@ def emit_follow_tiles(lib: Library) -> ir.Function:
             with b.if_then(b.icmp_signed("<", whole, bottom)):
                 last = minimum(b, s.height, b.mul(bottom, i64(2)))
                 span = b.mul(b.mul(whole, i64(2)), s.width), b.mul(last, s.width)
-                follow(b, s, rows, span)
+                call_epilogue(b, s, rows, span)
             rest = b.icmp_signed(">", right, i64(0))
             with b.if_then(b.and_(rest, b.not_(b.and_(one, partly)))):
                 _row(b, s, rows, bottom, i64(0), right)
             advance(b.sub(end, t))
-    return made
+    return function
 
 
 def _row(b: Any, s: Any, rows: Any, top: Any, left: Any, right: Any) -> None:
@@ -81,4 +82,6 @@ def _row(b: Any, s: Any, rows: Any, top: Any, left: Any, right: Any) -> None:
     stop = minimum(b, s.width, b.mul(right, i64(2)))
     with loop(b, first, last, name="line") as line:
         start = b.mul(line, s.width)
-        follow(b, s, rows, [b.add(start, b.mul(left, i64(2))), b.add(start, stop)])
+        call_epilogue(
+            b, s, rows, [b.add(start, b.mul(left, i64(2))), b.add(start, stop)]
+        )

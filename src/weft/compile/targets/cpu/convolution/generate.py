@@ -8,7 +8,7 @@ from weft.compile.emit.isa import Isa
 from weft.compile.targets.cpu.convolution.direct import Direct
 from weft.compile.targets.cpu.convolution.image import Image
 from weft.compile.targets.cpu.convolution.rectangles import emit_rectangles
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.weight_dots import Dots
 from weft.compile.targets.cpu.convolution.weight_gradient import Weight
 from weft.compile.targets.cpu.convolution.winograd import Winograd
@@ -22,17 +22,17 @@ from weft.compile.targets.cpu.matmul.kinds import FLOATS
 RARE = "direct_tasks", "dots_tasks"  # of few channels in each group
 
 
-def emit_conv(module: ir.Module, dtype: str, target: Isa, *, rare: bool) -> None:
+def emit_conv(module: ir.Module, dtype: str, isa: Isa, *, rare: bool) -> None:
     """Add ``conv_X_tasks`` for each kind of tasks that is rare, or each that is not."""
-    lib = Library(module, "conv", FLOATS[dtype], target, tile_for(dtype, target))
-    parts = Parts(lib)
+    lib = Library(module, "conv", FLOATS[dtype], isa, tile_for(dtype, isa))
+    emitters = Emitters(lib)
     if rare:
-        Direct(parts).emit()
-        Dots(parts).emit()
+        Direct(emitters).emit()
+        Dots(emitters).emit()
         return
-    emit_rectangles(lib, "image_tasks", Image(parts).emit())
-    emit_rectangles(lib, "weight_tasks", Weight(parts).emit())
+    emit_rectangles(lib, "image_tasks", Image(emitters).emit())
+    emit_rectangles(lib, "weight_tasks", Weight(emitters).emit())
     if has_winograd(lib.tile):
         tiles = Transforms(lib)
-        emit_rectangles(lib, "winograd_tasks", Winograd(parts, tiles).emit())
-        emit_rectangles(lib, "kernels_tasks", Kernels(parts, tiles).emit())
+        emit_rectangles(lib, "winograd_tasks", Winograd(emitters, tiles).emit())
+        emit_rectangles(lib, "kernels_tasks", Kernels(emitters, tiles).emit())

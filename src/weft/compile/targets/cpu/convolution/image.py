@@ -1,7 +1,7 @@
 """Images from images: weights times windows, packed panel by panel.
 
 C[channel, pixel] = sum over k of weights[channel, k] * window[k, pixel], summed in the
-workspace over blocks of k in order, and then put where the pixels lie.
+workspace over blocks of k in order, and then stored in the image.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.compile.emit.control_flow import I64, i64, loop
 from weft.compile.emit.vectors import at, minimum, splat, store
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing
@@ -25,8 +25,8 @@ from weft.compile.targets.cpu.matmul.strip import along, by_heights
 class Image:
     """Emits the function that computes a rectangle of an image's C."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.lib = parts, parts.lib
+    def __init__(self, emitters: Emitters) -> None:
+        self.emitters, self.lib = emitters, emitters.lib
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
     def gather(self, height: int) -> ir.Function:
@@ -36,18 +36,18 @@ class Image:
     @functools.cached_property
     def ordered(self) -> ir.Function:
         """Rows of weights in the order of windows."""
-        return _emit_order(self.lib, self.parts.packing)
+        return _emit_order(self.lib, self.emitters.packing)
 
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        with lib.routine("image", RECTANGLE) as (b, t, made):
+        with lib.function("image", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             s.across = b.sub(s.column_end, s.column_begin)
             s.image = at(b, s.image, b.mul(s.group, s.image_group), lib.element)
             s.weights = at(b, s.other, b.mul(s.group, s.other_group), lib.element)
-            call_windows(b, self.parts.windows, s, s.column_begin, s.column_end)
+            call_windows(b, self.emitters.windows, s, s.column_begin, s.column_end)
             biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
             with b.if_then(biased):
                 _put_bias(b, lib, s)
@@ -64,8 +64,8 @@ class Image:
                     s.row_end,
                     lambda row, height: self._strip(b, s, row, height),
                 )
-            self.parts.deliver.image(b, s)
-        return made
+            self.emitters.deliver.image(b, s)
+        return function
 
     def _panels(self, b: Any, s: Any) -> None:
         """Windows as panels, one after the other."""
@@ -76,7 +76,7 @@ class Image:
             last = minimum(b, vectors, b.add(first, i64(tile.vectors)))
             to = at(b, s.panels, b.mul(j, s.deep), self.lib.element)
             rest = [first, last, s.deep, to, i64(tile.width)]
-            self.parts.patches.fill(b, s, s.image, s.p, rest)
+            self.emitters.patches.fill(b, s, s.image, s.p, rest)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         """Some rows of C over this block of k."""
@@ -97,21 +97,21 @@ class Image:
     def _columns(
         self, b: Any, s: Any, start: Any, height: int, common: list[Any], near: Any
     ) -> None:
-        """A column of weights for each step of k; in ``near`` ones, rows follow."""
+        """A column of weights for each step of k; ``near`` ones are contiguous."""
         tile, element = self.lib.tile, self.lib.element
         here = at(b, start, b.mul(s.p, s.order_step), element)
         to = [s.workspace, i64(tile.height)]
         with b.if_else(near) as (straight, any_):
             with straight:
                 size = [s.deep, i64(height)]
-                b.call(self.parts.packing.copy, [here, s.order_step, *to, *size])
+                b.call(self.emitters.packing.copy, [here, s.order_step, *to, *size])
             with any_:
                 order = at(b, s.order, s.p, I64)
                 b.call(self.gather(height), [start, s.other_row, order, *to, s.deep])
         ahead = at(b, here, i64(height), element)
         left, beyond = along(to[1], rows=False), along(s.order_step, rows=False)
         arguments = [to[0], *left, *common, ahead, *beyond]
-        self.parts.strips.call(b, height, True, arguments)
+        self.emitters.strips.call(b, height, True, arguments)
 
     def _rows(self, b: Any, s: Any, start: Any, height: int, common: list[Any]) -> None:
         """Weights by rows, in the order of windows."""
@@ -127,7 +127,7 @@ class Image:
         ahead = at(b, here, b.mul(s.other_row, i64(height)), element)
         beyond = along(s.other_row, rows=True)
         arguments = [left, *along(stride, rows=True), *common, ahead, *beyond]
-        self.parts.strips.call(b, height, False, arguments)
+        self.emitters.strips.call(b, height, False, arguments)
 
     def _pack(
         self, b: Any, s: Any, start: Any, here: Any, straight: Any, height: int
@@ -136,7 +136,7 @@ class Image:
         with b.if_else(straight) as (rows, ordered):
             with rows:
                 size = [i64(height), s.deep]
-                b.call(self.parts.packing.copy, [here, s.other_row, *to, *size])
+                b.call(self.emitters.packing.copy, [here, s.other_row, *to, *size])
             with ordered:
                 order = at(b, s.order, s.p, I64)
                 rest = [order, s.order_run, *to, i64(height), s.deep]
@@ -158,20 +158,20 @@ def _emit_order(lib: Library, packing: Packing) -> ir.Function:
     """``to[i, k] = source[i, order[k]]``, for an order that is made of runs."""
     arguments = "*source source_row *order run *to to_row rows k"
     with (
-        lib.routine("order", arguments) as (b, s, made),
+        lib.function("order", arguments) as (b, s, function),
         loop(b, i64(0), s.k, s.run, name="k") as k,
     ):
         place = b.load(at(b, s.order, k, I64), typ=I64)
         source = at(b, s.source, place, lib.element)
         rest = [at(b, s.to, k, lib.element), s.to_row, s.rows, s.run]
         b.call(packing.copy, [source, s.source_row, *rest])
-    return made
+    return function
 
 
 def _emit_gather(lib: Library, height: int) -> ir.Function:
     """``to[k, i] = source[i, order[k]]`` for so many rows, which are written out."""
     arguments = "*source source_row *order *to to_row k"
-    with lib.routine(f"gather{height}", arguments) as (b, s, made):
+    with lib.function(f"gather{height}", arguments) as (b, s, function):
         steps = [b.mul(s.source_row, i64(i)) for i in range(height)]
         with loop(b, i64(0), s.k, name="k") as k:
             place = b.load(at(b, s.order, k, I64), typ=I64)
@@ -181,4 +181,4 @@ def _emit_gather(lib: Library, height: int) -> ir.Function:
                      for step in steps]  # fmt: skip
             for i, item in enumerate(items):
                 b.store(item, at(b, to, i64(i), lib.element))
-    return made
+    return function

@@ -11,19 +11,19 @@ from weft.compile.targets.cpu.convolution.record import JOB
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View
 from weft.compile.targets.cpu.matmul.tiling import Tiling
+from weft.runtime.cpu.address import ALIGNMENT
 
-EVEN = 2  # rows of a task are a multiple of these: tiles of one row are slow
 _FIELDS = {word.lstrip("*"): index for index, word in enumerate(JOB)}
 IMAGE, OTHER, BIAS, OUT = (_FIELDS[name] for name in ("image", "other", "bias", "out"))
-FOLLOWER = _FIELDS["epilogue"]
+EPILOGUE = _FIELDS["epilogue"]
 
 
 class Plan(NamedTuple):
     """Jobs for a function, of equally many tasks each.
 
     ``pointers`` gives the fields that are the addresses of the operands, in their
-    order, and of the result. ``epilogue`` is the field of what follows, and the next
-    that of its context; -1 if nothing can, because a job has pixels here and there.
+    order, and of the result. ``epilogue`` is the field of the epilogue, and the next
+    that of its context; -1 if there can be none, because pixels are scattered.
     ``tables`` are, of each job, the fields that are addresses of tables, and these;
     they must live as long as the jobs.
     """
@@ -40,11 +40,11 @@ class Plan(NamedTuple):
 def plan_of(function: str, drafts: list[Draft], pointers: Sequence[int]) -> Plan:
     """A plan of finished jobs."""
     tasks = max(draft.tasks for draft in drafts)
-    room = max(draft["workspace_bytes"] for draft in drafts)
+    workspace = max(draft["workspace_bytes"] for draft in drafts)
     tables = [draft.tables for draft in drafts]
     rows = [draft.fields for draft in drafts]
-    epilogue = -1 if any(draft["spots"] for draft in drafts) else FOLLOWER
-    return Plan(function, rows, tuple(pointers), tasks, room, tables, epilogue)
+    epilogue = -1 if any(draft["spots"] for draft in drafts) else EPILOGUE
+    return Plan(function, rows, tuple(pointers), tasks, workspace, tables, epilogue)
 
 
 class Draft:
@@ -83,34 +83,34 @@ class Draft:
         self.table("taps", np.ascontiguousarray(view.tap_offsets, np.int32))
         self.table("windows", view.windows(channels, masks_row))
 
-    def room(self, across: int, sums: int, vectors: int, taps: int) -> None:
+    def lay_out_panels(self, across: int, sums: int, vectors: int, taps: int) -> None:
         """Lay out a workspace with panels of some columns and so many sums."""
         tile = self.tile
         slack = tile.width * tile.lanes
-        parts = {
+        regions = {
             "rows": tile.row_panel,
             "panels": tile.depth * across + slack,
             "sums": sums + tile.lanes,
         }
-        self.lay_out(parts, self.table_room("", vectors, taps))
+        self.lay_out(regions, self.table_regions("", vectors, taps))
 
-    def table_room(self, prefix: str, vectors: int, taps: int) -> dict[str, int]:
-        """Bytes of what is known about a block's windows."""
+    def table_regions(self, prefix: str, vectors: int, taps: int) -> dict[str, int]:
+        """Bytes of the tables about a block's windows."""
         runs = 16 * vectors * self.tile.lanes
         sizes = {"masks": 4 * vectors * taps, "runs": runs, "counts": 8 * vectors}
         return {prefix + name: size for name, size in sizes.items()}
 
     def lay_out(self, elements: dict[str, int], sizes: dict[str, int]) -> None:
-        """Put parts of a workspace one after the other, by elements and by bytes.
+        """Lay out the regions of a workspace, given in elements and in bytes.
 
         Packed rows come first.
         """
-        parts = {name: count * self.itemsize for name, count in elements.items()}
+        regions = {name: count * self.itemsize for name, count in elements.items()}
         at = 0
-        for name, size in (parts | sizes).items():
+        for name, size in (regions | sizes).items():
             if name != "rows":
                 self.set(**{f"{name}_at": at})
-            at += up(size, 64)
+            at += up(size, ALIGNMENT)
         self.set(workspace_bytes=at)
 
     def count_rectangles(self) -> None:

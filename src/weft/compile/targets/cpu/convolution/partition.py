@@ -1,6 +1,6 @@
 """The partition of C into tasks, by a model of their cost.
 
-Times are multiplications for each of k, as for products (``gemm.tasks``): a task of
+Times are multiplications for each of k, as for products (``matmul.tasks``): a task of
 some rows and columns multiplies each with each, and packs both. Windows are packed run
 by run (``windows``), so those of short rows take longer.
 """
@@ -11,26 +11,25 @@ import functools
 import heapq
 from typing import NamedTuple
 
-from weft.compile.targets.cpu.convolution.job_builder import EVEN, ceil, up
+from weft.compile.targets.cpu.convolution.job_builder import ceil, up
 from weft.compile.targets.cpu.convolution.tables import View
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
-PACKED = 8  # multiplications that packing an element of weights takes, or of a run
-EVENLY = 16  # tasks for each thread that are as good as equal shares
-LATE = 32  # a thread that is late has this part of a task still to do, say
+_COST = COST.convolution
 
 
 class Work(NamedTuple):
-    """What is cut, and what packing an element of a row or of a column takes."""
+    """The sizes of C, and the time of packing an element of a row or of a column."""
 
     rows: int
     columns: int
     groups: int
-    row: int = PACKED
-    column: int = 2 * PACKED
+    row: int = _COST.packing
+    column: int = 2 * _COST.packing
 
     def task(self, rows: int, columns: int) -> int:
-        """What a task takes."""
+        """The time of a task."""
         rows = min(rows, self.rows)
         return rows * columns + rows * self.row + columns * self.column
 
@@ -60,7 +59,7 @@ def best_cut(
     least = ceil(work.rows, tall)
     downs = {least << bit for bit in range((2 * threads).bit_length())}
     downs.add(up(least, threads))
-    heights = {up(ceil(work.rows, min(n, tallest)), EVEN) for n in downs}
+    heights = {up(ceil(work.rows, min(n, tallest)), _COST.even) for n in downs}
     widest = up(min(most, work.columns), tile.width)
     cuts = [
         (_finish(work, height, across, threads), -across, height)
@@ -77,8 +76,8 @@ def _finish(work: Work, height: int, across: int, threads: int) -> int:
     whole, rest = divmod(work.columns, across)
     many, few = whole * down, down if rest else 0
     large, small = work.task(height, across), work.task(height, rest)
-    late = (large if whole else small) // LATE
-    if many >= EVENLY * threads:
+    late = (large if whole else small) // _COST.late
+    if many >= _COST.equal_tasks * threads:
         return (many * large + few * small) // threads + late
     each, more = divmod(many, threads)
     ends = [large * (each + (k < more)) for k in range(threads)]

@@ -24,16 +24,16 @@ from weft.compile.emit.vectors import (
     store,
     suffix,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 
 FILL = "*image *windows *masks *runs *counts begin end rows *to to_row step"
-AHEAD = 4  # rows that are copied without waiting
 KINDS = ("unit", "second", "any")  # steps between neighbours of 1, of 2, of more
 Loader = Callable[[Any, Any], Any]  # (builder, row) -> vector
 
 
 class Patches:
-    """The routines that read windows, emitted when first called."""
+    """The functions that read windows, emitted when first called."""
 
     def __init__(self, lib: Library) -> None:
         self.lib = lib
@@ -65,7 +65,7 @@ def by_kind(b: Any, step: Any, run: Callable[[str], Any]) -> None:
 def _emit_fill(lib: Library, kind: str) -> ir.Function:
     lanes = lib.tile.lanes
     with (
-        lib.routine(f"fill_{kind}", FILL) as (b, s, made),
+        lib.function(f"fill_{kind}", FILL) as (b, s, function),
         loop(b, s.begin, s.end, name="v") as v,
     ):
         to = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), lib.element)
@@ -79,12 +79,13 @@ def _emit_fill(lib: Library, kind: str) -> ir.Function:
                         here = at(b, to, b.mul(place, s.to_row), lib.element)
                         store(b, value, here)
 
-            whole = b.and_(s.rows, i64(-AHEAD))
-            rows(AHEAD, i64(0), whole)
+            count = COST.convolution.patch_rows
+            whole = b.and_(s.rows, i64(-count))
+            rows(count, i64(0), whole)
             rows(1, whole, s.rows)
 
         with_loader(b, lib, kind, s, v, copy)
-    return made
+    return function
 
 
 def window(b: Any, s: Any, row: Any) -> tuple[Any, Any]:

@@ -20,7 +20,6 @@ from weft.compile.targets.cpu.convolution.job_builder import (
     up,
 )  # fmt: skip
 from weft.compile.targets.cpu.convolution.partition import (
-    PACKED,
     Work,
     best_cut,
     runs_of,
@@ -34,40 +33,28 @@ from weft.compile.targets.cpu.convolution.tables import (
 )  # fmt: skip
 from weft.compile.targets.cpu.convolution.winograd_plans import (
     has_winograd,
+    input_grad_draft,
+    input_grad_shape,
     kernels_plan,
     tiles_pay,
-    turned_draft,
-    turned_shape,
     winograd_draft,
     winograd_plan,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tasks import JOB as PRODUCT
 from weft.compile.targets.cpu.matmul.tasks import split
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 from weft.compile.tuning.choices import Columns
 
-TALL = 18  # strips of the weights' gradient that a task has at most
-HEAVY_BYTES = 1 << 21  # of weights that should be read for more columns at a time
-FEW_ROWS = 8  # of C for which windows are not packed
-FEW_COLUMNS = 8  # of the weights' gradient that dot products compute
-DIRECT_WORK = 1 << 17  # multiplications that are worth a task
-DOTS_SUMS = 1 << 14  # elements of sums that stay in the first cache
-TURNED = 16  # multiplications that packing gradients takes, which are turned
-SCATTERED = 32  # multiplications that packing weights from anywhere takes
-MANY_PIXELS = 192  # of an image that are worth a product of its own
-FULL_PIXELS = 400  # of an image that fill vectors well
-MANY_CHANNELS, MANY_IMAGES = 256, 4  # for which packing pixels is little
-SHORT = 2  # a block that is this part of the longest one costs more than packing
-APART = 2048  # bytes: rows at a multiple of these share places in the first cache
+_COST = COST.convolution
 GEMM = "gemm"  # the function of a plan that is a product of matrices
 
 
 class Planner:
-    """Plans for one element type and target.
+    """Plans for one element type and tiling.
 
     ``exact`` ones sum products of the operands' elements alone. Others may sum
-    products of sums; then an infinity or NaN also reaches the results beside those
-    that it has part in.
+    products of sums; then an infinity or NaN also reaches neighbouring results.
     """
 
     def __init__(
@@ -116,12 +103,12 @@ class Planner:
     def input_grad(self, shape: Shape) -> Plan:
         """x's gradient from y's and weights: a job for each phase of the stride."""
         if self._is_product(shape, shape.channels, shape.filters):
-            return self._product(shape, turned=True)
-        turned = turned_shape(shape)
-        if self._in_tiles(turned, shape.group_channels, shape.group_filters):
-            draft = turned_draft(self._draft(), shape)
+            return self._product(shape, transposed=True)
+        transposed = input_grad_shape(shape)
+        if self._in_tiles(transposed, shape.group_channels, shape.group_filters):
+            draft = input_grad_draft(self._draft(), shape)
             ends = IMAGE, OTHER, OUT
-            return winograd_plan(draft, turned, self.threads, ends, self.cuts.tiles)
+            return winograd_plan(draft, transposed, self.threads, ends, self.cuts.tiles)
         phases = itertools.product(
             *(range(min(s, n)) for s, n in zip(shape.stride, shape.size, strict=True))
         )
@@ -131,32 +118,34 @@ class Planner:
     def _is_product(self, shape: Shape, rows: int, k: int) -> bool:
         """Whether a matrix product for each image is the best way.
 
-        Pixels of several images fill vectors better, if packing them is little beside.
+        Pixels of several images fill vectors better, if packing them costs little.
         """
-        if not shape.pointwise or shape.groups != 1 or shape.pixels < MANY_PIXELS:
+        small = shape.pixels < _COST.product_pixels
+        if not shape.pointwise or shape.groups != 1 or small:
             return False
-        full = shape.pixels >= FULL_PIXELS or shape.pixels % self.tile.lanes == 0
-        return full or min(rows, k) < MANY_CHANNELS or shape.images < MANY_IMAGES
+        full = shape.pixels >= _COST.full_pixels or shape.pixels % self.tile.lanes == 0
+        few = shape.images < _COST.packed_images
+        return full or few or min(rows, k) < _COST.packed_channels
 
-    def _product(self, shape: Shape, *, turned: bool = False) -> Plan:
+    def _product(self, shape: Shape, *, transposed: bool = False) -> Plan:
         """Weights, or their transpose, times each image."""
         m, n, k = shape.filters, shape.pixels, shape.channels
         strides = (k, 1)
-        if turned:
+        if transposed:
             m, k, strides = k, m, (1, k)
         cut = split(self.tile, m, n, k, batch=shape.images, threads=self.threads)
         job = np.zeros(len(PRODUCT), np.int64)
-        given = {
+        fields = {
             "m": m, "n": n, "k": k, "a_row": strides[0], "a_col": strides[1],
             "b_row": n, "b_col": 1, "c_row": n, "b_batch": n * k, "c_batch": n * m,
             "task_rows": cut.rows, "task_columns": cut.columns,
         }  # fmt: skip
-        for name, value in given.items():
+        for name, value in fields.items():
             job[PRODUCT.index(name)] = value
         pointers = tuple(PRODUCT.index(name) for name in ("*b", "*a", "*c"))
-        room = self.tile.workspace * self.itemsize
+        workspace = self.tile.workspace * self.itemsize
         epilogue = PRODUCT.index("*epilogue")
-        return Plan(GEMM, [job], pointers, cut.tasks, room, [[]], epilogue)
+        return Plan(GEMM, [job], pointers, cut.tasks, workspace, [[]], epilogue)
 
     def _in_tiles(self, shape: Shape, rows: int, k: int) -> bool:
         """Whether Winograd's method is to be used."""
@@ -171,7 +160,7 @@ class Planner:
         pointers: Sequence[int],
     ) -> Plan:
         """Jobs that compute an image, by packing windows or directly."""
-        direct = jobs[0][0]["rows"] <= FEW_ROWS
+        direct = jobs[0][0]["rows"] <= _COST.direct_rows
         for job, view in jobs:
             (self._direct if direct else self._image)(job, shape, view, channels)
         function = "direct_tasks" if direct else "image_tasks"
@@ -202,13 +191,13 @@ class Planner:
         return job, view
 
     def _image(self, job: Draft, shape: Shape, view: View, channels: int) -> None:
-        """What image tasks have in common."""
+        """Fill in a job of image tasks."""
         tile, rows = self.tile, job["rows"]
         columns = shape.images * view.pixels
         far = job["order_run"] < 0
-        heavy = rows * job["k"] * self.itemsize > HEAVY_BYTES or far
-        weights = SCATTERED if far else PACKED
-        windows = PACKED * runs_of(view, tile.lanes)
+        heavy = rows * job["k"] * self.itemsize > _COST.heavy or far
+        weights = _COST.scattered_packing if far else _COST.packing
+        windows = _COST.packing * runs_of(view, tile.lanes)
         work = Work(rows, columns, shape.groups, weights, windows)
         most = (1 + heavy) * self.cuts.columns
         height, across = best_cut(work, tile, most, self.threads)
@@ -218,28 +207,28 @@ class Planner:
             sums_row=across + tile.lanes,
         )  # fmt: skip
         job.view(shape, view, channels, vectors)
-        job.room(across, rows * (across + tile.lanes), vectors, view.taps)
+        job.lay_out_panels(across, rows * (across + tile.lanes), vectors, view.taps)
         job.count_rectangles()
 
     def _direct(self, job: Draft, shape: Shape, view: View, channels: int) -> None:
-        """What direct tasks have in common; columns are those of one image."""
+        """Fill in a job of direct tasks; columns are those of one image."""
         tile, rows, k = self.tile, job["rows"], job["k"]
         across = min(self.cuts.columns, up(view.pixels, tile.width))
         vectors, work = across // tile.lanes, max(rows * k, 1) * across
         job.set(
             columns=view.pixels, task_columns=across, sums_row=across + tile.lanes,
-            task_groups=min(shape.groups, ceil(DIRECT_WORK, work)),
+            task_groups=min(shape.groups, ceil(_COST.direct_task, work)),
         )  # fmt: skip
         if not job["order"]:
             job.table("order", np.arange(k))
         job.view(shape, view, channels, vectors)
-        job.room(0, rows * (across + tile.lanes), vectors, view.taps)
-        parts = ceil(shape.groups, job["task_groups"])
-        job.tasks = parts * ceil(view.pixels, across) * shape.images
+        job.lay_out_panels(0, rows * (across + tile.lanes), vectors, view.taps)
+        chunks = ceil(shape.groups, job["task_groups"])
+        job.tasks = chunks * ceil(view.pixels, across) * shape.images
 
     def weight_grad(self, shape: Shape) -> Plan:
         """The weights' gradient from x and y's gradient."""
-        if shape.group_filters <= FEW_COLUMNS:
+        if shape.group_filters <= _COST.dots_columns:
             return self._dots(shape)
         if self._in_tiles(shape, shape.group_filters, shape.group_channels):
             return kernels_plan(self._weight_job(shape), shape, self.threads)
@@ -249,17 +238,17 @@ class Planner:
         view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
         weights = job["rows"] * job["columns"]
         block = min(self.cuts.columns, up(shape.pixels, tile.lanes))
-        groups = ceil(DOTS_SUMS, weights * tile.lanes)
+        groups = ceil(_COST.dots_sums, weights * tile.lanes)
         groups = min(groups, ceil(shape.groups, 2 * self.threads))
         vectors = block // tile.lanes
         job.set(block=block, task_groups=groups)
         job.view(shape, view, shape.group_channels, vectors)
-        job.room(0, groups * weights * tile.lanes, vectors, view.taps)
+        job.lay_out_panels(0, groups * weights * tile.lanes, vectors, view.taps)
         job.tasks = ceil(shape.groups, groups)
         return plan_of("dots_tasks", [job], (IMAGE, OTHER, OUT))
 
     def _weight_job(self, shape: Shape) -> Draft:
-        """What both ways to the weights' gradient have in common."""
+        """The job of the weights' gradient, before its tasks are cut."""
         rows, columns = shape.group_channels * shape.taps, shape.group_filters
         job = self._draft()
         job.set(
@@ -276,9 +265,10 @@ class Planner:
         view, tile, job = forward_view(shape), self.tile, self._weight_job(shape)
         rows, columns = job["rows"], job["columns"]
         block = self._whole_block(shape)
-        windows = 1 if block else PACKED * runs_of(view, tile.lanes)  # which are rows
-        work = Work(rows, columns, shape.groups, windows, TURNED)
-        most, tall = self.cuts.columns, TALL * tile.height
+        # Windows are rows here.
+        windows = 1 if block else _COST.packing * runs_of(view, tile.lanes)
+        work = Work(rows, columns, shape.groups, windows, _COST.transposed_packing)
+        most, tall = self.cuts.columns, _COST.tall * tile.height
         height, across = best_cut(work, tile, most, self.threads, tall)
         vectors = tile.depth // tile.lanes
         job.set(
@@ -286,18 +276,19 @@ class Planner:
             task_rows=height, task_columns=across, sums_row=across + tile.lanes,
         )  # fmt: skip
         job.view(shape, view, shape.group_channels, vectors)
-        job.room(across, rows * (across + tile.lanes), vectors, view.taps)
+        job.lay_out_panels(across, rows * (across + tile.lanes), vectors, view.taps)
         job.count_rectangles()
         return plan_of("weight_tasks", [job], (IMAGE, OTHER, OUT))
 
     def _whole_block(self, shape: Shape) -> int:
-        """The longest block that an image has whole ones of, if pixels lie in order.
+        """The longest block that divides an image's pixels.
 
         0 if that is too short, if windows are not single pixels, or if rows would
-        share few places in a cache.
+        share few sets of a cache.
         """
-        if not shape.pointwise or shape.plane * self.itemsize % APART == 0:
+        aliases = shape.plane * self.itemsize % COST.caches.half_alias == 0
+        if not shape.pointwise or aliases:
             return 0
         depth = self.tile.depth
-        sizes = range(min(depth, shape.pixels), depth // SHORT, -1)
+        sizes = range(min(depth, shape.pixels), depth // _COST.short, -1)
         return next((n for n in sizes if shape.pixels % n == 0), 0)

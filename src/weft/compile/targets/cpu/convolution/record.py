@@ -1,4 +1,4 @@
-"""The record of a convolution's job, and where its workspace keeps what.
+"""The record of a convolution's job, and the layout of its workspace.
 
 Three kinds of tasks read it. *Image* tasks compute an image from an image and weights
 (forward, or a gradient's phase): C[rows, columns] where a column is a pixel of the
@@ -31,7 +31,7 @@ JOB = [
     "task_rows", "task_columns", "task_groups", "sums_row",
     "panels_at", "sums_at", "masks_at", "masks_row", "runs_at", "counts_at",
     "*y_places", "y_places_row", "*y_taps", "*y_windows", "y_size1",
-    "y_size2", "turns_at", "y_masks_at", "y_runs_at", "y_counts_at",
+    "y_size2", "gradients_at", "y_masks_at", "y_runs_at", "y_counts_at",
     "*workspace", "workspace_bytes",
 ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from weft.compile.emit.control_flow import i64
 from weft.compile.emit.vectors import minimum, while_less
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.matmul.functions import Library
-from weft.compile.targets.cpu.matmul.tasks import blocks, divide
+from weft.compile.targets.cpu.matmul.tasks import block_count, divide
 
 RECTANGLE = "*job worker group row_begin row_end column_begin column_end"
 TASKS = "*job begin end worker"
@@ -25,10 +25,10 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
 
     Numbers beyond a job's last group are no work: jobs of one launch are counted alike.
     """
-    with lib.routine(name, TASKS, public=True) as (b, t, made):
+    with lib.function(name, TASKS, public=True) as (b, t, function):
         s = read_job(b, t.job, t.worker)
-        down = blocks(b, s.rows, s.task_rows)
-        across = blocks(b, s.columns, s.task_columns)
+        down = block_count(b, s.rows, s.task_rows)
+        across = block_count(b, s.columns, s.task_columns)
         with while_less(b, t.begin, t.end) as (task, advance):
             block, first = divide(b, task, down)
             last = minimum(b, down, b.add(first, b.sub(t.end, task)))
@@ -39,7 +39,7 @@ def emit_rectangles(lib: Library, name: str, rectangle: ir.Function) -> ir.Funct
                 columns = _range(b, column, end, s.task_columns, s.columns)
                 b.call(rectangle, [t.job, t.worker, group, *rows, *columns])
             advance(b.sub(last, first))
-    return made
+    return function
 
 
 def _range(b: Any, first: Any, last: Any, step: Any, size: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The routines that all kinds of tasks are made of."""
+"""The emitters that all kinds of tasks share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.strip import Strips
 
 
-class Parts:
-    """What a module of convolutions has once."""
+class Emitters:
+    """The functions that a module of convolutions has once."""
 
     def __init__(self, lib: Library) -> None:
         self.lib = lib

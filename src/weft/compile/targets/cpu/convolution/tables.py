@@ -3,7 +3,7 @@
 places   (5, pixels + lanes)  a pixel of the result: where its window begins along
                               each axis of the image, how many lanes from it on
                               follow each other, and how many images further it is
-taps     (taps, 3)            how far a tap lies from the window's beginning
+taps     (taps, 3)            a tap's offset from the window's beginning
 windows  (k, 2)               an element of a window: its offset, its row of masks
 """
 
@@ -23,7 +23,7 @@ class Axis(NamedTuple):
     length: int  # places
     step: int  # between neighbours in the image
     start: int  # of the first
-    taps: tuple[int, ...]  # where taps lie from there
+    taps: tuple[int, ...]  # offsets of taps from there
     numbers: tuple[int, ...]  # which elements of the kernel they are
 
 
@@ -51,7 +51,7 @@ class View(NamedTuple):
 
     @property
     def tap_offsets(self) -> np.ndarray:
-        """(taps, 3): where taps lie."""
+        """(taps, 3): offsets of taps along each axis."""
         return _grid([np.array(axis.taps, np.int64) for axis in self.axes])
 
     def kernel_places(self, kernel: Three) -> np.ndarray:
@@ -83,7 +83,7 @@ class View(NamedTuple):
 
 
 def forward_view(shape: Shape) -> View:
-    """How y's places read x."""
+    """The view of x by y's pixels."""
     axes = [
         Axis(count, s, -lo, tuple(d * t for t in range(k)), tuple(range(k)))
         for count, s, lo, d, k in zip(
@@ -112,7 +112,7 @@ def phase_view(shape: Shape, phase: Three) -> View:
 
 
 def phase_spots(shape: Shape, phase: Three) -> np.ndarray:
-    """Where the places of a phase lie in x."""
+    """The offsets in x of a phase's pixels."""
     starts = [
         np.arange(r, n, s)
         for r, n, s in zip(phase, shape.size, shape.stride, strict=True)
@@ -121,20 +121,20 @@ def phase_spots(shape: Shape, phase: Three) -> np.ndarray:
 
 
 def tile_views(shape: Shape) -> tuple[View, View]:
-    """How tiles of 2x2 results read 4x4 pixels of x, and where they lie in y."""
+    """How tiles of 2x2 results read 4x4 pixels of x, and their positions in y."""
     here, two, four = (0,), (0, 1), (0, 1, 2, 3)
-    read, lie = [Axis(1, 1, 0, here, here)], [Axis(1, 1, 0, here, here)]
+    read, written = [Axis(1, 1, 0, here, here)], [Axis(1, 1, 0, here, here)]
     for count, low in zip(shape.counts[1:], shape.low[1:], strict=True):
         tiles = (count + 1) // 2
         read.append(Axis(tiles, 2, -low, four, four))
-        lie.append(Axis(tiles, 2, 0, two, two))
-    return View(tuple(read), shape.size), View(tuple(lie), shape.counts)
+        written.append(Axis(tiles, 2, 0, two, two))
+    return View(tuple(read), shape.size), View(tuple(written), shape.counts)
 
 
 def _grid(axes: list[np.ndarray]) -> np.ndarray:
     """All combinations of three axes' numbers, the last the fastest."""
-    parts = np.meshgrid(*axes, indexing="ij")
-    return np.stack([part.reshape(-1) for part in parts], -1)
+    grids = np.meshgrid(*axes, indexing="ij")
+    return np.stack([grid.reshape(-1) for grid in grids], -1)
 
 
 def _strides(size: Three) -> np.ndarray:

@@ -22,7 +22,7 @@ from weft.compile.emit.vectors import (
     store,
     totals,
 )  # fmt: skip
-from weft.compile.targets.cpu.convolution.epilogue import follow
+from weft.compile.targets.cpu.convolution.epilogue import call_epilogue
 from weft.compile.targets.cpu.convolution.patches import (
     Loader,
     by_kind,
@@ -31,20 +31,20 @@ from weft.compile.targets.cpu.convolution.patches import (
     with_loader,
 )
 from weft.compile.targets.cpu.convolution.record import read_job
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import all_whole, call_windows
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.strip import by_heights
 
-HEIGHTS = (8, 4, 2, 1)
 STRIP = "*image *windows *masks *runs *counts step whole *gradient count *sums"
 
 
 class Dots:
     """Emits ``dots_tasks``."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.lib = parts, parts.lib
+    def __init__(self, emitters: Emitters) -> None:
+        self.emitters, self.lib = emitters, emitters.lib
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
     def strip(self, kind: str, height: int) -> ir.Function:
@@ -54,7 +54,7 @@ class Dots:
     def emit(self) -> ir.Function:
         """The tasks' function."""
         lib = self.lib
-        with lib.routine("dots_tasks", "*job begin end worker", public=True) as made:
+        with lib.function("dots_tasks", "*job begin end worker", public=True) as made:
             b, t, function = made
             s = read_job(b, t.job, t.worker)
             with loop(b, t.begin, t.end, name="task") as task:
@@ -65,7 +65,7 @@ class Dots:
                 self._clear(b, s)
                 with loop(b, i64(0), s.pixels, s.block, name="p") as p:
                     s.p, s.end = p, minimum(b, s.pixels, b.add(p, s.block))
-                    call_windows(b, self.parts.windows, s, s.p, s.end)
+                    call_windows(b, self.emitters.windows, s, s.p, s.end)
                     s.whole = all_whole(b, s, s.p, s.end, lib.tile.lanes)
                     with (
                         loop(b, i64(0), s.images, name="n") as n,
@@ -102,7 +102,7 @@ class Dots:
                 b, s.step, lambda kind: b.call(self.strip(kind, height), where + what)
             )
 
-        by_heights(b, HEIGHTS, i64(0), s.rows, strip)
+        by_heights(b, COST.convolution.heights, i64(0), s.rows, strip)
 
     def _finish(self, b: Any, s: Any) -> None:
         """Add up the lanes of each weight's sums."""
@@ -114,13 +114,13 @@ class Dots:
             total = totals(b, [load(b, place, lib.vector)])
             b.store(b.extract_element(total, I32(0)), at(b, out, i, lib.element))
         filters = b.mul(s.first, s.columns), b.mul(s.last, s.columns)
-        follow(b, s, filters, [i64(0), s.rows])
+        call_epilogue(b, s, filters, [i64(0), s.rows])
 
 
 def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
     """``sums[i] += window[i, j] * gradient[j]`` for all columns j of a block."""
     lanes, element = lib.tile.lanes, lib.element
-    with lib.routine(f"dots_{kind}{height}", STRIP) as (b, s, made):
+    with lib.function(f"dots_{kind}{height}", STRIP) as (b, s, function):
         places = [at(b, s.sums, i64(i * lanes), element) for i in range(height)]
         vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
         done = i64(0)
@@ -138,7 +138,7 @@ def _emit_strip(lib: Library, kind: str, height: int) -> ir.Function:
                     store(b, fma(b, value, scale, held), place)
 
             with_loader(b, lib, kind, s, v, add)
-    return made
+    return function
 
 
 def _scale(b: Any, lib: Library, s: Any, v: Any) -> Any:

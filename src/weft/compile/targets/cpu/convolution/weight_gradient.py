@@ -4,7 +4,7 @@ C[element of a window, channel] = sum over pixels of window * gradient. Rows of 
 need no transposing for this, and gradients are few beside them. C stays in the
 workspace until all pixels are summed, in blocks of a fixed length and in order; then
 its transpose is stored. Where windows are single pixels and no block goes from an image
-to the next, they are read where they lie.
+to the next, they are read unpacked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.compile.emit.control_flow import I64, i64, loop
 from weft.compile.emit.vectors import at, minimum, while_less
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.matmul.strip import along, by_heights
 from weft.compile.targets.cpu.matmul.tasks import divide
@@ -26,13 +26,13 @@ from weft.compile.targets.cpu.matmul.tasks import divide
 class Weight:
     """Emits the function that computes a rectangle of a gradient's C."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts, self.lib = parts, parts.lib
+    def __init__(self, emitters: Emitters) -> None:
+        self.emitters, self.lib = emitters, emitters.lib
 
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        with lib.routine("weight", RECTANGLE) as (b, t, made):
+        with lib.function("weight", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             s.across = b.sub(s.column_end, s.column_begin)
@@ -44,7 +44,7 @@ class Weight:
                 s.p, s.deep = p, minimum(b, s.block, b.sub(s.k, p))
                 s.add = b.zext(b.icmp_signed(">", p, i64(0)), I64)
                 with b.if_then(b.not_(s.direct)):
-                    call_windows(b, self.parts.windows, s, p, b.add(p, s.deep))
+                    call_windows(b, self.emitters.windows, s, p, b.add(p, s.deep))
                 self._panels(b, s)
                 by_heights(
                     b,
@@ -53,8 +53,8 @@ class Weight:
                     s.row_end,
                     lambda row, height: self._strip(b, s, row, height),
                 )
-            self.parts.deliver.weight(b, s)
-        return made
+            self.emitters.deliver.weight(b, s)
+        return function
 
     def _panels(self, b: Any, s: Any) -> None:
         """The gradient of these pixels, transposed, as panels of channels."""
@@ -69,7 +69,10 @@ class Weight:
                 run = minimum(b, b.sub(s.pixels, q), b.sub(s.deep, k))
                 here = at(b, source, b.add(b.mul(n, s.other_step), q), element)
                 to = at(b, panel, b.mul(k, width), element)
-                b.call(self.parts.packing.turn, [here, s.other_row, to, run, count])
+                b.call(
+                    self.emitters.packing.transposed_panel,
+                    [here, s.other_row, to, run, count],
+                )
                 advance(run)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
@@ -82,15 +85,15 @@ class Weight:
         ahead = at(b, left, b.mul(stride, i64(height)), element)
         strides = along(stride, rows=True)
         arguments = [left, *strides, *panel, *size, ahead, *strides]
-        self.parts.strips.call(b, height, False, arguments)
+        self.emitters.strips.call(b, height, False, arguments)
 
     def _left(self, b: Any, s: Any, row: Any, height: int) -> tuple[Any, Any]:
-        """Rows of windows, packed or where they lie, and from one to the next."""
+        """The address of rows of windows, packed or not, and their stride."""
         tile, depth = self.lib.tile, i64(self.lib.tile.depth)
         with b.if_then(b.not_(s.direct)):
             vectors = b.sdiv(b.add(s.deep, i64(tile.lanes - 1)), i64(tile.lanes))
             to = [i64(0), vectors, i64(height), s.workspace, depth]
-            self.parts.patches.fill(b, s, s.image, row, to)
+            self.emitters.patches.fill(b, s, s.image, row, to)
         n, q = divide(b, s.p, s.pixels)
         offset = b.add(b.add(b.mul(n, s.image_step), q), b.mul(row, s.image_row))
         here = at(b, s.image, offset, self.lib.element)

@@ -6,7 +6,7 @@ For a block of columns, this writes to the workspace
     runs    each run: the offset of the element that its lane 0 would have, its lanes
     masks   a tap and a vector: the lanes whose pixel under that tap exists
 
-A run is lanes whose elements follow each other in memory. Lanes are bits. In images
+A run is lanes whose elements are contiguous in memory. Lanes are bits. In images
 that are read at every second element, bit ``2 i`` stands for lane i.
 """
 
@@ -41,7 +41,7 @@ def emit_windows(lib: Library) -> ir.Function:
     """The windows of columns ``begin`` to ``end``."""
     lanes = lib.tile.lanes
     with (
-        lib.routine("windows", ARGUMENTS) as (b, s, made),
+        lib.function("windows", ARGUMENTS) as (b, s, function),
         loop(b, s.begin, s.end, i64(lanes), name="j") as j,
     ):
         s.v = b.sdiv(b.sub(j, s.begin), i64(lanes))
@@ -49,13 +49,13 @@ def emit_windows(lib: Library) -> ir.Function:
         s.count = minimum(b, i64(lanes), b.sub(s.end, j))
         _runs(b, lib, s)
         _masks(b, lib, s)
-    return made
+    return function
 
 
-def call_windows(b: Any, made: ir.Function, s: Any, begin: Any, end: Any) -> None:
+def call_windows(b: Any, function: ir.Function, s: Any, begin: Any, end: Any) -> None:
     """Windows of some of a job's columns."""
     names = [word.lstrip("*") for word in ARGUMENTS.split()[:-2]]
-    b.call(made, [*[getattr(s, name) for name in names], begin, end])
+    b.call(function, [*[getattr(s, name) for name in names], begin, end])
 
 
 def all_whole(b: Any, s: Any, begin: Any, end: Any, lanes: int) -> Any:

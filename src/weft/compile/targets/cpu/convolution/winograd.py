@@ -12,10 +12,10 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, i64, loop
 from weft.compile.emit.vectors import PTR, at, minimum
-from weft.compile.targets.cpu.convolution.epilogue import emit_follow_tiles, some_rows
+from weft.compile.targets.cpu.convolution.epilogue import emit_tile_epilogues, some_rows
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.convolution.winograd_transforms import POINTS, Transforms
 from weft.compile.targets.cpu.matmul.strip import along, by_heights
@@ -24,14 +24,14 @@ from weft.compile.targets.cpu.matmul.strip import along, by_heights
 class Winograd:
     """Emits the function that computes a rectangle of tiles."""
 
-    def __init__(self, parts: Parts, transforms: Transforms) -> None:
-        self.parts, self.lib, self.transforms = parts, parts.lib, transforms
-        self.follow_tiles = emit_follow_tiles(parts.lib)
+    def __init__(self, emitters: Emitters, transforms: Transforms) -> None:
+        self.emitters, self.lib, self.transforms = emitters, emitters.lib, transforms
+        self.tile_epilogues = emit_tile_epilogues(emitters.lib)
 
     def emit(self) -> ir.Function:
         """The rectangle's function."""
         lib = self.lib
-        with lib.routine("winograd", RECTANGLE) as (b, t, made):
+        with lib.function("winograd", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             self._begin(b, s)
@@ -47,7 +47,7 @@ class Winograd:
                     lambda row, height: self._strip(b, s, row, height),
                 )
             self._finish(b, s)
-        return made
+        return function
 
     def _begin(self, b: Any, s: Any) -> None:
         """Where this rectangle's operands are, and its windows."""
@@ -58,7 +58,7 @@ class Winograd:
         s.sums_point = b.mul(b.sub(s.row_end, s.row_begin), s.sums_row)
         s.panel_point = b.mul(s.block, s.task_columns)
         s.strip_point = b.mul(s.block, i64(self.lib.tile.height))
-        call_windows(b, self.parts.windows, s, s.column_begin, s.column_end)
+        call_windows(b, self.emitters.windows, s, s.column_begin, s.column_end)
 
     def _panels(self, b: Any, s: Any) -> None:
         """Transformed tiles as panels, for each of the points."""
@@ -79,19 +79,19 @@ class Winograd:
         offset = b.add(b.mul(row, s.other_row), b.mul(s.p, s.order_step))
         kernels = [at(b, s.weights, offset, element), s.other_row, s.order_step]
         size = [i64(height), s.deep, s.workspace, s.block, s.strip_point]
-        turned = b.icmp_signed("!=", s.order_run, i64(0))
-        with b.if_else(turned) as (yes, no):
+        rotated = b.icmp_signed("!=", s.order_run, i64(0))
+        with b.if_else(rotated) as (yes, no):
             with yes:
                 b.call(self.transforms.weights(True), kernels + size)
             with no:
                 b.call(self.transforms.weights(False), kernels + size)
-        multiply_points(b, self.parts, s, row, height)
+        multiply_points(b, self.emitters, s, row, height)
 
     def _finish(self, b: Any, s: Any) -> None:
         """The results of the tiles, from the sums of their points."""
         element = self.lib.element
         columns = s.column_begin, s.column_end
-        tile_windows(b, self.parts.windows, s, s.out_step, *columns)
+        tile_windows(b, self.emitters.windows, s, s.out_step, *columns)
         out = at(b, s.out, b.mul(s.group, s.out_group), element)
         biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
         some = some_rows(b, b.mul(s.across, i64(4)))
@@ -104,31 +104,31 @@ class Winograd:
             sums = [first, s.sums_row, s.sums_point, b.sub(end, row), s.across, bias]
             place = [to, s.out_row, s.y_size2, s.y_masks, s.masks_row]
             b.call(self.transforms.results, [*sums, *place, s.y_runs, s.y_counts])
-            self._follow(b, s, channel, b.add(channel, b.sub(end, row)))
+            self._call_epilogues(b, s, channel, b.add(channel, b.sub(end, row)))
 
-    def _follow(self, b: Any, s: Any, first: Any, last: Any) -> None:
-        """What follows some channels of these tiles, if something does."""
+    def _call_epilogues(self, b: Any, s: Any, first: Any, last: Any) -> None:
+        """Call the epilogue for some channels of these tiles, if there is one."""
         with b.if_then(b.icmp_unsigned("!=", s.epilogue, PTR(None))):
             channels = b.mul(s.groups, s.rows)
             size = [channels, s.pixels, s.y_size1, s.y_size2]
             tiles = [s.column_begin, s.column_end]
             called = [s.epilogue, s.context, first, last, *size, *tiles]
-            b.call(self.follow_tiles, called)
+            b.call(self.tile_epilogues, called)
 
 
 def tile_windows(
     b: Any, made: ir.Function, s: Any, image_step: Any, begin: Any, end: Any
 ) -> None:
-    """Where the four results of some tiles lie."""
+    """The positions of the four results of some tiles."""
     where = [s.y_places, s.y_places_row, s.pixels, image_step, i64(1)]
     size = [s.y_size1, s.y_size2, i64(2), s.y_taps, i64(4)]
     to = [s.y_masks, s.masks_row, s.y_runs, s.y_counts]
     b.call(made, [*where, *size, *to, begin, end])
 
 
-def multiply_points(b: Any, parts: Parts, s: Any, row: Any, height: int) -> None:
+def multiply_points(b: Any, emitters: Emitters, s: Any, row: Any, height: int) -> None:
     """A strip of C for each point: packed rows in the workspace times panels."""
-    lib, width = parts.lib, i64(parts.lib.tile.width)
+    lib, width = emitters.lib, i64(emitters.lib.tile.width)
     first = b.mul(b.sub(row, s.row_begin), s.sums_row)
     with loop(b, i64(0), i64(POINTS), name="point") as point:
         left = at(b, s.workspace, b.mul(point, s.strip_point), lib.element)
@@ -138,4 +138,4 @@ def multiply_points(b: Any, parts: Parts, s: Any, row: Any, height: int) -> None
         panel = [right, width, b.mul(width, s.deep)]
         a = [left, *along(s.block, rows=True)]
         rest = [s.across, s.deep, s.add, *a]
-        parts.strips.call(b, height, False, [*a, *panel, *c, *rest])
+        emitters.strips.call(b, height, False, [*a, *panel, *c, *rest])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.compile.targets.cpu.convolution.job_builder import (
-    EVEN,
     IMAGE,
     OTHER,
     OUT,
@@ -20,13 +19,10 @@ from weft.compile.targets.cpu.convolution.job_builder import (
 from weft.compile.targets.cpu.convolution.partition import Work, best_cut
 from weft.compile.targets.cpu.convolution.shape import Shape
 from weft.compile.targets.cpu.convolution.tables import View, tile_views
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
-FEW_CHANNELS = 16  # fewer are not worth the transforms
-FEW_TILES = 12  # fewer fill no vector
-BLOCK = 128  # channels that are summed at a time
-KERNEL_ROWS, KERNEL_COLUMNS = 126, 256  # channels of x and of y in a task
-KERNEL_BLOCK = 128  # tiles that are summed at a time
+_COST = COST.winograd
 
 
 def has_winograd(tile: Tiling) -> bool:
@@ -38,12 +34,12 @@ def tiles_pay(shape: Shape, rows: int, k: int) -> bool:
     """Whether tiles are possible, and worth it for so many channels."""
     _, n1, n2 = shape.counts
     tiles = shape.images * ceil(n1, 2) * ceil(n2, 2)
-    full = shape.images * shape.pixels >= 2 * tiles >= 2 * FEW_TILES
-    return shape.is_3x3 and full and min(rows, k) >= FEW_CHANNELS
+    full = shape.images * shape.pixels >= 2 * tiles >= 2 * _COST.least_tiles
+    return shape.is_3x3 and full and min(rows, k) >= _COST.least_channels
 
 
-def turned_shape(shape: Shape) -> Shape:
-    """The convolution with turned kernels that leads from y's gradient to x's."""
+def input_grad_shape(shape: Shape) -> Shape:
+    """The convolution with rotated kernels of y's gradient that gives x's."""
     _, low1, low2 = shape.low
     return shape._replace(
         size=shape.counts, counts=shape.size, low=(0, 2 - low1, 2 - low2)
@@ -51,7 +47,7 @@ def turned_shape(shape: Shape) -> Shape:
 
 
 def winograd_draft(draft: Draft, shape: Shape) -> Draft:
-    """What y by tiles needs to know of its operands."""
+    """Fill in the operands of y by tiles."""
     each, row = shape.group_channels, 9 * shape.group_channels
     draft.set(
         rows=shape.group_filters, k=each,
@@ -63,8 +59,8 @@ def winograd_draft(draft: Draft, shape: Shape) -> Draft:
     return draft
 
 
-def turned_draft(draft: Draft, shape: Shape) -> Draft:
-    """What x's gradient by tiles needs to know of its operands."""
+def input_grad_draft(draft: Draft, shape: Shape) -> Draft:
+    """Fill in the operands of x's gradient by tiles."""
     each, row = shape.group_filters, 9 * shape.group_channels
     draft.set(
         rows=shape.group_channels, k=each,
@@ -85,18 +81,18 @@ def winograd_plan(
     columns = shape.images * view.pixels
     work = Work(rows, columns, shape.groups)
     height, across = best_cut(work, tile, many, threads)
-    block = min(BLOCK, up(draft["k"], tile.lanes))
+    block = min(_COST.block, up(draft["k"], tile.lanes))
     draft.set(
         columns=columns, block=block, task_columns=across, task_rows=height,
         sums_row=across + tile.lanes,
     )  # fmt: skip
     _describe(draft, shape, view, tiles, draft["k"], across)
-    parts = {
+    regions = {
         "rows": 16 * block * tile.height,
         "panels": 16 * block * across,
         "sums": 16 * rows * draft["sums_row"],
     }
-    _lay_out(draft, parts, across)
+    _lay_out(draft, regions, across)
     draft.count_rectangles()
     return plan_of("winograd_tasks", [draft], pointers)
 
@@ -106,25 +102,25 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
     tile = draft.tile
     view, tiles = tile_views(shape)
     rows, columns = shape.group_channels, shape.group_filters
-    across = min(KERNEL_COLUMNS, up(columns, tile.width))
+    across = min(_COST.weight_columns, up(columns, tile.width))
     blocks = ceil(columns, across) * shape.groups
-    down = max(ceil(rows, KERNEL_ROWS), ceil(threads, blocks))
-    height = up(ceil(rows, min(down, ceil(rows, tile.height))), EVEN)
+    down = max(ceil(rows, _COST.weight_rows), ceil(threads, blocks))
+    height = up(ceil(rows, min(down, ceil(rows, tile.height))), COST.convolution.even)
     k = shape.images * view.pixels
-    block = min(KERNEL_BLOCK, up(k, tile.lanes))
+    block = min(_COST.weight_block, up(k, tile.lanes))
     draft.set(
         rows=rows, k=k, block=block, task_rows=height, task_columns=across,
         sums_row=across + tile.lanes,
     )  # fmt: skip
     _describe(draft, shape, view, tiles, shape.group_channels, block)
     draft.table("y_windows", tiles.windows(columns, draft["masks_row"]))
-    parts = {
+    regions = {
         "rows": 16 * block * tile.height,
         "panels": 16 * (block * across + tile.width * tile.lanes),
-        "turns": 16 * block * tile.width,
+        "gradients": 16 * block * tile.width,
         "sums": 16 * rows * draft["sums_row"],
     }
-    _lay_out(draft, parts, block)
+    _lay_out(draft, regions, block)
     draft.count_rectangles()
     return plan_of("kernels_tasks", [draft], (IMAGE, OTHER, OUT))
 
@@ -132,7 +128,7 @@ def kernels_plan(draft: Draft, shape: Shape, threads: int) -> Plan:
 def _describe(
     draft: Draft, shape: Shape, view: View, tiles: View, channels: int, columns: int
 ) -> None:
-    """How tiles are read, and where their results lie."""
+    """Fill in how tiles are read, and where their results are stored."""
     step = draft["out_step"] or draft["other_step"]
     places = tiles.places(step, draft.tile.lanes)
     _, n1, n2 = tiles.size
@@ -143,7 +139,9 @@ def _describe(
     draft.set(step=2)
 
 
-def _lay_out(draft: Draft, parts: dict[str, int], columns: int) -> None:
+def _lay_out(draft: Draft, regions: dict[str, int], columns: int) -> None:
     vectors = columns // draft.tile.lanes
-    tables = draft.table_room("", vectors, 16) | draft.table_room("y_", vectors, 4)
-    draft.lay_out(parts, tables)
+    tables = draft.table_regions("", vectors, 16) | draft.table_regions(
+        "y_", vectors, 4
+    )
+    draft.lay_out(regions, tables)

@@ -17,7 +17,7 @@ Measured against float64, errors are those of plain sums: the root mean square i
 to 3.0e-7 of the results' spread for 64 to 512 channels, where sums have 2.7e-7.
 
 Lanes are tiles, or for weights the channels that are summed, and for their gradient
-y's channels. Each transform is its one-dimensional form on columns, then on rows.
+y's channels. Each transform is one-dimensional, on columns and then on rows.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Transforms:
         return _emit_kernels(self.lib)
 
     @functools.cache  # noqa: B019  an emitter lives as long as its module
-    def weights(self, turned: bool) -> ir.Function:
-        """Kernels, or kernels turned by half a circle, to 16 packed strips."""
-        return _emit_weights(self.lib, turned)
+    def weights(self, rotated: bool) -> ir.Function:
+        """Kernels, or kernels rotated by half a circle, to 16 packed strips."""
+        return _emit_weights(self.lib, rotated)
 
     @functools.cached_property
     def results(self) -> ir.Function:
@@ -135,7 +135,7 @@ def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
     lanes, element = lib.tile.lanes, lib.element
     taps = size * size
     with (
-        lib.routine(name, TILES) as (b, s, made),
+        lib.function(name, TILES) as (b, s, function),
         loop(b, s.begin, s.end, name="v") as v,
     ):
         start = at(b, s.to, b.mul(b.sub(v, s.begin), i64(lanes)), element)
@@ -149,7 +149,7 @@ def _emit_tiles(lib: Library, name: str, size: int, line: Line) -> ir.Function:
                 _store_points(b, lib, points, to, s.to_point)
 
         with_loader(b, lib, "second", s, v, rows)
-    return made
+    return function
 
 
 def _store_points(b: Any, lib: Library, grid: Any, to: Any, step: Any) -> None:
@@ -158,12 +158,12 @@ def _store_points(b: Any, lib: Library, grid: Any, to: Any, step: Any) -> None:
         store(b, value, place)
 
 
-def _emit_weights(lib: Library, turned: bool) -> ir.Function:
+def _emit_weights(lib: Library, rotated: bool) -> ir.Function:
     """``to[point, row, k]`` from 3x3 kernels ``weights[row, k]``."""
     lanes, element = lib.tile.lanes, lib.element
-    name = "turned_weights" if turned else "weights"
+    name = "turned_weights" if rotated else "weights"
     with (
-        lib.routine(name, WEIGHTS) as (b, s, made),
+        lib.function(name, WEIGHTS) as (b, s, function),
         loop(b, i64(0), s.rows) as i,
         loop(b, i64(0), s.k, i64(lanes), name="k") as k,
     ):
@@ -176,18 +176,18 @@ def _emit_weights(lib: Library, turned: bool) -> ir.Function:
             place = at(b, s.weights, offset, element)
             kernels.append(load(b, place, lib.vector, nine))
         taps = transpose(b, kernels)[:9]
-        if turned:
+        if rotated:
             taps.reverse()
         to = at(b, s.to, b.add(b.mul(i, s.to_row), k), element)
         points = _both_ways(b, _weight_line, _square(taps, 3))
         _store_points(b, lib, points, to, s.to_point)
-    return made
+    return function
 
 
 def _emit_results(lib: Library) -> ir.Function:
     """Tiles of 2x2 results, a bias added, where the result has them."""
     lanes, element = lib.tile.lanes, lib.element
-    with lib.routine("results", RESULTS) as (b, s, made):
+    with lib.function("results", RESULTS) as (b, s, function):
         vectors = b.sdiv(b.add(s.count, i64(lanes - 1)), i64(lanes))
         biased = b.icmp_unsigned("!=", b.ptrtoint(s.bias, I64), i64(0))
         with loop(b, i64(0), s.rows) as row:
@@ -201,7 +201,7 @@ def _emit_results(lib: Library) -> ir.Function:
                     pair = [b.fadd(value, shift) for value in pair]
                     _put(b, lib, s, v, at(b, out, b.mul(s.width, i64(line)), element),
                          line, pair)  # fmt: skip
-    return made
+    return function
 
 
 def _load_points(b: Any, lib: Library, s: Any, row: Any, j: Any) -> list[list[Any]]:
@@ -217,7 +217,7 @@ def _emit_kernels(lib: Library) -> ir.Function:
     """``out[j, row]``, kernels of 9 elements, from sums of columns j."""
     lanes, element = lib.tile.lanes, lib.element
     with (
-        lib.routine("kernels", KERNELS) as (b, s, made),
+        lib.function("kernels", KERNELS) as (b, s, function),
         loop(b, i64(0), s.rows) as row,
         loop(b, i64(0), s.count, i64(lanes), name="j") as j,
     ):
@@ -230,7 +230,7 @@ def _emit_kernels(lib: Library) -> ir.Function:
             there = b.icmp_signed("<", column, s.count)
             nine = first_lanes(b, b.select(there, i64(9), i64(0)), lanes)
             store(b, kernel, at(b, start, b.mul(column, s.out_row), element), nine)
-    return made
+    return function
 
 
 def _scalar_if(b: Any, there: Any, place: Any, other: Any) -> Any:
@@ -248,7 +248,7 @@ def _scalar_if(b: Any, there: Any, place: Any, other: Any) -> Any:
 def _put(
     b: Any, lib: Library, s: Any, v: Any, out: Any, line: int, pair: list[Any]
 ) -> None:
-    """A row of tiles: their left and right results in turns, run by run."""
+    """A row of tiles: their left and right results alternate, run by run."""
     lanes, element = lib.tile.lanes, lib.element
     turns = [lane + side * lanes for lane in range(lanes) for side in (0, 1)]
     kind = ir.VectorType(I32, lanes)

@@ -13,10 +13,10 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, i64, loop
 from weft.compile.emit.vectors import at, minimum
-from weft.compile.targets.cpu.convolution.epilogue import follow
+from weft.compile.targets.cpu.convolution.epilogue import call_epilogue
 from weft.compile.targets.cpu.convolution.record import read_job
 from weft.compile.targets.cpu.convolution.rectangles import RECTANGLE
-from weft.compile.targets.cpu.convolution.routines import Parts
+from weft.compile.targets.cpu.convolution.routines import Emitters
 from weft.compile.targets.cpu.convolution.windows import call_windows
 from weft.compile.targets.cpu.convolution.winograd import multiply_points, tile_windows
 from weft.compile.targets.cpu.convolution.winograd_transforms import POINTS, Transforms
@@ -26,13 +26,13 @@ from weft.compile.targets.cpu.matmul.strip import by_heights
 class Kernels:
     """Emits the function that computes a rectangle of kernels."""
 
-    def __init__(self, parts: Parts, transforms: Transforms) -> None:
-        self.parts, self.lib, self.transforms = parts, parts.lib, transforms
+    def __init__(self, emitters: Emitters, transforms: Transforms) -> None:
+        self.emitters, self.lib, self.transforms = emitters, emitters.lib, transforms
 
     def emit(self) -> ir.Function:
         """The rectangle's function: rows are x's channels, columns y's."""
         lib, tile = self.lib, self.lib.tile
-        with lib.routine("kernels_part", RECTANGLE) as (b, t, made):
+        with lib.function("kernels_part", RECTANGLE) as (b, t, function):
             s = read_job(b, t.job, t.worker)
             vars(s).update(vars(t))
             self._begin(b, s)
@@ -42,8 +42,8 @@ class Kernels:
                 rest = b.add(s.deep, i64(tile.lanes - 1))
                 s.vectors = b.sdiv(rest, i64(tile.lanes))
                 end = b.add(p, s.deep)
-                call_windows(b, self.parts.windows, s, p, end)
-                tile_windows(b, self.parts.windows, s, s.other_step, p, end)
+                call_windows(b, self.emitters.windows, s, p, end)
+                tile_windows(b, self.emitters.windows, s, s.other_step, p, end)
                 self._panels(b, s)
                 by_heights(
                     b,
@@ -53,7 +53,7 @@ class Kernels:
                     lambda row, height: self._strip(b, s, row, height),
                 )
             self._finish(b, s)
-        return made
+        return function
 
     def _begin(self, b: Any, s: Any) -> None:
         lib = self.lib
@@ -64,7 +64,7 @@ class Kernels:
         slack = i64(lib.tile.width * lib.tile.lanes)  # transposing writes whole vectors
         s.panel_point = b.add(b.mul(s.block, s.task_columns), slack)
         s.strip_point = b.mul(s.block, i64(lib.tile.height))
-        s.turn_point = b.mul(s.block, i64(lib.tile.width))
+        s.gradient_point = b.mul(s.block, i64(lib.tile.width))
 
     def _panels(self, b: Any, s: Any) -> None:
         """Transformed tiles of the gradient, transposed, as panels of channels."""
@@ -74,14 +74,22 @@ class Kernels:
             windows = at(b, s.y_windows, b.mul(channel, i64(8)), I64)
             count = minimum(b, width, b.sub(s.across, j))
             where = [s.gradient, windows, s.y_masks, s.y_runs, s.y_counts]
-            what = [i64(0), s.vectors, count, s.turns, s.block, s.turn_point, s.step]
+            what = [
+                i64(0),
+                s.vectors,
+                count,
+                s.gradients,
+                s.block,
+                s.gradient_point,
+                s.step,
+            ]
             b.call(self.transforms.gradients, where + what)
             first = at(b, s.panels, b.mul(j, s.deep), element)
             with loop(b, i64(0), i64(POINTS), name="point") as point:
-                source = at(b, s.turns, b.mul(point, s.turn_point), element)
+                source = at(b, s.gradients, b.mul(point, s.gradient_point), element)
                 to = at(b, first, b.mul(point, s.panel_point), element)
-                turn = [source, s.block, to, s.deep, count]
-                b.call(self.parts.packing.turn, turn)
+                panel = [source, s.block, to, s.deep, count]
+                b.call(self.emitters.packing.transposed_panel, panel)
 
     def _strip(self, b: Any, s: Any, row: Any, height: int) -> None:
         """Transformed tiles of some channels of the image, times all panels."""
@@ -89,7 +97,7 @@ class Kernels:
         where = [s.image, windows, s.masks, s.runs, s.counts]
         what = [i64(0), s.vectors, i64(height), s.workspace, s.block, s.strip_point]
         b.call(self.transforms.pixels, [*where, *what, s.step])
-        multiply_points(b, self.parts, s, row, height)
+        multiply_points(b, self.emitters, s, row, height)
 
     def _finish(self, b: Any, s: Any) -> None:
         """The kernels of each pair of channels, from the sums of their points."""
@@ -102,4 +110,4 @@ class Kernels:
         b.call(self.transforms.kernels, [*sums, out, s.out_row])
         start = b.mul(s.group, s.columns)
         filters = b.add(start, s.column_begin), b.add(start, s.column_end)
-        follow(b, s, filters, [row, b.mul(s.row_end, i64(9))])
+        call_epilogue(b, s, filters, [row, b.mul(s.row_end, i64(9))])

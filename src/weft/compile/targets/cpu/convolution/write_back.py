@@ -1,4 +1,4 @@
-"""Finished sums to where they belong."""
+"""Storing finished sums in the result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from weft.compile.emit.vectors import (
     mask_of,
     minimum,
     store,
-    transpose,
     while_less,
 )  # fmt: skip
-from weft.compile.targets.cpu.convolution.epilogue import channels_of, follow, some_rows
+from weft.compile.targets.cpu.convolution.epilogue import (
+    call_epilogue,
+    channels_of,
+    some_rows,
+)
 from weft.compile.targets.cpu.matmul.functions import Library
-from weft.compile.targets.cpu.matmul.pack import Packing
+from weft.compile.targets.cpu.matmul.pack import Packing, load_transposed
 from weft.compile.targets.cpu.matmul.tasks import divide
 
 
 class Deliver:
-    """The routines that store results, emitted when first called."""
+    """The functions that store results, emitted when first called."""
 
     def __init__(self, lib: Library, packing: Packing) -> None:
         self.lib, self.packing = lib, packing
@@ -36,9 +39,9 @@ class Deliver:
         return _emit_scatter(self.lib)
 
     @functools.cached_property
-    def turned(self) -> ir.Function:
+    def transposed(self) -> ir.Function:
         """A matrix's transpose."""
-        return _emit_turned(self.lib)
+        return _emit_transpose(self.lib)
 
     def image(self, b: Any, s: Any) -> None:
         """C[channel, pixel] to images, one image after the other."""
@@ -64,7 +67,7 @@ class Deliver:
     def _rows(
         self, b: Any, s: Any, n: Any, source: Any, to: Any, p: Any, count: Any
     ) -> None:
-        """An image's pixels from p on, a few channels at a time, and what follows."""
+        """An image's pixels from p on, a few channels at a time, and their epilogue."""
         element = self.lib.element
         to = at(b, to, p, element)
         some = some_rows(b, count)
@@ -74,7 +77,7 @@ class Deliver:
             here = at(b, source, b.mul(i, s.sums_row), element), s.sums_row
             there = at(b, to, b.mul(i, s.out_row), element), s.out_row
             b.call(self.packing.copy, [*here, *there, b.sub(end, row), count])
-            follow(b, s, channels_of(b, s, n, row, end), [p, b.add(p, count)])
+            call_epilogue(b, s, channels_of(b, s, n, row, end), [p, b.add(p, count)])
 
     def weight(self, b: Any, s: Any) -> None:
         """C[element, channel] to weights (channel, element)."""
@@ -83,10 +86,10 @@ class Deliver:
         offset = b.add(b.mul(s.column_begin, s.out_row), s.row_begin)
         to = at(b, out, offset, element)
         sizes = b.sub(s.row_end, s.row_begin), s.across
-        b.call(self.turned, [s.sums, s.sums_row, to, s.out_row, *sizes])
+        b.call(self.transposed, [s.sums, s.sums_row, to, s.out_row, *sizes])
         start = b.mul(s.group, s.columns)
         filters = b.add(start, s.column_begin), b.add(start, s.column_end)
-        follow(b, s, filters, [s.row_begin, s.row_end])
+        call_epilogue(b, s, filters, [s.row_begin, s.row_end])
 
 
 def _emit_scatter(lib: Library) -> ir.Function:
@@ -97,7 +100,7 @@ def _emit_scatter(lib: Library) -> ir.Function:
     """
     arguments = "*source source_row *to to_row *spots rows count first run"
     with (
-        lib.routine("scatter", arguments) as (b, s, made),
+        lib.function("scatter", arguments) as (b, s, function),
         b.if_else(b.icmp_signed(">", s.run, i64(0))) as (second, any_),
     ):
         with second:
@@ -109,7 +112,7 @@ def _emit_scatter(lib: Library) -> ir.Function:
                 spot = b.load(at(b, s.spots, j, I64), typ=I64)
                 item = b.load(at(b, source, j, lib.element), typ=lib.element)
                 b.store(item, at(b, to, spot, lib.element))
-    return made
+    return function
 
 
 def _scatter_second(b: Any, lib: Library, s: Any) -> None:
@@ -146,29 +149,24 @@ def _spread(b: Any, lib: Library, source: Any, to: Any, count: Any) -> None:
         store(b, half, at(b, to, i64(k), lib.element), mask)
 
 
-def _emit_turned(lib: Library) -> ir.Function:
+def _emit_transpose(lib: Library) -> ir.Function:
     """``to[j, i] = source[i, j]`` for i below rows and j below count.
 
     Source rows may be read to the end of their last vector.
     """
     lanes, element = lib.tile.lanes, lib.element
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine("turned", arguments) as (b, s, made):
+    with lib.function("turned", arguments) as (b, s, function):
         last = b.sub(s.rows, i64(1))
         with (
             loop(b, i64(0), s.count, i64(lanes), name="j") as j,
             loop(b, i64(0), s.rows, i64(lanes)) as i,
         ):
-            values = []
-            for lane in range(lanes):  # rows beyond the last repeat it
-                row = b.mul(minimum(b, b.add(i, i64(lane)), last), s.source_row)
-                place = at(b, s.source, b.add(row, j), element)
-                values.append(load(b, place, lib.vector))
             left = b.sub(s.rows, i)
-            for lane, value in enumerate(transpose(b, values)):
+            for lane, value in enumerate(load_transposed(b, lib, s, i, j, last)):
                 column = b.add(j, i64(lane))
                 there = b.icmp_signed("<", column, s.count)
                 mask = first_lanes(b, b.select(there, left, i64(0)), lanes)
                 place = at(b, s.to, b.add(b.mul(column, s.to_row), i), element)
                 store(b, value, place, mask)
-    return made
+    return function

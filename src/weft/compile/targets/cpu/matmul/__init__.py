@@ -1,6 +1,6 @@
-"""Matrix products: C[m, n] (+)= A[m, k] @ B[k, n], generated for a target.
+"""Matrix products: C[m, n] (+)= A[m, k] @ B[k, n], for an instruction set.
 
-    function = emit_gemm(module, "gemm", "float32", target)
+    function = emit_gemm(module, "gemm", "float32", isa)
 
 adds two functions to the module:
 
@@ -24,9 +24,9 @@ depends on the operands' shapes and strides, never on how C was cut or on thread
 
 ``packed`` is B as panels, which ``gemm_pack`` makes once for many products, or null.
 
-A ``epilogue`` that is not null is called with its ``context`` for each part of C that
-is finished, while it is in a cache (see `follow`). ``first_row`` is the number that it
-sees for C's row 0, and in batches rows are numbered through.
+An ``epilogue`` that is not null is called with its ``context`` for each block of C that
+is finished, while it is in a cache (see `call_epilogue`). ``first_row`` is the number
+that it sees for C's row 0, and in batches rows are numbered through.
 
 The generated code is laid out by hand and needs no optimiser: compile its module with
 ``level=0``. Arguments given in ``known`` are decided at generation time, which leaves

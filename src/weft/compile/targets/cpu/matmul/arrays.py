@@ -26,33 +26,32 @@ from weft.compile.targets.cpu.object_code import Library, compile_known, host_is
 from weft.config import config
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.runtime.cpu import pool
-from weft.runtime.cpu.address import address
+from weft.runtime.cpu.address import address, aligned_memory
 
-_ALIGN = 64
 _TASKS = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
 )
 
 
 class Gemm:
-    """The compiled products of one element type for one target.
+    """The compiled products of one element type for one instruction set.
 
-    Without ``few``, they are not for those of few rows or columns: see ``is_few``.
+    Without ``few``, they lack the code for few rows or columns: see ``is_few``.
     """
 
     def __init__(
-        self, dtype: str, target: Isa, shape: int = 0, few: bool = True,
+        self, dtype: str, isa: Isa, shape: int = 0, few: bool = True,
         **options: Any,
     ) -> None:  # fmt: skip
         options = {**options, "shape": shape, "few": few}
-        make = functools.partial(_module, dtype, target, options)
-        text = f"gemm {dtype} {tile_for(dtype, target, shape)} {options}"
+        make = functools.partial(_module, dtype, isa, options)
+        text = f"gemm {dtype} {tile_for(dtype, isa, shape)} {options}"
         self._library = ahead(
-            lambda: compile_known(text, make, target, level=0, linked=True)
+            lambda: compile_known(text, make, isa, level=0, linked=True)
         )
-        self.tile = tile_for(dtype, target, shape)
-        self.bytes = workspace_bytes(dtype, target, shape)
-        kind = kind_of(dtype, target)
+        self.tile = tile_for(dtype, isa, shape)
+        self.bytes = workspace_bytes(dtype, isa, shape)
+        kind = kind_of(dtype, isa)
         self.group = kind.group  # items in a word of a panel
         # rows of C up to which nothing is packed
         self.fewest = max(few_limit(self.tile), several_limit(self.tile, kind))
@@ -63,7 +62,7 @@ class Gemm:
         return split(self.tile, m, n, k, batch=batch, threads=threads)
 
     def start(self) -> None:
-        """Have the code made, which nothing but running needs."""
+        """Compile in the background: only running needs the code."""
         self._library.start()
 
     @property
@@ -91,7 +90,7 @@ class Gemm:
     ) -> None:
         """``out = a @ b`` of checked arrays (batch, m, k) and (batch, k, n), at once.
 
-        It does what ``matmul_arrays`` does, in a tenth of the time that leads to it.
+        It does what ``matmul_arrays`` does, with a tenth of its overhead.
         """
         batch, m, n = out.shape
         k, item = a.shape[2], a.itemsize
@@ -117,47 +116,46 @@ class Gemm:
         """The address of workspaces that this thread may use."""
         held = self._local.__dict__
         if held.get("workers", 0) < workers:
-            held["memory"] = np.empty(workers * self.bytes + _ALIGN, np.uint8)
-            start = address(held["memory"])
-            held["workers"], held["start"] = workers, start + -start % _ALIGN
+            held["memory"], held["start"] = aligned_memory(workers * self.bytes)
+            held["workers"] = workers
         return held["start"]
 
 
-def _module(dtype: str, target: Isa, options: dict[str, Any]) -> ir.Module:
-    module = new_module(f"gemm_{dtype}", target)
-    emit_gemm(module, "gemm", dtype, target, **options)
+def _module(dtype: str, isa: Isa, options: dict[str, Any]) -> ir.Module:
+    module = new_module(f"gemm_{dtype}", isa)
+    emit_gemm(module, "gemm", dtype, isa, **options)
     return module
 
 
-def compiled(dtype: str, target: Isa, shape: int = 0, few: bool = True) -> Gemm:
+def compiled(dtype: str, isa: Isa, shape: int = 0, few: bool = True) -> Gemm:
     """The products of an element type by one shape of tile, made once."""
-    return _compiled(dtype, target, shape, few)
+    return _compiled(dtype, isa, shape, few)
 
 
 _compiled = ahead(Gemm)
 
 
 def name_of(dtype: str, shape: int, few: bool) -> str:
-    """What ``named`` gives compiled products for."""
+    """The name of compiled products, from which ``named`` finds them."""
     return f"{dtype} {shape} {int(few)}"
 
 
-def named(name: str, target: Isa) -> Gemm:
+def named(name: str, isa: Isa) -> Gemm:
     """Compiled products by their name.
 
     >>> from weft.compile.targets.cpu.matmul.arrays import compiled, name_of, named
     >>> from weft.compile.targets.cpu.object_code import host_isa
-    >>> target = host_isa()
+    >>> isa = host_isa()
     >>> name = name_of("uint8 int8", 1, False)
-    >>> named(name, target) is compiled("uint8 int8", target, 1, False)
+    >>> named(name, isa) is compiled("uint8 int8", isa, 1, False)
     True
     """
     dtype, shape, few = name.rsplit(" ", 2)  # some kinds are two words
-    return compiled(dtype, target, int(shape), few == "1")
+    return compiled(dtype, isa, int(shape), few == "1")
 
 
 def kind_name(left: str, right: str) -> str:
-    """What a product of operands of two dtypes is called in `kinds`.
+    """The name in `kinds` of a product of operands of two dtypes.
 
     >>> from weft.compile.targets.cpu.matmul.arrays import kind_name
     >>> kind_name("uint8", "int8")
@@ -174,14 +172,14 @@ def matmul_arrays(
     out: np.ndarray | None = None,
     *,
     accumulate: bool = False,
-    target: Isa | None = None,
+    isa: Isa | None = None,
     threads: int = 1,
 ) -> np.ndarray:
     """``a @ b`` of matrices, or of stacks of matrices with equal leading sizes.
 
     Products of float16 and bfloat16 are float32, those of int8 and uint8 int32.
-    C is cut for so many ``threads``, and shared out to the pool's if they are more
-    than one.
+    C is cut for a number of ``threads``, and runs on the pool's if that is more than
+    one.
 
     >>> from weft.compile.targets.cpu.matmul import matmul_arrays
     >>> a = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -190,7 +188,7 @@ def matmul_arrays(
            [14., 50.]], dtype=float32)
     """
     out = _checked_out(a, b, out, accumulate)
-    gemm = compiled(kind_name(a.dtype.name, b.dtype.name), target or host_isa())
+    gemm = compiled(kind_name(a.dtype.name, b.dtype.name), isa or host_isa())
     m, n = out.shape[-2:]
     batch = out.shape[0] if out.ndim == 3 else 1
     cut = split(gemm.tile, m, n, a.shape[-1], batch=batch, threads=threads)
@@ -217,8 +215,8 @@ def make_job(
 ) -> np.ndarray:
     """The fields of a job on checked arrays, which it does not keep alive.
 
-    ``packed`` is the address of B's panels; ``epilogue`` is what runs on parts of C:
-    its address and its context's.
+    ``packed`` is the address of B's panels; ``epilogue`` has the addresses of
+    the function that runs on blocks of C, and of its context.
     """
     (a_batch, a_row, a_col), (b_batch, b_row, b_col), (c_batch, c_row, _) = (
         [0] * (3 - x.ndim) + [s // x.itemsize for s in x.strides] for x in (a, b, out)

@@ -1,6 +1,6 @@
-"""Dot products of rows: C from operands that both lie along k.
+"""Dot products of rows: C from operands that are both contiguous along k.
 
-Some rows of the big operand are held, and times all rows of the small one: sums of
+Some rows of the big operand are multiplied with all rows of the small one: sums are
 vectors, whose lanes are added up at the end.
 """
 
@@ -24,30 +24,25 @@ from weft.compile.emit.vectors import (
     store,
     totals,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
+_COST = COST.matmul
 DOTS = "*big big_row count *small small_row few k later *sums"
-# Rows of C for which turning B around costs more than dot products do, where there
-# are registers for sixteen sums and an instruction for words that lie as they do.
-SEVERAL = 32
-# Of a row that several dot products take at a time: four of each operand fill the
-# first cache. It decides rounding.
-STRETCH_BYTES = 4096
-AHEAD = 2  # times as many rows later lie those that are asked for
 
 
 def several_limit(tile: Tiling, kind: Kind) -> int:
     """The most rows of C for dot products of rows; 0 if they don't pay."""
-    return SEVERAL if tile.many and kind.along is kind else 0
+    return _COST.dot_rows if tile.many and kind.along is kind else 0
 
 
 def emit_dots(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """``sums[q, p]`` (+)= the dot product of big's row p and small's row q."""
-    with lib.routine(f"dots{tag}", DOTS) as (b, s, made):
+    with lib.function(f"dots{tag}", DOTS) as (b, s, function):
         s.by_rows = by_rows
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
@@ -55,15 +50,15 @@ def emit_dots(
                 _dot_rows(b, lib, s, chunk, 8, 1)
             with several, b.if_then(b.icmp_signed(">", s.few, i64(0))):
                 _dot_rows(b, lib, s, chunk, 4, most)
-    return made
+    return function
 
 
 def emit_several_dots(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """As ``dots``, for more rows of small: some of big's are held for all of them."""
-    chunk = chunk * most // SEVERAL
-    with lib.routine(f"several_dots{tag}", DOTS) as (b, s, made):
+    chunk = chunk * most // _COST.dot_rows
+    with lib.function(f"several_dots{tag}", DOTS) as (b, s, function):
         s.by_rows = by_rows
         for start, stop, rows in _steps(b, s.count, 4):
             with (
@@ -71,7 +66,7 @@ def emit_several_dots(
                 loop(b, i64(0), s.few, i64(most), name="q") as first,
             ):
                 _put_dots(b, lib, s, chunk, p, rows, most, first)
-    return made
+    return function
 
 
 def _dot_rows(b: Any, lib: Library, s: Any, chunk: int, height: int, few: int) -> None:
@@ -82,7 +77,7 @@ def _dot_rows(b: Any, lib: Library, s: Any, chunk: int, height: int, few: int) -
 
 
 def _steps(b: Any, count: Any, height: int) -> list[tuple[Any, Any, int]]:
-    """A range in steps of some height, and what is left in steps of one."""
+    """A range in steps of some height, and the remainder in steps of one."""
     whole = b.mul(b.sdiv(count, i64(height)), i64(height))
     return [(i64(0), whole, height), (whole, count, 1)]
 
@@ -99,15 +94,15 @@ def _put_dots(
 
 
 def _put(b: Any, lib: Library, s: Any, sums: list[Any], place: Any) -> None:
-    """Totals of vectors to memory, added to what later blocks of k find there."""
+    """Store totals of vectors; later blocks of k add theirs to those before."""
     later = b.icmp_signed(">", s.later, i64(0))
     most = lib.tile.lanes
     for start in range(0, len(sums), most):
-        made = totals(b, sums[start : start + most])
+        total = totals(b, sums[start : start + most])
         here = at(b, place, i64(start), lib.element)
-        held = functools.partial(added, b, made, here)
-        (made,) = choose(b, later, [made], held)
-        store(b, made, here)
+        held = functools.partial(added, b, total, here)
+        (total,) = choose(b, later, [total], held)
+        store(b, total, here)
 
 
 def added(b: Any, value: Any, pointer: Any, mask: Any = None) -> list[Any]:
@@ -135,16 +130,17 @@ def _dot_tile(
 
     def step(k: Any, sums: list[Any], mask: Any = None) -> list[Any]:
         right = [words(x, k, mask, s.by_rows) for x in small]
-        made: list[Any] = []
+        added_sums: list[Any] = []
         for row in big:
             if few == 1 and mask is None:  # each is read once: it comes from afar
-                later = b.add(k, b.mul(i64(AHEAD * height), s.big_row))
+                later = b.add(k, b.mul(i64(_COST.dots_ahead * height), s.big_row))
                 prefetch(b, at(b, row, later, item), level=2)
             left = words(row, k, mask, not s.by_rows)
-            made += [
-                kind.dot(b, left, x, sums[len(made) + q]) for q, x in enumerate(right)
+            added_sums += [
+                kind.dot(b, left, x, sums[len(added_sums) + q])
+                for q, x in enumerate(right)
             ]
-        return made
+        return added_sums
 
     zero = zeros(lib.vector)
     whole = b.mul(b.sdiv(s.k, i64(many)), i64(many))

@@ -17,12 +17,12 @@ from weft.compile.targets.cpu.matmul.tiling import Tiling
 
 
 class Library(NamedTuple):
-    """What the functions of one product have in common."""
+    """The module, element kind and tiling that the functions of a product share."""
 
     module: ir.Module
     name: str
     kind: Kind
-    target: Isa
+    isa: Isa
     tile: Tiling
 
     @property
@@ -43,10 +43,10 @@ class Library(NamedTuple):
     @property
     def masks_are_free(self) -> bool:
         """Whether masked loads and stores cost no more than plain ones."""
-        return self.target.bits == 512
+        return self.isa.bits == 512
 
     @contextmanager
-    def routine(
+    def function(
         self, name: str, arguments: str, *, public: bool = False
     ) -> Iterator[tuple[Any, Any, ir.Function]]:
         """A function whose arguments are named; ``*x`` is a pointer, ``x`` an int64.
@@ -56,12 +56,12 @@ class Library(NamedTuple):
         names = arguments.split()
         types = [PTR if word.startswith("*") else I64 for word in names]
         full = self.name + (f"_{name}" if name else "")
-        with function(self.module, full, VOID, types) as (b, made):
-            prepare_function(made, self.target)
+        with function(self.module, full, VOID, types) as (b, new):
+            prepare_function(new, self.isa)
             if not public:
-                made.linkage = "internal"
-                made.attributes.add("noinline")
-            for argument, word in zip(made.args, names, strict=True):
+                new.linkage = "internal"
+                new.attributes.add("noinline")
+            for argument, word in zip(new.args, names, strict=True):
                 argument.name = word.lstrip("*")
-            yield b, SimpleNamespace(**{arg.name: arg for arg in made.args}), made
+            yield b, SimpleNamespace(**{arg.name: arg for arg in new.args}), new
             b.ret_void()

@@ -23,7 +23,7 @@ def emit_gemm(
     module: ir.Module,
     name: str,
     dtype: str,
-    target: Isa,
+    isa: Isa,
     *,
     known: Mapping[str, int] | None = None,
     shape: int = 0,
@@ -36,10 +36,10 @@ def emit_gemm(
     >>> from weft.compile.targets.cpu.matmul import emit_gemm
     >>> from weft.compile.emit.isa import new_module
     >>> from weft.compile.targets.cpu.object_code import host_isa
-    >>> target = host_isa()
-    >>> module = new_module("products", target)
+    >>> isa = host_isa()
+    >>> module = new_module("products", isa)
     >>> known = {"a_col": 1, "b_col": 1, "keep": 0}
-    >>> emit_gemm(module, "gemm", "float32", target, known=known).name
+    >>> emit_gemm(module, "gemm", "float32", isa, known=known).name
     'gemm'
     """
     known = dict(known or {})
@@ -49,29 +49,29 @@ def emit_gemm(
             f"emit_gemm: expected known values for some of "
             f"{', '.join(sorted(KNOWABLE))}, got {', '.join(unknown)}"
         )
-    kind = kind_of(dtype, target)
-    lib = Library(module, name, kind, target, tile_for(dtype, target, shape))
+    kind = kind_of(dtype, isa)
+    lib = Library(module, name, kind, isa, tile_for(dtype, isa, shape))
     product = Product(lib, known, few)
-    made = product.emit()
-    emit_tasks(lib, made)
+    function = product.emit()
+    emit_tasks(lib, function)
     emit_pack(lib, product.packing)
-    return made
+    return function
 
 
 def is_few(
-    dtype: str, target: Isa, shape: int, sizes: Sequence[int],
+    dtype: str, isa: Isa, shape: int, sizes: Sequence[int],
     a: Sequence[int], b: Sequence[int], *, ready: bool = False,
 ) -> bool:  # fmt: skip
     """Whether a product of sizes (m, n, k) and strides is one of few rows or columns.
 
-    Those have ways of their own (``skinny``). ``ready`` tells that B is packed.
+    Those have code of their own (``skinny``). ``ready`` tells that B is packed.
 
     >>> from weft.compile.targets.cpu.matmul.generate import is_few
     >>> from weft.compile.targets.cpu.object_code import host_isa
-    >>> target = host_isa()
-    >>> is_few("float32", target, 0, (1, 512, 512), (512, 1), (512, 1))
+    >>> isa = host_isa()
+    >>> is_few("float32", isa, 0, (1, 512, 512), (512, 1), (512, 1))
     True
-    >>> is_few("float32", target, 0, (64, 512, 512), (512, 1), (512, 1))
+    >>> is_few("float32", isa, 0, (64, 512, 512), (512, 1), (512, 1))
     False
     """
     (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a, b
@@ -80,12 +80,12 @@ def is_few(
         ready=ready,
     )  # fmt: skip
     find_units(None, values)
-    tile, kind = tile_for(dtype, target, shape), kind_of(dtype, target)
+    tile, kind = tile_for(dtype, isa, shape), kind_of(dtype, isa)
     values.is_flat = is_flat(None, values, tile, kind)
     return any(conditions(None, values, tile, kind))
 
 
-def workspace_bytes(dtype: str, target: Isa, shape: int = 0) -> int:
+def workspace_bytes(dtype: str, isa: Isa, shape: int = 0) -> int:
     """Bytes of workspace that each thread needs.
 
     >>> from weft.compile.targets.cpu.matmul import workspace_bytes
@@ -93,10 +93,10 @@ def workspace_bytes(dtype: str, target: Isa, shape: int = 0) -> int:
     >>> workspace_bytes("float64", host_isa()) >= 1 << 16
     True
     """
-    size = itemsize(kind_of(dtype, target).element)
-    return tile_for(dtype, target, shape).workspace * size
+    size = itemsize(kind_of(dtype, isa).element)
+    return tile_for(dtype, isa, shape).workspace * size
 
 
-def tile_for(dtype: str, target: Isa, shape: int = 0) -> Tiling:
+def tile_for(dtype: str, isa: Isa, shape: int = 0) -> Tiling:
     """The tiling of products of an element type; lengths count words."""
-    return tiling(itemsize(kind_of(dtype, target).element), target, shape)
+    return tiling(itemsize(kind_of(dtype, isa).element), isa, shape)

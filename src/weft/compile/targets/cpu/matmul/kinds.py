@@ -5,7 +5,7 @@
     element   a lane: of words, of sums and of C
 
 A word of A times a word of B, added to a sum, is one instruction where the machine has
-such a thing. Float32 and float64 are words of one item; bfloat16 comes in pairs
+one. Float32 and float64 are words of one item; bfloat16 comes in pairs
 (AVX-512 BF16) or is widened to float32; int8 and uint8 come in fours (AVX-512 VNNI), or
 in pairs that are widened to int16 (SSE2 on), or one by one as int32. Sums of integers
 are exact modulo 2**32, whichever it is.
@@ -56,7 +56,7 @@ class Kind:
         return items
 
     def words(self, b: Any, items: Any, right: bool) -> Any:
-        """A vector of items as a vector of words: so many fewer."""
+        """A vector of items as a vector of words, ``group`` items each."""
         return self.widen(b, items, right)
 
     def dot(self, b: Any, left: Any, right: Any, sums: Any) -> Any:
@@ -141,7 +141,7 @@ class Fours(Bytes):
     """Bytes in fours, by VPDPBUSD: unsigned ones times signed ones.
 
     Where A and B are alike, B's are moved to the other kind by 128, so that C is off by
-    128 times the sums of A's rows: those are taken off again (``shifted``).
+    128 times the sums of A's rows, which are subtracted (``shifted``).
     """
 
     group = 4
@@ -173,7 +173,7 @@ class Fours(Bytes):
         return self.dot(b, left, ones, sums)
 
     def correction(self, b: Any, sums: Any) -> Any:
-        """What is to be added to C for these sums of A's rows."""
+        """The correction of C for these sums of A's rows."""
         by = b.shl(sums, ir.Constant(sums.type, [7] * sums.type.count))
         return by if self.unsigned[0] else b.neg(by)
 
@@ -183,7 +183,7 @@ BYTES = {
     "int8": (False, False), "uint8": (True, True), "uint8 int8": (True, False),
     "int8 uint8": (False, True),
 }  # fmt: skip
-# What C's elements are, by what is multiplied. "bfloat16 widened" is exact in each
+# The dtypes of C, by kinds of products. "bfloat16 widened" is exact in each
 # product, whatever the machine has.
 RESULTS = {
     "float32": "float32", "float64": "float64", "float16": "float32",
@@ -192,8 +192,8 @@ RESULTS = {
 }  # fmt: skip
 
 
-def kind_of(name: str, target: Isa) -> Kind:
-    """How a target multiplies operands of these dtypes.
+def kind_of(name: str, isa: Isa) -> Kind:
+    """The multiplication of operands of these dtypes on an instruction set.
 
     >>> from weft.compile.targets.cpu.matmul.kinds import kind_of
     >>> from weft.compile.targets.cpu.object_code import host_isa
@@ -202,14 +202,14 @@ def kind_of(name: str, target: Isa) -> Kind:
     """
     if name in FLOATS:
         return FLOATS[name]
-    features = target.features.split(",")
+    features = isa.features.split(",")
     if name in BYTES:
-        if target.bits == 512 and "+avx512vnni" in features:
+        if isa.bits == 512 and "+avx512vnni" in features:
             return Fours(BYTES[name])
-        x86 = target.triple.startswith(("x86", "i686"))
+        x86 = isa.triple.startswith(("x86", "i686"))
         return (Twos if x86 else Bytes)(BYTES[name])
     if name not in RESULTS:
         raise DTypeError(f"gemm: expected one of {', '.join(RESULTS)}, got {name}")
-    if name == "bfloat16" and target.bits == 512 and "+avx512bf16" in features:
+    if name == "bfloat16" and isa.bits == 512 and "+avx512bf16" in features:
         return Pairs()
-    return Half(name.split()[0], target.converts_half)
+    return Half(name.split()[0], isa.converts_half)

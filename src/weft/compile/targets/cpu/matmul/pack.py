@@ -1,4 +1,4 @@
-"""Packing: copying parts of A and B into the order in which strips read them.
+"""Packing: copying blocks of A and B in the order in which strips read them.
 
 A panel of B is ``depth`` rows of one tile's width. Lanes beyond B's last column hold
 anything: they only reach lanes of C that are never stored.
@@ -21,10 +21,9 @@ from weft.compile.emit.vectors import (
     store,
     transpose,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
-
-_ROWS_AT_A_TIME = 8
 
 
 class Packing:
@@ -44,12 +43,12 @@ class Packing:
         return _emit_gather(self.lib)
 
     @functools.cached_property
-    def turn(self) -> ir.Function:
+    def transposed_panel(self) -> ir.Function:
         """Copies columns with unit stride to rows."""
-        return _emit_turn(self.lib)
+        return _emit_transpose(self.lib)
 
     def rows(self, b: Any, s: Any, a: Any, height: Any) -> None:
-        """Rows of A that follow ``a``, as the kind of strip for A's strides wants.
+        """Pack the rows of A from ``a`` on, as the kind of strip for A's strides wants.
 
         Contiguous rows stay rows of ``depth`` elements; contiguous columns become
         columns of ``together``; anything else becomes rows.
@@ -77,7 +76,7 @@ class Packing:
         Contiguous rows are read some rows at a time, across all panels: a panel at a
         time would touch a page of memory for every two cache lines.
         """
-        step = pick(b, s.unit_b_col, _ROWS_AT_A_TIME, s.deep)
+        step = pick(b, s.unit_b_col, COST.matmul.copied_rows, s.deep)
         step = b.select(b.icmp_signed(">", step, i64(0)), step, i64(1))
         element, width = self.lib.element, i64(self.lib.tile.width)
         with (
@@ -100,15 +99,18 @@ class Packing:
         def straight() -> None:
             b.call(self.copy, [here, s.b_row, to, width, rows, count])
 
-        def turned() -> None:
-            b.call(self.turn, [here, s.b_col, to, rows, count])
+        def transposed() -> None:
+            b.call(self.transposed_panel, [here, s.b_col, to, rows, count])
 
         def other() -> None:
             strides = [s.b_row, s.b_col]
             b.call(self.gather, [here, *strides, to, width, rows, count])
 
         branch(
-            b, s.unit_b_col, straight, lambda: branch(b, s.unit_b_row, turned, other)
+            b,
+            s.unit_b_col,
+            straight,
+            lambda: branch(b, s.unit_b_row, transposed, other),
         )
 
 
@@ -118,7 +120,7 @@ def panel_length(b: Any, k: Any, lanes: int) -> Any:
 
 
 def words_of(b: Any, k: Any, kind: Kind) -> Any:
-    """How many words hold so many items of k."""
+    """The number of words that hold so many items of k."""
     if kind.group == 1:
         return k
     return b.sdiv(b.add(k, i64(kind.group - 1)), i64(kind.group))
@@ -128,7 +130,7 @@ def _emit_copy(lib: Library) -> ir.Function:
     """``to[i, :count] = source[i, :count]`` for rows with unit stride."""
     lanes = lib.tile.lanes
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine("copy", arguments) as (b, s, made):
+    with lib.function("copy", arguments) as (b, s, function):
         whole = b.mul(b.sdiv(s.count, i64(lanes)), i64(lanes))
         mask = first_lanes(b, b.sub(s.count, whole), lanes)
         rest = b.icmp_signed("<", whole, s.count)
@@ -141,13 +143,13 @@ def _emit_copy(lib: Library) -> ir.Function:
             with b.if_then(rest):
                 value = load(b, at(b, source, whole, lib.element), lib.vector, mask)
                 store(b, value, at(b, to, whole, lib.element), mask)
-    return made
+    return function
 
 
 def _emit_gather(lib: Library) -> ir.Function:
     """``to[i, :count] = source[i, :count]`` of items, for any strides."""
     arguments = "*source source_row source_col *to to_row rows count"
-    with lib.routine("gather", arguments) as (b, s, made):
+    with lib.function("gather", arguments) as (b, s, function):
         rows = loop(b, i64(0), s.rows)
         with rows as i:
             source = at(b, s.source, b.mul(i, s.source_row), lib.item)
@@ -155,36 +157,36 @@ def _emit_gather(lib: Library) -> ir.Function:
             with loop(b, i64(0), s.count) as j:
                 item = at(b, source, b.mul(j, s.source_col), lib.item)
                 b.store(b.load(item, typ=lib.item), at(b, to, j, lib.item))
-    return made
+    return function
 
 
-def turned_square(
+def load_transposed(
     b: Any, lib: Library, s: Any, row: Any, column: Any, last: Any, mask: Any = None
 ) -> list[Any]:
-    """A square of ``source``, its rows as columns; those beyond the last repeat it."""
-    found = []
+    """The transpose of a square of ``source``; rows beyond the last repeat it."""
+    rows = []
     for lane in range(lib.tile.lanes):
         start = b.mul(minimum(b, b.add(row, i64(lane)), last), s.source_row)
         place = at(b, s.source, b.add(start, column), lib.element)
-        found.append(load(b, place, lib.vector, mask))
-    return transpose(b, found)
+        rows.append(load(b, place, lib.vector, mask))
+    return transpose(b, rows)
 
 
-def _emit_turn(lib: Library) -> ir.Function:
+def _emit_transpose(lib: Library) -> ir.Function:
     """``to[k, j] = source[j, k]``: a panel from columns that are contiguous.
 
     Squares of vectors are transposed in registers. The last square of a panel writes
     rows beyond it, which the next panel overwrites (or the workspace's slack takes).
     """
     lanes, width = lib.tile.lanes, i64(lib.tile.width)
-    with lib.routine("turn", "*source source_row *to k count") as (b, s, made):
+    with lib.function("turn", "*source source_row *to k count") as (b, s, function):
         last = b.sub(s.count, i64(1))
         with (
             loop(b, i64(0), s.count, i64(lanes), name="j") as j,
             loop(b, i64(0), s.k, i64(lanes)) as k,
         ):
             mask = first_lanes(b, b.sub(s.k, k), lanes)
-            for lane, value in enumerate(turned_square(b, lib, s, j, k, last, mask)):
+            for lane, value in enumerate(load_transposed(b, lib, s, j, k, last, mask)):
                 row = b.mul(b.add(k, i64(lane)), width)
                 store(b, value, at(b, s.to, b.add(row, j), lib.element))
-    return made
+    return function

@@ -2,7 +2,7 @@
 
     across    words from rows of k: contiguous columns of B, or rows of A
     along     words from contiguous items, row by row
-    turn      the same, turned around: a panel of B from contiguous items along k
+    turn      the transpose of that: a panel of B from contiguous items along k
     collect   words from items anywhere
 
 Items beyond the last of k are zero.
@@ -49,11 +49,11 @@ class Words(Packing):
 
     @functools.cached_property
     def shift(self) -> ir.Function:
-        """Computes what a packed strip's rows of C are corrected by."""
+        """The function that computes the corrections of a packed strip's rows."""
         return _emit_shift(self.lib)
 
     def rows(self, b: Any, s: Any, a: Any, height: Any) -> None:
-        """Rows of A that follow ``a``: as columns of words if rows are contiguous."""
+        """Pack rows of A from ``a`` on: as columns of words if rows are contiguous."""
         tile, h, to = self.lib.tile, height, s.workspace
         depth = i64(tile.depth)
 
@@ -82,16 +82,19 @@ class Words(Packing):
             call = [here, s.b_row, to, width, rows, count]
             b.call(self._function(_emit_across, True), call)
 
-        def turned() -> None:
+        def transposed() -> None:
             call = [here, s.b_col, to, rows, count]
-            b.call(self._function(_emit_turn, True), call)
+            b.call(self._function(_emit_transpose, True), call)
 
         def other() -> None:
             call = [here, s.b_col, s.b_row, to, i64(1), width, count, rows]
             b.call(self._function(_emit_collect, True), call)
 
         branch(
-            b, s.unit_b_col, straight, lambda: branch(b, s.unit_b_row, turned, other)
+            b,
+            s.unit_b_col,
+            straight,
+            lambda: branch(b, s.unit_b_row, transposed, other),
         )
 
 
@@ -108,7 +111,7 @@ def _emit_across(lib: Library, right: bool) -> ir.Function:
     """``to[q, j]`` is the word of ``source[group * q + ..., j]``, j below ``count``."""
     group = lib.kind.group
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine(_name("across", right), arguments) as (b, s, made):
+    with lib.function(_name("across", right), arguments) as (b, s, function):
         whole = _whole(b, s.rows, group)
         with loop(b, i64(0), whole, i64(group)) as k:
             _interleave(b, lib, right, s, k, None)
@@ -116,7 +119,7 @@ def _emit_across(lib: Library, right: bool) -> ir.Function:
         if group > 1:
             with b.if_then(b.icmp_signed(">", rest, i64(0))):
                 _interleave(b, lib, right, s, whole, rest)
-    return made
+    return function
 
 
 def _interleave(b: Any, lib: Library, right: bool, s: Any, k: Any, rest: Any) -> None:
@@ -148,7 +151,7 @@ def _interleave(b: Any, lib: Library, right: bool, s: Any, k: Any, rest: Any) ->
 
 
 def _in_vectors(b: Any, count: Any, lanes: int, put: Callable[..., None]) -> None:
-    """``put(j)`` for whole vectors, and ``put(j, mask)`` for what is left."""
+    """``put(j)`` for whole vectors, and ``put(j, mask)`` for the last lanes."""
     whole = _whole(b, count, lanes)
     with loop(b, i64(0), whole, i64(lanes)) as j:
         put(j)
@@ -158,7 +161,7 @@ def _in_vectors(b: Any, count: Any, lanes: int, put: Callable[..., None]) -> Non
 
 
 def _zipped(b: Any, rows: list[Any]) -> Any:
-    """Vectors as one: the first lane of each, then the second of each, and so on."""
+    """Interleave vectors: the first lane of each, then the second, and so on."""
     while len(rows) > 1:  # the first half of rows has every second item
         half = len(rows) // 2
         count = rows[0].type.count
@@ -174,7 +177,7 @@ def _emit_along(lib: Library, right: bool) -> ir.Function:
     items = ir.VectorType(lib.item, step)
     words = lib.kind.group.bit_length() - 1
     arguments = "*source source_row *to to_row rows count"
-    with lib.routine(_name("along", right), arguments) as (b, s, made):
+    with lib.function(_name("along", right), arguments) as (b, s, made):
         last = words_of(b, s.count, lib.kind)
         with loop(b, i64(0), s.rows) as i:
             source = at(b, s.source, b.mul(i, s.source_row), lib.item)
@@ -195,13 +198,13 @@ def _emit_along(lib: Library, right: bool) -> ir.Function:
     return made
 
 
-def _emit_turn(lib: Library, right: bool) -> ir.Function:
+def _emit_transpose(lib: Library, right: bool) -> ir.Function:
     """``to[q, j]`` is the word of ``source[j, group * q + ...]``: see ``pack``."""
     lanes, width = lib.tile.lanes, i64(lib.tile.width)
     step = lanes * lib.kind.group
     items = ir.VectorType(lib.item, step)
     name = _name("turn", right)
-    with lib.routine(name, "*source source_row *to k count") as (b, s, made):
+    with lib.function(name, "*source source_row *to k count") as (b, s, function):
         last = b.sub(s.count, i64(1))
         with loop(b, i64(0), s.count, i64(lanes), name="j") as j:
             rows = []
@@ -218,21 +221,21 @@ def _emit_turn(lib: Library, right: bool) -> ir.Function:
                     store(b, value, at(b, s.to, place, lib.element))
 
             _in_vectors(b, s.k, step, put)
-    return made
+    return function
 
 
 def _emit_collect(lib: Library, right: bool) -> ir.Function:
     """``to[i, q]`` is the word of ``source[i, group * q + ...]``, for any strides."""
     group, items = lib.kind.group, ir.VectorType(lib.item, lib.kind.group)
     arguments = "*source source_row source_k *to to_row to_k rows k"
-    with lib.routine(_name("collect", right), arguments) as (b, s, made):
+    with lib.function(_name("collect", right), arguments) as (b, s, function):
         last = b.sub(s.k, i64(1))
         with (
             loop(b, i64(0), s.rows) as i,
             loop(b, i64(0), words_of(b, s.k, lib.kind)) as q,
         ):
             row = b.mul(i, s.source_row)
-            found = []
+            loaded = []
             for t in range(group):
                 k = b.add(b.mul(q, i64(group)), i64(t))
                 inside = b.mul(minimum(b, k, last), s.source_k)
@@ -240,12 +243,12 @@ def _emit_collect(lib: Library, right: bool) -> ir.Function:
                     at(b, s.source, b.add(row, inside), lib.item), typ=lib.item
                 )
                 there = b.icmp_signed("<=", k, last)
-                found.append(b.select(there, item, ir.Constant(lib.item, 0)))
-            words = lib.kind.words(b, lane(b, items, found), right)
+                loaded.append(b.select(there, item, ir.Constant(lib.item, 0)))
+            words = lib.kind.words(b, lane(b, items, loaded), right)
             place = b.add(b.mul(i, s.to_row), b.mul(q, s.to_k))
             word = b.extract_element(words, I32(0))
             b.store(word, at(b, s.to, place, lib.element))
-    return made
+    return function
 
 
 def _emit_shift(lib: Library) -> ir.Function:
@@ -253,7 +256,7 @@ def _emit_shift(lib: Library) -> ir.Function:
     kind: Any = lib.kind
     tile, lanes = lib.tile, lib.tile.lanes
     zero = zeros(lib.vector)
-    with lib.routine("shift", "*source *to rows words by_columns") as (b, s, made):
+    with lib.function("shift", "*source *to rows words by_columns") as (b, s, function):
 
         def sum_of(step: int, count: Any, mask: bool, source: Any) -> Any:
             def add(q: Any, sums: list[Any]) -> list[Any]:
@@ -279,4 +282,4 @@ def _emit_shift(lib: Library) -> ir.Function:
                 b.store(one, at(b, s.to, i, lib.element))
 
         branch(b, b.trunc(s.by_columns, I1), columns, by_rows)
-    return made
+    return function

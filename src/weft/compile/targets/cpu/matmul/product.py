@@ -22,14 +22,15 @@ from weft.compile.emit.known_values import (
     value,
 )  # fmt: skip
 from weft.compile.emit.vectors import PTR, at, minimum
-from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.cost_model import COST
+from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
 from weft.compile.targets.cpu.matmul.pack_words import Words
 from weft.compile.targets.cpu.matmul.skinny import Skinny, conditions, find_units
 from weft.compile.targets.cpu.matmul.strip import Strips, in_groups, in_strips
 from weft.compile.targets.cpu.matmul.tiling import Tiling, has_masks
-from weft.compile.targets.cpu.matmul.transposed import Turned, is_flat
+from weft.compile.targets.cpu.matmul.transposed import Transposed, is_flat
 
 ARGUMENTS = (
     "*a *b *c *packed *epilogue *context m n k a_row a_col b_row b_col c_row keep "
@@ -40,7 +41,6 @@ _SOME_ROWS = (
     "height by_columns pack_a unit_a_col"
 )
 _FLAGS = "by_columns", "pack_a", "unit_a_col"
-_FROM_MEMORY = 1 << 20  # elements of B that are too many for a cache
 KNOWABLE = frozenset(
     ["m", "n", "k", "a_row", "a_col", "b_row", "b_col", "c_row", "keep"]
 )
@@ -49,20 +49,20 @@ KNOWABLE = frozenset(
 class Product:
     """Emits the function that computes a rectangle of C.
 
-    Without ``few`` it has no other ways for few rows or columns; see ``is_few``.
+    Without ``few`` it lacks the code for few rows or columns; see ``is_few``.
     """
 
     def __init__(self, lib: Library, known: Mapping[str, int], few: bool) -> None:
         self.lib, self.known, self.few = lib, known, few
         self.packing: Any = Words(lib) if lib.kind.widens else Packing(lib)
         self.skinny = Skinny(lib, self.packing)
-        self.turned = Turned(lib, self.packing)
+        self.transposed = Transposed(lib, self.packing)
         self.strips = Strips(lib)
         self._made: dict[Any, ir.Function] = {}
 
     def emit(self) -> ir.Function:
         """The public function."""
-        with self.lib.routine("", ARGUMENTS, public=True) as (b, s, made):
+        with self.lib.function("", ARGUMENTS, public=True) as (b, s, function):
             q = SimpleNamespace(**{**vars(s), **self.known})
             _decide(b, q, self.lib)
             if self.few:
@@ -76,15 +76,15 @@ class Product:
                 self.skinny.emit(b, s, lambda: self._either_way(b, s))
             else:
                 self._either_way(b, s)
-        return made
+        return function
 
     def _either_way(self, b: Any, s: Any) -> None:
-        """Flat products turned round, unless B's panels are there; others as is."""
+        """Flat products as C' = B' A', unless B is packed already; else as they are."""
         ready = b.icmp_unsigned("!=", s.packed, PTR(None))
         branch(
             b,
             both(b, s.is_flat, b.not_(ready)),
-            lambda: self.turned.emit(b, s, self._strips),
+            lambda: self.transposed.emit(b, s, self._strips),
             lambda: self._blocks(b, s),
         )
 
@@ -105,12 +105,12 @@ class Product:
 
     @property
     def deepest(self) -> int:
-        """Items of k in a block: C's sums are made of those of blocks, in order."""
+        """Items of k in a block: C adds up the sums of blocks, in order."""
         return self.lib.tile.depth * self.lib.kind.group
 
     @contextmanager
     def _each_block(self, b: Any, s: Any) -> Iterator[Any]:
-        """The body of a loop over this stretch's blocks of k; gives what one is."""
+        """The body of a loop over this stretch's blocks of k; gives each block."""
         with loop(b, s.first, s.last, i64(self.deepest), name="p") as p:
             q = SimpleNamespace(**vars(s), p=p)
             q.deep = minimum(b, i64(self.deepest), b.sub(s.k, p))
@@ -121,7 +121,7 @@ class Product:
             yield q
 
     def _pack_right(self, b: Any, s: Any) -> None:
-        """This stretch of B as panels, where it is not read as it lies."""
+        """Pack this stretch of B as panels, unless it is read unpacked."""
         s.ready = b.icmp_unsigned("!=", s.packed, PTR(None))
 
         def pack() -> None:
@@ -160,12 +160,12 @@ class Product:
                 ahead = self._ahead(b, q, height)
                 self._strips(b, q, row, height, self._right(b, q), ahead)
             bottom, right = b.add(row, height), b.add(s.j, s.across)
-            follow(b, s, row, bottom, s.j, right, final)
+            call_epilogue(b, s, row, bottom, s.j, right, final)
 
         in_groups(b, self.lib.tile, s.row_begin, s.row_end, strips)
 
     def _ahead(self, b: Any, s: Any, height: Any) -> Any:
-        """How far it is to what is read of A next: these rows go on, or the next."""
+        """The offset to the elements of A that are read next, here or in rows below."""
         more = b.icmp_signed("<", b.add(s.p, s.deep), s.last)
         below = b.sub(b.mul(s.a_row, height), b.mul(b.sub(s.p, s.first), s.a_col))
         return b.select(more, b.mul(s.a_col, s.deep), below)
@@ -173,7 +173,7 @@ class Product:
     def _strips(
         self, b: Any, s: Any, row: Any, height: Any, right: list[Any], ahead: Any
     ) -> None:
-        """Some rows of C for one block of k; ``ahead`` of A's is what comes next."""
+        """Some rows of C for one block of k; ``ahead`` is where A is read next."""
         offset = b.add(b.mul(row, s.a_row), b.mul(s.p, s.a_col))
         here = at(b, s.a, offset, self.lib.item)
         c = at(b, s.c, b.add(b.mul(row, s.c_row), s.j), self.lib.element)
@@ -186,18 +186,18 @@ class Product:
     def _some_rows(self, s: Any) -> ir.Function:
         """The function that packs rows of A, if need be, and calls their strips.
 
-        There is one for all heights, and for all that is known of these flags.
+        There is one for all heights, for each combination of known flags.
         """
         flags = [getattr(s, name) for name in _FLAGS]
         known = tuple([flag if isinstance(flag, bool) else None for flag in flags])
         if known not in self._made:
             name = "some_rows" + "".join("nyx"[2 if k is None else k] for k in known)
-            with self.lib.routine(name, _SOME_ROWS) as (b, q, made):
+            with self.lib.function(name, _SOME_ROWS) as (b, q, function):
                 for flag, value in zip(_FLAGS, known, strict=True):
                     given = b.trunc(getattr(q, flag), I1)
                     setattr(q, flag, given if value is None else value)
                 self._emit_rows(b, q)
-            self._made[known] = made
+            self._made[known] = function
         return self._made[known]
 
     def _emit_rows(self, b: Any, s: Any) -> None:
@@ -222,7 +222,7 @@ class Product:
         in_strips(b, tile.heights, i64(0), s.height, strip)
 
     def _shift(self, b: Any, s: Any) -> Any:
-        """What corrects these rows, which are packed: see ``kinds``."""
+        """The corrections of these packed rows: see ``kinds``."""
         tile = self.lib.tile
         last = i64(tile.workspace - tile.corrections)
         to = at(b, s.workspace, last, self.lib.element)
@@ -232,7 +232,7 @@ class Product:
 
 
 def _decide(b: Any, s: Any, lib: Library) -> None:
-    """How to compute it: by the whole product's sizes, never by a thread's part."""
+    """Decide by the whole product's sizes, never by those of a thread's task."""
     find_units(b, s)
     s.by_columns = both(b, s.unit_a_row, negate(b, s.unit_a_col))
     words = lib.kind.widens  # they are made by packing
@@ -244,7 +244,7 @@ def _decide(b: Any, s: Any, lib: Library) -> None:
 def _direct_a(b: Any, s: Any, tile: Tiling) -> Any:
     """Whether A is read so few times that packing it does not pay."""
     few = compare(b, "<=", s.n, 4 * tile.width)
-    # Rows a power of two apart share few places in a cache; columns are short.
+    # Rows a power of two apart share few sets of a cache; columns are short.
     near = either(b, s.by_columns, compare(b, "<=", s.k, tile.depth))
     once = compare(b, "<=", s.n, tile.width)
     unit = either(b, s.unit_a_row, s.unit_a_col)
@@ -256,9 +256,9 @@ def _direct_b(b: Any, s: Any, lib: Library) -> Any:
     tile, elements = lib.tile, times(b, s.n, s.k)
     near = compare(b, "<=", elements, tile.depth * tile.columns)
     few = compare(b, "<=", s.m, 2 * tile.height)
-    seldom = both(b, few, compare(b, "<=", elements, _FROM_MEMORY))
+    seldom = both(b, few, compare(b, "<=", elements, COST.matmul.cached))
     direct = both(b, s.unit_b_col, either(b, near, seldom))
-    if has_masks(lib.target):
+    if has_masks(lib.isa):
         return direct
     return both(b, direct, _whole_vectors(b, s.n, tile.lanes))
 

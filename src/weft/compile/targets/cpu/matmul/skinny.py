@@ -1,6 +1,6 @@
 """Products in which C has very few rows or columns: limited by reading one operand.
 
-The large operand is called *big* and read once, in the order in which it lies: its
+The large operand is called *big* and read once, in the order of its memory: its
 rows times the small operand by dot products (``dots``), or its columns scaled and
 added up (``sums``). C is the same function of its operands for every split of it.
 """
@@ -27,29 +27,22 @@ from weft.compile.emit.vectors import (
     splat,
     store,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.dots import (
-    SEVERAL,
-    STRETCH_BYTES,
     added,
     emit_dots,
     emit_several_dots,
     several_limit,
 )
-from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
 from weft.compile.targets.cpu.matmul.pack import Packing
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
+_COST, _ALIAS = COST.matmul, COST.caches.alias
 SUMS = "*big big_k count *small small_row small_k few k *sums"
 DELIVER = "*sums count few *c c_row by_rows keep"
-# Each sum that is held while columns are added up, in bytes. Not a multiple of a page:
-# a load waits for an earlier store whose address has the same last twelve bits.
-CHUNK_BYTES = 16384 + 512
-# Of a row of the small operand that is packed at a time; it decides rounding.
-REACH_BYTES = 16384 - 512
-_PAGE, _LINE = 4096, 64
-STEPS = 8  # columns that are added up at a time
 
 
 class Skinny:
@@ -59,11 +52,11 @@ class Skinny:
         self.lib, self.packing = lib, packing
         self.most = few_limit(lib.tile)
         self.made: dict[Any, ir.Function] = {}
-        itemsize = lib.target.bits // lib.tile.lanes // 8
-        self.chunk, self.reach = CHUNK_BYTES // itemsize, REACH_BYTES // itemsize
-        self.stretch = STRETCH_BYTES // ITEMSIZE[str(lib.item)]
-        self.short_chunk = self.chunk * self.most // SEVERAL
-        needed = self.most * (self.chunk + self.reach) + _PAGE // itemsize
+        itemsize = lib.isa.bits // lib.tile.lanes // 8
+        self.chunk, self.reach = _COST.sums // itemsize, _COST.small // itemsize
+        self.stretch = _COST.dot_bytes // ITEMSIZE[str(lib.item)]
+        self.short_chunk = self.chunk * self.most // _COST.dot_rows
+        needed = self.most * (self.chunk + self.reach) + _ALIAS // itemsize
         assert needed <= lib.tile.workspace
 
     def _function(self, emit: Callable[..., ir.Function], by_rows: bool) -> ir.Function:
@@ -76,15 +69,15 @@ class Skinny:
 
     @functools.cached_property
     def deliver(self) -> ir.Function:
-        """Puts sums into C."""
+        """The function that stores sums in C."""
         return _emit_deliver(self.lib, self.most, self.chunk)
 
     @functools.cached_property
     def deliver_several(self) -> ir.Function:
-        """Puts sums of several rows of C into it."""
-        with self.lib.routine("deliver_several", DELIVER) as (b, s, made):
+        """The function that stores the sums of several rows in C."""
+        with self.lib.function("deliver_several", DELIVER) as (b, s, function):
             _deliver_columns(b, self.lib, s, self.short_chunk)
-        return made
+        return function
 
     def emit(self, b: Any, s: Any, otherwise: Callable[[], None]) -> None:
         """The skinny ways where they pay (``when_skinny``), else ``otherwise``."""
@@ -106,12 +99,12 @@ class Skinny:
 
     def _way(self, b: Any, s: Any, way: Any, by_rows: bool) -> None:
         way(b, _Sides(b, s, self.lib, by_rows), s)
-        follow(b, s, s.row_begin, s.row_end, s.column_begin, s.column_end)
+        call_epilogue(b, s, s.row_begin, s.row_end, s.column_begin, s.column_end)
 
     def _dots(self, b: Any, side: _Sides, s: Any) -> None:
         """Blocks of k as long as the packed small operand fits the workspace."""
         lib, reach = self.lib, i64(self.reach)
-        room = at(b, s.workspace, i64(self.most * self.chunk), lib.element)
+        buffer = at(b, s.workspace, i64(self.most * self.chunk), lib.element)
         packed = b.icmp_signed("!=", side.small_k, i64(1))
         dots = self._function(emit_dots, side.by_rows)
         with loop(b, i64(0), side.count, i64(self.chunk), name="x") as x:
@@ -122,16 +115,16 @@ class Skinny:
                 small = at(b, side.small, b.mul(p, side.small_k), lib.item)
                 with b.if_then(packed):
                     strides = [side.small_row, side.small_k]
-                    part = [small, *strides, room, reach, side.few, deep]
+                    part = [small, *strides, buffer, reach, side.few, deep]
                     b.call(self.packing.gather, part)
-                small = b.select(packed, room, small)
+                small = b.select(packed, buffer, small)
                 row = b.select(packed, reach, side.small_row)
                 big = [at(b, rows, p, lib.item), side.big_row, count]
                 b.call(dots, [*big, small, row, side.few, deep, p, s.workspace])
             self._deliver(b, side, s, x, count, s.workspace)
 
     def _several_dots(self, b: Any, side: _Sides, s: Any) -> None:
-        """The same for more rows of the small operand, which lie one by one."""
+        """The same for more rows of the small operand, which are contiguous."""
         lib, chunk = self.lib, i64(self.short_chunk)
         dots = self._function(emit_several_dots, side.by_rows)
         with loop(b, i64(0), side.count, chunk, name="x") as x:
@@ -182,10 +175,10 @@ def find_units(b: Any, s: Any) -> None:
 def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
     """When each of the skinny ways pays, by sizes and strides, which may be known.
 
-    That is dot products of A's rows, and of B's columns, those of several rows, and
-    sums of A's columns, and of B's rows.
+    In this order: dot products of A's rows, of B's columns, of several rows; sums of
+    A's columns, of B's rows.
     """
-    limit, many = few_limit(tile), 4 * tile.lanes
+    limit, many = few_limit(tile), _COST.long * tile.lanes
     narrow, flat = (compare(b, "<=", size, limit) for size in (s.n, s.m))
     tall, wide, long = (compare(b, ">=", size, many) for size in (s.m, s.n, s.k))
     rows = both(b, both(b, long, wide), both(b, s.unit_b_row, s.unit_a_col))
@@ -202,15 +195,16 @@ def conditions(b: Any, s: Any, tile: Tiling, kind: Kind) -> list[Any]:
 
 
 def _apart(b: Any, workspace: Any, big: Any) -> Any:
-    """A place for sums, half a page from where big's rows begin."""
+    """An address for sums, half a page from where big's rows begin."""
     distance = b.sub(b.ptrtoint(big, I64), b.ptrtoint(workspace, I64))
-    shift = b.and_(b.add(distance, i64(_PAGE // 2)), i64(_PAGE - _LINE))
+    middle = b.add(distance, i64(_ALIAS // 2))
+    shift = b.and_(middle, i64(_ALIAS - COST.caches.line))
     return at(b, workspace, shift, I8)
 
 
 def few_limit(tile: Tiling) -> int:
     """The most rows or columns of C that count as few."""
-    return min(4, tile.lanes)
+    return min(_COST.few, tile.lanes)
 
 
 class _Sides:
@@ -242,7 +236,7 @@ def _emit_sums(
     lib: Library, most: int, chunk: int, by_rows: bool, tag: str
 ) -> ir.Function:
     """``sums[q, x] = sum over k of small[q, k] * big[k, x]``, in order of k."""
-    with lib.routine(f"sums{tag}", SUMS) as (b, s, made):
+    with lib.function(f"sums{tag}", SUMS) as (b, s, function):
         s.by_rows = by_rows
         one = b.icmp_signed("==", s.few, i64(1))
         with b.if_else(one) as (single, several):
@@ -250,7 +244,7 @@ def _emit_sums(
                 _add_up(b, lib, s, 1, chunk)
             with several, b.if_then(b.icmp_signed(">", s.few, i64(0))):
                 _add_up(b, lib, s, most, chunk)
-    return made
+    return function
 
 
 def _add_up(b: Any, lib: Library, s: Any, few: int, chunk: int) -> None:
@@ -259,7 +253,7 @@ def _add_up(b: Any, lib: Library, s: Any, few: int, chunk: int) -> None:
         row = at(b, s.sums, i64(q * chunk), lib.element)
         with loop(b, i64(0), s.count, i64(lib.tile.lanes)) as x:
             store(b, zero, at(b, row, x, lib.element))
-    steps = STEPS if few == 1 else STEPS // 2  # scales are held in registers
+    steps = _COST.added_columns // min(few, 2)  # scales are held in registers
     whole = b.mul(b.sdiv(s.k, i64(steps)), i64(steps))
     with loop(b, i64(0), whole, i64(steps)) as k:
         _add_columns(b, lib, s, few, chunk, k, steps)
@@ -304,14 +298,14 @@ def _add_columns(
 
 def _emit_deliver(lib: Library, most: int, chunk: int) -> ir.Function:
     """Sums to C: ``C[x, q]`` if ``by_rows``, else ``C[q, x]``."""
-    with lib.routine("deliver", DELIVER) as (b, s, made):
+    with lib.function("deliver", DELIVER) as (b, s, function):
         branch(
             b,
             b.trunc(s.by_rows, I1),
             lambda: _deliver_rows(b, lib, s, most, chunk),
             lambda: _deliver_columns(b, lib, s, chunk),
         )
-    return made
+    return function
 
 
 def _deliver_rows(b: Any, lib: Library, s: Any, most: int, chunk: int) -> None:

@@ -28,13 +28,11 @@ from weft.compile.emit.vectors import (
     store,
     while_less,
 )  # fmt: skip
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
-_LONG = 128  # steps of k that leave time to fetch ahead
-_LINE = 64  # bytes of a cache's line
-_HALF = 8  # rows that are taken where two would be left
-_POINTERS = 8  # that there are registers for, beside those that count
+_COST = COST.matmul
 # ``shift`` is there if C is corrected for each row.
 ARGUMENTS = (
     "*a a_row a_col *b b_row b_panel *c c_row n k keep *ahead ahead_row ahead_col"
@@ -45,13 +43,13 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
     """``C[:height, :n] (+)= A @ B``, tile by tile.
 
     ``b_panel`` goes from one tile's columns of B to the next. ``keep`` adds to C
-    instead of replacing it. ``ahead`` is where what is read of A next begins.
-    That A's ``rows`` are contiguous, or its columns, may be known.
+    instead of replacing it. ``ahead`` is the address of A's elements that are
+    read next. ``rows`` says that A's rows are contiguous, or its columns, if known.
     """
     tile = lib.tile
     arguments = ARGUMENTS + " *shift" * lib.kind.shifted
     name = {True: "rows", False: "columns", None: "strip"}[rows]
-    with lib.routine(f"{name}{height}", arguments) as (b, s, made):
+    with lib.function(f"{name}{height}", arguments) as (b, s, function):
         s.rows = rows
         if height == tile.height:
             _plan_fetches(b, lib, s)
@@ -62,14 +60,14 @@ def emit_strip(lib: Library, height: int, rows: bool | None = None) -> ir.Functi
                 _Tile(lib, s, height, t).emit(b, tile.vectors, None)
         for vectors in range(tile.vectors, 0, -1):
             done = _narrower(b, lib, s, height, vectors, done)
-    return made
+    return function
 
 
 class Strips:
     """The strips of a library, emitted when first called.
 
-    Those whose rows are too many to have a register each are made for rows and for
-    columns of A, if they are the tallest; all others are one function for both.
+    The tallest ones have more rows than there are registers for addresses, so there is
+    one for rows and one for columns of A; all others are one function for both.
     """
 
     def __init__(self, lib: Library) -> None:
@@ -85,7 +83,7 @@ class Strips:
         self, b: Any, height: int, by_columns: Any, arguments: Sequence[Any]
     ) -> None:
         """Call the strip of a known height; ``by_columns`` may be known."""
-        if height < self.lib.tile.height or height <= _POINTERS:
+        if height < self.lib.tile.height or height <= _COST.row_pointers:
             b.call(self._strip(height, None), arguments)
             return
         branch(
@@ -134,13 +132,13 @@ def in_groups(
 ) -> None:
     """``strips(row, height)`` for groups of rows of which A's are packed together.
 
-    None but the last has fewer, and that before it if two would be left.
+    Only the last has fewer, or the one before it if two rows would be left.
     """
     tall = i64(tile.together)
     with while_less(b, begin, end) as (row, advance):
         left = b.sub(end, row)
         two = b.icmp_signed("==", left, b.add(tall, i64(2)))
-        height = b.select(two, i64(_HALF), minimum(b, tall, left))
+        height = b.select(two, i64(_COST.short_strip), minimum(b, tall, left))
         strips(row, height)
         advance(height)
 
@@ -169,7 +167,7 @@ def by_heights(
 
 
 def _tall_rows(b: Any, count: Any, tall: int) -> Any:
-    """Rows for the tallest strips: if two would be left, one strip's rows more are.
+    """Rows for the tallest strips: one strip fewer if two rows would be left.
 
     Strips of two rows wait for their sums; 14 + 2 is slower than 8 + 8.
     """
@@ -185,12 +183,13 @@ def _ceil_div(b: Any, x: Any, y: int) -> Any:
 
 
 def _plan_fetches(b: Any, lib: Library, s: Any) -> None:
-    """How a tile asks for its part of what is read of A next: see ``_Tile._fetches``.
+    """Plan how tiles share the prefetches of A's next rows: see ``_Tile._fetches``.
 
-    Where rows lie in one piece, that is a line of each row, then the next; else the
+    Where rows are contiguous, that is a line of each row, then the next; else the
     line in which each column ends, since this strip has read up to its start.
     """
-    bits, line = (lib.tile.height - 1).bit_length(), _LINE // itemsize(lib.item)
+    bits = (lib.tile.height - 1).bit_length()
+    line = COST.caches.line // itemsize(lib.item)
     share = _share(b, s, lib.tile.width)
     lines = _ceil_div(b, b.mul(share, i64(lib.kind.group)), line)
     rows = compare(b, "==", s.ahead_col, 1) if s.rows is None else s.rows
@@ -203,8 +202,8 @@ def _plan_fetches(b: Any, lib: Library, s: Any) -> None:
 
 
 def _share(b: Any, s: Any, width: int) -> Any:
-    """Words of the next strip's rows that each tile fetches: of short ones, none."""
-    long = b.icmp_signed(">=", s.k, i64(_LONG))
+    """Words of the next strip's rows that each tile prefetches; none if k is short."""
+    long = b.icmp_signed(">=", s.k, i64(_COST.prefetch_k))
 
     def equal() -> list[Any]:
         tiles = b.add(b.sdiv(b.sub(s.n, i64(1)), i64(width)), i64(1))
@@ -253,7 +252,7 @@ class _Tile:
         self.b = at(b, s.b, b.mul(self.t, s.b_panel), lib.element)
         self.starts = self._row_starts(b)
         if self.height == lib.tile.height:
-            with b.if_then(b.icmp_signed(">=", s.k, i64(_LONG))):
+            with b.if_then(b.icmp_signed(">=", s.k, i64(_COST.prefetch_k))):
                 self._fetch_c(b)
         sums = self._corrected(b, self._sum(b))
         targets = self._targets(b)
@@ -269,7 +268,7 @@ class _Tile:
         return [at(b, s.a, b.mul(s.a_row, i64(i)), element) for i in range(self.height)]
 
     def _fetch_c(self, b: Any) -> None:
-        """Ask for this tile of C."""
+        """Prefetch this tile of C."""
         lib, s = self.lib, self.s
         c = at(b, s.c, b.mul(self.t, i64(lib.tile.width)), lib.element)
         with loop(b, i64(0), i64(self.height)) as i:
@@ -284,10 +283,10 @@ class _Tile:
         return carry(b, i64(0), self.s.k, 1, sums, self._steps(b))
 
     def _steps(self, b: Any) -> Callable[[Any, list[Any]], list[Any]]:
-        """One step of k, after a part of A was asked for that the next strip needs.
+        """One step of k, after a prefetch of a line of A for the next strip.
 
-        Many lines at once keep B waiting, so each step asks for one where it has so
-        many products that this takes no time; steps left over ask for what is there.
+        Many prefetches at once delay B, so each step has one, if it has enough products
+        to hide it; steps left over prefetch a line that is in the cache.
         """
         lib = self.lib
         plain = functools.partial(self._step, b)
@@ -307,7 +306,7 @@ class _Tile:
         return step
 
     def _fetches(self, b: Any) -> tuple[Callable[[Any], Any], Any]:
-        """The lines of A that this tile asks for, by number, and how many."""
+        """The address of each line of A that this tile prefetches, and their number."""
         s = self.s
         first = b.mul(self.t, s.fetch_each)
 
@@ -328,26 +327,26 @@ class _Tile:
             for v, mask in enumerate(self.masks)
         ]
         across = k if s.rows else b.mul(k, s.a_col)
-        made = []
+        updated = []
         for i, start in enumerate(self.starts):
             value = b.load(at(b, start, across, lib.element), typ=lib.element)
             left = splat(b, value, lib.tile.lanes)
-            made += [
+            updated += [
                 lib.kind.dot(b, left, x, sums[i * len(right) + v])
                 for v, x in enumerate(right)
             ]
-        return made
+        return updated
 
     def _corrected(self, b: Any, sums: list[Any]) -> list[Any]:
-        """The sums with what their rows need added to them."""
+        """The sums plus the corrections of their rows."""
         if not self.lib.kind.shifted:
             return sums
-        across, lanes, made = len(self.masks), self.lib.tile.lanes, []
+        across, lanes, corrected = len(self.masks), self.lib.tile.lanes, []
         for i in range(self.height):
             place = at(b, self.s.shift, i64(i), self.lib.element)
             by = splat(b, b.load(place, typ=self.lib.element), lanes)
-            made += [plus(b, x, by) for x in sums[i * across : (i + 1) * across]]
-        return made
+            corrected += [plus(b, x, by) for x in sums[i * across : (i + 1) * across]]
+        return corrected
 
     def _targets(self, b: Any) -> list[tuple[Any, Any]]:
         """Address and mask of each vector in C."""

@@ -1,8 +1,8 @@
 """A product as tasks that threads share, and batches of products.
 
 C is cut into rectangles, numbered matrix by matrix, then by blocks of columns, then
-by blocks of rows. A thread takes one after the other. Where it is given a range of
-them, neighbours in a block of columns run as one, so that B is packed once for them.
+by blocks of rows. A thread takes one after the other. In a range of them, neighbours
+in a block of columns run as one, so that B is packed once for them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I8, I64, i64, loop
 from weft.compile.emit.vectors import PTR, at, choose, minimum, while_less
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.pack import Packing, panel_length, words_of
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
+_COST = COST.matmul
 # A job: these as 64-bit integers, one after the other. It is a context for the thread
 # pool, which keeps its status in front; worker w has the workspace at
 # ``workspace + w * workspace_bytes``.
@@ -29,16 +31,10 @@ JOB = [
     "a_batch", "b_batch", "c_batch", "task_rows", "task_columns", "*workspace",
     "workspace_bytes",
 ]  # fmt: skip
-SMALL = 1 << 19  # multiplications that are not worth sharing
-# What packing costs, as products with the same numbers: one that is packed takes as
-# long as eight that are multiplied and added.
-_PACKING = 8
-_TIMES = 1, 2, 3, 4  # tasks for each thread
-_LATE = 24  # a thread that is late has this part of a task still to do, say
 
 
 class Split(NamedTuple):
-    """How C is cut: the rectangles' sizes, and how many there are."""
+    """A partition of C: the rectangles' sizes, and their number."""
 
     rows: int
     columns: int
@@ -54,12 +50,12 @@ def split(
     batch: int = 1,
     threads: int = 1,
     whole: bool = False,
-    parts: tuple[int, int] = (0, 0),
+    blocks: tuple[int, int] = (0, 0),
 ) -> Split:
     """Rectangles for a number of threads, of ``whole`` rows if asked.
 
-    ``parts`` says into how many blocks of columns and of rows instead. Results are the
-    same for every split.
+    ``blocks`` gives the numbers of blocks of columns and of rows instead. Results are
+    the same for every split.
 
     >>> from weft.compile.targets.cpu.object_code import host_isa
     >>> from weft.compile.targets.cpu.matmul.tasks import split
@@ -67,20 +63,21 @@ def split(
     >>> split(tiling(4, host_isa("avx2")), 1024, 1024, 1024, threads=2)
     Split(rows=516, columns=512, tasks=4)
     """
-    if not parts[0] or (whole and parts[0] > 1):
+    if not blocks[0] or (whole and blocks[0] > 1):
         if not is_cut(m, n, k, batch, threads):
             return Split(max(m, 1), max(n, 1), batch)
         return best_split(tile, m, n, batch, threads, whole)[0]
-    return _cut(tile, m, n, batch, *parts)
+    return _cut(tile, m, n, batch, *blocks)
 
 
 def is_cut(m: int, n: int, k: int, batch: int, threads: int) -> bool:
     """Whether matrices of a batch are worth cutting for a number of threads."""
-    return threads > 1 and batch < 4 * threads and batch * m * n * k > SMALL
+    work = batch * m * n * k
+    return threads > 1 and batch < _COST.matrices * threads and work > _COST.serial
 
 
 def _cut(tile: Tiling, m: int, n: int, batch: int, across: int, down: int) -> Split:
-    """Rectangles for so many blocks of columns and of rows, or fewer."""
+    """The partition into blocks ``across`` columns and ``down`` rows, or fewer."""
     columns = _ceil(_ceil(n, across), tile.width) * tile.width
     rows = _ceil(_ceil(m, down), tile.height) * tile.height
     return Split(rows, columns, batch * _ceil(n, columns) * _ceil(m, rows))
@@ -90,7 +87,7 @@ def _cut(tile: Tiling, m: int, n: int, batch: int, across: int, down: int) -> Sp
 def best_split(
     tile: Tiling, m: int, n: int, batch: int, threads: int, whole: bool
 ) -> tuple[Split, int]:
-    """The split that is done first by a model of costs, and when that is.
+    """The split that a model of costs has finish first, and its time.
 
     Times are multiplications for each of k. Every block of rows packs its columns of
     B, and every block of columns its rows of A.
@@ -102,11 +99,11 @@ def best_split(
     >>> best_split(tile, 128, 4096, 1, 2, False)[0]  # B is packed once
     Split(rows=132, columns=512, tasks=8)
     """
-    most = 1 if whole else _TIMES[-1] * threads
+    most = 1 if whole else _COST.tasks[-1] * threads
     cuts = {
         _cut(tile, m, n, batch, across, _ceil(times * threads, across * batch))
         for across in (1 << bit for bit in range(most.bit_length()))
-        for times in _TIMES
+        for times in _COST.tasks
     }
     timed = ((_finish(tile, m, n, batch, threads, cut), cut) for cut in cuts)
     time, cut = min(timed, key=lambda one: (one[0], one[1].tasks, one[1].rows))
@@ -114,16 +111,16 @@ def best_split(
 
 
 def _finish(tile: Tiling, m: int, n: int, batch: int, threads: int, cut: Split) -> int:
-    """When threads that take one task after the other are done with all."""
+    """The time at which threads that take one task after the other finish."""
     ends, longest = [0] * threads, 0
     for columns in _sizes(n, cut.columns) * batch:
         blocks = _ceil(columns, tile.columns)
         for rows in _sizes(m, cut.rows):
             packed = columns + rows * blocks + tile.width  # as if: to begin takes time
-            task = rows * columns + _PACKING * packed
+            task = rows * columns + _COST.packing * packed
             heapq.heapreplace(ends, ends[0] + task)
             longest = max(longest, task)
-    return max(ends) + longest // _LATE
+    return max(ends) + longest // _COST.late
 
 
 def _sizes(size: int, block: int) -> list[int]:
@@ -138,28 +135,28 @@ def _ceil(x: int, y: int) -> int:
 def emit_tasks(lib: Library, product: ir.Function) -> ir.Function:
     """``void name_tasks(job, begin, end, worker)``: a loop body for the thread pool."""
     arguments = "*job begin end worker"
-    with lib.routine("tasks", arguments, public=True) as (b, s, made):
+    with lib.function("tasks", arguments, public=True) as (b, s, function):
         job = SimpleNamespace(**fields(b, s.job, JOB))
         offset = b.mul(s.worker, job.workspace_bytes)
         job.workspace = at(b, job.workspace, offset, I8)
-        down = blocks(b, job.m, job.task_rows)
-        job.across = blocks(b, job.n, job.task_columns)
+        down = block_count(b, job.m, job.task_rows)
+        job.across = block_count(b, job.n, job.task_columns)
         with while_less(b, s.begin, s.end) as (task, advance):
             block, first = divide(b, task, down)
             last = minimum(b, down, b.add(first, b.sub(s.end, task)))
             call = _arguments(b, lib, job, block, first, last)
             b.call(product, call)
             advance(b.sub(last, first))
-    return made
+    return function
 
 
 def emit_pack(lib: Library, packing: Packing) -> ir.Function:
     """``void name_pack(job, begin, end, worker)``: B as panels of all its rows.
 
-    A task is a panel. The job is one of products; the panels go to its ``c``.
+    A task is a panel. The job is that of a product; the panels are stored at its ``c``.
     """
     tile, element = lib.tile, lib.element
-    with lib.routine("pack", "*job begin end worker", public=True) as (b, s, made):
+    with lib.function("pack", "*job begin end worker", public=True) as (b, s, function):
         job = SimpleNamespace(**fields(b, s.job, JOB))
         for name in ("b_row", "b_col"):
             unit = b.icmp_signed("==", getattr(job, name), i64(1))
@@ -171,7 +168,7 @@ def emit_pack(lib: Library, packing: Packing) -> ir.Function:
             to = at(b, job.c, b.mul(j, length), element)
             count = minimum(b, i64(tile.width), b.sub(job.n, j))
             packing.panel(b, job, here, to, job.k, count)
-    return made
+    return function
 
 
 def divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
@@ -181,20 +178,20 @@ def divide(b: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return quotient, b.sub(x, b.mul(quotient, y))
 
 
-def blocks(b: Any, size: Any, block: Any) -> Any:
-    """How many blocks cover a size: one at least, so that it can divide."""
+def block_count(b: Any, size: Any, block: Any) -> Any:
+    """The number of blocks that cover a size; at least one, for it is a divisor."""
     some = b.select(b.icmp_signed(">", size, i64(0)), size, i64(1))
     return b.sdiv(b.sub(b.add(some, block), i64(1)), block)
 
 
 def fields(b: Any, job: Any, names: list[str]) -> dict[str, Any]:
     """A job's fields by name."""
-    found = {}
+    values = {}
     for index, word in enumerate(names):
         kind = PTR if word.startswith("*") else I64
         place = at(b, job, i64(index), I64)
-        found[word.lstrip("*")] = b.load(place, typ=kind)
-    return found
+        values[word.lstrip("*")] = b.load(place, typ=kind)
+    return values
 
 
 def _arguments(

@@ -1,4 +1,4 @@
-"""Sizes of a matrix product's tiles and blocks on a target."""
+"""Sizes of a matrix product's tiles and blocks for an instruction set."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import pathlib
 from typing import NamedTuple
 
 from weft.compile.emit.isa import Isa
+from weft.compile.targets.cpu.cost_model import COST
 
-# Sums over k are cut into blocks of this many bytes of a row. It decides rounding,
-# so it is the same on every machine.
-DEPTH_BYTES = 1024
-_TOGETHER = 14  # rows of A that are packed at a time, or fewer
-_DEFAULT_L2, _SMALLEST_L2 = 512 * 1024, 256 * 1024
+_COST = COST.matmul
 _CACHE = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 
 
@@ -20,7 +17,7 @@ class Tiling(NamedTuple):
     """How a product is cut; lengths count elements.
 
     A register tile is ``height x width``; ``depth`` steps of k are summed at a time,
-    over blocks of ``columns`` columns whose packed form stays in the second cache.
+    over blocks of ``columns`` columns whose panels stay in the second cache.
     """
 
     lanes: int  # elements of a vector
@@ -46,7 +43,7 @@ class Tiling(NamedTuple):
 
         Columns of A are read in lines, of which a low strip needs a small part.
         """
-        return self.height * max(_TOGETHER // self.height, 1)
+        return self.height * max(_COST.packed_rows // self.height, 1)
 
     @property
     def row_panel(self) -> int:
@@ -76,7 +73,7 @@ SHAPES: dict[bool, tuple[tuple[tuple[int, ...], int], ...]] = {
 WIDE = 1  # the one of them, where there are many registers, that reads A least often
 
 
-def tiling(itemsize: int, target: Isa, shape: int = 0) -> Tiling:
+def tiling(itemsize: int, isa: Isa, shape: int = 0) -> Tiling:
     """The tiling for elements of a size, with a register tile of ``SHAPES``.
 
     Results are the same for every shape.
@@ -87,23 +84,23 @@ def tiling(itemsize: int, target: Isa, shape: int = 0) -> Tiling:
     >>> tile.height, tile.width, tile.depth
     (6, 16, 256)
     """
-    lanes = target.lanes(itemsize)
-    many = has_many(target)
+    lanes = isa.lanes(itemsize)
+    many = has_many(isa)
     heights, vectors = SHAPES[many][shape]
-    depth = DEPTH_BYTES // itemsize
+    depth = _COST.depth // itemsize
     width = vectors * lanes
     columns = _second_cache() // 2 // (depth * itemsize) // width * width
     return Tiling(lanes, heights, vectors, depth, columns, many)
 
 
-def has_many(target: Isa) -> bool:
-    """Whether the target has 32 vector registers."""
-    return target.bits == 512 or not target.triple.startswith(("x86", "i686"))
+def has_many(isa: Isa) -> bool:
+    """Whether there are 32 vector registers."""
+    return isa.bits == 512 or not isa.triple.startswith(("x86", "i686"))
 
 
-def has_masks(target: Isa) -> bool:
-    """Whether the target loads and stores parts of a vector in one instruction."""
-    return target.triple.startswith(("x86", "i686")) and target.bits >= 256
+def has_masks(isa: Isa) -> bool:
+    """Whether one instruction loads or stores some lanes of a vector."""
+    return isa.triple.startswith(("x86", "i686")) and isa.bits >= 256
 
 
 @functools.cache
@@ -112,7 +109,9 @@ def _second_cache() -> int:
     try:
         text = _CACHE.read_text().strip()
     except OSError:
-        return _DEFAULT_L2
+        return COST.caches.second
     size = text.rstrip("KM")
     unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-    return max(int(size) * unit, _SMALLEST_L2) if size.isdigit() else _DEFAULT_L2
+    if not size.isdigit():
+        return COST.caches.second
+    return max(int(size) * unit, COST.caches.least_second)

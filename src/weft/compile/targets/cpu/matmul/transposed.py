@@ -1,8 +1,8 @@
 """Flat products, computed as C' = B' A': C has far fewer rows than columns.
 
-B is the large operand then, and few rows pay for packing it. Turned round, the small
-operand is packed instead, once, and strips go along B's columns, mostly where they
-lie. Parts of C' are held in the workspace, and turned back when they are finished.
+B is the large operand then, and too few rows use it to pay for packing it. Transposed,
+the small operand is packed instead, once, and strips go along B's columns, mostly
+unpacked. Blocks of C' are held in the workspace, and transposed when they are finished.
 The same products are added in the same order as otherwise: no bit differs.
 """
 
@@ -33,29 +33,29 @@ from weft.compile.emit.vectors import (
     minimum,
     store,
 )  # fmt: skip
-from weft.compile.targets.cpu.matmul.epilogue import follow
+from weft.compile.targets.cpu.cost_model import COST
+from weft.compile.targets.cpu.matmul.epilogue import call_epilogue
 from weft.compile.targets.cpu.matmul.functions import Library
 from weft.compile.targets.cpu.matmul.kinds import Kind
-from weft.compile.targets.cpu.matmul.pack import Packing, turned_square
+from weft.compile.targets.cpu.matmul.pack import Packing, load_transposed
 from weft.compile.targets.cpu.matmul.strip import in_groups
 from weft.compile.targets.cpu.matmul.tiling import Tiling
 
-_PAGE = 4096  # bytes after which a place in the first cache comes again
-_LONG = 128  # steps of k that pay for turning back
-_PANELS = 8  # of rows of C' that are turned back at a time
+_COST = COST.matmul
 Strips = Callable[..., None]
 
 
 def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
-    """Whether a product is turned round: by its sizes, as far as the small operand
-    and a part of C' fit the workspace.
+    """Whether a product is computed as C': by its sizes, if the small operand and a
+    block of C' fit the workspace.
     """
     if kind.widens:
         return False
     flat = compare(b, "<=", times(b, s.m, 2), s.n)
     lanes = times(b, rounded(b, s.m, tile.lanes), 7)
     flat = both(b, flat, compare(b, ">=", times(b, s.m, 8), lanes))  # most are used
-    long = both(b, compare(b, "<=", s.m, s.k), compare(b, ">=", s.k, _LONG))
+    long = compare(b, "<=", s.m, s.k)
+    long = both(b, long, compare(b, ">=", s.k, _COST.transposed_k))
     rows = rounded(b, s.m, tile.width)
     held = times(b, rows, added(b, s.k, tile.lanes + _span(tile)))
     fits = compare(b, "<=", held, tile.depth * tile.columns)
@@ -63,11 +63,11 @@ def is_flat(b: Any, s: Any, tile: Tiling, kind: Kind) -> Any:
 
 
 def _span(tile: Tiling) -> int:
-    """Columns of C that are turned back at a time."""
-    return _PANELS * tile.together
+    """Columns of C that are transposed back at a time."""
+    return _COST.transposed_panels * tile.together
 
 
-class Turned:
+class Transposed:
     """Emits a rectangle of C by way of C'."""
 
     def __init__(self, lib: Library, packing: Packing) -> None:
@@ -75,7 +75,7 @@ class Turned:
 
     @functools.cached_property
     def back(self) -> ir.Function:
-        """Puts a part of C' into C."""
+        """The function that stores the transpose of a block of C' in C."""
         return _emit_back(self.lib)
 
     def emit(self, b: Any, s: Any, strips: Strips) -> None:
@@ -91,24 +91,24 @@ class Turned:
         width = rounded(b, rows, tile.width)
         length = b.add(b.mul(width, s.k), i64(tile.width * tile.lanes))
         t.c_row = rounded(b, rows, tile.lanes)
-        room = at(b, t.panels, length, element)
+        buffer = at(b, t.panels, length, element)
         with loop(b, s.column_begin, s.column_end, i64(_span(tile)), name="j") as j:
             right = minimum(b, s.column_end, b.add(j, i64(_span(tile))))
-            t.c = at(b, room, b.mul(b.neg(j), t.c_row), element)
+            t.c = at(b, buffer, b.mul(b.neg(j), t.c_row), element)
 
             self._rows(b, t, j, right, strips)
             offset = b.add(b.mul(s.row_begin, s.c_row), j)
             to = [at(b, s.c, offset, element), s.c_row]
-            b.call(self.back, [room, t.c_row, *to, rows, b.sub(right, j)])
-            follow(b, s, s.row_begin, s.row_end, j, right)
+            b.call(self.back, [buffer, t.c_row, *to, rows, b.sub(right, j)])
+            call_epilogue(b, s, s.row_begin, s.row_end, j, right)
 
     def _direct(self, b: Any, t: Any) -> Any:
-        """Whether B's columns are read where they lie.
+        """Whether B's columns are read unpacked.
 
-        Rows whose starts have one place in a cache would push each other out.
+        Rows that begin in the same set of a cache would evict each other.
         """
         apart = b.mul(t.a_row, i64(itemsize(self.lib.element)))
-        same = b.icmp_signed("==", b.and_(apart, i64(_PAGE - 1)), i64(0))
+        same = b.icmp_signed("==", b.and_(apart, i64(COST.caches.alias - 1)), i64(0))
         return either(b, t.by_columns, both(b, t.unit_a_col, b.not_(same)))
 
     def _rows(self, b: Any, t: Any, begin: Any, end: Any, strips: Strips) -> None:
@@ -140,22 +140,22 @@ def _swapped(b: Any, s: Any) -> Any:
 
 
 def _emit_back(lib: Library) -> ir.Function:
-    """``to[i, j] = source[j, i]``: squares of vectors are turned in registers.
+    """``to[i, j] = source[j, i]``: squares of vectors are transposed in registers.
 
     Rows of the source are whole vectors.
     """
     lanes, element = lib.tile.lanes, lib.element
     arguments = "*source source_row *to to_row rows columns"
-    with lib.routine("back", arguments) as (b, s, made):
+    with lib.function("back", arguments) as (b, s, function):
         last = b.sub(s.columns, i64(1))
         with (
             loop(b, i64(0), s.columns, i64(lanes), name="j") as j,
             loop(b, i64(0), s.rows, i64(lanes)) as i,
         ):
             some = lane_bits(b, b.sub(s.columns, j), lanes)
-            for lane, value in enumerate(turned_square(b, lib, s, j, i, last)):
+            for lane, value in enumerate(load_transposed(b, lib, s, j, i, last)):
                 row = b.add(i, i64(lane))
                 there = b.select(b.icmp_signed("<", row, s.rows), some, i64(0))
                 place = at(b, s.to, b.add(b.mul(row, s.to_row), j), element)
                 store(b, value, place, mask_of(b, there, lanes))
-    return made
+    return function
