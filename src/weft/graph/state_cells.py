@@ -51,8 +51,8 @@ class Cell:
         known = storage, storage.version, storage.changed_at
         return None if storage.exposed else known
 
-    def room(self) -> np.ndarray | None:
-        """Memory that a new value may be written to, which nobody else sees."""
+    def reusable_memory(self) -> np.ndarray | None:
+        """Memory that a new value may be written to, which nothing else refers to."""
         return None
 
     def show(self) -> Any:
@@ -111,7 +111,7 @@ class GradCell(Cell):
     def touch(self, where: Any = None) -> None:
         """Do nothing: a replaced gradient has been seen by nobody."""
 
-    def room(self) -> np.ndarray | None:
+    def reusable_memory(self) -> np.ndarray | None:
         if self.tensor.grad is None or not self.tensor.is_cpu:
             return None
         if not owned(self.tensor.grad._data):
