@@ -166,7 +166,7 @@ class Segment:
         self.stripped: set[int] = set()  # positions of nodes without values
         self.watched = mode.state == WATCHED
         self.leaves: list[tuple[weakref.ref[Tensor], int]] = []
-        self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
+        self.generators: dict[Any, tuple[int, int]] = {}  # their first states
         self.changed: dict[int, Storage] = {}
         self.filled: dict[int, Refill] | None = None
         self.positions: dict[Node, int] = {}  # nodes of the second run
@@ -545,8 +545,8 @@ def _first_modes(on_draw: Any, on_change: Any) -> Iterator[None]:
 
 @contextmanager
 def _watched(watched: bool) -> Iterator[None]:
-    """Operators are watched, or not, as they were the first time: they take another
-    way then, and save other things."""
+    """Watch operators in the second run if they were watched in the first: they take
+    another path then, and save other values."""
     if watched == (mode.state == WATCHED):
         yield
         return

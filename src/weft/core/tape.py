@@ -40,9 +40,9 @@ Change = tuple[str, CodeType | None, int]  # by which operator, at which instruc
 
 
 def keep_in_row(first: Any, *names: str) -> None:
-    """Let CPython keep the attributes of a class's objects without a dictionary.
+    """Let CPython store attributes of a class's objects inline, without a dictionary.
 
-    It does, for the names that it saw on one of the first objects.
+    It does so for names that it saw on one of the first objects.
     """
     for name in names:
         setattr(first, name, getattr(first, name))
@@ -51,11 +51,11 @@ def keep_in_row(first: Any, *names: str) -> None:
 class Storage:
     """The memory shared by a tensor and its views, and when it last changed."""
 
-    # Defaults live on the class: most are made for a result that is kept, and never
-    # hear of a change.
+    # Defaults are attributes of the class: most objects are made for a result that is
+    # kept, and never see a change.
     version = 0
     changed_at = 0
-    exposed = False  # whether others may write here without a word
+    exposed = False  # whether other libraries may write here unnoticed
     change: Change = ("", None, 0)  # the last one
     views: list[weakref.ref[Any]] | None = None
 
@@ -417,8 +417,8 @@ class Backward:
     def _sent(self, node: Any, leaf: Leaf, on_leaf: Callable[[Any, Any], None]) -> None:
         """Give a leaf its gradient as soon as it is whole.
 
-        It would be given at the end, but where it is added to a large one that is
-        there, both would have to be kept until then.
+        It could be given at the end, but where it is added to a large one, both would
+        have to be kept until then.
         """
         if self.uses is None:
             if not _has_large_gradient(leaf):
