@@ -64,7 +64,7 @@ def _settle() -> None:
 
 
 def set_recording(recording: bool) -> bool:
-    """Switch the tape on or off; returns what it was."""
+    """Switch the tape on or off; returns the old state."""
     before = mode.recording
     mode.recording = recording
     _settle()
@@ -74,7 +74,7 @@ def set_recording(recording: bool) -> bool:
 def set_gradients(
     recording: bool, forward: bool, inference: bool
 ) -> tuple[bool, bool, bool]:
-    """Switch all that decides about gradients; returns what it was."""
+    """Switch all modes of gradients; returns the old ones."""
     own = mode.__dict__
     before = own["recording"], own["forward"], own["inference"]
     own["recording"], own["forward"], own["inference"] = recording, forward, inference
@@ -83,7 +83,7 @@ def set_gradients(
 
 
 def set_views(views: bool) -> bool:
-    """Tie views to their bases or don't; returns what was done before."""
+    """Tie views to their bases or don't; returns the old mode."""
     before = mode.views
     mode.views = views
     _settle()

@@ -140,7 +140,7 @@ class Node:
         return self.saved is None
 
     def release(self) -> None:
-        """Let go of what was saved, once backward has passed."""
+        """Release the saved values, once backward has passed."""
         self.saved = None
         self.parents = ()
 
@@ -340,7 +340,7 @@ class Backward:
         self.uses: dict[Leaf, int] | None = None  # that are still to come
 
     def send(self, node: Any, g: Any) -> None:
-        """Add a cotangent to what ``node`` will receive."""
+        """Add a cotangent to those that ``node`` will receive."""
         before = self.pending.get(node)
         if before is None:
             self.pending[node] = g

@@ -33,7 +33,7 @@ DETACHED: Any = object()  # a step of a chain of views
 
 
 class Run(NamedTuple):
-    """One run of a program: what it was called with, and what it computed."""
+    """One run of a program: its arguments, and the values that it computed."""
 
     leaves: Sequence[Any]
     arguments: tuple[Any, Any]
@@ -294,7 +294,7 @@ class Copies:
         return Given(one.path) if one is not None and one.path is not None else None
 
     def change_given(self) -> None:
-        """Do to the caller's containers what the function did before it failed.
+        """Change the caller's containers as the function did before it failed.
 
         Values that it had not computed yet are left out.
         """

@@ -101,7 +101,7 @@ class Capture(Building):
         self.accumulated: dict[int, Tensor] = {}  # the tensors of accumulated gradients
         self.arrays: list[np.ndarray] = []  # NumPy's, which became tensors
         self.layouts: dict[Node, Any] = {}  # of arguments, if they matter
-        self.regions: list[Any] = []  # what each checkpointed function keeps
+        self.regions: list[Any] = []  # the policy of each checkpointed function
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
         self.texts: dict[str, tuple[Node, str]] = {}  # marks for values in texts

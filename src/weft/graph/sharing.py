@@ -30,7 +30,7 @@ from weft.graph.symbol import MARK, Symbol, refusal
 
 
 class Sharing:
-    """Finds what the tensors and containers of one capture share with others."""
+    """Finds the memory that tensors and containers of one capture share with others."""
 
     def __init__(
         self, run: Capture, given: Sequence[Any], symbols: Sequence[Any], copies: Copies

@@ -167,7 +167,7 @@ class NumberCell(Cell):
         self.variable = variable
         self._get, self._set = get, set
         self.on = on  # the item of a dictionary that decides it
-        self._array = np.empty((), variable.type.dtype.np)  # what it was last
+        self._array = np.empty((), variable.type.dtype.np)  # its last value
 
     def get(self) -> np.ndarray:
         self._array[()] = self._get()
@@ -195,7 +195,7 @@ class Guard(NamedTuple):
     what: str
     value: Any
     read: Callable[[], Any]
-    on: tuple[On, ...] = ()  # what decides it: while that is as it was, so is this
+    on: tuple[On, ...] = ()  # its source: while that is as it was, so is this
 
     def holds(self) -> bool:
         return bool(self.read() == self.value)

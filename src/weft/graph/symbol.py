@@ -264,7 +264,7 @@ def _hold_all(base: Symbol, new: Symbol) -> None:
 
 
 class Building(Interpreter):
-    """The interpreter of symbols: what is applied to them becomes a node."""
+    """The interpreter of symbols: operators on them become nodes."""
 
     name = "a graph"
     symbols: type[Symbol] = Symbol
