@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from weft.func.checking import GradcheckError, gradcheck, gradgradcheck
 
-# What checks rather than computes is loaded when first used.
+# Checks of gradients are loaded when first used.
 _LAZY = {
     "detect_anomaly": "autograd.anomaly",
     "is_anomaly_enabled": "autograd.anomaly",

@@ -27,7 +27,7 @@ class _Switch:
 
     recording: bool
     inference: bool | None = None
-    _before: Any = None  # what was before each block entered, by thread
+    _before: Any = None  # the modes before each block entered, by thread
 
     def __enter__(self) -> None:
         recording, inference = self.recording, self.inference
@@ -186,7 +186,7 @@ class set_grad_enabled(_Switch):
     False
     """
 
-    _outer: Any = None  # the thread in which it took effect, and what was before
+    _outer: Any = None  # the thread in which it took effect, and the modes before
 
     def __init__(self, mode: bool) -> None:
         self.recording = bool(mode)

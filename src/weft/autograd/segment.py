@@ -166,7 +166,7 @@ class Segment:
         self.stripped: set[int] = set()  # positions of nodes without values
         self.watched = mode.state == WATCHED
         self.leaves: list[tuple[weakref.ref[Tensor], int]] = []
-        self.generators: dict[Any, tuple[int, int]] = {}  # as they were at first
+        self.generators: dict[Any, tuple[int, int]] = {}  # their first states
         self.changed: dict[int, Storage] = {}
         self.filled: dict[int, Refill] | None = None
         self.positions: dict[Node, int] = {}  # nodes of the second run
@@ -174,7 +174,7 @@ class Segment:
     # -- the first run
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function, then let go of what its nodes saved."""
+        """Call the function, then release the values that its nodes saved."""
         floor = next_number()
         with self._watching(), self.contexts[0]:
             out = self.fn(*args, **kwargs)
@@ -360,7 +360,7 @@ class Segment:
                         set_state(generator, state)
 
     def _match(self, nodes: list[Node]) -> None:
-        """Raise unless the second run did what the first did."""
+        """Raise unless the second run had the operators of the first."""
         again = marks_of(nodes)
         for k, (first, second) in enumerate(zip(self.marks, again, strict=False)):
             same = first.op == second.op and first.parents == second.parents
@@ -505,7 +505,7 @@ def set_state(generator: Any, state: tuple[int, int]) -> None:
 
 
 class Change:
-    """A tensor that is about to be changed, and what it was."""
+    """A tensor that is about to be changed, and its old value."""
 
     _FIELDS = ("version", "changed_at", "change")
 
@@ -545,8 +545,8 @@ def _first_modes(on_draw: Any, on_change: Any) -> Iterator[None]:
 
 @contextmanager
 def _watched(watched: bool) -> Iterator[None]:
-    """Operators are watched, or not, as they were the first time: they take another
-    way then, and save other things."""
+    """Watch operators in the second run if they were watched in the first: they take
+    another path then, and save other values."""
     if watched == (mode.state == WATCHED):
         yield
         return

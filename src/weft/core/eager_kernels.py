@@ -45,7 +45,7 @@ def run(op: Any, arrays: Any, params: dict[str, Any]) -> Any:
     """The result of an operator with a ``bulk``, by a kernel where that pays."""
     if config.batch_invariant:
         return _invariant(op, arrays, params)
-    if len(arrays) == 1 and arrays[0].size < op.bulk:  # what is small is not to wait
+    if len(arrays) == 1 and arrays[0].size < op.bulk:  # small work is not to wait
         return op.kernel(*arrays, **params)
     least = op.bulk
     if type(least) is dict:

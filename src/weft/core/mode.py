@@ -18,7 +18,7 @@ Observer = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 
 class _Mode(threading.local):
     state: int = RECORDING
-    quick: int = RECORDING | VIEWS  # the state, for those that mind an evaluator
+    quick: int = RECORDING | VIEWS  # the state, for fast paths
     recording: bool = True
     forward: bool = True  # do tangents propagate?
     inference: bool = False
@@ -26,18 +26,18 @@ class _Mode(threading.local):
     observers: tuple[Observer, ...] = ()
     capture: Any = None  # the running capture: operators become nodes of its graph
     evaluator: Any = None  # stands between ``bind`` and the kernels
-    taker: Any = None  # the capture or else the evaluator: who gets operators
+    taker: Any = None  # the capture or else the evaluator: it receives operators
     taking: bool = False  # does it get all of them, fast paths too?
     measured: bool = False  # allocations are counted: see weft.memory
     changes: Callable[[Any], None] | None = None  # told of changes in place before
     draws: Callable[[Any], None] | None = None  # told of a generator before it draws
     states: Callable[[Any], None] | None = None  # told of an optimizer that makes some
-    refusals: list[Any] | None = None  # what a running capture cannot do, as met
-    undone: tuple[Any, ...] = ()  # effects of a capture that failed, not yet had
+    refusals: list[Any] | None = None  # refusals of the running capture, in order
+    undone: tuple[Any, ...] = ()  # effects of a failed capture that are still to happen
     refilled: list[Any] | None = None  # weakly, values that backward has recomputed
-    device: Any = None  # where tensors are made, unless that is the CPU
+    device: Any = None  # the device of new tensors, unless it is the CPU
     outer_devices: tuple[Any, ...] = ()  # of the blocks around
-    depth: int = 0  # how many transforms are running
+    depth: int = 0  # the number of running transforms
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running
     anomaly: tuple[bool, bool] | None = None  # are NaN, infinities looked for?
@@ -64,7 +64,7 @@ def _settle() -> None:
 
 
 def set_recording(recording: bool) -> bool:
-    """Switch the tape on or off; returns what it was."""
+    """Switch the tape on or off; returns the old state."""
     before = mode.recording
     mode.recording = recording
     _settle()
@@ -74,7 +74,7 @@ def set_recording(recording: bool) -> bool:
 def set_gradients(
     recording: bool, forward: bool, inference: bool
 ) -> tuple[bool, bool, bool]:
-    """Switch all that decides about gradients; returns what it was."""
+    """Switch all modes of gradients; returns the old ones."""
     own = mode.__dict__
     before = own["recording"], own["forward"], own["inference"]
     own["recording"], own["forward"], own["inference"] = recording, forward, inference
@@ -83,7 +83,7 @@ def set_gradients(
 
 
 def set_views(views: bool) -> bool:
-    """Tie views to their bases or don't; returns what was done before."""
+    """Tie views to their bases or don't; returns the old mode."""
     before = mode.views
     mode.views = views
     _settle()

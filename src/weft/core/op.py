@@ -235,7 +235,7 @@ class Op:
         self.many = outputs.startswith("*")  # as many outputs as the parameters say
         self.outputs = tuple(outputs.removeprefix("*").split())
         self.eval = eval
-        self.kernel = eval  # what the CPU runs; a device may register a better one
+        self.kernel = eval  # the CPU's function; a device may register a better one
         self.type = type
         self.vjp = vjp
         self.jvp = jvp
@@ -245,7 +245,7 @@ class Op:
         self.composite = composite
         self.samples = samples
         self.reference = reference
-        self.lower: Any = lower  # what the compiler knows: see core.lowering
+        self.lower: Any = lower  # for the compiler: see core.lowering
         self.function: Any = None  # the public function, where it only promotes
         self.bulk: Any = bulk
         self.refuses: Mapping[str, float] = refuses or {}

@@ -23,7 +23,7 @@ from weft.errors import ArgumentError, ShapeError, user_line
 
 
 class Atom:
-    """A symbol (``kind`` is its name), or what polynomials don't express."""
+    """A symbol (``kind`` is its name), or an operation that is no polynomial."""
 
     __slots__ = ("_hash", "_text", "a", "b", "kind")
 
@@ -123,7 +123,7 @@ class Assumption(Record):
     line: str
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds; what this run knows nothing of, it does not need."""
+        """Whether it holds; sizes that a run does not know are not needed by it."""
         for side in (self.left, self.right):
             if isinstance(side, Size) and not side.symbols <= sizes.keys():
                 return True
@@ -157,7 +157,7 @@ class OpenSizeError(ArgumentError):
 
 
 class Scope:
-    """The symbols of one program: their example sizes, and what was assumed."""
+    """The symbols of one program: their example sizes, and assumptions."""
 
     def __init__(self) -> None:
         self.hints: dict[str, int | None] = {}

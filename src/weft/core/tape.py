@@ -40,9 +40,9 @@ Change = tuple[str, CodeType | None, int]  # by which operator, at which instruc
 
 
 def keep_in_row(first: Any, *names: str) -> None:
-    """Let CPython keep the attributes of a class's objects without a dictionary.
+    """Let CPython store attributes of a class's objects inline, without a dictionary.
 
-    It does, for the names that it saw on one of the first objects.
+    It does so for names that it saw on one of the first objects.
     """
     for name in names:
         setattr(first, name, getattr(first, name))
@@ -51,11 +51,11 @@ def keep_in_row(first: Any, *names: str) -> None:
 class Storage:
     """The memory shared by a tensor and its views, and when it last changed."""
 
-    # Defaults live on the class: most are made for a result that is kept, and never
-    # hear of a change.
+    # Defaults are attributes of the class: most objects are made for a result that is
+    # kept, and never see a change.
     version = 0
     changed_at = 0
-    exposed = False  # whether others may write here without a word
+    exposed = False  # whether other libraries may write here unnoticed
     change: Change = ("", None, 0)  # the last one
     views: list[weakref.ref[Any]] | None = None
 
@@ -140,7 +140,7 @@ class Node:
         return self.saved is None
 
     def release(self) -> None:
-        """Let go of what was saved, once backward has passed."""
+        """Release the saved values, once backward has passed."""
         self.saved = None
         self.parents = ()
 
@@ -340,7 +340,7 @@ class Backward:
         self.uses: dict[Leaf, int] | None = None  # that are still to come
 
     def send(self, node: Any, g: Any) -> None:
-        """Add a cotangent to what ``node`` will receive."""
+        """Add a cotangent to those that ``node`` will receive."""
         before = self.pending.get(node)
         if before is None:
             self.pending[node] = g
@@ -417,8 +417,8 @@ class Backward:
     def _sent(self, node: Any, leaf: Leaf, on_leaf: Callable[[Any, Any], None]) -> None:
         """Give a leaf its gradient as soon as it is whole.
 
-        It would be given at the end, but where it is added to a large one that is
-        there, both would have to be kept until then.
+        It could be given at the end, but where it is added to a large one, both would
+        have to be kept until then.
         """
         if self.uses is None:
             if not _has_large_gradient(leaf):

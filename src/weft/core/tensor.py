@@ -48,12 +48,12 @@ class Tensor(_Methods):
     device: Device = cpu
     _node: Any = None
     _storage: Storage | None = None
-    _base: Tensor | None = None  # what this is a view of
+    _base: Tensor | None = None  # the base of a view
     _chain: tuple[Any, ...] = ()  # the view operators from the base to here
     _interpreter: Any = None  # set on tracers
     _inference: bool = False
     _parameter: bool = False  # set by nn.Parameter
-    _capture: Any = None  # set on what a running capture makes
+    _capture: Any = None  # set on tensors that a running capture makes
     __array_priority__ = 1000
 
     def __init__(self, data: Any = 0, *sizes: Any) -> None:
@@ -71,7 +71,7 @@ class Tensor(_Methods):
             return Tensor(buffer)
         return DeviceTensor(buffer, device)
 
-    # -- what a tensor is
+    # -- properties
 
     @property
     def shape(self) -> tuple[int, ...]:

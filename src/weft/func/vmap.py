@@ -230,18 +230,18 @@ def _in_chunks(
 ) -> Any:
     from weft.ops.joining import cat
 
-    parts = []
+    results = []
     for a in range(0, size, chunk):
         piece = [
             x if d is None else x[a : a + chunk]
             for x, d in zip(moved, dims, strict=True)
         ]
-        parts.append(run(piece, min(chunk, size - a)))
-    flat = [tree_flatten(p) for p in parts]
+        results.append(run(piece, min(chunk, size - a)))
+    flat = [tree_flatten(p) for p in results]
     if isinstance(out_dims, int):
         axes = [out_dims] * len(flat[0][0])
     else:
-        axes = broadcast_prefix(out_dims, parts[0], "vmap: out_dims")
+        axes = broadcast_prefix(out_dims, results[0], "vmap: out_dims")
     joined = [
         column[0] if d is None else cat(list(column), d)
         for column, d in zip(zip(*[f[0] for f in flat], strict=True), axes, strict=True)

@@ -66,14 +66,14 @@ def capture(
     try:
         return capture_call(fn, examples, kwargs, dynamic, name)
     except BaseException as error:
-        have_undone()
+        apply_undone()
         shorten(error)
         raise
 
 
-def have_undone() -> None:
-    """Have the effects of a capture that has failed, as an eager call would have had
-    them before its error."""
+def apply_undone() -> None:
+    """Apply the effects of a failed capture, which an eager call would have had before
+    its error."""
     effects, mode.undone = mode.undone, ()
     for effect in effects:
         effect()

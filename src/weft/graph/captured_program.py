@@ -48,10 +48,10 @@ class Captured:
         self.ins = ins
         self.outs = outs
         self.values = values  # nodes of the outputs, or Python values
-        self.given = given  # what was given for the inputs that are no tensors
+        self.given = given  # Python values of the inputs that are no tensors
         self.wanting: list[bool] = []  # which outputs eagerly require grad
         self.rewritten: list[Rewritten] = []  # arguments changed in place
-        self.regions: list[Any] = []  # what each checkpointed function keeps
+        self.regions: list[Any] = []  # the policy of each checkpointed function
         self.emptied: list[Tensor] = []  # tensors that have no gradient after a run
         self.arrays: list[np.ndarray] = []  # of NumPy, read anew in every run
         self.buffers: list[tuple[Any, str, Tensor]] = []  # of modules, that are set

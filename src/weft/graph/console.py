@@ -175,7 +175,7 @@ class Console:
         return value
 
     def show(self) -> None:
-        """Say what was said before the capture failed, without values."""
+        """Print the texts from before the capture failed, without values."""
         effects, self.run.effects = self.run.effects, []
         for effect in effects:
             args = [_described(a) for a in effect.args]

@@ -33,7 +33,7 @@ DETACHED: Any = object()  # a step of a chain of views
 
 
 class Run(NamedTuple):
-    """One run of a program: what it was called with, and what it computed."""
+    """One run of a program: its arguments, and the values that it computed."""
 
     leaves: Sequence[Any]
     arguments: tuple[Any, Any]
@@ -79,7 +79,7 @@ class Built(NamedTuple):
     kind: type
     keys: tuple[Any, ...] | None
     items: tuple[Any, ...]
-    like: Any = None  # of a dictionary's subclass: one to copy
+    like: Any = None  # an object to copy, for a subclass of dict
 
     @classmethod
     def of(cls, value: Any, recipe: Callable[[Any], Any]) -> Built:
@@ -242,16 +242,16 @@ def _fill(container: Any, items: Any) -> None:
 
 
 class _Copy(NamedTuple):
-    path: tuple[Any, ...] | None  # in the arguments, if that leads there
+    path: tuple[Any, ...] | None  # in the arguments, if there is one
     given: Any
     made: Any
-    items: list[Any]  # what it held at first
+    items: list[Any]  # its first contents
 
 
 class Copies:
     """The arguments of a captured function: lists and dictionaries of its own.
 
-    One that comes twice stays one, as it is for an eager call.
+    A container that occurs twice stays one, as in an eager call.
     """
 
     def __init__(self, tree: Any, leaves: Sequence[Any]) -> None:
@@ -294,9 +294,9 @@ class Copies:
         return Given(one.path) if one is not None and one.path is not None else None
 
     def change_given(self) -> None:
-        """Do to the caller's containers what the function did before it failed.
+        """Change the caller's containers as the function did before it failed.
 
-        Values that it had not computed cannot be there.
+        Values that it had not computed yet are left out.
         """
         for one in self.changed():
             if not any(isinstance(x, Tensor) for x in items_of(one.made)):

@@ -245,7 +245,7 @@ def resolve(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def bind_sizes(inputs: Sequence[Node], arrays: Sequence[Any]) -> dict[str, int]:
-    """Check what was given for the inputs, and what their named sizes are."""
+    """Check the values of inputs, and find their named sizes."""
     sizes: dict[str, int] = {}
     later: list[Any] = []
     for node, array in zip(inputs, arrays, strict=True):

@@ -580,7 +580,7 @@ class Graph:
 
     @property
     def effects(self) -> tuple[Node, ...]:
-        """The nodes that run for what they do: they assign, or may raise an error."""
+        """The nodes that run for an effect: they assign, or may raise an error."""
         return tuple(n for n in self.nodes if has_effect(n))
 
     def __getitem__(self, name: str) -> Node:

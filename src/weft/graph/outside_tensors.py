@@ -94,20 +94,20 @@ class Capture(Building):
         self.numbers: dict[Any, tuple[NumberCell, Node, Symbol]] = {}
         self.guards: list[Guard] = []
         self.cleared: set[int] = set()  # tensors whose gradient was set or read
-        self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and what it was, if set
-        self.buffers: dict[Any, tuple[Any, str, Any]] = {}  # set, and what they were
-        self.kept: list[tuple[Any, str, Tensor]] = []  # of them, at the end
-        self.emptied: list[Tensor] = []  # those which have none in the end
-        self.accumulated: dict[int, Tensor] = {}  # gradients: the tensors they are of
-        self.arrays: list[np.ndarray] = []  # that became tensors, each time
-        self.layouts: dict[Node, Any] = {}  # of arguments, where these decide
-        self.regions: list[Any] = []  # what each checkpointed function keeps
+        self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and the old one, if set
+        self.buffers: dict[Any, tuple[Any, str, Any]] = {}  # set ones, with old values
+        self.kept: list[tuple[Any, str, Tensor]] = []  # new buffers, at the end
+        self.emptied: list[Tensor] = []  # tensors without a gradient at the end
+        self.accumulated: dict[int, Tensor] = {}  # the tensors of accumulated gradients
+        self.arrays: list[np.ndarray] = []  # NumPy's, which became tensors
+        self.layouts: dict[Node, Any] = {}  # of arguments, if they matter
+        self.regions: list[Any] = []  # the policy of each checkpointed function
         self.orders = Layouts()
         self.nonzero: set[Node] = set()  # numbers that the function divides by
-        self.texts: dict[str, tuple[Node, str]] = {}  # that stand for values in texts
+        self.texts: dict[str, tuple[Node, str]] = {}  # marks for values in texts
         self.effects: list[Any] = []  # that every run has, in order
         self.anywhere = False  # whether tensors may be on other devices than the CPU
-        self.entered = ""  # the tensor that has told on which
+        self.entered = ""  # the tensor that decided the device
         self.existed: Callable[[Any], bool] = lambda value: True
 
     def __enter__(self) -> Capture:

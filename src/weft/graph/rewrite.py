@@ -40,7 +40,7 @@ from weft.graph.pattern import (
 from weft.graph.symbol import Building
 from weft.graph.verify import Unassuming, same_type
 
-DEEPEST = 64  # how often what a rule made may be rewritten in turn
+DEEPEST = 64  # how often the nodes of a rule may be rewritten in turn
 PASSES = 64  # how often the whole graph is looked at
 
 
@@ -194,7 +194,7 @@ class _Pass:
         self.fired = fired
         self.changed = False
         self.nodes: list[Node] = []
-        self.new: dict[Node, Node] = {}  # what stands for a node of the old graph
+        self.new: dict[Node, Node] = {}  # the replacement of each node of the old graph
         self.instead: dict[Node, Node] = {}  # … and for one that gave way later
         self.names = {node.name for node in graph.nodes}
         self.uses: Counter[Node] = Counter()  # edges to the new nodes
@@ -315,7 +315,7 @@ class _Pass:
         return self.exact[key]
 
     def alone(self, pattern: Pattern, pairs: Pairs) -> bool:
-        """Whether nothing outside the match uses what is inside."""
+        """Whether nothing outside the match uses its inner nodes."""
         inside = pattern.inner
         if not inside:
             return True
@@ -365,7 +365,7 @@ class _Pass:
             outs = result if isinstance(result, tuple) else (result,)
             nodes = [build.lift(out) for out in outs]
         if sizes.assumed:
-            return [], None  # what it does depends on sizes that are not known
+            return [], None  # its effect depends on sizes that are not known
         self.check(match, nodes)
         return build.builder.nodes, nodes
 
@@ -399,7 +399,7 @@ class _Pass:
         self.release(root)
 
     def release(self, root: Node) -> None:
-        """Take back the edges of a node that is gone, and of what it alone used."""
+        """Remove the edges of a deleted node, and of nodes that it alone used."""
         stack = [root]
         while stack:
             for other in stack.pop().parents:

@@ -31,7 +31,7 @@ from weft.ops.copies import clone
 
 
 class Sharing:
-    """Finds what the tensors and containers of one capture share with others."""
+    """Finds the memory that tensors and containers of one capture share with others."""
 
     def __init__(
         self, run: Capture, given: Sequence[Any], symbols: Sequence[Any], copies: Copies

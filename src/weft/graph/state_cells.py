@@ -51,8 +51,8 @@ class Cell:
         known = storage, storage.version, storage.changed_at
         return None if storage.exposed else known
 
-    def room(self) -> np.ndarray | None:
-        """Memory that a new value may be written to, which nobody else sees."""
+    def reusable_memory(self) -> np.ndarray | None:
+        """Memory that a new value may be written to, which nothing else refers to."""
         return None
 
     def show(self) -> Any:
@@ -111,7 +111,7 @@ class GradCell(Cell):
     def touch(self, where: Any = None) -> None:
         """Do nothing: a replaced gradient has been seen by nobody."""
 
-    def room(self) -> np.ndarray | None:
+    def reusable_memory(self) -> np.ndarray | None:
         if self.tensor.grad is None or not self.tensor.is_cpu:
             return None
         if not owned(self.tensor.grad._data):
@@ -167,7 +167,7 @@ class NumberCell(Cell):
         self.variable = variable
         self._get, self._set = get, set
         self.on = on  # the item of a dictionary that decides it
-        self._array = np.empty((), variable.type.dtype.np)  # what it was last
+        self._array = np.empty((), variable.type.dtype.np)  # its last value
 
     def get(self) -> np.ndarray:
         self._array[()] = self._get()
@@ -195,7 +195,7 @@ class Guard(NamedTuple):
     what: str
     value: Any
     read: Callable[[], Any]
-    on: tuple[On, ...] = ()  # what decides it: while that is as it was, so is this
+    on: tuple[On, ...] = ()  # its source: while that is as it was, so is this
 
     def holds(self) -> bool:
         return bool(self.read() == self.value)

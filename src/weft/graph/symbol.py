@@ -27,7 +27,7 @@ from weft.graph.interpret import resolve
 from weft.graph.ir import DETACH, RENEW, Builder, GraphError, Node, type_text
 from weft.ops.inplace import replay, with_region
 
-MARK = "\u2063"  # invisible: it encloses what stands for a value in a text
+MARK = "\u2063"  # invisible: it encloses the mark of a value in a text
 
 
 class CaptureError(WeftError, RuntimeError, TypeError):
@@ -83,11 +83,11 @@ class Symbol(Tracer):
     """A tensor whose value is a node of a graph under construction."""
 
     quiet: bool = False  # made under no_grad: no derivative flows through it
-    past: Node | None = None  # whose derivative counts: changed, and not recorded
-    source: Symbol | None = None  # what it was detached from: memory, but no history
+    past: Node | None = None  # the differentiated node, if a later change is unrecorded
+    source: Symbol | None = None  # detached from this one: same memory, no history
     strides: tuple[int, ...] | None = None  # in elements; None: contiguous
-    layout: Any = None  # what of them decides
-    given: Node | None = None  # of an argument, whatever was written there since
+    layout: Any = None  # the strides as ``layout_of`` describes them
+    given: Node | None = None  # the input node of an argument, before any change
 
     def __init__(self, node: Node, *, interpreter: Any) -> None:
         self.node = node
@@ -222,8 +222,8 @@ class Symbol(Tracer):
         self.past = past if self.dtype.is_inexact else None
 
     def spread(self) -> None:
-        """Show a change of this memory in what was detached from it, and in what it
-        was detached from. Their derivatives stay what they were."""
+        """Propagate a change of this memory to the tensors that share it by ``detach``;
+        their derivatives stay as they were."""
         changed, low = [self], self
         while low.source is not None:
             low = _spread_up(low, low.source)
@@ -264,7 +264,7 @@ def _hold_all(base: Symbol, new: Symbol) -> None:
 
 
 class Building(Interpreter):
-    """The interpreter of symbols: what is applied to them becomes a node."""
+    """The interpreter of symbols: operators on them become nodes."""
 
     name = "a graph"
     symbols: type[Symbol] = Symbol

@@ -150,10 +150,10 @@ class Writer:
         return "{" + ", ".join(items) + "}"
 
     def _slice(self, value: slice) -> str:
-        parts = [value.start, value.stop, value.step]
+        bounds = [value.start, value.stop, value.step]
         if value.step is None:
-            parts.pop()
-        return ":".join(["" if p is None else self.value(p) for p in parts])
+            bounds.pop()
+        return ":".join(["" if p is None else self.value(p) for p in bounds])
 
     def variable(self, variable: Variable) -> str:
         self.variables.setdefault(variable.name, variable)

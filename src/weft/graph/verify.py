@@ -228,7 +228,7 @@ class _Verifier:
                 )
 
     def copy(self, node: Node, of: Node | None) -> None:
-        """Check a node against what it recomputes, unless that is gone."""
+        """Check a node against the one that it recomputes, unless that is gone."""
         if of is None:
             return
         if of.role.is_copy:

@@ -98,7 +98,7 @@ class Layer(Module):
             cls.backward = backward_face(vars(cls)["backward"])  # type: ignore[method-assign]
         cls.hand_written = cls.backward is not Layer.backward
 
-    # -- what a subclass writes
+    # -- methods of a subclass
 
     def forward(self, *args: Any) -> Any:
         """The outputs: ``forward(inputs)``, or ``forward(bottom, top)`` to fill top."""

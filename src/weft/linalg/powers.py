@@ -80,29 +80,30 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     tensor([27., 27.], shape=(2,), dtype=float32)
     """
     name = "linalg.multi_dot"
-    parts = list(tensors)
-    if len(parts) < 2:
-        raise ArgumentError(f"{name}: expected at least two tensors, got {len(parts)}")
-    row, column = parts[0].ndim == 1, parts[-1].ndim == 1
-    parts[0] = unsqueeze(parts[0], 0) if row else parts[0]
-    parts[-1] = unsqueeze(parts[-1], 1) if column else parts[-1]
-    _check_chain(name, parts)
-    sizes = [p.shape[0] for p in parts] + [parts[-1].shape[1]]
-    out = _multiply(parts, _splits(sizes), 0, len(parts) - 1)
+    factors = list(tensors)
+    if len(factors) < 2:
+        count = len(factors)
+        raise ArgumentError(f"{name}: expected at least two tensors, got {count}")
+    row, column = factors[0].ndim == 1, factors[-1].ndim == 1
+    factors[0] = unsqueeze(factors[0], 0) if row else factors[0]
+    factors[-1] = unsqueeze(factors[-1], 1) if column else factors[-1]
+    _check_chain(name, factors)
+    sizes = [p.shape[0] for p in factors] + [factors[-1].shape[1]]
+    out = _multiply(factors, _splits(sizes), 0, len(factors) - 1)
     out = squeeze(out, -1) if column else out
     return squeeze(out, 0) if row else out
 
 
-def _check_chain(name: str, parts: list[Tensor]) -> None:
-    for k, p in enumerate(parts):
+def _check_chain(name: str, factors: list[Tensor]) -> None:
+    for k, p in enumerate(factors):
         if p.ndim != 2:
             raise ShapeError(
                 f"{name}: expected matrices (and vectors only first and last), got "
                 f"shape {p.shape} at place {k}"
             )
-        if k and parts[k - 1].shape[1] != p.shape[0]:
+        if k and factors[k - 1].shape[1] != p.shape[0]:
             raise ShapeError(
-                f"{name}: tensors {k - 1} and {k} of shapes {parts[k - 1].shape} and "
+                f"{name}: tensors {k - 1} and {k} of shapes {factors[k - 1].shape} and "
                 f"{p.shape} cannot be multiplied"
             )
 
@@ -127,11 +128,11 @@ def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
     return best
 
 
-def _multiply(parts: list[Tensor], best: Any, i: int, j: int) -> Tensor:
+def _multiply(factors: list[Tensor], best: Any, i: int, j: int) -> Tensor:
     if i == j:
-        return parts[i]
+        return factors[i]
     k = best[i, j]
-    return matmul(_multiply(parts, best, i, k), _multiply(parts, best, k + 1, j))
+    return matmul(_multiply(factors, best, i, k), _multiply(factors, best, k + 1, j))
 
 
 @wide

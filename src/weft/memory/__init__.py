@@ -26,7 +26,7 @@ __all__ = [
 
 
 def live() -> Usage:
-    """The bytes of all live tensors of this process, by what they are for.
+    """The bytes of all live tensors of this process, by purpose.
 
     >>> before = weft.memory.live().total
     >>> x = weft.zeros(1000)

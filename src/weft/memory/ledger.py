@@ -26,7 +26,7 @@ from weft.runtime import allocation
 
 
 class Entry:
-    """One array's memory: how much, what made it, and from when to when."""
+    """One array's memory: its size, origin and lifetime."""
 
     __slots__ = (
         "born", "code", "died", "dtype", "kind", "lasti", "module", "nbytes", "op",
@@ -94,7 +94,7 @@ class Ledger:
             entry.kind = kind
             entry.op = entry.op or names.get(id(owner), "")
 
-    # -- what the operators tell
+    # -- calls from operators
 
     def expect(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> None:
         """Called before an operator runs."""
@@ -108,7 +108,7 @@ class Ledger:
         """Raise if the limit does not leave so many bytes more."""
         if self.limit is None or self.live + nbytes <= self.limit:
             return
-        gc.collect()  # what only cycles hold is not in use
+        gc.collect()  # garbage in cycles is not in use
         if self.live + nbytes > self.limit:
             from weft.memory.report import refusal
 

@@ -26,13 +26,13 @@ KINDS = ("parameters", "gradients", "optimizer", "buffers", "activations", "othe
 
 
 class Usage(NamedTuple):
-    """Bytes of live tensors by what they are for."""
+    """Bytes of live tensors by purpose."""
 
     parameters: int
     gradients: int
     optimizer: int  # its state and working memory
     buffers: int  # of modules, such as running statistics
-    activations: int  # what the tape holds for backward
+    activations: int  # values that the tape holds for backward
     other: int
 
     @property
@@ -125,7 +125,7 @@ class Scan:
     def _other(self) -> Iterator[np.ndarray]:
         return _arrays(self.tensors)
 
-    # -- what was found
+    # -- results
 
     def usage(self) -> Usage:
         """The bytes of each kind."""

@@ -16,7 +16,7 @@ from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
 from weft.methods.operators import Operators
-from weft.ops import (  # noqa: F401  # what declares functions and methods
+from weft.ops import (  # noqa: F401  # they declare functions and methods
     arithmetic,
     bessel_functions,
     bits,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class InPlace:
-    """``+=`` and its like, and what fills a tensor."""
+    """``+=`` and its like, and methods that fill a tensor."""
 
     __iadd__ = _Tensor.add_
     __isub__ = _Tensor.sub_

@@ -535,7 +535,7 @@ class Module:
 
 
 _BOOKKEEPING = frozenset((*KINDS, *Module._hook_kinds))
-# What a name in each dictionary is, and what may be assigned to it.
+# The kind of entry of each dictionary, and the types that may be assigned.
 _SLOTS: dict[str, tuple[str, str, Any]] = {
     "_parameters": ("parameter", "a Parameter or None", Parameter),
     "_buffers": ("buffer", "a tensor or None", Tensor),

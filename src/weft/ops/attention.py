@@ -165,7 +165,7 @@ def _transposed(x: Tensor) -> Tensor:
 def _weights(
     q: Tensor, k: Tensor, lse: Tensor, mask: list[Tensor], causal: bool, scale: float
 ) -> Tensor:
-    """The weights, from what the forward pass kept of a row."""
+    """The weights, from the numbers that the forward pass kept of a row."""
     scores = matmul(q * scale, _transposed(k))
     hidden = -math.inf
     if mask and mask[0].dtype is dtypes.bool_:

@@ -166,7 +166,7 @@ def _bare(data: Any) -> Any:
 
 
 def _not_numbers(data: Any) -> Exception:
-    """An error naming what cannot be stored."""
+    """An error that names the value which cannot be stored."""
     stack = [data]
     while stack:
         item = stack.pop()

@@ -337,7 +337,7 @@ def _as_matrix(term: Term, *groups: list[Label]) -> Tensor:
 
 
 def _aligned_product(x: Term, y: Term, labels: Labels) -> Term:
-    """The element-wise product, each term broadcast along what it lacks."""
+    """The element-wise product, each term broadcast along missing labels."""
     return Term(mul(_aligned(x, labels), _aligned(y, labels)), labels)
 
 

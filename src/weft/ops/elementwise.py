@@ -164,7 +164,7 @@ def check_accepts(name: str, accepts: str, dtype: DType) -> None:
 
 
 def as_operand(name: str, value: Any) -> Any:
-    """A tensor or Python number from what the user passed."""
+    """A tensor or Python number from the user's argument."""
     if isinstance(value, (Tensor, int, float, complex, Size)):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, (np.ndarray, np.generic)):

@@ -33,7 +33,7 @@ from weft.ops.select import where
 from weft.ops.shaping import movedim, reshape
 from weft.ops.slicing import slice_op
 
-# -- what an index is
+# -- kinds of indices
 
 
 def normalize_index(

@@ -300,7 +300,7 @@ def bmm(input: Tensor, mat2: Tensor, *, out_dtype: DType | None = None) -> Tenso
     return matmul(x, y) if out_dtype is None else _wide("bmm", x, y, out_dtype)
 
 
-# What a product's result may be, by what its operands are.
+# The dtypes of a product's result, by those of its operands.
 _WIDER = {
     float16: (float16, float32),
     bfloat16: (bfloat16, float32),

@@ -76,8 +76,8 @@ class Run:
         self._check_writeable()
         self.half = self.memory[0].dtype.itemsize == 2
         self.in_place = len(params) == 1 and self.memory[0].flags.c_contiguous
-        self.parts = _slices(self.memory)
-        self.size = self.parts[-1].stop
+        self.slices = _slices(self.memory)
+        self.size = self.slices[-1].stop
         self.flat = {k: self._gather_slot(k) for k in self.slots}
         self.installed = self._held()
         if self.in_place:
@@ -107,7 +107,7 @@ class Run:
         return _reals(flat)
 
     def _windows(self, flat: np.ndarray) -> list[np.ndarray]:
-        pairs = zip(self.memory, self.parts, strict=True)
+        pairs = zip(self.memory, self.slices, strict=True)
         return [flat[part].reshape(array.shape) for array, part in pairs]
 
     def _held(self) -> list[Any]:

@@ -82,7 +82,7 @@ class Optimizer:
         """Copies and pickles make plans of their own."""
         return {**vars(self), "_plans": {}, "_alike": {}}
 
-    # -- the rule: what a subclass writes
+    # -- the rule, which a subclass defines
 
     def start(self, param: Tensor, group: dict[str, Any]) -> State:
         """A parameter's first state: tensors of its shape, and numbers."""
@@ -412,7 +412,7 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-_OWN = ("params", "param_names")  # what a group holds beside its options
+_OWN = ("params", "param_names")  # the entries of a group beside its options
 
 
 def decayed(g: Any, p: Any, group: dict[str, Any]) -> Any:

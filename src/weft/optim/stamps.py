@@ -58,7 +58,7 @@ class Stamp:
         return value.node if own else value
 
     def began_as(self, like: Any) -> bool:
-        """Whether what was outside the graph before has been read by these nodes."""
+        """Whether these nodes have read all tensors that were outside before."""
         return not any(like[self.positions[node]][1] for node in self.given)
 
     def apply(self, tensors: list[Any]) -> tuple[Any, State]:

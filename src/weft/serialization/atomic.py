@@ -29,7 +29,7 @@ def replacing(target: str) -> Iterator[BinaryIO]:
 
 
 def sweep(target: str) -> None:
-    """Delete what processes that were killed while writing the target left.
+    """Delete leftovers of processes that were killed while writing the target.
 
     Nobody else may be writing it.
     """

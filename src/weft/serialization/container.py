@@ -93,7 +93,7 @@ def layout(contents: Contents) -> tuple[bytes, list[np.ndarray]]:
 
 
 def _check_readable(contents: Contents, header: int, data: int) -> None:
-    """Refuse to write what reading would refuse."""
+    """Refuse to write a file that reading would refuse."""
     cost = 6 * header + ENTRY_COST * len(contents.tensors) + data + contents.cost
     if header > HEADER_LIMIT or cost > 2 * (header + data) + ALLOWANCE:
         raise ArgumentError(

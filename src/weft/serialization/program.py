@@ -394,7 +394,7 @@ class _Decoder:
             self.native(found)
         return found
 
-    # -- what version 2 tells
+    # -- version 2
 
     def changed(self, graph: Graph) -> list[Rewritten]:
         """The arguments that the program changes."""

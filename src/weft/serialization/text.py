@@ -46,7 +46,7 @@ class Budget:
             )
 
     def spend(self, count: int) -> None:
-        """Take so many bytes for what stays."""
+        """Take so many bytes for values that stay."""
         self.reserve(count)
         self.left -= count
 
@@ -104,7 +104,7 @@ class JsonText:
         return found
 
     def piece(self, pattern: re.Pattern[str], expected: str) -> Any:
-        """The value of what matches, here."""
+        """The value of the pattern's match, here."""
         self.next()
         match = pattern.match(self.text, self.at)
         if match is None:
@@ -131,7 +131,7 @@ class JsonText:
         if self.next():
             raise self.bad("expected the end")
 
-    # -- what files hold
+    # -- values in files
 
     def items(self) -> Iterator[Any]:
         """The items of a list: numbers, strings, and lists of lists of these."""

@@ -162,7 +162,7 @@ def decode_tree(reader: FileReader) -> Any:
 
 
 class _Structure:
-    """Building what was saved from its nodes, each used exactly once."""
+    """Builds the saved structure from its nodes, each used exactly once."""
 
     def __init__(self, reader: FileReader, tensors: dict[str, Tensor]) -> None:
         self.reader = reader

@@ -113,7 +113,7 @@ class BufferTensor(StaticTensor):
 
 
 class Operation:
-    """A node that is run for what it does: a group, an initializer, a train step.
+    """A node that is run for its effect: a group, an initializer, a train step.
 
     >>> with weft.static.Graph().as_default():
     ...     weft.static.Variable(1.0, name="w").initializer

@@ -16,7 +16,7 @@ from weft.static.graph import StaticTensor, constant, get_default_graph
 
 
 def _node(value: Any) -> Any:
-    """A tensor from what the user passed; lists and arrays become constants."""
+    """A tensor from the user's argument; lists and arrays become constants."""
     builder = get_default_graph().builder
     builder.mark = len(builder.nodes)
     return value if isinstance(value, weft.Tensor) else constant(value)

@@ -90,7 +90,7 @@ class Outside:
 
     @contextmanager
     def called(self, updates: list[Node]) -> Iterator[None]:
-        """Let buffers change while a module runs; ``updates`` gets what to run."""
+        """Let buffers change while a module runs; ``updates`` gets the nodes to run."""
         self._reads, self._calling = {}, True
         try:
             yield

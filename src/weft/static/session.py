@@ -237,7 +237,7 @@ class Session:
 
 
 def _kept(array: np.ndarray, given: set[int]) -> np.ndarray:
-    """An array that no one else can change: no view, and not what was fed."""
+    """An array that nothing else can change: no view, and no fed array."""
     return array.copy() if not owned(array) or id(array) in given else array
 
 

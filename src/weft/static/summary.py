@@ -81,7 +81,7 @@ class FileWriter:
             self.writer.add_text("graph", str(graph), 0)
 
     def add_summary(self, summary: dict[str, Any], global_step: int = 0) -> None:
-        """Write what ``session.run(summary.merge_all())`` gave.
+        """Write the result of ``session.run(summary.merge_all())``.
 
         ``global_step`` is a number: of a variable, ``session.run(step)``.
         """

@@ -127,13 +127,13 @@ class Optimizer:
                     updates.append(global_step.assign_add(1))
             return group(*updates, name="train")
 
-    # -- what a rule writes
+    # -- methods of a rule
 
     def _begin(self) -> None:
-        """Make what all variables share."""
+        """Make the nodes that all variables share."""
 
     def _end(self) -> list[Any]:
-        """Change what all variables share."""
+        """Change the nodes that all variables share."""
         return []
 
     def _update(self, g: Any, v: Variable) -> list[Any]:

@@ -29,8 +29,8 @@ class _Style:
     def fraction(self, top: Text, bottom: Text) -> Text:
         return f"{_in(top, _PRODUCT)}/{_in(bottom, _POWER)}", _PRODUCT
 
-    def times(self, parts: list[Text]) -> Text:
-        return "*".join(_in(p, _PRODUCT) for p in parts), _PRODUCT
+    def times(self, factors: list[Text]) -> Text:
+        return "*".join(_in(p, _PRODUCT) for p in factors), _PRODUCT
 
     def power(self, base: Text, power: Text) -> Text:
         return f"{_in(base, _ATOM)}^{_in(power, _ATOM)}", _POWER
@@ -49,8 +49,8 @@ class _Latex(_Style):
     def fraction(self, top: Text, bottom: Text) -> Text:
         return f"\\frac{{{top[0]}}}{{{bottom[0]}}}", _POWER
 
-    def times(self, parts: list[Text]) -> Text:
-        return " ".join(_in(p, _PRODUCT, self) for p in parts), _PRODUCT
+    def times(self, factors: list[Text]) -> Text:
+        return " ".join(_in(p, _PRODUCT, self) for p in factors), _PRODUCT
 
     def power(self, base: Text, power: Text) -> Text:
         return f"{_in(base, _ATOM, self)}^{{{power[0]}}}", _POWER
@@ -136,13 +136,13 @@ def _product(e: Expression, style: _Style) -> Text:
     return style.fraction(top, _times(below, style)) if below else top
 
 
-def _times(parts: list[Expression], style: _Style) -> Text:
-    if not parts:
+def _times(factors: list[Expression], style: _Style) -> Text:
+    if not factors:
         return "1", _ATOM
     return (
-        _write(parts[0], style)
-        if len(parts) == 1
-        else style.times([_write(p, style) for p in parts])
+        _write(factors[0], style)
+        if len(factors) == 1
+        else style.times([_write(p, style) for p in factors])
     )
 
 

@@ -30,7 +30,7 @@ from weft.core.pytree import tree_flatten
 from weft.core.tensor import Tensor
 from weft.dtype import default_dtype
 from weft.errors import ArgumentError, shorten
-from weft.graph.capture import have_undone
+from weft.graph.capture import apply_undone
 from weft.graph.console import DebuggerWanted
 from weft.graph.effects import repeated
 from weft.graph.labels import labels_of
@@ -133,7 +133,7 @@ class CompiledFunction:
             return self._call(args, kwargs)
         except BaseException as error:
             if mode.undone:
-                have_undone()
+                apply_undone()
             shorten(error)
             raise
 

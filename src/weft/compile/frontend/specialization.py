@@ -149,7 +149,7 @@ class Specialization:
             outputs, _ = self.program.run([*arrays, *variables], write=self._write)
         else:
             variables = [cell.get() for cell in self.read_cells]
-            buffers = [cell.room() for cell in self.write_only_cells]
+            buffers = [cell.reusable_memory() for cell in self.write_only_cells]
             stamps = self._stamp if self.pack_weights else None
             outputs, _ = self.program.run(
                 arrays, variables, buffers, self._write, stamps

@@ -216,7 +216,7 @@ class _Cut:
         return needed, kept
 
     def _is_kept(self, node: Node) -> bool:
-        again = bool(node.op.view)  # computed from what it views
+        again = bool(node.op.view)  # computed from its base
         return node in self.varying and node not in self.flowing and not again
 
 
@@ -235,7 +235,7 @@ def _behind(graph: Graph, roots: Iterable[Node]) -> set[Node]:
 
 
 def keeping(body: Graph, step: StepBack, outputs: Sequence[Node]) -> Graph:
-    """The body with these outputs, then what a step back needs."""
+    """The body with these outputs, then the values that a step back needs."""
     nodes = (*body.nodes, *step.extra)
     outs = (*outputs, *step.kept)
     whole = Graph(f"{body.name}_kept", nodes, outs, body.sizes, body.inputs)

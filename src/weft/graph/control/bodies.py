@@ -112,7 +112,7 @@ def check_arrays(name: str, graph: Graph, arrays: Sequence[Any]) -> None:
 
 
 def own(outs: Sequence[Any], graph: Graph, given: Sequence[Any]) -> tuple[Any, ...]:
-    """Results that share no memory with what was given, or with a constant."""
+    """Results that share no memory with arguments or constants."""
     taken = set(map(id, given))
     found = []
     for out, node in zip(outs, graph.outputs, strict=False):

@@ -259,7 +259,7 @@ while_op = define(
 def while_loop(
     cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any
 ) -> Any:
-    """Apply ``body_fn`` to what is carried while ``cond_fn`` of it holds.
+    """Apply ``body_fn`` to the carry while ``cond_fn`` of it holds.
 
     A tuple or list is passed as separate arguments, anything else as one. The carry
     keeps its structure, shapes and dtypes. Gradients flow through the steps that

@@ -142,7 +142,7 @@ def _vjp(
 
 
 def _plain(body: Graph, shown: int) -> tuple[Graph, Any]:
-    """The body without what it saves, and which nodes those are (None: unknown)."""
+    """The body without saved outputs, and their nodes (None: unknown)."""
     cache = cache_of(body)
     if cache.plain is None:
         outs = body.outputs[:shown]
@@ -399,7 +399,7 @@ def _stage(
 
 
 def _no_steps(f: Any, carry: Any, structure: Any, rows: Any, shape: Any) -> Any:
-    """No step at all: what f would have given has no rows."""
+    """The results of no step at all: the outputs of f without rows."""
     staged, y_shape = _stage(f, None, carry, structure, rows, shape)
     types = staged.types[len(carry) :]
     ys = [zeros((0, *t.shape), dtype=t.dtype) for t in types]

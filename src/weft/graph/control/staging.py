@@ -150,7 +150,7 @@ class Staging(Building):
     def number(
         self, key: Any, name: str, get: Any, set: Any, on: Any, dtype: Any
     ) -> Any:
-        """A number of the graph around this one; what it becomes is handed on."""
+        """A number of the graph around this one; its new value is handed on."""
         if any(run.randomness != "same" for run in self.batching):
             raise ArgumentError(
                 "a random operator in a branch or body inside vmap: draw the numbers "
@@ -219,7 +219,7 @@ class Staged:
         }
 
     def number(self, key: Any, outer: Tensor) -> tuple[Node, Node]:
-        """A number's input, and what it has become."""
+        """A number's input, and its new value."""
         held = self.run.numbers.get(key)
         if held is None:
             node = self.run.input_for(outer)

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-# What XML cannot hold at all, even escaped; lone surrogates cannot be written.
+# Characters that XML cannot hold, even escaped; lone surrogates cannot be written.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"
 )

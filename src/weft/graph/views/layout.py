@@ -174,7 +174,7 @@ Kin = defaultdict[int, list[int]]
 
 
 def neighbours(links: Iterable[Pair]) -> tuple[Kin, Kin]:
-    """For each item, what it is linked to above and below."""
+    """The items that each item is linked to, above and below."""
     above: Kin = defaultdict(list)
     below: Kin = defaultdict(list)
     for a, b in links:

@@ -188,7 +188,7 @@ class Outline:
         return [i - boxes for i in self.groups[group].items if i >= boxes]
 
 
-# -- what a node is
+# -- kinds of nodes
 
 
 def _title(node: Node) -> str:
@@ -249,7 +249,7 @@ def _path(node: Node, names: dict[str, Node]) -> Path:
     return (scopes + (tuple(node.module.split(".")) if inside else ()))[:DEEPEST]
 
 
-# -- what can be drawn
+# -- objects that can be drawn
 
 
 def graph_of(source: Any, examples: Iterable[Any] = ()) -> Graph:

@@ -51,7 +51,7 @@ class _Several(LRScheduler):
 
 
 class ChainedScheduler(_Several):
-    """Several schedules at once, each changing what the one before has set.
+    """Several schedules at once, each changing the rate that the one before has set.
 
     >>> sgd = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=1.0)
     >>> lr = weft.optim.lr_scheduler

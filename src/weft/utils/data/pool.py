@@ -147,7 +147,7 @@ class Pool:
 
 
 def _end(workers: list[Worker], owner: int) -> None:
-    """Close the pipes, wait a moment, and end what still runs."""
+    """Close the pipes, wait a moment, and end processes that still run."""
     if os.getpid() != owner:  # a fork's copy of the pool
         return
     for worker in workers:

@@ -74,7 +74,7 @@ def send(connection: Connection, value: Any) -> None:
 
 
 def receive(connection: Connection) -> Any:
-    """Receive what ``send`` sent."""
+    """Receive a value from ``send``."""
     sizes, body = connection.recv()
     if sizes and sys.platform == "linux":
         return pickle.loads(body, buffers=_receive_shared(connection, sizes))
