@@ -18,7 +18,6 @@ from weft.methods.inspection import Inspection
 from weft.methods.operators import Operators
 from weft.ops import (  # noqa: F401  # they declare functions and methods
     arithmetic,
-    bessel_functions,
     bits,
     broadcasting,
     comparison,
@@ -27,10 +26,8 @@ from weft.ops import (  # noqa: F401  # they declare functions and methods
     creation,
     cumulative,
     diagonals,
-    einsum,
     error_functions,
     extremes,
-    gamma_functions,
     gathering,
     index,
     indexing,
@@ -45,7 +42,6 @@ from weft.ops import (  # noqa: F401  # they declare functions and methods
     reduce,
     rounding,
     scattering,
-    searching,
     select,
     shaping,
     slicing,
@@ -58,11 +54,19 @@ from weft.ops.public import declare_later
 
 # Importing weft stays light without these.
 declare_later("weft.linalg.factoring", "cholesky")
-declare_later("weft.linalg.powers", "cross", "matrix_exp", "matrix_power")
-declare_later("weft.linalg.solving", "det", "inverse", "logdet", "pinverse", "slogdet")
+declare_later("weft.linalg.powers", "cross matrix_exp matrix_power")
+declare_later("weft.linalg.solving", "det inverse logdet pinverse slogdet")
+declare_later("weft.ops.bessel_functions", "i0")
+declare_later("weft.ops.einsum", "einsum", methods="")
+declare_later(
+    "weft.ops.gamma_functions", "digamma lgamma polygamma",
+    methods="digamma digamma_ lgamma lgamma_",
+)  # fmt: skip
+declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
-    "weft.ops.conv", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
+    "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.gamma_functions",
+    "weft.ops.searching", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -89,6 +93,8 @@ class Functions:
         >>> weft.tensor([1.0]).polygamma(1)
         tensor([1.6449], shape=(1,), dtype=float32)
         """
+        from weft.ops import gamma_functions
+
         return gamma_functions.polygamma(n, self)
 
 

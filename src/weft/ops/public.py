@@ -65,10 +65,13 @@ LATER: dict[str, str] = {}  # modules of functions that are declared when asked 
 UFUNCS: dict[Any, str] = {}  # the name of the function that answers NumPy's
 
 
-def declare_later(module: str, *names: str) -> None:
-    """Name functions and methods that a module declares once somebody asks for one."""
-    for name in names:
-        LATER[name] = module
+def declare_later(module: str, functions: str, methods: str | None = None) -> None:
+    """Name what a module declares once somebody asks for one of these.
+
+    Names are in a row, as ``"det inverse"``; methods are the functions, unless given.
+    """
+    LATER.update(dict.fromkeys(functions.split(), module))
+    for name in (functions if methods is None else methods).split():
         setattr(Tensor, name, Later(module, name))
 
 
