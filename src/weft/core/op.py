@@ -64,7 +64,7 @@ class Facts(Record):
     """Properties of an operator that passes, planners and emitters ask for.
 
     A record that says nothing is taken for an operator of which nothing is known: it is
-    correct, and perhaps slower. ``core.elementwise`` fills in what its builders know.
+    correct, and perhaps slower. ``ops.elementwise`` fills in what its builders know.
     """
 
     elementwise: bool = False  # each element follows from the inputs' elements there

@@ -49,6 +49,7 @@ from weft.graph.symbol import (
 from weft.graph.verify import same_type
 
 _new = object.__new__
+CONCRETE = (Tensor, DeviceTensor)  # types of tensors that have values
 LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
@@ -221,7 +222,7 @@ class Capture(Building):
     def concrete(self, value: Tensor) -> Node:
         if value._capture is self:
             return self._made_inside(value)
-        if type(value) not in (Tensor, DeviceTensor):
+        if type(value) not in CONCRETE:
             raise refusal(f"capture: expected tensors, got {type(value).__name__}")
         return self.borrow(value).node
 
@@ -303,7 +304,7 @@ class Capture(Building):
     def _borrow_view(self, tensor: Tensor, base: Tensor) -> Symbol:
         from weft.ops.inplace import replay
 
-        if type(base) in (Tensor, DeviceTensor):
+        if type(base) in CONCRETE:
             self.borrow(base)
         shown: Any = replay(base, tensor._chain)
         cell = self.borrowed[id(base)].cell
@@ -391,7 +392,7 @@ class Capture(Building):
 
     def touch(self, tensor: Tensor) -> None:
         """Borrow a tensor whose attributes are about to change."""
-        if type(tensor) in (Tensor, DeviceTensor):
+        if type(tensor) in CONCRETE:
             self.concrete(tensor)
 
     def _name(self, tensor: Tensor) -> str:
@@ -590,7 +591,7 @@ def _has_new_grad(held: Borrowed) -> bool:
 
 def is_outside(tensor: Any) -> bool:
     """Whether a tensor was there before, and is no symbol."""
-    return type(tensor) in (Tensor, DeviceTensor) and tensor._capture is None
+    return type(tensor) in CONCRETE and tensor._capture is None
 
 
 def _no_grad(tensor: Any) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from weft.compile.explain.memory import Memory
@@ -155,17 +155,20 @@ def programs_of(specialization: Specialization) -> list[Program]:
     """A specialization's program, and those of its gradients that were computed."""
     number = f"compilation {specialization.number + 1}"
     if not specialization.differentiable:
-        store = lambda: _arrays(specialization)  # noqa: E731
+        store = partial(_arrays, specialization)
         graph = specialization.captured.graph
         return [Program(number, graph, specialization.program, dict, store)]
     first = len(specialization.graph.inputs) - len(specialization.variables)
-    known = lambda: _variables(specialization, first)  # noqa: E731
+    known = partial(_variables, specialization, first)
     programs = []
     waiting = [(number, specialization.function)]
     for title, function in waiting:
         programs.append(Program(title, function.graph, function.program, known, dict))
-        backs = function.pullbacks.values()
-        waiting.extend((f"{title}, gradient", back) for back in backs)
+        backs = function.pullbacks
+        for given, back in backs.items():
+            which = ", ".join(str(k) for k, there in enumerate(given) if there)
+            of = f" of results {which}" if len(backs) > 1 else ""
+            waiting.append((f"{title}, gradient{of}", back))
     return programs
 
 

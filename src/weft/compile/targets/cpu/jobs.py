@@ -137,7 +137,7 @@ class Jobs:
         self.each = max((w.workspace for w in self.works.values()), default=0)
 
     def row(self, call: LibraryCall) -> tuple[int, int, int, int]:
-        """Of a call: its first word, the tasks of a job, of all, and a job's bytes."""
+        """A call's first word, the tasks of one job and of all, and a job's bytes."""
         work = self.works[call]
         length = 8 * len(work.jobs[0].fields)
         return self.starts[call], work.tasks, work.tasks * len(work.jobs), length
