@@ -107,6 +107,8 @@ class LibraryCall:
     inputs: Sequence[Node]
     epilogue: Any = None
     picks: Sequence[Node] = ()
+    solo = False  # whether nothing may run beside it
+    checks = False  # whether it may report an error
 
     @staticmethod
     def computes(node: Node) -> bool:
@@ -232,7 +234,9 @@ def _failing(steps: Sequence[Step]) -> list[int]:
             if any(key not in seen for key, _ in checks):
                 failing.append(at)
             seen.update(key for key, all_ in checks if all_)
-        elif isinstance(step, HostCall) and step.node.op is not PICK:
+        elif isinstance(step, LibraryCall):
+            failing += [at] * step.checks
+        elif step.node.op is not PICK:
             failing.append(at)
     return failing
 
@@ -312,7 +316,7 @@ class Order:
 
 
 def _waves(steps: Sequence[Step], over: dict[Node, list[Node]], safe: int) -> list[int]:
-    """The number of each step's wave; a host call has one of its own.
+    """The number of each step's wave; host calls and loops have one of their own.
 
     A step that computes new state is in a later wave than others that read the old. The
     first ``safe`` step begins a wave, because errors are looked for before it.
@@ -322,7 +326,8 @@ def _waves(steps: Sequence[Step], over: dict[Node, list[Node]], safe: int) -> li
     read: set[Node] = set()
     size, number = WIDEST, -1
     for at, step in enumerate(steps):
-        launch, mine, bases = isinstance(step, Launch), step.made, bases_of(step)
+        mine, bases = step.made, bases_of(step)
+        launch = isinstance(step, Launch) and not getattr(step, "solo", False)
         late = at == safe or any(r in read for n in mine for r in over.get(n, ()))
         if not launch or size == WIDEST or late or any(b in made for b in bases):
             number, size, made, read = number + 1, 0, set(), set()

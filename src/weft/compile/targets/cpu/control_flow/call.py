@@ -1,0 +1,295 @@
+"""``cond``, ``scan`` and ``while_loop`` as calls of native functions.
+
+The bodies are compiled with the program, their memory is a part of its arena, and no
+Python runs between iterations. A node is called by way of Python instead if a body
+calls NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.compile import pipeline
+from weft.compile.emit.isa import Isa
+from weft.compile.fusion.groups import Operand, inlined
+from weft.compile.passes.rename_sizes import both_spellings
+from weft.compile.program.bodies import bodies_of, program_of
+from weft.compile.program.lowered import Lowered
+from weft.compile.program.steps import KernelLaunch, Launch, LibraryCall
+from weft.compile.targets.cpu.control_flow.native import BODY, COND, SCAN, WHILE
+from weft.compile.targets.cpu.executable import Symbol
+from weft.compile.targets.cpu.jobs import Job, Nested, Pointer, Work
+from weft.graph.control.branch import cond_op
+from weft.graph.control.loop import while_op
+from weft.graph.control.repeat import scan_op
+from weft.graph.interpret import resolve
+from weft.graph.ir import Graph, Node
+from weft.ops.shaping import reshape_op
+from weft.runtime.cpu.address import ALIGNMENT, round_up
+
+_POLL = 1 << 22  # operations after which an interrupt is looked for
+_LAUNCH = 1 << 10  # operations that launching one kernel is worth
+
+
+def is_control_flow(node: Node) -> bool:
+    """Whether a node is a loop or a branch whose bodies are native code alone."""
+    if node.op not in (cond_op, scan_op, while_op):
+        return False
+    if not all(type(i) is Node for i in node.inputs):
+        return False
+    return all(is_native(body) for body in bodies_of(node))
+
+
+def is_native(body: Graph) -> bool:
+    """Whether the steps of a body's program are launches, and make all its results."""
+    lowered = program_of(body).lowered
+    made = {n for step in lowered.steps for n in step.made}
+    outputs = lowered.graph.outputs
+    return (
+        all(isinstance(step, Launch) for step in lowered.steps)
+        and all(node in made for node in outputs)
+        and len(set(outputs)) == len(outputs)
+    )
+
+
+def _is_moved(node: Node) -> bool:
+    """Whether an operand must be copied: it is no memory, or not row by row."""
+    views = Operand(node).views
+    return inlined(Operand(node).base) or any(v.op is not reshape_op for v in views)
+
+
+class _Planned(NamedTuple):
+    """A body with memory for some sizes: its executable, and slots of its values."""
+
+    executable: Any
+    code: Any
+    inputs: list[int]  # slots
+    outputs: list[int]
+
+
+class ControlFlow(LibraryCall):
+    """A branch or a loop; each output that is used is a value of its own."""
+
+    computes = staticmethod(is_control_flow)
+    copies = staticmethod(_is_moved)
+    solo = True  # its launches use all threads
+
+    @staticmethod
+    def row_axes(node: Node) -> int | None:
+        return None  # there is no epilogue
+
+    @property
+    def checks(self) -> bool:
+        """Whether it may end early: for an error, an interrupt, or a limit."""
+        return True
+
+    @cached_property
+    def _picked(self) -> dict[int, Node]:
+        return {pick.params["index"]: pick for pick in self.picks}
+
+    def work(self, sizes: Mapping[str, int], isa: Isa) -> Work | None:
+        if len(self._picked) != len(self.picks):
+            return None  # an output is asked for twice
+        known = {**sizes, **dict(resolve(self.node.params["sizes"], sizes))}
+        bodies = [_planned(program_of(one), known) for one in bodies_of(self.node)]
+        if any(body is None for body in bodies):
+            return None
+        job = _Job(self, bodies, sizes)  # type: ignore[arg-type]
+        if self.node.op is cond_op:
+            job.cond()
+        elif self.node.op is scan_op:
+            job.scan()
+        else:
+            job.while_loop()
+        return job.work()
+
+
+def _planned(program: Any, sizes: Mapping[str, int]) -> _Planned | None:
+    """A body's executable for some sizes; None if it calls NumPy for them."""
+    lowered, code = program.lowered, program.code
+    plan = pipeline.plan(lowered, code, both_spellings(sizes))
+    layout, executable = plan.layout, plan.executable
+    graph = lowered.graph
+    if any(type(step) is not tuple for step in executable.plan):
+        return None
+    if any(node not in layout.fresh for node in graph.outputs):
+        return None
+    outputs = [layout.places[node] for node in graph.outputs]
+    return _Planned(executable, code, executable.inputs, outputs)
+
+
+def _operations(lowered: Lowered, sizes: Mapping[str, int]) -> int:
+    launches = [s for s in lowered.steps if isinstance(s, KernelLaunch)]
+    return _LAUNCH * len(lowered.steps) + sum(s.operations(sizes) for s in launches)
+
+
+class _Job:
+    """The record of one call, while it is made."""
+
+    def __init__(
+        self, call: ControlFlow, bodies: Sequence[_Planned], sizes: Mapping[str, int]
+    ) -> None:
+        self.call, self.bodies, self.sizes = call, bodies, sizes
+        self.node, self.params = call.node, call.node.params
+        self.fields: list[int] = []
+        self.pointers: list[Pointer] = []
+        self.tables: list[tuple[int, np.ndarray]] = []
+        self.nested: list[Nested] = []
+        self.scratch = 0  # bytes, of the bodies' arenas and of values nobody reads
+        for body in bodies:
+            self._reserve(body.executable.nbytes)
+
+    # -- words
+
+    def word(self, value: Any) -> None:
+        self.fields.append(int(value))
+
+    def at(self, place: tuple[Any, int]) -> None:
+        """An address: an offset in bytes into a value, or into the scratch memory."""
+        node, offset = place
+        self.pointers.append(Pointer(len(self.fields), node, offset))
+        self.word(0)
+
+    def head(self, names: Sequence[str], values: Mapping[str, Any]) -> None:
+        """The first words, of which one is the address of the job's error flag."""
+        for name in names:
+            value = values.get(name, 0)
+            self.at(value) if isinstance(value, tuple) else self.word(value)
+
+    def body(self, number: int) -> None:
+        """The words of a body."""
+        start, one = len(self.fields), self.bodies[number].executable
+        values = {"count": len(one.gangs), "flag_count": len(one.flags)}
+        for name in BODY:
+            self.word(values.get(name, 0))
+        self.tables.append((start + BODY.index("*flags"), one.flags.copy()))
+        arenas = [round_up(b.executable.nbytes) for b in self.bodies[:number]]
+        words = [start + BODY.index(name) for name in ("*slots", "*gangs", "*sizes")]
+        self.nested.append(Nested(one, self.bodies[number].code, sum(arenas), *words))
+
+    # -- memory
+
+    def _reserve(self, nbytes: int) -> tuple[Any, int]:
+        start, self.scratch = self.scratch, self.scratch + round_up(nbytes)
+        return self.call, start
+
+    def _operand(self, index: int) -> tuple[Any, int]:
+        return self.call.operands[index].base, 0
+
+    def _result(self, index: int, nbytes: int) -> tuple[Any, int]:
+        """The memory of an output; one that nobody reads is scratch."""
+        pick = self.call._picked.get(index)
+        return self._reserve(nbytes) if pick is None else (pick, 0)
+
+    def _nbytes(self, kind: Any) -> int:
+        return math.prod(resolve(kind.shape, self.sizes)) * kind.dtype.itemsize
+
+    # -- the three kinds
+
+    def fixed(self, slots: Sequence[int], places: Sequence[Any]) -> None:
+        for slot, place in zip(slots, places, strict=True):
+            self.word(slot)
+            self.at(place)
+
+    def cond(self) -> None:
+        kinds = self.node.type
+        results = [self._result(k, self._nbytes(t)) for k, t in enumerate(kinds)]
+        operands = [self._operand(k) for k in range(1, len(self.node.inputs))]
+        sides = [[*body.inputs, *body.outputs] for body in self.bodies]
+        names = {f"{name}_fixed": len(s) for name, s in
+                 zip(("then", "other"), sides, strict=True)}  # fmt: skip
+        self.head(COND, {"*predicate": self._operand(0), **names})
+        self.body(0)
+        self.body(1)
+        for slots in sides:
+            self.fixed(slots, [*operands, *results])
+
+    def scan(self) -> None:
+        (body,), p = self.bodies, self.params
+        fixed, carried = p["fixed"], p["carried"]
+        start = fixed + carried
+        kinds = self.node.type
+        rows = []
+        for k in range(start, len(self.node.inputs)):
+            stride = self._nbytes(self._row(self.node.inputs[k].type))
+            rows.append((body.inputs[k], self._operand(k), stride))
+        for k in range(carried, len(kinds)):
+            stride = self._nbytes(self._row(kinds[k]))
+            place = self._result(k, self._nbytes(kinds[k]))
+            rows.append((body.outputs[k], place, stride))
+        carries = self._carries(range(fixed, start), range(carried))
+        values = {
+            "length": resolve(p["length"], self.sizes), "reverse": p["reverse"],
+            "poll": self._poll(), "fixed": fixed, "rows": len(rows),
+            "carries": carried,
+        }  # fmt: skip
+        self.head(SCAN, values)
+        self.body(0)
+        self.fixed(body.inputs[:fixed], [self._operand(k) for k in range(fixed)])
+        for slot, place, stride in rows:
+            self.word(slot)
+            self.at(place)
+            self.word(stride)
+        for (first, last, spare, nbytes), k in zip(
+            carries, range(carried), strict=True
+        ):
+            self._carry((body.inputs[fixed + k], body.outputs[k]), first, last, spare)
+            self.word(nbytes)
+
+    @staticmethod
+    def _row(kind: Any) -> Any:
+        return kind._replace(shape=kind.shape[1:])
+
+    def _poll(self) -> int:
+        """The number of iterations after which an interrupt is looked for."""
+        lowered = [program_of(b).lowered for b in bodies_of(self.node)]
+        work = sum(_operations(one, self.sizes) for one in lowered)
+        return max(_POLL // max(work, 1), 1)
+
+    def _carries(self, inputs: range, outputs: range) -> list[Any]:
+        """Where each carry begins, ends and goes in between, and its bytes."""
+        made = []
+        for i, k in zip(inputs, outputs, strict=True):
+            nbytes = self._nbytes(self.node.inputs[i].type)
+            made.append((self._operand(i), self._result(k, nbytes),
+                         self._reserve(nbytes), nbytes))  # fmt: skip
+        return made
+
+    def _carry(self, slots: Sequence[int], first: Any, last: Any, spare: Any) -> None:
+        for slot in slots:
+            self.word(slot)
+        for place in (first, last, spare):
+            self.at(place)
+
+    def while_loop(self) -> None:
+        asks, body = self.bodies
+        fixed = self.params["fixed"]
+        carried = len(body.outputs)
+        carries = self._carries(range(fixed, fixed + carried), range(1, 1 + carried))
+        steps, predicate = self._result(0, 8), self._reserve(1)
+        operands = [self._operand(k) for k in range(fixed)]
+        values = {
+            "*predicate": predicate, "*steps": steps,
+            "poll": self._poll(), "asks_fixed": fixed + 1, "fixed": fixed, "carries": carried,
+        }  # fmt: skip
+        self.head(WHILE, values)
+        self.body(0)
+        self.body(1)
+        self.fixed([*asks.inputs[:fixed], asks.outputs[0]], [*operands, predicate])
+        self.fixed(body.inputs[:fixed], operands)
+        for k, (first, last, spare, nbytes) in enumerate(carries):
+            slots = asks.inputs[fixed + k], body.inputs[fixed + k], body.outputs[k]
+            self._carry(slots, first, last, spare)
+            self.word(nbytes)
+
+    def work(self) -> Work:
+        fields = [*self.fields, 0, 0]  # there is no workspace
+        job = Job(np.array(fields, np.int64), self.pointers, self.tables, flag=0,
+                  nested=self.nested)  # fmt: skip
+        function = Symbol("control", "", self.node.op.name)
+        return Work(function, [job], 1, scratch=max(self.scratch, ALIGNMENT))
