@@ -56,6 +56,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("concat_padded_sums", p.concat_padded_sums),
     ("transpose_products", p.transpose_products),
     ("merge_product_sums", p.merge_product_sums),
+    ("sum_after_loops", p.sum_after_loops),
     ("slice_strided_convolutions", p.slice_strided_convolutions),
     ("cse", p.cse),
     ("fuse_attention", p.fuse_attention),

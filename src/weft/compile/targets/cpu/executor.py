@@ -57,7 +57,7 @@ class Executor(Tables):
         self.libraries: Any = None  # code that must live as long
         self.lock = threading.Lock()  # memory is for one run at a time
         self.runs = 0  # of which each finds its addresses
-        self.weights = Weights(executable.jobs, self.functions)
+        self.weights = Weights(executable.jobs, self.functions.tolist())
         self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
         held, written = executable.held, executable.state_buffers

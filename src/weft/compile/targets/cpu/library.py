@@ -12,9 +12,9 @@ from weft.compile.targets.cpu.attention.call import (
     is_attention,
     usual_function,
 )
+from weft.compile.targets.cpu.control_flow.call import ControlFlow
 from weft.compile.targets.cpu.convolution.arrays import compiled as convolution_code
 from weft.compile.targets.cpu.convolution.call import Convolution, is_convolution
-from weft.compile.targets.cpu.control_flow.call import ControlFlow
 from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.matmul.arrays import compiled as product_code

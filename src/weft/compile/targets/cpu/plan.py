@@ -241,7 +241,7 @@ class _Planner:
             for n, at in self.layout.offsets.items()
             if n in self.seen
         ]
-        places = {**layout.places, **layout.scratch}
+        places: dict[Any, int] = {**layout.places, **layout.scratch}
         offsets = [(places[n], at) for n, at in self.layout.offsets.items()]
         jobs = layout.jobs.data(places, lowered.reads, self._number, self.job_flags)
         for _, nested in layout.jobs.nested:

@@ -78,15 +78,11 @@ class ControlFlow(LibraryCall):
     computes = staticmethod(is_control_flow)
     copies = staticmethod(_is_moved)
     solo = True  # its launches use all threads
+    checks = True  # it may end early: for an error, an interrupt, or a limit
 
     @staticmethod
     def row_axes(node: Node) -> int | None:
         return None  # there is no epilogue
-
-    @property
-    def checks(self) -> bool:
-        """Whether it may end early: for an error, an interrupt, or a limit."""
-        return True
 
     @cached_property
     def _picked(self) -> dict[int, Node]:
@@ -112,7 +108,7 @@ class ControlFlow(LibraryCall):
 def _planned(program: Any, sizes: Mapping[str, int]) -> _Planned | None:
     """A body's executable for some sizes; None if it calls NumPy for them."""
     lowered, code = program.lowered, program.code
-    plan = pipeline.plan(lowered, code, both_spellings(sizes))
+    plan: Any = pipeline.plan(lowered, code, both_spellings(sizes))
     layout, executable = plan.layout, plan.executable
     graph = lowered.graph
     if any(type(step) is not tuple for step in executable.plan):

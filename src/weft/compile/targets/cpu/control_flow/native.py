@@ -181,12 +181,12 @@ def _emit_scan(e: _Emitter) -> None:
         index = b.select(back, left, k)
 
         def row(slot: Any, address: Any, stride: Any) -> None:
-            e.fill(body, slot, b.add(address, b.mul(index, stride)))  # noqa: B023
+            e.fill(body, slot, b.add(address, b.mul(index, stride)))
 
         def carry(read: Any, slot: Any, first: Any, last: Any, spare: Any, n: Any) -> None:  # fmt: skip
-            even = e.even(left)  # noqa: B023
+            even = e.even(left)
             before = b.select(even, spare, last)
-            begins = b.icmp_signed("==", k, i64(0))  # noqa: B023
+            begins = b.icmp_signed("==", k, i64(0))
             e.fill(body, read, b.select(begins, first, before))
             e.fill(body, slot, b.select(even, last, spare))
 
