@@ -34,7 +34,7 @@ from weft.compile.program.lowered import Lowered, name_kernels, vectorize
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.phases import phase
 from weft.compile.program.select import proofs, select
-from weft.compile.program.steps import ordered
+from weft.compile.program.steps import hoisted, ordered
 from weft.compile.recompute.lean import lean
 from weft.compile.targets import Plan, Target
 from weft.errors import ArgumentError
@@ -147,8 +147,11 @@ def lower(
     *,
     in_place: Collection[Variable] = (),
     pack_weights: bool = False,
+    fixed: int | None = None,
 ) -> Lowered:
     """Kernels and calls for a graph after all passes, in the order they run.
+
+    The graph of a loop's body has ``fixed`` inputs first, which do not change.
 
     >>> from weft.compile import pipeline
     >>> from weft.compile import targets
@@ -161,16 +164,19 @@ def lower(
     table = KernelTable(target)
     steps, refused = select(graph, fusion, table, target)
     _show("select", lambda: texts.steps_text(steps, loops=True))
-    steps = target.refine(graph, steps, pack_weights=pack_weights)
-    steps = ordered(steps, graph)
+    same = graph.inputs[:fixed] if fixed else ()
+    steps = target.refine(graph, steps, pack_weights=pack_weights, fixed=same)
+    steps, steady = hoisted(ordered(steps, graph), graph, same)
     _show("order", lambda: texts.steps_text(steps))
-    aliasing, steps = alias(graph, steps, in_place)
+    aliasing, steps = alias(graph, steps, in_place, steady)
     _show("alias", lambda: texts.aliasing_text(aliasing))
     steps = vectorize(steps, table, target)
     _show("vectorize", lambda: texts.steps_text(steps, loops=True))
     steps, kernels = name_kernels(steps, table)
     _show("name_kernels", lambda: texts.steps_text(steps))
-    lowered = Lowered(graph, target, fusion, steps, refused, aliasing, kernels, table)
+    lowered = Lowered(
+        graph, target, fusion, steps, refused, aliasing, kernels, table, steady
+    )
     if os.environ.get("WEFT_VERIFY"):
         verify_lowered(lowered)
     return lowered

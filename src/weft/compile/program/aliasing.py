@@ -40,13 +40,17 @@ class Aliasing(NamedTuple):
 
 
 def alias(
-    graph: Graph, steps: Sequence[Step], in_place: Collection[Variable]
+    graph: Graph,
+    steps: Sequence[Step],
+    in_place: Collection[Variable],
+    steady: frozenset[Node] = frozenset(),
 ) -> tuple[Aliasing, list[Step]]:
     """Choose shared buffers; the kernels of the returned steps say which they share.
 
-    New values of variables ``in_place`` may be written over the old ones.
+    New values of variables ``in_place`` may be written over the old ones. ``steady``
+    values are read in later iterations of a loop too.
     """
-    order = Order(steps, graph)
+    order = Order(steps, graph, steady)
     writes = [n for n in graph.nodes if n.op is ASSIGN]
     aliasing = Aliasing({}, {}, {}, inside(steps, order.kept))
     sharing = _Sharing(graph, order, assigned_once(writes, in_place), aliasing)

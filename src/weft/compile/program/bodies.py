@@ -15,18 +15,21 @@ from weft.graph.ir import CONSTANT, INPUT, Graph, Node
 NODES, ELEMENTS = 16, 16384
 
 
-def program_of(graph: Graph) -> Any:
-    """The program of a body, compiled once."""
+def program_of(graph: Graph, fixed: int | None = None) -> Any:
+    """The program of a body, compiled once.
+
+    In a loop, its first ``fixed`` inputs are the same in every iteration.
+    """
     from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
     from weft.compile.program.program import compiled, replay
 
     cache = cache_of(graph)
-    if cache.native is None:
+    if fixed not in cache.native:
         own = ("own_outputs", own_outputs)
         passes = (*TENSOR_PASSES, *KERNEL_PASSES, own)
         again = partial(replay, graph, ())
-        cache.native = compiled(graph, passes=passes, replay=again)
-    return cache.native
+        cache.native[fixed] = compiled(graph, passes=passes, replay=again, fixed=fixed)
+    return cache.native[fixed]
 
 
 def native_of(graph: Graph) -> Any:

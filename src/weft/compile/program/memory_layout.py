@@ -42,7 +42,7 @@ class MemoryLayout:
         self.lowered = lowered
         self.sizes = dict(sizes)
         self.steps = self._resolved_steps()
-        self.order = Order(self.steps, lowered.graph)
+        self.order = Order(self.steps, lowered.graph, lowered.steady)
         self.launches = [s for s in self.steps if isinstance(s, Launch)]
         self.state = kept_in_place(lowered.aliasing, lowered.graph, self.order)
 

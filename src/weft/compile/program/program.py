@@ -49,6 +49,7 @@ def compiled(
     target: Target | None = None,
     replay: Replay | None = None,
     kept: bool = False,
+    fixed: int | None = None,
 ) -> Program:
     """Compile a graph; with ``kept``, look for its program on disk first.
 
@@ -59,7 +60,8 @@ def compiled(
     ``stamp``, which says how it changes a graph, is empty, the program is not kept on
     disk. ``replay`` runs the program as it was before the passes, when a kernel has
     reported an error. Programs that are kept are those of the user's functions: they
-    check their results under ``detect_anomaly``.
+    check their results under ``detect_anomaly``. The first ``fixed`` inputs of a loop's
+    body are the same in every iteration.
 
     >>> from weft.compile.program.program import compiled
     >>> graph = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
@@ -73,6 +75,7 @@ def compiled(
         graph, in_place, pack_weights, target or targets.default(), replay
     )
     program.anomaly, program.unchecked = anomaly, source
+    program.fixed = fixed
     program.passes = pipeline.with_recompute(passes, recompute)
     if kept:
         program.key = _key(program, "all" if recompute is None else recompute.stamp)
@@ -93,6 +96,7 @@ class Program:
     anomaly: Any = None  # the kinds of numbers that its results must not have
     unchecked: Graph  # without those checks
     key = ""  # on disk
+    fixed: int | None = None
     reads: Sequence[Variable]
     unread: Sequence[Variable]
     state: Sequence[Variable]
@@ -125,7 +129,11 @@ class Program:
         graph = pipeline.run(self.graph, self.passes, in_place=self.in_place)
         start(graph)  # passes may have changed its products
         lowered = pipeline.lower(
-            graph, self.target, in_place=self.in_place, pack_weights=self.pack_weights
+            graph,
+            self.target,
+            in_place=self.in_place,
+            pack_weights=self.pack_weights,
+            fixed=self.fixed,
         )
         self._lowered, self._code = lowered, pipeline.emit(lowered)
         self.counts = len(lowered.graph), len(lowered.kernels)

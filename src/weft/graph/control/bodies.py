@@ -46,7 +46,7 @@ class BodyCache:
 
     def __init__(self) -> None:
         self.program: Program | None = None
-        self.native: Any = None  # the compiled program
+        self.native: dict[Any, Any] = {}  # compiled programs
         self.plain: tuple[Graph, tuple[Node, ...] | None] | None = None  # of a scan
         self.steps: str | None = None  # the size that is a loop's number of steps
         self.derived: dict[tuple[Any, ...], Any] = {}  # by function and arguments

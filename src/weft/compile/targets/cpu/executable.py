@@ -129,6 +129,7 @@ class Executable(NamedTuple):
     writes: list[Write]
     counts: tuple[int, int]  # nodes and kernels
     nested: Sequence[Executable]  # bodies of loops and branches
+    prologue: int  # the gang at which iterations of a loop after the first begin
 
     @property
     def can_be_stored(self) -> bool:

@@ -173,6 +173,7 @@ class _Planner:
         gangs: list[list[int]] = []
         k, at, moved = 0, 0, True
         count = len(self.buffer_slots) + len(self.layout.jobs.pointers)  # of addresses
+        self.prologue = 1
         self.stop = -1  # the index in the plan before which errors are looked for
         while at < len(self.layout.steps):
             if self.stop < 0 and at >= self.layout.order.safe:
@@ -185,6 +186,8 @@ class _Planner:
                 at, moved = at + 1, True
                 continue
             wave, first, start = self.layout.order.waves[at], k, len(gangs)
+            if at == self.layout.order.prologue:
+                self.prologue = max(start, 1)
             if moved:  # values are elsewhere than before
                 gangs.append([0, 0, 0, 0, count, count, FILL, 0, 0])
                 moved = False
@@ -260,7 +263,7 @@ class _Planner:
             _table(self.contexts, 7), jobs,
             self.layout.jobs.tables.data, plan, self.stop, outputs, writes,
             (len(lowered.graph), len(lowered.kernels)),
-            [nested.executable for _, nested in layout.jobs.nested],
+            [nested.executable for _, nested in layout.jobs.nested], self.prologue,
         )  # fmt: skip
 
     def _held(self, variable: Variable) -> Held:

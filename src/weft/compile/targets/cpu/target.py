@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +55,14 @@ class CpuTarget:
         return library.library_call_of(node)
 
     def refine(
-        self, graph: Graph, steps: Sequence[Step], *, pack_weights: bool
+        self,
+        graph: Graph,
+        steps: Sequence[Step],
+        *,
+        pack_weights: bool,
+        fixed: Collection[Node] = (),
     ) -> list[Step]:
-        steps = with_panels(steps, graph, self.isa)
+        steps = with_panels(steps, graph, self.isa, fixed)
         if pack_weights:  # by one function, so that programs can share them
             return with_weights(steps, graph)
         return with_few(steps, self.isa)

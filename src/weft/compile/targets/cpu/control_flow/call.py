@@ -42,12 +42,18 @@ def is_control_flow(node: Node) -> bool:
         return False
     if not all(type(i) is Node for i in node.inputs):
         return False
-    return all(is_native(body) for body in bodies_of(node))
+    return all(is_native(program) for program in programs_of(node))
 
 
-def is_native(body: Graph) -> bool:
-    """Whether the steps of a body's program are launches, and make all its results."""
-    lowered = program_of(body).lowered
+def programs_of(node: Node) -> list[Any]:
+    """The programs of a node's bodies; those of loops know which inputs are fixed."""
+    fixed = node.params.get("fixed")
+    return [program_of(body, fixed) for body in bodies_of(node)]
+
+
+def is_native(program: Any) -> bool:
+    """Whether the steps of a program are launches, and make all its results."""
+    lowered = program.lowered
     made = {n for step in lowered.steps for n in step.made}
     outputs = lowered.graph.outputs
     return (
@@ -92,7 +98,7 @@ class ControlFlow(LibraryCall):
         if len(self._picked) != len(self.picks):
             return None  # an output is asked for twice
         known = {**sizes, **dict(resolve(self.node.params["sizes"], sizes))}
-        bodies = [_planned(program_of(one), known) for one in bodies_of(self.node)]
+        bodies = [_planned(one, known) for one in programs_of(self.node)]
         if any(body is None for body in bodies):
             return None
         job = _Job(self, bodies, sizes)  # type: ignore[arg-type]
@@ -160,7 +166,10 @@ class _Job:
     def body(self, number: int) -> None:
         """The words of a body."""
         start, one = len(self.fields), self.bodies[number].executable
-        values = {"count": len(one.gangs), "flag_count": len(one.flags)}
+        values = {
+            "count": len(one.gangs), "begin": one.prologue,
+            "flag_count": len(one.flags),
+        }  # fmt: skip
         for name in BODY:
             self.word(values.get(name, 0))
         self.tables.append((start + BODY.index("*flags"), one.flags.copy()))
@@ -243,7 +252,7 @@ class _Job:
 
     def _poll(self) -> int:
         """The number of iterations after which an interrupt is looked for."""
-        lowered = [program_of(b).lowered for b in bodies_of(self.node)]
+        lowered = [program.lowered for program in programs_of(self.node)]
         work = sum(_operations(one, self.sizes) for one in lowered)
         return max(_POLL // max(work, 1), 1)
 
@@ -271,7 +280,8 @@ class _Job:
         operands = [self._operand(k) for k in range(fixed)]
         values = {
             "*predicate": predicate, "*steps": steps,
-            "poll": self._poll(), "asks_fixed": fixed + 1, "fixed": fixed, "carries": carried,
+            "poll": self._poll(), "asks_fixed": fixed + 1, "fixed": fixed,
+            "carries": carried,
         }  # fmt: skip
         self.head(WHILE, values)
         self.body(0)

@@ -12,9 +12,11 @@ iteration before has written it: ``last`` and ``spare`` in turns. ``slots`` are 
 the bodies that read it, and ``result`` is the slot of the new value; -1 stands for a
 value that a body does not read.
 
-The body of a job is six words: its slots and gangs, the number of these, its sizes,
-which of these are error flags, and their number. An error ends the loop, and sets the
-job's own flag.
+The body of a job is seven words: its slots and gangs, the number of these, the gang at
+which later iterations begin, its sizes, which of these are error flags, and their
+number. The first gang fills in addresses; those from there to the beginning compute
+what is the same in every iteration. An error ends the loop, and sets the job's own
+flag.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from llvmlite import ir
 from weft.compile.emit.control_flow import I8, I32, I64, POINTER, i64, loop, when
 from weft.compile.emit.isa import Isa, prepare_function
 
-BODY = ("*slots", "*gangs", "count", "*sizes", "*flags", "flag_count")
+BODY = ("*slots", "*gangs", "count", "begin", "*sizes", "*flags", "flag_count")
 COND = ("*flag", "*predicate", "then_fixed", "other_fixed")  # then two bodies, rows
 SCAN = ("*flag", "length", "reverse", "poll", "fixed", "rows", "carries")  # then a body
 WHILE = ("*flag", "*predicate", "*steps", "poll", "asks_fixed", "fixed", "carries")
@@ -90,11 +92,19 @@ class _Emitter:
             slots = b.inttoptr(body["*slots"], I64.as_pointer())
             b.store(address, b.gep(slots, [slot]))
 
-    def go(self, body: dict[str, Any], flag: Any, failed: Any) -> None:
-        """Run a body; on an error set the flag, clear the body's and branch away."""
+    def go(
+        self, body: dict[str, Any], flag: Any, failed: Any, first: Any = None
+    ) -> None:
+        """Run a body; on an error set the flag, clear the body's and branch away.
+
+        ``first`` tells whether it is the first iteration.
+        """
         b = self.b
         gangs = b.inttoptr(body["*gangs"], I64.as_pointer())
-        b.call(self.run, [gangs, i64(0), body["count"]])
+        if first is not None:
+            b.call(self.run, [gangs, i64(0), i64(1)])
+            first = b.select(first, i64(1), body["begin"])
+        b.call(self.run, [gangs, first or i64(0), body["count"]])
         numbers = b.inttoptr(body["*sizes"], I64.as_pointer())
         flags = b.inttoptr(body["*flags"], I64.as_pointer())
         with loop(b, i64(0), body["flag_count"]) as k:
@@ -183,7 +193,9 @@ def _emit_scan(e: _Emitter) -> None:
         def row(slot: Any, address: Any, stride: Any) -> None:
             e.fill(body, slot, b.add(address, b.mul(index, stride)))
 
-        def carry(read: Any, slot: Any, first: Any, last: Any, spare: Any, n: Any) -> None:  # fmt: skip
+        def carry(
+            read: Any, slot: Any, first: Any, last: Any, spare: Any, n: Any
+        ) -> None:
             even = e.even(left)
             before = b.select(even, spare, last)
             begins = b.icmp_signed("==", k, i64(0))
@@ -192,7 +204,7 @@ def _emit_scan(e: _Emitter) -> None:
 
         e.each(rows, job["rows"], ROW, row)
         e.each(carries, job["carries"], CARRY, carry)
-        e.go(body, flag, failed)
+        e.go(body, flag, failed, b.icmp_signed("==", k, i64(0)))
         e.ask(k, job["poll"], flag, failed)
     b.branch(failed)
     b.position_at_end(failed)
@@ -233,7 +245,7 @@ def _emit_while(e: _Emitter) -> None:
             e.copy(last, now(first, last, spare), n)
 
     e.each(carries, job["carries"], WHILE_CARRY, look)
-    e.go(asks, flag, failed)
+    e.go(asks, flag, failed, begins)
     b.cbranch(e.holds(job["*predicate"]), step, over)
 
     b.position_at_end(step)
@@ -242,7 +254,7 @@ def _emit_while(e: _Emitter) -> None:
         b.store(i64(1), b.inttoptr(flag, I64.as_pointer()))
     e.leave(flag, failed)
     e.each(carries, job["carries"], WHILE_CARRY, move)
-    e.go(body, flag, failed)
+    e.go(body, flag, failed, begins)
     e.ask(done, job["poll"], flag, failed)
     b.store(b.add(done, i64(1)), count)
     b.branch(head)
