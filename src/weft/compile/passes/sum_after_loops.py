@@ -58,7 +58,7 @@ class _Loop(NamedTuple):
 
     node: Node  # the new scan
     old: Node
-    index: dict[int, int]  # the new index of each output that it still has
+    moved: dict[int, int]  # the new index of each output that it still has
     terms: dict[int, _Term]
     rows: dict[Node, Any]  # the stack of each value: a call
 
@@ -82,7 +82,7 @@ class _Sums(Walk):
             return None
         index = node.params["index"]
         if index not in loop.terms:
-            return Call(PICK, (loop.node,), {"index": loop.index[index]})
+            return Call(PICK, (loop.node,), {"index": loop.moved[index]})
         return self._total(loop, loop.terms[index])
 
     def _without(self, node: Node, terms: list[_Term]) -> _Loop:

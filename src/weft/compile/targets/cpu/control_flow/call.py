@@ -28,7 +28,7 @@ from weft.graph.control.branch import cond_op
 from weft.graph.control.loop import while_op
 from weft.graph.control.repeat import scan_op
 from weft.graph.interpret import resolve
-from weft.graph.ir import Graph, Node
+from weft.graph.ir import Node
 from weft.ops.shaping import reshape_op
 from weft.runtime.cpu.address import ALIGNMENT, round_up
 
