@@ -16,7 +16,7 @@ import weft
 from weft import Tensor
 from weft.core.eager_kernels import lstm
 from weft.errors import ArgumentError, ShapeError
-from weft.graph.control.staging import outer_graph
+from weft.graph import capturing
 from weft.nn import functional as F
 from weft.nn import init
 from weft.nn.module import Module
@@ -218,7 +218,7 @@ class _Layers(_Recurrent):
     ) -> tuple[Tensor, State]:
         if sizes is not None:
             return self._packed(data, sizes, start, suffix)
-        if outer_graph((data, start)) is not None:
+        if capturing(data, start) is not None:
             return self._looped(data, start, suffix)
         steps, batch = data.shape[:2]
         rows = data.reshape(steps * batch, data.shape[-1])

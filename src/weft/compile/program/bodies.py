@@ -32,13 +32,13 @@ def program_of(graph: Graph, fixed: int | None = None) -> Any:
     return cache.native[fixed]
 
 
-def native_of(graph: Graph) -> Any:
+def native_of(graph: Graph, always: bool = False) -> Any:
     """The program of a body that Python calls; None if it is better interpreted.
 
     >>> small = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
     >>> weft.compile.program.bodies.native_of(small)
     """
-    return program_of(graph) if _is_heavy(graph) else None
+    return program_of(graph) if always or _is_heavy(graph) else None
 
 
 def own_outputs(graph: Graph) -> Graph:

@@ -81,10 +81,20 @@ def natively() -> Iterator[None]:
         _run.native = before
 
 
-def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
-    """A graph as a function of arrays."""
-    if getattr(_run, "native", False):
-        native = late.find("native_body")(graph)
+def runs_natively() -> bool:
+    """Whether bodies that are worth it run as machine code."""
+    return getattr(_run, "native", False)
+
+
+def runner(
+    graph: Graph, sizes: Iterable[tuple[str, int]], *, always: bool = False
+) -> Call:
+    """A graph as a function of arrays.
+
+    In a compiled program it is machine code, if that is worth it or ``always``.
+    """
+    if runs_natively():
+        native = late.find("native_body")(graph, always)
         if native is not None:
             known = dict(sizes)
             return lambda feeds: native.run_named(feeds, {}, known=known)[0]

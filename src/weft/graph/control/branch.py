@@ -20,6 +20,7 @@ from weft.core.tracer import Tracer
 from weft.errors import DTypeError, ShapeError
 from weft.func.vmap import Batched, vmap
 from weft.graph import transform
+from weft.graph.capture import capturing
 from weft.graph.control.bodies import (
     apply_op,
     batched,
@@ -41,7 +42,6 @@ from weft.graph.control.staging import (
     check_same,
     closed_over,
     hand_on,
-    outer_graph,
     unshared,
 )
 from weft.graph.ir import Graph
@@ -169,7 +169,7 @@ def cond(
     if not isinstance(pred, Tensor):
         return (true_fn if pred else false_fn)(*inputs)
     pred = as_predicate("cond", pred)
-    outer = outer_graph(pred, inputs)
+    outer = capturing(pred, inputs)
     if outer is not None:
         return _staged(outer, pred, true_fn, false_fn, inputs)
     if varies(pred):

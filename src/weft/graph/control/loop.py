@@ -23,6 +23,7 @@ from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, DTypeError
 from weft.graph import transform
+from weft.graph.capture import capturing
 from weft.graph.control.backward import step_forward
 from weft.graph.control.bodies import (
     apply_op,
@@ -62,7 +63,6 @@ from weft.graph.control.staging import (
     as_leaf,
     closed_over,
     hand_on,
-    outer_graph,
     unshared,
 )
 from weft.graph.ir import Graph
@@ -281,10 +281,10 @@ def while_loop(
 
     leaves, structure = tree_flatten(carried_inputs)
     carry = [as_leaf("while_loop", leaf) for leaf in leaves]
-    outer = outer_graph(carry)
+    outer = capturing(carry)
     if outer is None:
         on = ask(tree_unflatten(carry, structure))
-        outer = outer_graph(on)
+        outer = capturing(on)
     if outer is not None:
         return _staged(outer, ask, step, carry, structure)
     return _run(on, ask, step, carry, structure)

@@ -22,6 +22,7 @@ from weft.compile.program.bodies import bodies_of, program_of
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.steps import KernelLaunch, Launch, LibraryCall
 from weft.compile.targets.cpu.control_flow.native import BODY, COND, SCAN, WHILE
+from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
 from weft.compile.targets.cpu.jobs import Job, Nested, Pointer, Work
 from weft.graph.control.branch import cond_op
@@ -32,8 +33,7 @@ from weft.graph.ir import Node
 from weft.ops.shaping import reshape_op
 from weft.runtime.cpu.address import ALIGNMENT, round_up
 
-_POLL = 1 << 22  # operations after which an interrupt is looked for
-_LAUNCH = 1 << 10  # operations that launching one kernel is worth
+_COST = COST.control_flow
 
 
 def is_control_flow(node: Node) -> bool:
@@ -127,7 +127,9 @@ def _planned(program: Any, sizes: Mapping[str, int]) -> _Planned | None:
 
 def _operations(lowered: Lowered, sizes: Mapping[str, int]) -> int:
     launches = [s for s in lowered.steps if isinstance(s, KernelLaunch)]
-    return _LAUNCH * len(lowered.steps) + sum(s.operations(sizes) for s in launches)
+    return _COST.launch * len(lowered.steps) + sum(
+        s.operations(sizes) for s in launches
+    )
 
 
 class _Job:
@@ -254,7 +256,7 @@ class _Job:
         """The number of iterations after which an interrupt is looked for."""
         lowered = [program.lowered for program in programs_of(self.node)]
         work = sum(_operations(one, self.sizes) for one in lowered)
-        return max(_POLL // max(work, 1), 1)
+        return max(_COST.poll // max(work, 1), 1)
 
     def _carries(self, inputs: range, outputs: range) -> list[Any]:
         """Where each carry begins, ends and goes in between, and its bytes."""

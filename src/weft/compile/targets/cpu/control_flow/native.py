@@ -34,7 +34,10 @@ COND = ("*flag", "*predicate", "then_fixed", "other_fixed")  # then two bodies, 
 SCAN = ("*flag", "length", "reverse", "poll", "fixed", "rows", "carries")  # then a body
 WHILE = ("*flag", "*predicate", "*steps", "poll", "asks_fixed", "fixed", "carries")
 #       then two bodies
-FIXED, ROW, CARRY, WHILE_CARRY = 2, 3, 6, 7  # words of each
+FIXED = ("slot", "*address")
+ROW = (*FIXED, "stride")
+CARRY = ("slot", "result", "*first", "*last", "*spare", "nbytes")
+WHILE_CARRY = ("asks", *CARRY)
 POLL = ir.FunctionType(I32, [])
 # Addresses of functions and of a number of steps, and the number of the main thread.
 GLOBALS = ("limit", "poll", "thread", "main")
@@ -77,9 +80,11 @@ class _Emitter:
     def body(self, at: int) -> dict[str, Any]:
         return {name: self.word(at + k) for k, name in enumerate(BODY)}
 
-    def each(self, start: Any, count: Any, width: int, do: Callable[..., None]) -> Any:
+    def each(
+        self, start: Any, count: Any, names: tuple[str, ...], do: Callable[..., None]
+    ) -> Any:
         """Do something with the words of each row; gives the place behind them."""
-        b = self.b
+        b, width = self.b, len(names)
         with loop(b, i64(0), count) as k:
             row = self.place(b.add(start, b.mul(k, i64(width))))
             do(*self.words(row, width))
@@ -158,7 +163,7 @@ def _emit_cond(e: _Emitter) -> None:
     then, other = e.body(first), e.body(first + len(BODY))
     rows = i64(first + 2 * len(BODY))
     failed = b.append_basic_block("failed")
-    start = b.add(rows, b.mul(job["then_fixed"], i64(FIXED)))
+    start = b.add(rows, b.mul(job["then_fixed"], i64(len(FIXED))))
     with b.if_else(e.holds(job["*predicate"])) as (yes, no):
         with yes:
             e.each(rows, job["then_fixed"], FIXED, lambda s, a: e.fill(then, s, a))
@@ -178,7 +183,7 @@ def _emit_scan(e: _Emitter) -> None:
     failed = b.append_basic_block("failed")
     start = i64(len(SCAN) + len(BODY))
     rows = e.each(start, job["fixed"], FIXED, lambda s, a: e.fill(body, s, a))
-    carries = b.add(rows, b.mul(job["rows"], i64(ROW)))
+    carries = b.add(rows, b.mul(job["rows"], i64(len(ROW))))
     back = b.icmp_signed("!=", job["reverse"], i64(0))
 
     def keep(asks: Any, slot: Any, first: Any, last: Any, spare: Any, n: Any) -> None:
