@@ -34,7 +34,7 @@ from weft.compile.program.lowered import Lowered, name_kernels, vectorize
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.phases import phase
 from weft.compile.program.select import proofs, select
-from weft.compile.program.steps import hoisted, ordered
+from weft.compile.program.steps import Loop, hoisted, ordered
 from weft.compile.recompute.lean import lean
 from weft.compile.targets import Plan, Target
 from weft.errors import ArgumentError
@@ -147,11 +147,11 @@ def lower(
     *,
     in_place: Collection[Variable] = (),
     pack_weights: bool = False,
-    fixed: int | None = None,
+    loop: Loop | None = None,
 ) -> Lowered:
     """Kernels and calls for a graph after all passes, in the order they run.
 
-    The graph of a loop's body has ``fixed`` inputs first, which do not change.
+    ``loop`` says that the graph is a loop's body, and which of its inputs are fixed.
 
     >>> from weft.compile import pipeline
     >>> from weft.compile import targets
@@ -164,11 +164,13 @@ def lower(
     table = KernelTable(target)
     steps, refused = select(graph, fusion, table, target)
     _show("select", lambda: texts.steps_text(steps, loops=True))
-    same = graph.inputs[:fixed] if fixed else ()
+    same = graph.inputs[: loop.fixed] if loop else ()
     steps = target.refine(graph, steps, pack_weights=pack_weights, fixed=same)
     steps, steady = hoisted(ordered(steps, graph), graph, same)
     _show("order", lambda: texts.steps_text(steps))
-    aliasing, steps = alias(graph, steps, in_place, steady)
+    aliasing, steps = alias(
+        graph, steps, in_place, steady, loop and loop.carries(graph)
+    )
     _show("alias", lambda: texts.aliasing_text(aliasing))
     steps = vectorize(steps, table, target)
     _show("vectorize", lambda: texts.steps_text(steps, loops=True))

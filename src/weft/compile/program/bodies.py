@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from weft.compile.fusion.groups import copied, inlined
+from weft.compile.program.steps import Loop
 from weft.core.lowering import View
 from weft.graph.control.bodies import cache_of
 from weft.graph.ir import CONSTANT, INPUT, Graph, Node
@@ -15,21 +16,18 @@ from weft.graph.ir import CONSTANT, INPUT, Graph, Node
 NODES, ELEMENTS = 16, 16384
 
 
-def program_of(graph: Graph, fixed: int | None = None) -> Any:
-    """The program of a body, compiled once.
-
-    In a loop, its first ``fixed`` inputs are the same in every iteration.
-    """
+def program_of(graph: Graph, loop: Loop | None = None) -> Any:
+    """The program of a branch, or of the body of a loop, compiled once."""
     from weft.compile.pipeline import KERNEL_PASSES, TENSOR_PASSES
     from weft.compile.program.program import compiled, replay
 
     cache = cache_of(graph)
-    if fixed not in cache.native:
+    if loop not in cache.native:
         own = ("own_outputs", own_outputs)
         passes = (*TENSOR_PASSES, *KERNEL_PASSES, own)
         again = partial(replay, graph, ())
-        cache.native[fixed] = compiled(graph, passes=passes, replay=again, fixed=fixed)
-    return cache.native[fixed]
+        cache.native[loop] = compiled(graph, passes=passes, replay=again, loop=loop)
+    return cache.native[loop]
 
 
 def native_of(graph: Graph, always: bool = False) -> Any:

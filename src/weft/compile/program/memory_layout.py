@@ -94,7 +94,7 @@ class MemoryLayout:
         self.slot_of: dict[Any, int] = {}  # of nodes and variables
         self.places: dict[Node, int] = {}  # the slot of each value of a launch
         for node in (n for step in self.launches for n in step.owners):
-            at = node
+            at = aliasing.carried.get(node, node)
             while at in joint:
                 at = joint[at]
             key: Any = at.params["variable"] if at.op is READ else new.get(at, at)

@@ -22,6 +22,7 @@ from weft.compile.program.compiler_version import sources
 from weft.compile.program.graph_digest import digest
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
+from weft.compile.program.steps import Loop
 from weft.compile.recompute.lean import lean
 from weft.compile.targets import Executor, Plan, Replay, Target
 from weft.compile.targets.cpu.packed_weights import Stamps
@@ -49,7 +50,7 @@ def compiled(
     target: Target | None = None,
     replay: Replay | None = None,
     kept: bool = False,
-    fixed: int | None = None,
+    loop: Loop | None = None,
 ) -> Program:
     """Compile a graph; with ``kept``, look for its program on disk first.
 
@@ -60,8 +61,7 @@ def compiled(
     ``stamp``, which says how it changes a graph, is empty, the program is not kept on
     disk. ``replay`` runs the program as it was before the passes, when a kernel has
     reported an error. Programs that are kept are those of the user's functions: they
-    check their results under ``detect_anomaly``. The first ``fixed`` inputs of a loop's
-    body are the same in every iteration.
+    check their results under ``detect_anomaly``. ``loop`` is for the body of a loop.
 
     >>> from weft.compile.program.program import compiled
     >>> graph = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
@@ -75,7 +75,7 @@ def compiled(
         graph, in_place, pack_weights, target or targets.default(), replay
     )
     program.anomaly, program.unchecked = anomaly, source
-    program.fixed = fixed
+    program.loop = loop
     program.passes = pipeline.with_recompute(passes, recompute)
     if kept:
         program.key = _key(program, "all" if recompute is None else recompute.stamp)
@@ -96,7 +96,7 @@ class Program:
     anomaly: Any = None  # the kinds of numbers that its results must not have
     unchecked: Graph  # without those checks
     key = ""  # on disk
-    fixed: int | None = None
+    loop: Loop | None = None
     reads: Sequence[Variable]
     unread: Sequence[Variable]
     state: Sequence[Variable]
@@ -133,7 +133,7 @@ class Program:
             self.target,
             in_place=self.in_place,
             pack_weights=self.pack_weights,
-            fixed=self.fixed,
+            loop=self.loop,
         )
         self._lowered, self._code = lowered, pipeline.emit(lowered)
         self.counts = len(lowered.graph), len(lowered.kernels)

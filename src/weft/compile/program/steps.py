@@ -313,6 +313,21 @@ def _counted(let: Let, loops: dict[str, Any]) -> bool:
     return at is not None and inside(at, let.limit, loops)
 
 
+class Loop(NamedTuple):
+    """The inputs of a loop's body: first those that are fixed, then the carries.
+
+    Its first outputs are the new values of the carries.
+    """
+
+    fixed: int
+    carried: int
+
+    def carries(self, graph: Graph) -> dict[Node, Node]:
+        """The carries of a body, by their new values."""
+        inputs = graph.inputs[self.fixed : self.fixed + self.carried]
+        return dict(zip(graph.outputs, inputs, strict=False))
+
+
 class Order:
     """The wave of each step, and the steps that read each value."""
 

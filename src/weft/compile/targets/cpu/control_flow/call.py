@@ -8,7 +8,7 @@ calls NumPy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from weft.compile.fusion.groups import Operand, inlined
 from weft.compile.passes.rename_sizes import both_spellings
 from weft.compile.program.bodies import bodies_of, program_of
 from weft.compile.program.lowered import Lowered
-from weft.compile.program.steps import KernelLaunch, Launch, LibraryCall
+from weft.compile.program.steps import KernelLaunch, Launch, LibraryCall, Loop
 from weft.compile.targets.cpu.control_flow.native import BODY, COND, SCAN, WHILE
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
@@ -46,9 +46,14 @@ def is_control_flow(node: Node) -> bool:
 
 
 def programs_of(node: Node) -> list[Any]:
-    """The programs of a node's bodies; those of loops know which inputs are fixed."""
-    fixed = node.params.get("fixed")
-    return [program_of(body, fixed) for body in bodies_of(node)]
+    """The programs of a node's bodies; those of loops know what they are."""
+    p = node.params
+    if node.op is scan_op:
+        return [program_of(p["body"], Loop(p["fixed"], p["carried"]))]
+    if node.op is while_op:
+        asks, loop = Loop(p["fixed"], 0), Loop(p["fixed"], len(p["body"].outputs))
+        return [program_of(p["condition"], asks), program_of(p["body"], loop)]
+    return [program_of(body) for body in bodies_of(node)]
 
 
 def is_native(program: Any) -> bool:
@@ -229,11 +234,12 @@ class _Job:
             stride = self._nbytes(self._row(kinds[k]))
             place = self._result(k, self._nbytes(kinds[k]))
             rows.append((body.outputs[k], place, stride))
-        carries = self._carries(range(fixed, start), range(carried))
+        held = self._held(body, fixed, carried)
+        carries = self._carries(range(fixed, start), range(carried), held)
         values = {
             "length": resolve(p["length"], self.sizes), "reverse": p["reverse"],
             "poll": self._poll(), "fixed": fixed, "rows": len(rows),
-            "carries": carried,
+            "carries": carried - len(held), "held": len(held),
         }  # fmt: skip
         self.head(SCAN, values)
         self.body(0)
@@ -242,11 +248,7 @@ class _Job:
             self.word(slot)
             self.at(place)
             self.word(stride)
-        for (first, last, spare, nbytes), k in zip(
-            carries, range(carried), strict=True
-        ):
-            self._carry((body.inputs[fixed + k], body.outputs[k]), first, last, spare)
-            self.word(nbytes)
+        self._carry_rows(carries, held, lambda k: (body.inputs[fixed + k],), body)
 
     @staticmethod
     def _row(kind: Any) -> Any:
@@ -258,42 +260,58 @@ class _Job:
         work = sum(_operations(one, self.sizes) for one in lowered)
         return max(_COST.poll // max(work, 1), 1)
 
-    def _carries(self, inputs: range, outputs: range) -> list[Any]:
+    @staticmethod
+    def _held(body: _Planned, fixed: int, carried: int) -> set[int]:
+        """The carries that an iteration changes where they are."""
+        return {k for k in range(carried) if body.inputs[fixed + k] == body.outputs[k]}
+
+    def _carries(self, inputs: range, outputs: range, held: Collection[int]) -> Any:
         """Where each carry begins, ends and goes in between, and its bytes."""
         made = []
-        for i, k in zip(inputs, outputs, strict=True):
+        for k, (i, out) in enumerate(zip(inputs, outputs, strict=True)):
             nbytes = self._nbytes(self.node.inputs[i].type)
-            made.append((self._operand(i), self._result(k, nbytes),
-                         self._reserve(nbytes), nbytes))  # fmt: skip
+            ends = self._operand(i), self._result(out, nbytes)
+            spare = () if k in held else (self._reserve(nbytes),)
+            made.append(((*ends, *spare), nbytes))
         return made
 
-    def _carry(self, slots: Sequence[int], first: Any, last: Any, spare: Any) -> None:
-        for slot in slots:
-            self.word(slot)
-        for place in (first, last, spare):
-            self.at(place)
+    def _carry_rows(
+        self,
+        carries: Sequence[Any],
+        held: Collection[int],
+        slots: Callable[[int], Sequence[int]],
+        body: _Planned,
+    ) -> None:
+        """The words of all carries: those first that move, then those that are held."""
+        for k in sorted(range(len(carries)), key=lambda k: k in held):
+            places, nbytes = carries[k]
+            for slot in (*slots(k), *([] if k in held else [body.outputs[k]])):
+                self.word(slot)
+            for place in places:
+                self.at(place)
+            self.word(nbytes)
 
     def while_loop(self) -> None:
         asks, body = self.bodies
         fixed = self.params["fixed"]
         carried = len(body.outputs)
-        carries = self._carries(range(fixed, fixed + carried), range(1, 1 + carried))
+        held = self._held(body, fixed, carried)
+        inputs, outputs = range(fixed, fixed + carried), range(1, 1 + carried)
+        carries = self._carries(inputs, outputs, held)
         steps, predicate = self._result(0, 8), self._reserve(1)
         operands = [self._operand(k) for k in range(fixed)]
         values = {
             "*predicate": predicate, "*steps": steps,
             "poll": self._poll(), "asks_fixed": fixed + 1, "fixed": fixed,
-            "carries": carried,
+            "carries": carried - len(held), "held": len(held),
         }  # fmt: skip
         self.head(WHILE, values)
         self.body(0)
         self.body(1)
         self.fixed([*asks.inputs[:fixed], asks.outputs[0]], [*operands, predicate])
         self.fixed(body.inputs[:fixed], operands)
-        for k, (first, last, spare, nbytes) in enumerate(carries):
-            slots = asks.inputs[fixed + k], body.inputs[fixed + k], body.outputs[k]
-            self._carry(slots, first, last, spare)
-            self.word(nbytes)
+        slots = lambda k: (asks.inputs[fixed + k], body.inputs[fixed + k])  # noqa: E731
+        self._carry_rows(carries, held, slots, body)
 
     def work(self) -> Work:
         fields = [*self.fields, 0, 0]  # there is no workspace

@@ -6,6 +6,7 @@ Between two runs, addresses of arguments and results are put into its slots:
     fixed   slot address                               the same in every iteration
     row     slot address stride                        one row of a stack after another
     carry   slots… result first last spare nbytes      what an iteration hands on
+    held    slots… first last nbytes                   the same, changed where it is
 
 A carry is read from ``first`` in the first iteration. Later ones read it from where the
 iteration before has written it: ``last`` and ``spare`` in turns. ``slots`` are those of
@@ -31,13 +32,24 @@ from weft.compile.emit.isa import Isa, prepare_function
 
 BODY = ("*slots", "*gangs", "count", "begin", "*sizes", "*flags", "flag_count")
 COND = ("*flag", "*predicate", "then_fixed", "other_fixed")  # then two bodies, rows
-SCAN = ("*flag", "length", "reverse", "poll", "fixed", "rows", "carries")  # then a body
-WHILE = ("*flag", "*predicate", "*steps", "poll", "asks_fixed", "fixed", "carries")
+SCAN = (
+    "*flag",
+    "length",
+    "reverse",
+    "poll",
+    "fixed",
+    "rows",
+    "carries",
+    "held",
+)  # then a body
+WHILE = ("*flag", "*predicate", "*steps", "poll", "asks_fixed", "fixed", "carries",
+         "held")  # fmt: skip
 #       then two bodies
 FIXED = ("slot", "*address")
 ROW = (*FIXED, "stride")
 CARRY = ("slot", "result", "*first", "*last", "*spare", "nbytes")
-WHILE_CARRY = ("asks", *CARRY)
+HELD = ("slot", "*first", "*last", "nbytes")
+WHILE_CARRY, WHILE_HELD = ("asks", *CARRY), ("asks", *HELD)
 POLL = ir.FunctionType(I32, [])
 # Addresses of functions and of a number of steps, and the number of the main thread.
 GLOBALS = ("limit", "poll", "thread", "main")
@@ -189,8 +201,14 @@ def _emit_scan(e: _Emitter) -> None:
     def keep(asks: Any, slot: Any, first: Any, last: Any, spare: Any, n: Any) -> None:
         e.copy(last, first, n)
 
+    def hold(slot: Any, first: Any, last: Any, n: Any) -> None:
+        e.copy(last, first, n)
+        e.fill(body, slot, last)
+
     with when(b, b.icmp_signed("==", length, i64(0))):
         e.each(carries, job["carries"], CARRY, keep)
+    held = b.add(carries, b.mul(job["carries"], i64(len(CARRY))))
+    e.each(held, job["held"], HELD, hold)
     with loop(b, i64(0), length) as k:
         left = b.sub(b.sub(length, i64(1)), k)  # iterations after this one
         index = b.select(back, left, k)
@@ -224,6 +242,14 @@ def _emit_while(e: _Emitter) -> None:
     start = i64(first_body + 2 * len(BODY))
     middle = e.each(start, job["asks_fixed"], FIXED, lambda s, a: e.fill(asks, s, a))
     carries = e.each(middle, job["fixed"], FIXED, lambda s, a: e.fill(body, s, a))
+
+    def hold(look: Any, slot: Any, first: Any, last: Any, n: Any) -> None:
+        e.copy(last, first, n)
+        e.fill(asks, look, last)
+        e.fill(body, slot, last)
+
+    held = b.add(carries, b.mul(job["carries"], i64(len(WHILE_CARRY))))
+    e.each(held, job["held"], WHILE_HELD, hold)
     names = ("head", "step", "over", "failed")
     head, step, over, failed = (b.append_basic_block(name) for name in names)
     count = b.alloca(I64)
