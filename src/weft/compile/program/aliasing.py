@@ -63,8 +63,8 @@ def alias(
         launch = launch_of(step)
         updated = carries and _updated(order, at, step, carries)
         if updated:
-            new, old, kernel = updated
-            launch, aliasing.carried[new] = replace(step, kernel=kernel), old
+            new, old, launch = updated
+            aliasing.carried[new] = old
         elif launch is not None and not isinstance(launch, Piece):
             launch = replace(launch, kernel=sharing.settle(at, step, launch))
         if isinstance(step, LibraryCall):
@@ -78,8 +78,8 @@ def alias(
 
 def _updated(
     order: Order, at: int, step: Step, carries: Mapping[Node, Node]
-) -> tuple[Node, Node, Kernel] | None:
-    """A carry that a launch changes in places, the old one, and the shorter kernel."""
+) -> tuple[Node, Node, KernelLaunch] | None:
+    """A carry that a launch changes in places, the old one, and the shorter launch."""
     if not isinstance(step, KernelLaunch) or step.windowed:
         return None
     names = dict(zip(step.owners, step.kernel.buffers, strict=True))
@@ -90,7 +90,8 @@ def _updated(
         pair = names[old].name, names[new].name
         body = without_copy(step.kernel, *pair)
         if body is not None and order.ends_with(old, at) and len(step.made) == 1:
-            return new, old, step.kernel._replace(body=body, shared=(pair,))
+            kernel = step.kernel._replace(body=body, shared=(pair,))
+            return new, old, replace(step, kernel=kernel)
     return None
 
 
