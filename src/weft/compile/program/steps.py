@@ -111,6 +111,11 @@ class LibraryCall:
     solo = False  # whether nothing may run beside it
     checks = False  # whether it may report an error
 
+    @property
+    def bodies(self) -> Sequence[Any]:
+        """The programs of a loop's or a branch's bodies."""
+        return ()
+
     @staticmethod
     def computes(node: Node) -> bool:
         """Whether the library computes a node."""
