@@ -41,6 +41,7 @@ ALLOWED = {
     "full expand": "what repeats a number, a rule each",
     "absorb div": "rules beside the equations",
     "conv attention": "families of library kernels",
+    "cond scan": "the operators of control flow, a native function each",
     "tanh relu": "options of nn.RNN and of nn.init",
     "cholesky det eigvalsh inv solve": "functions of numpy.linalg",
     "add sub mul absorb div neg pow square reciprocal sqrt rsqrt": "formulas",

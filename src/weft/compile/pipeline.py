@@ -57,6 +57,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("transpose_products", p.transpose_products),
     ("merge_product_sums", p.merge_product_sums),
     ("sum_after_loops", p.sum_after_loops),
+    ("stack_carries", p.stack_carries),
     ("slice_strided_convolutions", p.slice_strided_convolutions),
     ("cse", p.cse),
     ("fuse_attention", p.fuse_attention),
@@ -68,7 +69,6 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("canonicalize", p.canonicalize),
     ("simplify_views_again", p.simplify_views),
     ("cse_again", p.cse),  # what became equal in its canonical form
-    ("stack_carries", p.stack_carries),
     ("recompute", lean),  # or what ``weft.compile(f, memory=...)`` asks for
     ("rename_sizes", rename_sizes),  # from here on, the graph is shaped for kernels
     ("widen_half_products", widen_half_products),

@@ -50,9 +50,9 @@ def without_copy(kernel: Kernel, given: str, made: str) -> list[Any] | None:
     None if the kernel does anything else with the first buffer: else the second may
     share its memory.
     """
-    first, *rest = kernel.body
-    if kernel.parallel or not rest:
+    if kernel.parallel or len(kernel.body) < 2:
         return None
+    first, *rest = kernel.body
     at: list[Any] = []
     inner = first
     while isinstance(inner, For) and len(inner.body) == 1:
