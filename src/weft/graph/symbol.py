@@ -47,9 +47,25 @@ class Refused(BaseException):
         self.error = error
 
 
+class Restart(CaptureError):
+    """The end of a capture that begins again: see ``made_outside``."""
+
+
+def made_outside() -> BaseException:
+    """The error to raise when the function has made something outside the capture.
+
+    An eager call makes it once (parameters, an optimizer's state, room for values), so
+    it must be there before the program runs: the capture begins again and finds it.
+    """
+    return _refused(Restart("the capture begins again"))
+
+
 def refusal(message: str) -> BaseException:
     """The error to raise for code that cannot be captured, inside a capture or not."""
-    error = CaptureError(message)
+    return _refused(CaptureError(message))
+
+
+def _refused(error: CaptureError) -> BaseException:
     if mode.refusals is None:
         return error
     mode.refusals.append(error)
@@ -294,6 +310,15 @@ class Building(Interpreter):
 
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:
         """Note that a module's buffer is about to be another tensor."""
+
+    def note_attribute(self, owner: Any, name: str, after: Any = None) -> None:
+        """Refuse an attribute that would keep a value which only this graph has."""
+        if not owner._made_inside:
+            raise refusal(
+                f"{type(owner).__name__} keeps {name!r} for later, inside a branch or "
+                f"loop of {self.describe()}, whose values nobody sees; run it outside, "
+                "and pass its results"
+            )
 
     @contextmanager
     def taking(self) -> Iterator[None]:
