@@ -72,11 +72,21 @@ def capture(
 
 
 def complete(attempt: Callable[[], Any]) -> Any:
-    """The result of a capture that begins again while it makes something outside."""
+    """The result of a capture that begins again while it makes something outside, or
+    meets branches and loops of Python over values that are not known."""
+    from weft.graph.python_control.source import Rewrite, in_place_of
+
+    codes: list[Any] = []
     while True:
         try:
-            return attempt()
+            with in_place_of(codes):
+                return attempt()
         except Restart:
+            mode.undone = ()
+        except Rewrite as error:
+            if any(error.code is code for code in codes):
+                raise
+            codes.append(error.code)
             mode.undone = ()
 
 

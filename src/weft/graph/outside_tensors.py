@@ -126,6 +126,9 @@ class Capture(Building):
         self.effects: list[Any] = []  # that every run has, in order
         self.anywhere = False  # whether tensors may be on other devices than the CPU
         self.entered = ""  # the tensor that decided the device
+        self.branching = 0  # how many branches and loops of Python are being captured
+        self.branch_runs = 0  # how often their sides and bodies have run
+        self.frozen: list[Any] = []  # memory that must not change in place any more
         self.existed: Callable[[Any], bool] = lambda value: True
 
     def __enter__(self) -> Capture:
@@ -146,6 +149,9 @@ class Capture(Building):
         for attribute in self.attributes.values():
             attribute.put_back()
         self.attributes.clear()
+        for storage in self.frozen:
+            del storage.frozen
+        self.frozen.clear()
         for held in self.borrowed.values():
             held.give_back()
         for tensor, grad in self.set_grads.values():
@@ -277,6 +283,14 @@ class Capture(Building):
         super().change(tensor, name)
         if self.orders.pairs:
             self.orders.check_write(tensor, name)
+
+    def freeze(self, tensor: Tensor) -> None:
+        """Refuse changes of a tensor in place from here on: eagerly, another tensor
+        might change with it."""
+        storage = tensor.storage
+        if not storage.frozen:
+            storage.frozen = True
+            self.frozen.append(storage)
 
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")

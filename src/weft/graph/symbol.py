@@ -18,7 +18,7 @@ from weft.core.device import Device, cpu
 from weft.core.dispatch import Interpreter, run_composite
 from weft.core.mode import mode, set_capture
 from weft.core.op import Op
-from weft.core.size import hinted
+from weft.core.size import Size, hinted
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.dtype import DType
@@ -194,13 +194,43 @@ class Symbol(Tracer):
 
     def refuse(self) -> NoReturn:
         """Say that this value is not known yet, and what to use instead."""
-        raise refusal(
+        raise _refused(self._unknown_value())
+
+    def _unknown_value(self) -> CaptureError:
+        return CaptureError(
             f"the value of {self.name!r} ({type_text(self.node.type)}) is known only "
             "when the graph runs, so it cannot become a Python number, an array or "
             "the condition of an `if`, `while` or `assert` here. Use weft.where or "
             "weft.cond instead of `if`, weft.while_loop or weft.scan instead of a loop "
             f"over it; or return it and decide outside.\n  made at {self.node.line}"
         )
+
+    def __bool__(self) -> bool:
+        several = hinted(self.shape) is not None and self.numel() != 1
+        if mode.refusals is None or several:
+            return super().__bool__()
+        raise self._asked(self._unknown_value())
+
+    def __iter__(self) -> Any:
+        open_size = self.ndim > 0 and isinstance(self.shape[0], Size)
+        if mode.refusals is not None and open_size:
+            raise self._asked(
+                CaptureError(
+                    f"the number of rows of {self.name!r} "
+                    f"({type_text(self.node.type)}) is known only when the graph runs, "
+                    "so Python cannot run over them here. Use weft.scan or weft.map"
+                    f"\n  made at {self.node.line}"
+                )
+            )
+        return super().__iter__()
+
+    def _asked(self, error: CaptureError) -> BaseException:
+        """The error where Python decides by this symbol, in a function of the user's
+        that may be captured in another way."""
+        from weft.graph.capture import captured_call
+        from weft.graph.python_control.source import truth_refusal
+
+        return truth_refusal(error, captured_call)
 
     def alias(self, node: Any = None) -> Tensor:
         twin = type(self)(self.node, interpreter=self._interpreter)
@@ -344,6 +374,15 @@ class Building(Interpreter):
     def change(self, tensor: Tensor, name: str) -> None:
         """Called before the operator ``name`` gives a tensor a new value."""
         self.touch(tensor)
+
+    def frozen_memory(self, name: str) -> BaseException:
+        """The error for a change in place of what a Python branch or loop has set."""
+        return refusal(
+            f"{name}: this tensor is set by a branch or loop over a tensor's value, or "
+            "is what such a variable was before. Whether the two share memory is known "
+            "only when the graph runs, so it cannot change in place; use a new tensor "
+            "(clone it first)"
+        )
 
     def embody(self, tensor: Tensor, node: Node) -> None:
         """Turn a tensor itself into the symbol of a node."""
