@@ -26,6 +26,7 @@ from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.shaping import reshape_op
+from weft.ops.slicing import slice_op
 from weft.runtime.cpu.address import round_up
 
 
@@ -37,12 +38,25 @@ class Pointer(NamedTuple):
     offset: int = 0
 
 
+class Nested(NamedTuple):
+    """A program that a job runs: a body, with its memory in the call's scratch."""
+
+    executable: Any
+    code: Any
+    offset: int  # of its arena, in bytes
+    slots: int  # the fields that are addresses: of its slots, its gangs, its sizes
+    gangs: int
+    sizes: int
+
+
 class Job(NamedTuple):
     """The fields of a job, whose last two are its workspaces' address and size."""
 
     fields: Any  # whole numbers
     pointers: Sequence[Pointer]
     tables: Sequence[tuple[int, np.ndarray]] = ()  # fields that are their addresses
+    flag: int = -1  # the field that is the address of an error flag, if any
+    nested: Sequence[Nested] = ()
 
 
 class Pack(NamedTuple):
@@ -65,6 +79,7 @@ class Work(NamedTuple):
     #                    the field before it is the epilogue's address
     share: float = 1.0  # of the work that is worth handing to another thread
     pack: Pack | None = None
+    scratch: int = 0  # bytes in the arena, while it runs
 
 
 def outline(shape: Any, dtype: Any) -> np.ndarray:
@@ -80,6 +95,18 @@ def outline(shape: Any, dtype: Any) -> np.ndarray:
         strides.append(step)
         step *= max(n, 1)
     return np.lib.stride_tricks.as_strided(one, shape, strides[::-1])
+
+
+def is_contiguous(view: Node) -> bool:
+    """Whether a view of row-major memory is row-major too: whole rows, or reshaped."""
+    if view.op is reshape_op:
+        return True
+    if view.op is not slice_op:
+        return False
+    first, *rest = view.params["index"] or (slice(None),)
+    steps = first.step if isinstance(first, slice) else None
+    whole = all(i == slice(None) for i in rest)
+    return first is not None and steps in (None, 1) and whole
 
 
 def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:
@@ -120,6 +147,8 @@ class Jobs:
         self.pointers: list[tuple[int, Node, int]] = []
         self.contexts: list[tuple[int, int]] = []
         self.packs: list[tuple[int, Pack]] = []
+        self.flags: list[int] = []  # words that are addresses of error flags
+        self.nested: list[tuple[LibraryCall, Nested]] = []
         self.tables = _Tables()
         ends: list[int] = []
         for call, work in self.works.items():
@@ -131,6 +160,11 @@ class Jobs:
                 self.pointers += [(start + p.field, *p[1:]) for p in job.pointers]
                 for field, table in job.tables:
                     self.tables.add(start + field, table)
+                if job.flag >= 0:
+                    self.flags.append(start + job.flag)
+                for one in job.nested:
+                    words = [start + field for field in one[3:]]
+                    self.nested.append((call, Nested(*one[:3], *words)))
                 self.words.extend(job.fields)
                 ends.append(len(self.words))
         self.workspaces = np.array(ends, np.int64) - 2
@@ -152,13 +186,15 @@ class Jobs:
 
     def data(
         self,
-        slots: Mapping[Node, int],
+        slots: Mapping[Any, int],
         reads: Sequence[Any],
         number: Callable[[Symbol], int],
+        flags: Sequence[int] = (),
     ) -> executable.Jobs:
         """The jobs without addresses, by the slots that these are kept in.
 
         ``reads`` are the variables; ``number`` gives the number of a function.
+        ``flags`` says where the jobs' error flags are among the sizes.
         """
         pointers = [(word, slots[node], offset) for word, node, offset in self.pointers]
         packs = [
@@ -175,6 +211,10 @@ class Jobs:
             _pairs(self.contexts, 2),
             _pairs(self.tables.places, 2),
             _pairs(packs, 5),
+            _pairs(
+                [(*one[3:], slots[call], one.offset) for call, one in self.nested], 5
+            ),
+            _pairs(list(zip(self.flags, flags, strict=True)), 2),
         )
 
 
