@@ -53,6 +53,17 @@ def has_no_else(x):
     return y - x
 
 
+@program((UP,), (DOWN,), (UP / 4,))
+def returns_on_every_way(x):
+    if x.sum() > 0:
+        if x.max() > 1.5:
+            return x * 3
+        else:
+            return x * 2
+    else:
+        return x.exp()
+
+
 @program((UP,), (DOWN,), (T([-9.0, -9.0]),))
 def returns_early(x):
     if x.sum() > 0:
@@ -113,20 +124,20 @@ def changes_in_place(x):
     return alias * 2 + y
 
 
-@program((UP,), (DOWN,))
+@program((UP,), (DOWN,), grads=False)
 def changes_one_side_in_place(x):
     y = x * 1
     if x.sum() > 0:
-        y[0] = 5.0
+        y[:1] = 5.0
         y *= 2
     return y
 
 
-@program((UP,), (DOWN,))
+@program((UP,), (DOWN,), grads=False)
 def works_on_its_own_tensors(x):
     if x.sum() > 0:
         y = x.clone()
-        y[0] = 7.0
+        y[:1] = 7.0
         parts = [y, x]
         parts.append(y * 2)
         y = sum(parts)
@@ -149,6 +160,65 @@ def known_values_take_the_written_way(x):
     else:
         y = x
     return y * sum(seen)
+
+
+@program((UP,), (DOWN,))
+def names_in_comprehensions_are_their_own(x):
+    y = 5
+    if x.sum() > 0:
+        z = sum([x * y for y in (1.0, 2.0)])
+    else:
+        z = x
+    return z * y
+
+
+@program((UP,), (DOWN,))
+def a_closure_reads_what_is_set_later(x):
+    k = x * 0
+
+    def read():
+        return k + 1
+
+    if (s := x.sum()) > 0:
+        k = x * s
+    else:
+        k = x * 3
+    return read()
+
+
+@program((UP,), (DOWN,))
+def changes_a_view_in_place(x):
+    y = x.clone()
+    view = y[0]
+    if x.sum() > 0:
+        view += 10
+    return y
+
+
+@program((UP,), (DOWN,))
+def sets_nothing(x):
+    if x.sum() > 0:
+        x.exp()
+    else:
+        pass
+    return x * 2
+
+
+@program((UP,), (DOWN,))
+def in_a_try(x):
+    try:
+        if x.sum() > 0:
+            y = x * 2
+        else:
+            y = x
+    except ValueError:
+        y = x * 100
+    return y
+
+
+@program((UP,), (DOWN,), grads=False)
+def in_a_comprehension(x):
+    return [v * 2 if v > 0 else v for v in x]
 
 
 @program((UP,), (DOWN,))
@@ -541,6 +611,12 @@ def recurses(x):
     if x > 1:
         return x * recurses(x - 1)
     return x
+
+
+@refused("the result is a tensor float32.* on one way and None on the other")
+def returns_implicitly(x):
+    if x.sum() > 0:
+        return x
 
 
 @refused("raises an error")

@@ -394,7 +394,8 @@ class _Function:
             written = [*written, ast.Return(_values(names))]
         parameters = _parameters([*([row] if row else []), *names])
         unbound = [_unbound(one) for one in names]
-        return ast.FunctionDef(name, parameters, [*unbound, *written], [])
+        whole = [*unbound, *written] or [ast.Pass()]
+        return ast.FunctionDef(name, parameters, whole, [])
 
     def live(
         self, names: list[str], node: ast.AST, loops: list[ast.AST] | None = None

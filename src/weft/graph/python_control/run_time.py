@@ -128,23 +128,21 @@ def either(truth: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any
     if known(truth):
         return then() if truth else other()
     sides = [lambda: (then(),), lambda: (other(),)]
-    title = "a conditional expression"
-    return _Choice(truth, sides, (), ("its value",), ("its value",), title).results()[0]
+    return _Choice("a conditional expression", truth, sides, ()).value()
 
 
 def branch(
     truth: Any, then: Any, other: Any, values: Any, names: Names, live: Names
 ) -> tuple[Any, ...]:
     """The variables after an ``if``."""
-    sides = [then, other]
-    return _Choice(truth, sides, values, names, live, "a side of the `if`").results()
+    what = "a side of the `if`"
+    return _Choice(what, truth, [then, other], values, names, live).results()
 
 
 def result(truth: Any, then: Any, other: Any, values: Any) -> Any:
     """What a function returns after an ``if`` of which a side returns."""
     sides = [lambda *v, side=side: (side(*v),) for side in (then, other)]
-    name = ("the result",)
-    return _Choice(truth, sides, values, name, name, "a side of the `if`").results()[0]
+    return _Choice("a side of the `if`", truth, sides, values).value()
 
 
 # -- runs of sides and bodies
@@ -293,33 +291,31 @@ def _freeze(*tensors: Any) -> None:
 
 
 class _Choice:
-    """One of two sides, and the variables after it."""
+    """One of two sides, and the variables after it.
+
+    Without names it gives one value, and its variables are not used afterwards.
+    """
 
     def __init__(
-        self, truth: Any, sides: Sequence[Any], values: Any, names: Names, live: Names,
-        what: str,
+        self, what: str, truth: Any, sides: Sequence[Any], values: Any,
+        names: Names | None = None, live: Names = (),
     ) -> None:  # fmt: skip
-        self.truth, self.values, self.names, self.live = truth, values, names, live
-        self.what, self.sides = what, sides
+        self.what, self.truth, self.sides, self.values = what, truth, sides, values
+        self.ends = names is None
+        self.names = ("the result",) if names is None else names
+        self.live = self.names if names is None else live
         self.trials = [_Trial(what, side, values) for side in sides]
-        self.chosen = [self.kind(k) for k in range(len(names))]
+        self.chosen = [self.kind(k) for k in range(len(self.names))]
 
     def kind(self, k: int) -> str:
         """What becomes of a variable: kept, changed in place, a result, or lost."""
-        if self.names[0] in ("the result", "its value") or not self.values:
-            mutated = [False, False]
-            kept = [False, False]
-        else:
-            kept = [t.is_kept(k) for t in self.trials]
-            mutated = [t.is_mutated(k) for t in self.trials]
-        if any(mutated):
-            if not all(kept) or not isinstance(self.values[k], Tensor):
-                self.refuse(k, "is changed in place on one way and set on the other")
-            for t in self.trials:
-                t.check_aliases(self.names[k])
-            return "mutated"
-        if all(kept):
-            return "kept"
+        if not self.ends:
+            kept = all(t.is_kept(k) for t in self.trials)
+            if any(t.is_mutated(k) for t in self.trials):
+                self.check_mutated(k, kept)
+                return "mutated"
+            if kept:
+                return "kept"
         why = _mismatch(*[t.out[k] for t in self.trials])
         if why is None:
             return "result"
@@ -327,14 +323,23 @@ class _Choice:
             self.refuse(k, why)
         return "lost"
 
+    def check_mutated(self, k: int, kept: bool) -> None:
+        if not kept or not isinstance(self.values[k], Tensor):
+            self.refuse(k, "is changed in place on one way and set on the other")
+        for t in self.trials:
+            t.check_aliases(self.names[k])
+
+    def value(self) -> Any:
+        """The value of an expression, or what the function returns."""
+        for t in self.trials:
+            if any(x.node is not node for x, node in zip(t.own, t.nodes, strict=True)):
+                self.refuse(0, "is made by changing a variable in place")
+        return self.results()[0]
+
     def refuse(self, k: int, why: str) -> NoReturn:
         refuse(self.truth, f"{self.names[k]} {why}")
 
     def results(self) -> tuple[Any, ...]:
-        for t in self.trials:
-            for own, node in zip(t.own, t.nodes, strict=True):
-                if own.node is not node and self.is_result:
-                    self.refuse(0, "is made by changing a variable in place")
         some = [
             k for k, kind in enumerate(self.chosen) if kind in ("mutated", "result")
         ]
@@ -354,10 +359,6 @@ class _Choice:
                    if kind == "mutated"]  # fmt: skip
         given = self.trials[0].operands
         return [clone(x) if any(x is y for y in changes) else x for x in given]
-
-    @property
-    def is_result(self) -> bool:
-        return self.names[:1] in (("the result",), ("its value",))
 
     def picked(self, side: Any, some: list[int]) -> Callable[..., Any]:
         trial = self.trials[0]

@@ -115,7 +115,7 @@ def _made(code: CodeType) -> CodeType | None:
     try:
         siblings[index] = rewritten(function)
         made = _compiled(tree, code)
-    except (Impossible, SyntaxError, RecursionError):
+    except (Impossible, SyntaxError, ValueError, RecursionError):
         return None
     finally:
         siblings[index] = function
