@@ -532,6 +532,17 @@ class Counted(layers.Layer):
         return grad
 
 
+def test_a_captured_state_of_the_run_before_is_refused():
+    layer = Running()
+    with pytest.raises(CaptureError, match=r"'last' is read, and then set"):
+        weft.graph.capture(lambda x: layer.forward(x), weft.ones(2))
+    net, x = mlp(), weft.ones(4, 3, dtype=weft.float64)
+    net.forward(x)
+    program = weft.graph.capture(lambda x: net.forward(x), x)
+    assert_same(state(program(x * 2)), state(net.forward(x * 2)))
+    assert_same(state(net.blobs["relu1"].data), state(net[2].inputs))
+
+
 @pytest.mark.parametrize(("kind", "name"), [(Running, "last"), (Counted, "calls")])
 def test_state_of_the_call_before_is_refused(kind, name):
     layer = kind()

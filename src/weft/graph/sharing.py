@@ -112,7 +112,20 @@ class Sharing:
 
     def kept_values(self) -> list[Kept]:
         """The attributes that the function set on objects that keep values."""
+        for one in self.kept:
+            self._check_unread(one)
         return [Kept(one.slots, one.name, self._kept(one)) for one in self.kept]
+
+    def _check_unread(self, one: Attribute) -> None:
+        """Refuse an attribute whose tensors were used before it was set."""
+        for tensor in _tensors_in(one.before):
+            if id(tensor) in self.run.borrowed and not tensor._parameter:
+                raise refusal(
+                    f"capture of {self.run.builder.name!r}: the attribute "
+                    f"{one.name!r} is read, and then set to another value. Later runs "
+                    "would need the value of the run before: keep it in a tensor that "
+                    "is changed in place (register_buffer)"
+                )
 
     def _kept(self, one: Attribute) -> Any:
         now = one.after is ABSENT
