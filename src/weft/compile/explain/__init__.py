@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.compile.explain.memory import Memory
 from weft.compile.explain.program import Program
+from weft.compile.program.steps import LibraryCall
 from weft.core.rows import Column, Rows, seconds
 from weft.errors import ArgumentError, WeftError
 
@@ -152,24 +153,39 @@ class Explanation:
 
 
 def programs_of(specialization: Specialization) -> list[Program]:
-    """A specialization's program, and those of its gradients that were computed."""
+    """A specialization's program, and those of its gradients that were computed.
+
+    The programs of the bodies of loops and branches come after them.
+    """
     number = f"compilation {specialization.number + 1}"
     if not specialization.differentiable:
         store = partial(_arrays, specialization)
         graph = specialization.captured.graph
-        return [Program(number, graph, specialization.program, dict, store)]
+        return _with_bodies(Program(number, graph, specialization.program, dict, store))
     first = len(specialization.graph.inputs) - len(specialization.variables)
     known = partial(_variables, specialization, first)
     programs = []
     waiting = [(number, specialization.function)]
     for title, function in waiting:
-        programs.append(Program(title, function.graph, function.program, known, dict))
+        program = Program(title, function.graph, function.program, known, dict)
+        programs += _with_bodies(program)
         backs = function.pullbacks
         for given, back in backs.items():
             which = ", ".join(str(k) for k, there in enumerate(given) if there)
             of = f" of results {which}" if len(backs) > 1 else ""
             waiting.append((f"{title}, gradient{of}", back))
     return programs
+
+
+def _with_bodies(program: Program) -> list[Program]:
+    """A program, and those of its loops and branches: an iteration of each."""
+    found = [program]
+    for step in program.steps:
+        if isinstance(step, LibraryCall):
+            for body in step.bodies:
+                title = f"{program.title}, {body.graph.name} of {step.node.name}"
+                found += _with_bodies(Program(title, body.graph, body, dict, dict))
+    return found
 
 
 def _arrays(specialization: Specialization) -> Mapping[Any, Any]:

@@ -37,7 +37,8 @@ class Memory:
         self.layout = layout.layout
         self.steps = len(layout.steps)
         last = self.steps - 1  # outputs are needed after it, too
-        buffers: Any = layout.layout.buffers  # their ids are nodes
+        # Their ids are nodes, or steps that need memory while they run.
+        buffers: Any = layout.layout.buffers
         waves = layout.order.waves  # steps of a wave run side by side
         first = {wave: at for at, wave in reversed(list(enumerate(waves)))}
         final = {wave: at for at, wave in enumerate(waves)}
@@ -45,7 +46,7 @@ class Memory:
         over = {b.shares: first[b.first] - 1 for b in buffers if b.shares is not None}
         ends = {b.id: over.get(b.id, final.get(b.last, last)) for b in buffers}
         self.values = [
-            Value(b.id, _aligned(b), first[b.first], ends[b.id])
+            Value(getattr(b.id, "node", b.id), _aligned(b), first[b.first], ends[b.id])
             for b in buffers
             if b.nbytes
         ]

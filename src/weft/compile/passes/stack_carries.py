@@ -9,7 +9,7 @@
 The stack has a row for the first value and one for each step. A step reads its carry in
 one row and writes the new one to the next, so that nothing is copied. The states of a
 recurrent network are such carries: they are its outputs, and gradients need the ones
-before each step.
+before each step. Outputs that nobody reads are dropped.
 """
 
 from __future__ import annotations
@@ -54,12 +54,22 @@ class _Stacks(Walk):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.loops: dict[str, _Loop] = {}
+        self.names = {node.name for node in graph.nodes}  # new scans have others
+        picks = [node for node in graph.nodes if node.op is PICK]
+        self.used = {(n.inputs[0].name, n.params["index"]) for n in picks}
+
+    def _unused(self, node: Node) -> list[int]:
+        """The outputs, other than carries, that nobody reads."""
+        first, many = node.params["carried"], len(node.params["body"].outputs)
+        return [k for k in range(first, many) if (node.name, k) not in self.used]
 
     def visit(self, node: Node) -> Replacement:
         if node.op is scan_op:
-            stacks = _stacks(node)
-            if stacks and node.name not in self.loops:
-                self.loops[node.name] = self._stacked(node, stacks)
+            unused = self._unused(node)
+            stacks = _stacks(node, unused)
+            known = node.name in self.loops or node.name not in self.names
+            if (stacks or unused) and not known:
+                self.loops[node.name] = self._stacked(node, stacks, unused)
             return None  # nothing reads it any more
         loop = self.loops.get(node.inputs[0].name)
         if loop is None or loop.node is node.inputs[0]:
@@ -72,13 +82,18 @@ class _Stacks(Walk):
             return self._last(loop, index)
         return Call(PICK, (loop.node,), {"index": loop.moved[index]})
 
-    def _stacked(self, node: Node, stacks: dict[int, tuple[int, bool]]) -> _Loop:
+    def _stacked(
+        self, node: Node, stacks: dict[int, tuple[int, bool]], unused: list[int]
+    ) -> _Loop:
         params, body = node.params, node.params["body"]
-        kept = [k for k in range(len(body.outputs)) if k not in stacks]
+        gone = {*stacks, *unused}
+        kept = [k for k in range(len(body.outputs)) if k not in gone]
         outputs = [body.outputs[k] for k in kept]
         new = dead_code(Graph(body.name, body.nodes, outputs, body.sizes, body.inputs))
         carries = {carry for carry, _ in stacks.values()}
-        more = {"body": new, "saved": 0, "stacked": tuple(sorted(carries))}
+        more = {"body": new, "saved": 0}
+        if carries:
+            more["stacked"] = tuple(sorted(carries))
         scan = self.part(Call(scan_op, node.inputs, {**params, **more}), node)
         assert scan is not None
         moved = {k: at for at, k in enumerate(kept)}
@@ -100,7 +115,7 @@ class _Stacks(Walk):
         return Call(_SLICE, (stack,), {"index": (rows,)})
 
 
-def _stacks(node: Node) -> dict[int, tuple[int, bool]]:
+def _stacks(node: Node, unused: list[int]) -> dict[int, tuple[int, bool]]:
     """The outputs that are carries, old or new ones, and whose."""
     params = node.params
     body, fixed, carried = params["body"], params["fixed"], params["carried"]
@@ -111,6 +126,8 @@ def _stacks(node: Node) -> dict[int, tuple[int, bool]]:
     found: dict[int, tuple[int, bool]] = {}
     for k in range(carried, len(body.outputs)):
         out = body.outputs[k]
+        if k in unused:
+            continue
         if out in new:
             found[k] = new[out], True
         elif out in old:

@@ -22,7 +22,7 @@ from weft.compile.program.compiler_version import sources
 from weft.compile.program.graph_digest import digest
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
-from weft.compile.program.steps import Loop
+from weft.compile.program.steps import HostCall, LibraryCall, Loop, Step
 from weft.compile.recompute.lean import lean
 from weft.compile.targets import Executor, Plan, Replay, Target
 from weft.compile.targets.cpu.packed_weights import Stamps
@@ -149,6 +149,11 @@ class Program:
             self.executors = {key: self.executor({}) for key in self.executors}
         assert self._lowered is not None
         return self._lowered
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether a kernel of its own or of a body checks an index or a value."""
+        return any(_may_fail(step) for step in self.lowered.steps)
 
     @property
     def code(self) -> Any:
@@ -284,6 +289,12 @@ class Program:
         self.unread = [known[one.name] for one in executable.state_buffers]
         self.state = [known[one.name] for one in executable.held if one.state]
         return True
+
+
+def _may_fail(step: Step) -> bool:
+    if isinstance(step, LibraryCall):
+        return any(body.may_fail for body in step.bodies)
+    return isinstance(step, HostCall) or step.checks
 
 
 def replay(

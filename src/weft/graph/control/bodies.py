@@ -86,6 +86,13 @@ def runs_natively() -> bool:
     return getattr(_run, "native", False)
 
 
+def cannot_round(graph: Graph) -> bool:
+    """Whether a graph must not run natively for more steps than there are."""
+    if not runs_natively():
+        return True
+    return late.find("native_body")(graph, True).may_fail
+
+
 def runner(
     graph: Graph, sizes: Iterable[tuple[str, int]], *, always: bool = False
 ) -> Call:

@@ -20,6 +20,7 @@ from weft.graph.control.bodies import (
     apply_op,
     batched,
     cache_of,
+    cannot_round,
     check_arrays,
     check_types,
     cotangents,
@@ -30,7 +31,6 @@ from weft.graph.control.bodies import (
     present,
     pullback,
     runner,
-    runs_natively,
     some,
     spread,
     tangents,
@@ -51,7 +51,7 @@ COUNT = TensorType((), dtypes.int64)
 
 def _sized_eval(n: Any, *xs: Any, graph: Graph, size: str, sizes: Any) -> Any:
     check_arrays("sized", graph, (n, *xs))
-    steps = _rounded(int(n)) if runs_natively() else int(n)
+    steps = int(n) if cannot_round(graph) else _rounded(int(n))
     call = runner(graph, (*sizes, (size, steps)), always=True)
     with np.errstate(all="ignore"):
         return own(call((n, *xs)), graph, (n, *xs))
@@ -60,7 +60,7 @@ def _sized_eval(n: Any, *xs: Any, graph: Graph, size: str, sizes: Any) -> Any:
 def _rounded(n: int) -> int:
     """A size that is larger by up to a quarter, so that few sizes need memory.
 
-    Steps beyond the count change nothing.
+    Steps beyond the count change nothing, but an index that they compute may be wrong.
 
     >>> from weft.graph.control.sized import _rounded
     >>> [_rounded(n) for n in (0, 1, 5, 9, 17, 100, 1000)]

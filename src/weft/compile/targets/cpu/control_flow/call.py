@@ -97,6 +97,10 @@ class ControlFlow(LibraryCall):
     solo = True  # its launches use all threads
     checks = True  # it may end early: for an error, an interrupt, or a limit
 
+    @property
+    def bodies(self) -> list[Any]:
+        return programs_of(self.node)
+
     @staticmethod
     def row_axes(node: Node) -> int | None:
         return None  # there is no epilogue
@@ -109,7 +113,7 @@ class ControlFlow(LibraryCall):
         if len(self._picked) != len(self.picks):
             return None  # an output is asked for twice
         known = {**sizes, **dict(resolve(self.node.params["sizes"], sizes))}
-        bodies = [_planned(one, known) for one in programs_of(self.node)]
+        bodies = [_planned(one, known) for one in self.bodies]
         if any(body is None for body in bodies):
             return None
         job = _Job(self, bodies, sizes)  # type: ignore[arg-type]
@@ -279,7 +283,7 @@ class _Job:
 
     def _poll(self) -> int:
         """The number of iterations after which an interrupt is looked for."""
-        lowered = [program.lowered for program in programs_of(self.node)]
+        lowered = [program.lowered for program in self.call.bodies]
         work = sum(_operations(one, self.sizes) for one in lowered)
         return max(_COST.poll // max(work, 1), 1)
 
