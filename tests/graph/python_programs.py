@@ -124,7 +124,7 @@ def changes_in_place(x):
     return alias * 2 + y
 
 
-@program((UP,), (DOWN,), grads=False)
+@program((UP,), (DOWN,))
 def changes_one_side_in_place(x):
     y = x * 1
     if x.sum() > 0:
@@ -133,7 +133,7 @@ def changes_one_side_in_place(x):
     return y
 
 
-@program((UP,), (DOWN,), grads=False)
+@program((UP,), (DOWN,))
 def works_on_its_own_tensors(x):
     if x.sum() > 0:
         y = x.clone()
