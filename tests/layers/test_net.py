@@ -1,5 +1,7 @@
 """Nets, models, solvers and their optimizers."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,16 @@ class Logged(layers.Layer):
     def backward(self, grad):
         self.log.append(("backward", self.name))
         return grad * 2
+
+
+def as_it_is(fn):
+    return fn
+
+
+@pytest.fixture(params=[as_it_is, weft.compile], ids=["eager", "compiled"])
+def way(request):
+    """A function as it is, or compiled."""
+    return request.param
 
 
 def diamond(**options):
@@ -68,12 +80,10 @@ def test_layers_listed_out_of_order_are_sorted():
 # -- values
 
 
-def test_branches_add_their_gradients(rng):
+def test_branches_add_their_gradients(way, rng):
     net = diamond(force_backward=True)
-    x = rng.normal(size=(5, 3))
-    out = net.forward(x)
-    weights = rng.normal(size=out.shape)
-    grads = net.backward(weights)
+    x, weights = rng.normal(size=(5, 3)), rng.normal(size=(5, 4))
+    grads = way(lambda x, g: (net.forward(x), net.backward(g)))(x, weights)[1]
     t = weft.tensor(x, requires_grad=True)
     (net(t) * weft.tensor(weights)).sum().backward()
     np.testing.assert_allclose(net.input_grads["data"].numpy(), t.grad.numpy())
@@ -83,11 +93,11 @@ def test_branches_add_their_gradients(rng):
     assert gradcheck(net, (t,))
 
 
-def test_values_and_gradients_by_name(rng):
+def test_values_and_gradients_by_name(way, rng):
     net = diamond()
-    out = net.forward(rng.normal(size=(5, 3)))
+    out = way(net.forward)(rng.normal(size=(5, 3)))
     np.testing.assert_array_equal(net.blobs["mix"].data.numpy(), out.numpy())
-    net.backward(weft.ones_like(out))
+    way(net.backward)(weft.ones_like(out))
     b, c = (net.blobs[k].data.numpy() for k in "bc")
     a = net.blobs["a"].data.numpy()
     np.testing.assert_allclose(net.blobs["c"].diff.numpy(), b * a, rtol=1e-12)
@@ -299,7 +309,7 @@ def numpy_program(w1, w2, x, y, rate, epochs):
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0])
-def test_a_hundred_losses_agree_with_numpy(scale):
+def test_a_hundred_losses_agree_with_numpy(scale, way):
     draw = np.random.RandomState(0)
     w1, w2 = draw.randn(3, 4) * scale, draw.randn(4, 2) * scale
     x, y = draw.randn(5, 3), draw.randn(5, 2)
@@ -307,11 +317,7 @@ def test_a_hundred_losses_agree_with_numpy(scale):
     net = Net([Dense(3, 4), ReLU(), Dense(4, 2)]).double()
     net.set_parameters([{"w": w1, "b": np.zeros(4)}, {}, {"w": w2, "b": np.zeros(2)}])
     model = Model(net, MSELoss(), layers.SGD(lr=0.1))
-    got = []
-    for _ in range(100):
-        loss, steps = model.backward(model.forward(x), y)
-        model.apply_grad(steps)
-        got.append(float(loss))
+    got = train(model, x, y, 100, way)
     assert np.abs(np.array(got) - want).max() < 1e-12
     assert got[-1] < 0.97 * got[0]
 
@@ -444,22 +450,23 @@ def make_model(optimizer):
     return Model(net, layers.SigmoidCrossEntropy(), optimizer)
 
 
-def train(model, x, y, steps):
-    losses = []
-    for _ in range(steps):
-        loss, steps_ = model.backward(model.forward(x), y)
-        model.apply_grad(steps_)
-        losses.append(float(loss))
-    return losses
+def train(model, x, y, steps, way=as_it_is):
+    @way
+    def step(x, y):
+        loss, steps = model.backward(model.forward(x), y)
+        model.apply_grad(steps)
+        return loss
+
+    return [float(step(x, y)) for _ in range(steps)]
 
 
 @pytest.mark.parametrize(
     "optimizer", [layers.Momentum(0.1), layers.Adam(0.03), layers.RMSProp(0.01)]
 )
-def test_a_model_learns(optimizer, rng):
+def test_a_model_learns(optimizer, way, rng):
     x, y = toy(rng)
-    model = make_model(optimizer)
-    losses = train(model, x, y, 150)
+    model = make_model(copy.deepcopy(optimizer))
+    losses = train(model, x, y, 150, way)
     assert losses[-1] < 0.25 * losses[0]
     model.set_phase("TEST")
     right = ((model.forward(x).numpy() > 0) == (y > 0)).mean()
@@ -468,16 +475,16 @@ def test_a_model_learns(optimizer, rng):
         model.set_phase("test")
 
 
-def test_a_saved_model_goes_on_as_if_nothing_happened(rng, tmp_path):
+def test_a_saved_model_goes_on_as_if_nothing_happened(way, rng, tmp_path):
     x, y = toy(rng)
     model = make_model(layers.Adam(0.03))
-    train(model, x, y, 10)
+    train(model, x, y, 10, way)
     model.save(tmp_path / "model.safetensors")
-    on = train(model, x, y, 5)
+    on = train(model, x, y, 5, way)
     other = make_model(layers.Adam(0.03))
-    train(other, x, y, 1)
+    train(other, x, y, 1, way)
     other.load(tmp_path / "model.safetensors")
-    assert train(other, x, y, 5) == on
+    assert train(other, x, y, 5, way) == on
     names = list(weft.load(tmp_path / "model.safetensors")["net"])
     assert names[:2] == ["dense1.w", "dense1.b"]
     assert "batchnorm1.mean" in names
@@ -493,6 +500,35 @@ def test_loading_what_does_not_fit(tmp_path):
         Model(Net([Dense(2, 4)]), MSELoss(), layers.SGD()).load(path)
 
 
+def lazy_model(outputs=3):
+    net = Net([layers.Dense(None, 4), layers.BatchNorm(), layers.InnerProduct(outputs)])
+    return Model(net, MSELoss(), layers.Adam(0.01))
+
+
+def test_a_net_that_has_seen_no_input_takes_its_shapes_from_the_file(rng, tmp_path):
+    path = tmp_path / "model.safetensors"
+    x, y = rng.normal(size=(8, 2)), rng.normal(size=(8, 3))
+    model = lazy_model()
+    train(model, x, y, 4)
+    model.save(path)
+    other = lazy_model()
+    other.load(path)
+    held = list(other.net.parameters())
+    assert [p.shape for p in held] == [p.shape for p in model.net.parameters()]
+    assert train(other, x, y, 4) == train(model, x, y, 4)
+    assert all(a is b for a, b in zip(held, other.net.parameters(), strict=True))
+    wrong = lazy_model(outputs=5)  # its first forward finds out
+    wrong.load(path)
+    with pytest.raises(ShapeError, match=r"'w' was loaded with shape \(4, 3\), .*4, 5"):
+        wrong.forward(x)
+    refused = Model(
+        Net([layers.Dense(None, 4), Dense(7, 7)]), MSELoss(), layers.Adam(0.01)
+    )
+    with pytest.raises(ArgumentError, match="unexpected"):
+        refused.load(path)
+    assert refused.net[0].params == {}
+
+
 def test_steps_that_do_not_fit():
     model = Model(Net([Dense(2, 3, name="fc")]), MSELoss(), layers.SGD())
     with pytest.raises(ArgumentError, match="for 1 layers, got 0"):
@@ -501,12 +537,12 @@ def test_steps_that_do_not_fit():
         model.apply_grad([{"w": weft.zeros(2, 3)}])
 
 
-def test_a_frozen_layer_stays(rng):
+def test_a_frozen_layer_stays(way, rng):
     x, y = toy(rng)
     model = make_model(layers.SGD(0.1, weight_decay=0.1))
     model.net[0].requires_grad_(False)
     before = model.net[0].params["w"].numpy().copy()
-    train(model, x, y, 3)
+    train(model, x, y, 3, way)
     np.testing.assert_array_equal(model.net[0].params["w"].numpy(), before)
 
 
@@ -526,14 +562,14 @@ def regression(**options):
     return Solver(net, **options)
 
 
-def test_one_step_is_the_formula_for_every_layer(rng):
+def test_one_step_is_the_formula_for_every_layer(way, rng):
     solver = regression(base_lr=0.3)
     data = {"x": rng.normal(size=(6, 2)), "y": rng.normal(size=(6, 1))}
     before = [
         {k: v.detach().numpy().copy() for k, v in p.items()}
         for p in solver.net.get_parameters()
     ]
-    solver.step(**data)
+    way(solver.step)(**data)
     for (params, grads), old in zip(
         solver.net.get_params_and_grads(), before, strict=True
     ):
@@ -547,12 +583,13 @@ def test_one_step_is_the_formula_for_every_layer(rng):
 @pytest.mark.parametrize(
     "kind", ["SGD", "Nesterov", "Adam", "AdaGrad", "AdaDelta", "RMSProp"]
 )
-def test_every_solver_learns(kind, rng):
+def test_every_solver_learns(kind, way, rng):
     rates = {"AdaDelta": 1.0, "SGD": 0.1, "Nesterov": 0.1}
     options = {"momentum": 0.9} if kind in ("SGD", "Nesterov") else {}
     solver = regression(type=kind, base_lr=rates.get(kind, 0.02), **options)
     x = rng.normal(size=(32, 2))
     batch = {"x": x, "y": x.sum(1, keepdims=True) + 1}
+    solver.step = way(solver.step)
     losses = solver.solve([batch] * 150)
     assert len(losses) == solver.iter == 150
     assert losses[-1] < 0.7 * losses[0]
@@ -579,7 +616,7 @@ def test_learning_rate_policies(policy, at_ten):
     assert solver.lr == pytest.approx(at_ten)
 
 
-def test_a_step_adds_the_losses_up(rng):
+def test_a_step_adds_the_losses_up(way, rng):
     net = Net(
         [
             Place(Dense(2, 2, name="a"), ("x",), ("a",)),
@@ -592,7 +629,7 @@ def test_a_step_adds_the_losses_up(rng):
     x, y = rng.normal(size=(3, 2)), rng.normal(size=(3, 2))
     off = net["a"].forward(x).numpy() - y
     want = 2 * off / 6 + 0.5 * np.sign(off) / 6
-    total = float(Solver(net, base_lr=0.0).step(x=x, y=y))
+    total = float(way(Solver(net, base_lr=0.0).step)(x=x, y=y))
     assert total == pytest.approx((off**2).mean() + 0.5 * np.abs(off).mean())
     np.testing.assert_allclose(net["a"].grads["b"].numpy(), want.sum(0), rtol=1e-12)
 

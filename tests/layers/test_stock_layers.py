@@ -299,6 +299,46 @@ def test_a_tensor_program_differentiates_it_the_same(name, rng):
         np.testing.assert_array_equal(p.grad.numpy(), grads[key].numpy())
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_it_is_the_same(name, rng):
+    layer, inputs, reference = made(name, rng)
+    weights = rng.uniform(-1, 1, layer.forward(*inputs).shape)
+    eager = layer.backward(weights), dict(layer.grads)
+
+    @weft.compile
+    def both(weights, *inputs):
+        out = layer.forward(*inputs)
+        return out, layer.backward(weights)
+
+    @weft.compile
+    def taped(weights, *inputs):
+        return (layer(*inputs) * weights).sum()
+
+    p = {k: v.detach().numpy() for k, v in layer.params.items()}
+    given = [weft.tensor(x) for x in (weights, *inputs)]
+    for _ in range(3):
+        out, found = both(*given)
+        np.testing.assert_allclose(
+            out.numpy(), reference(p, *inputs), rtol=1e-12, atol=1e-12
+        )
+        pairs = (
+            [(found, eager[0])]
+            if isinstance(found, weft.Tensor)
+            else [*zip(found, eager[0], strict=True)]
+        )
+        pairs += [(layer.grads[key], g) for key, g in eager[1].items()]
+        for got, want in pairs:
+            np.testing.assert_allclose(
+                got.numpy(), want.numpy(), rtol=1e-11, atol=1e-11
+            )
+    layer.zero_grad()
+    taped(weights, *[weft.tensor(x, requires_grad=True) for x in inputs]).backward()
+    for key, param in layer.params.items():
+        np.testing.assert_allclose(
+            param.grad.numpy(), eager[1][key].numpy(), rtol=1e-11, atol=1e-11
+        )
+
+
 def test_every_stock_layer_has_a_case():
     tested = {type(build()).__name__ for build, _, _ in CASES.values()}
     others = {name for name, *_ in LOSSES} | {"Accuracy", "Dropout"}

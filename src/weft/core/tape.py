@@ -55,6 +55,7 @@ class Storage:
     # kept, and never see a change.
     version = 0
     changed_at = 0
+    frozen = False  # whether a capture refuses changes in place
     exposed = False  # whether other libraries may write here unnoticed
     change: Change = ("", None, 0)  # the last one
     views: list[weakref.ref[Any]] | None = None

@@ -30,7 +30,7 @@ from weft.graph.ir import Builder, Node
 from weft.graph.labels import known_names, labels_of, name_of
 from weft.graph.outside_tensors import LOCK, Capture
 from weft.graph.sharing import Sharing, wants_grad
-from weft.graph.symbol import Symbol, refusing
+from weft.graph.symbol import Restart, Symbol, refusing
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,30 @@ def capture(
     (3,)
     """
     try:
-        return capture_call(fn, examples, kwargs, dynamic, name)
+        return complete(lambda: capture_call(fn, examples, kwargs, dynamic, name))
     except BaseException as error:
         apply_undone()
         shorten(error)
         raise
+
+
+def complete(attempt: Callable[[], Any]) -> Any:
+    """The result of a capture that begins again while it makes something outside, or
+    meets branches and loops of Python over values that are not known."""
+    from weft.graph.python_control.source import Rewrite, in_place_of
+
+    codes: list[Any] = []
+    while True:
+        try:
+            with in_place_of(codes):
+                return attempt()
+        except Restart:
+            mode.undone = ()
+        except Rewrite as error:
+            if any(error.code is code for code in codes):
+                raise
+            codes.append(error.code)
+            mode.undone = ()
 
 
 def apply_undone() -> None:
@@ -129,7 +148,7 @@ def capture_call(
         out_leaves, outs = tree_flatten(result)
         sharing = Sharing(run, leaves, symbols, copies)
         returned = sharing.returned(result, out_leaves)
-        effects = [*run.effects, *sharing.changes()]
+        effects = [*run.effects, *sharing.changes(), *sharing.kept_values()]
         wants = sharing.wants
         del result, copies, sharing, console
         values, cells = run.close(out_leaves)

@@ -100,7 +100,7 @@ class Captured:
         outputs = self.graph.outputs if outputs is None else outputs
         results = dict(zip(outputs, found, strict=True))
         sizes = functools.partial(bind_sizes, self.graph.inputs, arrays)
-        return Run(leaves, arguments, results, sizes)
+        return Run(leaves, arguments, results, sizes, {})
 
     def happen(self, run: Run) -> None:
         """Have the effects of a run."""

@@ -85,6 +85,12 @@ class Console:
                 setattr(owner, name, value)
 
     def active(self) -> bool:
+        if self.run.branching and mode.capture is not None:
+            raise refusal(
+                "a side of a branch or the body of a loop over a tensor's value "
+                "prints, logs, warns or opens a file. Both sides are captured, and a "
+                "body once for all steps; do it outside"
+            )
         return mode.capture is self.run
 
     def _instead(self, usual: Any, own: Callable[..., Any]) -> Any:

@@ -6,6 +6,8 @@ Every run of the program has them, as eager calls do:
   or a view of one or of another result. ``Shared`` says of which.
 - Lists and dictionaries in the arguments are copied for the capture (``Copies``). The
   caller's are changed after each run as the function has changed its own (``Change``).
+- Objects that keep values for later, as layers do for their backward, have those of
+  each run in their attributes (``Kept``).
 - Printed text appears after each run, with that run's values (``Printed``).
 
 A recipe is a Python value in which nodes, ``Shared`` and ``Given`` stand for whatever
@@ -24,12 +26,14 @@ import numpy as np
 
 from weft.autograd.modes import no_grad
 from weft.core.pytree import custom_node
+from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 
 MUTABLE = (set, deque, bytearray, np.ndarray)  # made anew in each eager call
 DETACHED: Any = object()  # a step of a chain of views
+_DETACHED_ONLY: Any = ((DETACHED, {}),)
 
 
 class Run(NamedTuple):
@@ -39,6 +43,7 @@ class Run(NamedTuple):
     arguments: tuple[Any, Any]
     results: Mapping[Node, Tensor]
     sizes: Callable[[], Mapping[str, int]]
+    built: dict[int, Any]  # containers, by their recipes' identities
 
 
 class Argument(NamedTuple):
@@ -120,6 +125,36 @@ class Change(NamedTuple):
         put(at(run.arguments, self.path), make(self.contents, run))
 
 
+class Kept(NamedTuple):
+    """An attribute of an object that keeps values for later, as a layer does."""
+
+    slots: dict[str, Any]
+    name: str
+    recipe: Any
+
+    def happen(self, run: Run) -> None:
+        self.slots[self.name] = make(self.recipe, run)
+
+
+class Later(NamedTuple):
+    """A Python value that is computed after each run."""
+
+    read: Callable[[], Any]
+
+
+class Made(NamedTuple):
+    """An object that the function has made, and that keeps values."""
+
+    kind: type
+    fields: Built
+
+    def object(self, run: Run) -> Any:
+        made: Any = object.__new__(self.kind)
+        made.__dict__.update(make(self.fields, run))
+        del made._made_inside
+        return made
+
+
 class Printed(NamedTuple):
     """A call of ``print`` or of a logger, with recipes for its arguments."""
 
@@ -146,7 +181,15 @@ def make(recipe: Any, run: Run) -> Any:
     if kind is Constant:
         return recipe.value
     if kind is Built:
-        return _built(recipe, run)
+        if id(recipe) not in run.built:
+            run.built[id(recipe)] = _built(recipe, run)
+        return run.built[id(recipe)]
+    if kind is Size:
+        return resolve(recipe, run.sizes())
+    if kind is Later:
+        return recipe.read()
+    if kind is Made:
+        return recipe.object(run)
     if kind is Text:
         parts = [p if type(p) is str else (run.results[p[0]], p[1]) for p in recipe[0]]
         return "".join(p if type(p) is str else format(*p) for p in parts)
@@ -161,6 +204,10 @@ def _shown(shared: Shared, run: Run) -> Tensor:
         out = run.leaves[root.position]
     else:
         out = root.tensor if isinstance(root, Outside) else root.tensor.grad
+    if not shared.chain:
+        return out
+    if shared.chain == _DETACHED_ONLY:
+        return out.detach()
     with nullcontext() if shared.recorded else no_grad():
         for op, params in shared.chain:
             if op is DETACHED:
@@ -193,6 +240,10 @@ def nodes_of(recipe: Any) -> Iterator[Node]:
         yield from (part[0] for part in recipe.parts if type(part) is not str)
     elif isinstance(recipe, Change):
         yield from nodes_of(recipe.contents)
+    elif isinstance(recipe, Kept):
+        yield from nodes_of(recipe.recipe)
+    elif isinstance(recipe, Made):
+        yield from nodes_of(recipe.fields)
     elif isinstance(recipe, Printed):
         for item in (*recipe.args, *recipe.kwargs.values()):
             yield from nodes_of(item)

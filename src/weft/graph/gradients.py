@@ -71,6 +71,11 @@ def _ancestors(ys: Iterable[Node]) -> set[Node]:
     return seen
 
 
+def _is_continuous(node: Node) -> bool:
+    kinds = node.type if type(node.type) is tuple else (node.type,)
+    return any(kind.dtype.is_inexact for kind in kinds)
+
+
 class _Backward:
     """One reverse sweep over a graph's nodes."""
 
@@ -110,7 +115,12 @@ class _Backward:
                 self._pull(node, g)
 
     def _goes_on(self, node: Node) -> bool:
-        return any(i in self.active for i in node.inputs if type(i) is Node)
+        """Whether a derivative flows on, which it does not through whole numbers."""
+        return any(
+            i in self.active and _is_continuous(i)
+            for i in node.inputs
+            if type(i) is Node
+        )
 
     def _pull(self, node: Node, g: Any) -> None:
         if node.op is PICK:

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from weft.graph.verify import same_type
 
 _new = object.__new__
 CONCRETE = (Tensor, DeviceTensor)  # types of tensors that have values
+ABSENT: Any = object()
 LOCK = threading.RLock()  # a capture borrows the tensors it touches
 
 
@@ -76,6 +77,21 @@ class Borrowed:
         tensor._node = self.node
 
 
+class Attribute(NamedTuple):
+    """An attribute that the function set on an object which keeps values for later."""
+
+    slots: dict[str, Any]
+    name: str
+    before: Any  # its value before the capture, or ABSENT
+    after: Any  # a recipe for its value after a run; ABSENT: the value that was set
+
+    def put_back(self) -> None:
+        if self.before is ABSENT:
+            self.slots.pop(self.name, None)
+        else:
+            self.slots[self.name] = self.before
+
+
 class Capture(Building):
     """The interpreter of one capture."""
 
@@ -98,6 +114,7 @@ class Capture(Building):
         self.set_grads: dict[int, tuple[Tensor, Any]] = {}  # and the old one, if set
         self.buffers: dict[Any, tuple[Any, str, Any]] = {}  # set ones, with old values
         self.kept: list[tuple[Any, str, Tensor]] = []  # new buffers, at the end
+        self.attributes: dict[Any, Attribute] = {}  # that were set, by object and name
         self.emptied: list[Tensor] = []  # tensors without a gradient at the end
         self.accumulated: dict[int, Tensor] = {}  # the tensors of accumulated gradients
         self.arrays: list[np.ndarray] = []  # NumPy's, which became tensors
@@ -109,6 +126,9 @@ class Capture(Building):
         self.effects: list[Any] = []  # that every run has, in order
         self.anywhere = False  # whether tensors may be on other devices than the CPU
         self.entered = ""  # the tensor that decided the device
+        self.branching = 0  # how many branches and loops of Python are being captured
+        self.branch_runs = 0  # how often their sides and bodies have run
+        self.frozen: list[Any] = []  # memory that must not change in place any more
         self.existed: Callable[[Any], bool] = lambda value: True
 
     def __enter__(self) -> Capture:
@@ -126,6 +146,12 @@ class Capture(Building):
         for slots, key, tensor in self.buffers.values():
             slots[key] = tensor
         self.buffers.clear()
+        for attribute in self.attributes.values():
+            attribute.put_back()
+        self.attributes.clear()
+        for storage in self.frozen:
+            del storage.frozen
+        self.frozen.clear()
         for held in self.borrowed.values():
             held.give_back()
         for tensor, grad in self.set_grads.values():
@@ -221,12 +247,12 @@ class Capture(Building):
 
     def concrete(self, value: Tensor) -> Node:
         if value._capture is self:
-            return self._made_inside(value)
+            return self.__made_inside(value)
         if type(value) not in CONCRETE:
             raise refusal(f"capture: expected tensors, got {type(value).__name__}")
         return self.borrow(value).node
 
-    def _made_inside(self, tensor: Tensor) -> Node:
+    def __made_inside(self, tensor: Tensor) -> Node:
         """A tensor of Python values, made by the captured function: a constant."""
         node = self.builder.constant(tensor._data.copy())
         self.embody(tensor, node)
@@ -257,6 +283,14 @@ class Capture(Building):
         super().change(tensor, name)
         if self.orders.pairs:
             self.orders.check_write(tensor, name)
+
+    def freeze(self, tensor: Tensor) -> None:
+        """Refuse changes of a tensor in place from here on: eagerly, another tensor
+        might change with it."""
+        storage = tensor.storage
+        if not storage.frozen:
+            storage.frozen = True
+            self.frozen.append(storage)
 
     def refuse_number(self, message: str) -> BaseException:
         return refusal(f"capture of {self.builder.name!r}: {message}")
@@ -348,6 +382,22 @@ class Capture(Building):
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:
         """Called before a module's buffer becomes another tensor."""
         self.buffers.setdefault((id(slots), name), (slots, name, slots[name]))
+
+    def note_attribute(self, owner: Any, name: str, after: Any = ABSENT) -> None:
+        """Called before an attribute is set that keeps a value for later.
+
+        Each run sets it to its own value, or to one by the recipe ``after``.
+        """
+        slots = object.__getattribute__(owner, "__dict__")
+        if not slots.get("_made_inside", False):
+            self.note_item(slots, name, after)
+
+    def note_item(self, slots: dict[str, Any], name: str, after: Any) -> None:
+        """The same for an item of a dictionary."""
+        key = id(slots), name
+        known = self.attributes.get(key)
+        before = slots.get(name, ABSENT) if known is None else known.before
+        self.attributes[key] = Attribute(slots, name, before, after)
 
     def _new_buffers(self) -> dict[Variable, Node]:
         """The values of buffers that were set, for the tensors they were before."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import is_
 from typing import Any
 
 from numpy import ndarray
 
 from weft.core.number import Number
 from weft.core.pytree import tree_flatten
+from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.graph.console import text_recipe
 from weft.graph.effects import (
@@ -20,12 +22,14 @@ from weft.graph.effects import (
     Copied,
     Copies,
     GradientOf,
+    Kept,
+    Made,
     Outside,
     Shared,
     origin,
 )
 from weft.graph.ir import Node
-from weft.graph.outside_tensors import Capture, is_outside
+from weft.graph.outside_tensors import ABSENT, Attribute, Capture, is_outside
 from weft.graph.symbol import MARK, Symbol, refusal
 from weft.ops.copies import clone
 
@@ -38,6 +42,7 @@ class Sharing:
     ) -> None:
         self.run, self.copies = run, copies
         self.changed = copies.changed()
+        self.kept = list(run.attributes.values())
         self.wants: dict[Node, bool] = {}  # which values eagerly require grad
         self.positions = {
             id(x): k
@@ -54,6 +59,7 @@ class Sharing:
         }
         self.roots: dict[Node, int] = {}  # the tensor whose memory a node's value is
         self.apart: dict[tuple[Node, int], Node] = {}  # copies for other tensors
+        self.built: dict[int, Any] = {}  # recipes of containers
         self.uses: Counter[int] = Counter()  # results, by the memory that they show
 
     # -- results
@@ -63,6 +69,9 @@ class Sharing:
         self._count(leaves)
         for one in self.changed:
             self._count(tree_flatten(one.made)[0])
+        for kept in self.kept:
+            if kept.after is ABSENT:
+                self._count(list(_tensors_in(kept.slots[kept.name])))
         if any(map(self._is_shared, leaves)) or self._holds_given(result):
             return self.recipe(result)
         return None
@@ -101,6 +110,27 @@ class Sharing:
                 )
         return [Change(c.path, Built.of(c.made, self.recipe)) for c in self.changed]  # type: ignore[arg-type]
 
+    def kept_values(self) -> list[Kept]:
+        """The attributes that the function set on objects that keep values."""
+        for one in self.kept:
+            self._check_unread(one)
+        return [Kept(one.slots, one.name, self._kept(one)) for one in self.kept]
+
+    def _check_unread(self, one: Attribute) -> None:
+        """Refuse an attribute whose tensors were used before it was set."""
+        for tensor in _tensors_in(one.before):
+            if id(tensor) in self.run.borrowed and not tensor._parameter:
+                raise refusal(
+                    f"capture of {self.run.builder.name!r}: the attribute "
+                    f"{one.name!r} is read, and then set to another value. Later runs "
+                    "would need the value of the run before: keep it in a tensor that "
+                    "is changed in place (register_buffer)"
+                )
+
+    def _kept(self, one: Attribute) -> Any:
+        now = one.after is ABSENT
+        return self.recipe(one.slots[one.name]) if now else one.after
+
     def recipe(self, value: Any) -> Any:
         """The recipe by which each run makes a value like this one."""
         if type(value) is Number:
@@ -111,12 +141,26 @@ class Sharing:
         if given is not None:
             return given
         if isinstance(value, (list, tuple, dict)):
-            return Built.of(value, self.recipe)
+            return self._built(value)
+        if getattr(value, "_made_inside", False):
+            return Made(type(value), Built.of(vars(value), self.recipe))
         if isinstance(value, MUTABLE) and self._is_new(value):
             return Copied(value)
         if isinstance(value, str):
             return text_recipe(self.run, value)
         return value
+
+    def _built(self, value: Any) -> Any:
+        """The recipe of a container; one container has one recipe."""
+        known = self.built.get(id(value))
+        if known is None:
+            known = Built.of(value, self.recipe)
+            sized = any(isinstance(item, Size) for item in known.items)
+            same = all(map(is_, known.items, value))
+            if isinstance(value, tuple) and same and not sized:
+                known = value  # nothing in it differs from run to run
+            self.built[id(value)] = known
+        return known
 
     def _is_new(self, value: Any) -> bool:
         """Whether the function has made a value, so that each call makes another."""
@@ -158,6 +202,20 @@ class Sharing:
             node = self.apart[node, root]
         self.wants[node] = wants_grad(tensor)
         return node
+
+
+def _tensors_in(value: Any) -> Iterator[Any]:
+    """The tensors in a value that is kept."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors_in(item)
+    elif getattr(value, "_made_inside", False):
+        yield from _tensors_in(vars(value))
 
 
 def wants_grad(leaf: Any) -> bool:

@@ -18,7 +18,7 @@ from weft.core.device import Device, cpu
 from weft.core.dispatch import Interpreter, run_composite
 from weft.core.mode import mode, set_capture
 from weft.core.op import Op
-from weft.core.size import hinted
+from weft.core.size import Size, hinted
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.dtype import DType
@@ -47,9 +47,25 @@ class Refused(BaseException):
         self.error = error
 
 
+class Restart(CaptureError):
+    """The end of a capture that begins again: see ``made_outside``."""
+
+
+def made_outside() -> BaseException:
+    """The error to raise when the function has made something outside the capture.
+
+    An eager call makes it once (parameters, an optimizer's state, room for values), so
+    it must be there before the program runs: the capture begins again and finds it.
+    """
+    return _refused(Restart("the capture begins again"))
+
+
 def refusal(message: str) -> BaseException:
     """The error to raise for code that cannot be captured, inside a capture or not."""
-    error = CaptureError(message)
+    return _refused(CaptureError(message))
+
+
+def _refused(error: CaptureError) -> BaseException:
     if mode.refusals is None:
         return error
     mode.refusals.append(error)
@@ -178,13 +194,43 @@ class Symbol(Tracer):
 
     def refuse(self) -> NoReturn:
         """Say that this value is not known yet, and what to use instead."""
-        raise refusal(
+        raise _refused(self._unknown_value())
+
+    def _unknown_value(self) -> CaptureError:
+        return CaptureError(
             f"the value of {self.name!r} ({type_text(self.node.type)}) is known only "
             "when the graph runs, so it cannot become a Python number, an array or "
             "the condition of an `if`, `while` or `assert` here. Use weft.where or "
             "weft.cond instead of `if`, weft.while_loop or weft.scan instead of a loop "
             f"over it; or return it and decide outside.\n  made at {self.node.line}"
         )
+
+    def __bool__(self) -> bool:
+        several = hinted(self.shape) is not None and self.numel() != 1
+        if mode.refusals is None or several:
+            return super().__bool__()
+        raise self._asked(self._unknown_value())
+
+    def __iter__(self) -> Any:
+        open_size = self.ndim > 0 and isinstance(self.shape[0], Size)
+        if mode.refusals is not None and open_size:
+            raise self._asked(
+                CaptureError(
+                    f"the number of rows of {self.name!r} "
+                    f"({type_text(self.node.type)}) is known only when the graph runs, "
+                    "so Python cannot run over them here. Use weft.scan or weft.map"
+                    f"\n  made at {self.node.line}"
+                )
+            )
+        return super().__iter__()
+
+    def _asked(self, error: CaptureError) -> BaseException:
+        """The error where Python decides by this symbol, in a function of the user's
+        that may be captured in another way."""
+        from weft.graph.capture import captured_call
+        from weft.graph.python_control.source import truth_refusal
+
+        return truth_refusal(error, captured_call)
 
     def alias(self, node: Any = None) -> Tensor:
         twin = type(self)(self.node, interpreter=self._interpreter)
@@ -295,6 +341,15 @@ class Building(Interpreter):
     def note_buffer(self, slots: dict[str, Any], name: str) -> None:
         """Note that a module's buffer is about to be another tensor."""
 
+    def note_attribute(self, owner: Any, name: str, after: Any = None) -> None:
+        """Refuse an attribute that would keep a value which only this graph has."""
+        if not owner._made_inside:
+            raise refusal(
+                f"{type(owner).__name__} keeps {name!r} for later, inside a branch or "
+                f"loop of {self.describe()}, whose values nobody sees; run it outside, "
+                "and pass its results"
+            )
+
     @contextmanager
     def taking(self) -> Iterator[None]:
         """Let every operator of this thread become a node, also ones that take no
@@ -319,6 +374,15 @@ class Building(Interpreter):
     def change(self, tensor: Tensor, name: str) -> None:
         """Called before the operator ``name`` gives a tensor a new value."""
         self.touch(tensor)
+
+    def frozen_memory(self, name: str) -> BaseException:
+        """The error for a change in place of what a Python branch or loop has set."""
+        return refusal(
+            f"{name}: this tensor is set by a branch or loop over a tensor's value, or "
+            "is what such a variable was before. Whether the two share memory is known "
+            "only when the graph runs, so it cannot change in place; use a new tensor "
+            "(clone it first)"
+        )
 
     def embody(self, tensor: Tensor, node: Node) -> None:
         """Turn a tensor itself into the symbol of a node."""

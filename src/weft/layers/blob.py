@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
-from weft import as_tensor, empty, zeros_like
+from weft import as_tensor, empty, zeros
+from weft.core.mode import mode
+from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.dtype import DType, default_dtype
 from weft.errors import ShapeError
+from weft.graph.capture import paused
+from weft.graph.symbol import made_outside, refusal
+from weft.layers.keeping import Keeping
 
 
-class Blob:
+class Blob(Keeping):
     """The unit that Caffe's layers read and fill: ``data``, and its gradient ``diff``.
 
     A blob is made from a tensor, from a shape, or empty. Filling it keeps its memory
@@ -26,7 +32,7 @@ class Blob:
     def __init__(
         self, data: Any = None, *, shape: Any = None, dtype: DType | None = None
     ) -> None:
-        self._data = None if data is None else as_tensor(data).detach()
+        self._data: Tensor | None = None if data is None else as_tensor(data).detach()
         self._diff: Tensor | None = None
         if shape is not None:
             self.reshape(*shape, dtype=dtype)
@@ -35,8 +41,8 @@ class Blob:
     def data(self) -> Tensor:
         """The value; an empty blob has none of size 0."""
         if self._data is None:
-            self._data = empty(0)
-        return self._data
+            self._allocate("_data", empty, (0,))
+        return self._data  # type: ignore[return-value]
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -46,8 +52,9 @@ class Blob:
     def diff(self) -> Tensor:
         """The gradient: zeros until it is filled."""
         if self._diff is None:
-            self._diff = zeros_like(self.data)
-        return self._diff
+            value = self.data
+            self._allocate("_diff", zeros, value.shape, value.dtype)
+        return self._diff  # type: ignore[return-value]
 
     @diff.setter
     def diff(self, value: Any) -> None:
@@ -63,7 +70,26 @@ class Blob:
         held = self._data
         dtype = dtype or (default_dtype() if held is None else held.dtype)
         if held is None or held.shape != shape or held.dtype is not dtype:
-            self._data, self._diff = empty(shape, dtype=dtype), None
+            self._allocate("_data", empty, shape, dtype)
+
+    def _allocate(self, name: str, make: Any, shape: Any, dtype: Any = None) -> None:
+        """Make room for the value or the gradient.
+
+        Room in a blob from outside is there before a captured program runs, as it is
+        after an eager call, and the program fills it.
+        """
+        outside = mode.capture is not None and not self._made_inside
+        if outside and any(isinstance(n, Size) for n in shape):
+            raise refusal(
+                f"compile: a blob is filled with a value of shape {shape}, whose sizes "
+                "differ from call to call; use forward(inputs), which returns it"
+            )
+        with paused() if outside else nullcontext():
+            setattr(self, name, make(shape, dtype=dtype))
+            if name == "_data":
+                self._diff = None
+        if outside:
+            raise made_outside()
 
     def fill(self, value: Tensor) -> None:
         """Copy a value in."""

@@ -12,11 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from weft import as_tensor, no_grad
+from weft import as_tensor, no_grad, zeros
 from weft.autograd import enable_grad, grad
 from weft.core.mode import mode
+from weft.core.size import hinted
 from weft.core.tensor import Tensor
 from weft.errors import AutogradError, DTypeError, ShapeError, module_stack
+from weft.graph.capture import paused
+from weft.graph.symbol import made_outside
 from weft.layers.forms import (
     Method,
     are_blobs,
@@ -57,11 +60,60 @@ def written(layer: Any) -> Any:
 
 
 def prepare(layer: Any, inputs: Sequence[Tensor]) -> None:
-    """Let a layer see its inputs before its first forward."""
-    if not layer._prepared:
-        with entered(layer), no_grad():
-            written(layer).prepare(layer, inputs)
-        layer._prepared = True
+    """Let a layer see its inputs before its first forward.
+
+    During a capture it sees zeros like them, outside of it: what it makes of their
+    shapes is there before the program, as after an eager call.
+    """
+    if layer._prepared:
+        return
+    if mode.capture is None:
+        return _set_up(layer, inputs)
+    shapes = [hinted(x.shape) for x in inputs]
+    if layer._made_inside or any(shape is None for shape in shapes):
+        return _set_up(layer, inputs)
+    dtypes = [x.dtype for x in inputs]
+    with paused():
+        pairs = zip(shapes, dtypes, strict=True)
+        _set_up(layer, [zeros(shape, dtype=dtype) for shape, dtype in pairs])
+    raise made_outside()
+
+
+def _set_up(layer: Any, inputs: Sequence[Tensor]) -> None:
+    loaded = drop_loaded(layer)
+    with entered(layer), no_grad():
+        written(layer).prepare(layer, inputs)
+    layer._prepared = True
+    for key, value in loaded.items():
+        slots = layer._buffers if key in layer._buffers else layer.params
+        if key not in slots or slots[key].shape != value.shape:
+            made = slots[key].shape if key in slots else "nothing"
+            raise ShapeError(
+                f"{layer._title}: {key!r} was loaded with shape {value.shape}, but "
+                f"these inputs ask for {made}"
+            )
+        slots[key] = value
+
+
+def take_loaded(layer: Any, values: Mapping[str, Any]) -> None:
+    """Give a layer that has seen no input parameters and buffers from a file."""
+    layer.__dict__["_loaded"] = tuple(values)
+    for key, value in values.items():
+        slots = layer._buffers if key in layer._buffers else layer.params
+        slots[key] = as_tensor(value).detach().clone()
+
+
+def drop_loaded(layer: Any) -> dict[str, Any]:
+    """Take away what was loaded, so that the layer can make its own; return it."""
+    loaded = {}
+    for key in layer.__dict__.pop("_loaded", ()):
+        slots = layer._buffers if key in layer._buffers else layer.params
+        loaded[key] = slots[key]
+        if slots is layer._buffers:
+            slots[key] = None
+        else:
+            del slots[key]
+    return loaded
 
 
 def forward_face(fn: Method) -> Method:
@@ -97,15 +149,22 @@ def forward_face(fn: Method) -> Method:
 
 def _derivable(layer: Any, form: Any, inputs: Sequence[Tensor]) -> tuple[Any, ...]:
     """Run a forward that has no backward, and keep its tape while training."""
-    layer.__dict__["_tape"] = None
+    _keep_tape(layer, None)
     if not layer.training:
         with no_grad():
             return form.tensors(layer, inputs)
     leaves = [x.detach().requires_grad_() if x.dtype.is_inexact else x for x in inputs]
     with enable_grad():
         outs = form.tensors(layer, leaves)
-    layer.__dict__["_tape"] = (leaves, outs)
+    _keep_tape(layer, (leaves, outs))
     return tuple(out.detach() for out in outs)
+
+
+def _keep_tape(layer: Any, tape: Any) -> None:
+    """Keep a tape for the backward; none is left after a run of a program."""
+    if mode.capture is not None:
+        mode.capture.note_attribute(layer, "_tape", None)
+    object.__setattr__(layer, "_tape", tape)
 
 
 class Derived:
@@ -114,11 +173,12 @@ class Derived:
     def tensors(
         self, layer: Any, grads: Sequence[Any], needs: Sequence[bool]
     ) -> tuple[Any, ...]:
-        tape = layer.__dict__.get("_tape")
+        tape = object.__getattribute__(layer, "_tape")
         if tape is None:
             raise AutogradError(
                 f"{layer._title}: this layer's backward is derived from its forward, "
-                "which must have run in training mode; call train() before forward"
+                "which must have run in training mode, and in the same function if "
+                "it is compiled; call train() before forward"
             )
         leaves, outs = tape
         wanted = [

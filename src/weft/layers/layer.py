@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft import as_tensor
+from weft.core.mode import mode
 from weft.layers.faces import (
     Derived,
     backward_face,
@@ -41,9 +42,9 @@ class Params(dict[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         super().__setitem__(key, _as_parameter(value))
 
-    def update(self, given: Mapping[str, Any]) -> None:  # type: ignore[override]
+    def update(self, given: Any) -> None:  # type: ignore[override]
         """Put several values in."""
-        for key, value in given.items():
+        for key, value in dict(given).items():
             self[key] = value
 
 
@@ -72,6 +73,8 @@ class Layer(Module):
     """
 
     num_tops = 1  # outputs of a layer written in Caffe's form
+    _keeps = True
+    _tape: Any = None  # of the last forward, if the backward is derived
     hand_written = False  # does the class write its backward?
     name: str | None
     grads: dict[str, Any]
@@ -84,6 +87,8 @@ class Layer(Module):
             _parameters=Params(), grads={}, name=None, _seen=None, _prepared=False,
             _made_with=_options(cls, args, kwargs),
         )  # fmt: skip
+        if mode.capture is not None:
+            layer.__dict__["_made_inside"] = True
         return layer
 
     def __init__(self, name: str | None = None) -> None:

@@ -9,11 +9,12 @@ import weft
 from weft import as_tensor, no_grad
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, FileFormatError
+from weft.layers.keeping import Keeping
 from weft.layers.net import Net
 from weft.layers.wiring import PHASES
 
 
-class Model:
+class Model(Keeping):
     """tinynn's whole: ``forward``, ``backward`` and ``apply_grad``.
 
     >>> net = weft.layers.Net([weft.layers.Dense(3, 1)])
@@ -61,7 +62,7 @@ class Model:
         weft.save({**state, "optimizer": self.optimizer.state_dict()}, path)
 
     def load(self, path: Any) -> None:
-        """Take over what ``save`` wrote."""
+        """Take over what ``save`` wrote; a net without input gets its shapes, too."""
         state = weft.load(path)
         if not isinstance(state, dict) or not {"net", "optimizer"} <= set(state):
             raise FileFormatError(

@@ -8,10 +8,11 @@ from typing import Any
 
 import weft
 from weft import as_tensor, no_grad
+from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, AutogradError, DTypeError, ShapeError
 from weft.layers.blob import Blob
-from weft.layers.faces import entered
+from weft.layers.faces import drop_loaded, entered, take_loaded
 from weft.layers.forms import padded, tensors_of
 from weft.layers.layer import Layer
 from weft.layers.loss import Loss
@@ -37,11 +38,15 @@ class Net(_Holder):
     [['b', 'w'], []]
     """
 
+    _keeps = True
+
     def __init__(
         self, layers: Iterable[Layer | Place], *, inputs: Inputs = ("data",),
         force_backward: bool = False, name: str = "",
     ) -> None:  # fmt: skip
         super().__init__()
+        if mode.capture is not None:
+            self.__dict__["_made_inside"] = True
         shapes = inputs if isinstance(inputs, Mapping) else dict.fromkeys(inputs)
         self.inputs: dict[str, Any] = {
             k: None if s is None else tuple(s) for k, s in shapes.items()
@@ -53,7 +58,7 @@ class Net(_Holder):
         self.places = [Place(p.layer, *p[1:]) for p in places]
         self._wirings = {p: wire(self.places, self.inputs, p) for p in PHASES}
         self._values: list[Any] | None = None
-        self._ran = self.wiring  # the steps that made the values
+        self._phase_ran = self.phase  # of the steps that made the values
         self._grads: dict[int, Any] = {}
         self._build()
 
@@ -100,6 +105,11 @@ class Net(_Holder):
         """The present phase's steps."""
         return self._wirings[self.phase]
 
+    @property
+    def _ran(self) -> Wiring:
+        """The steps of the last forward."""
+        return self._wirings[self._phase_ran]
+
     def _build(self) -> None:
         """Make parameters that wait for a shape, where all inputs' are known."""
         for wiring in self._wirings.values():
@@ -126,7 +136,8 @@ class Net(_Holder):
         """
         wiring, given = self.wiring, self._given(args, named)
         with no_grad(), entered(self):
-            self._values, self._ran = self._run(wiring, given, _forward), wiring
+            self._values = self._run(wiring, given, _forward)
+        self._phase_ran = self.phase
         self._grads = {}
         return self._results(wiring, self._values)
 
@@ -292,6 +303,42 @@ class Net(_Holder):
             for mine, given in zip(self.get_parameters(), params, strict=True):
                 for key, value in given.items():
                     mine[key].copy_(as_tensor(value).detach())
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Take over saved values by path.
+
+        Layers whose parameters wait for an input take the shapes that are given here;
+        their first forward checks them.
+        """
+        waiting = dict(self._waiting(state_dict))
+        for layer, values in waiting.items():
+            take_loaded(layer, values)
+        try:
+            return super().load_state_dict(state_dict, strict, assign)
+        except BaseException:
+            for layer in waiting:
+                drop_loaded(layer)
+            raise
+
+    def _waiting(self, state_dict: Mapping[str, Any]) -> Iterator[tuple[Layer, Any]]:
+        """Layers that have seen no input, with saved values that they lack."""
+        for path, layer in self.named_modules():
+            if not isinstance(layer, Layer) or layer._prepared:
+                continue
+            have = {
+                *layer.params,
+                *(k for k, v in layer._buffers.items() if v is not None),
+            }
+            named = [(k.rpartition("."), v) for k, v in state_dict.items()]
+            values = {
+                key: value
+                for (lead, _, key), value in named
+                if lead == path and key not in have
+            }
+            if values:
+                yield layer, values
 
     # -- descriptions
 

@@ -13,14 +13,21 @@ of ``weft.optim``, started from zero so that the new value is the step.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import weft
 from weft import no_grad, optim
+from weft.core.mode import mode
+from weft.core.number import Number
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, ShapeError
+from weft.graph.capture import paused
+from weft.graph.effects import Later
+from weft.graph.symbol import made_outside
+from weft.layers.keeping import Keeping
 from weft.nn.parameter import Parameter
 from weft.optim.optimizer import decayed
 
@@ -28,7 +35,7 @@ _DECAYS = ("tinynn", "decoupled", "l2")
 Dicts = Sequence[Mapping[str, Tensor]]
 
 
-class Optimizer:
+class Optimizer(Keeping):
     """The base: write ``_compute_step(grad)`` from a flat gradient to a flat step.
 
     >>> class Sign(weft.layers.Optimizer):
@@ -63,8 +70,12 @@ class Optimizer:
             return self._compute_step(grad)
         if self.decay == "l2":
             return self._compute_step(decayed(grad, value, {"weight_decay": rate}))
-        scale = rate if self.decay == "tinynn" else self.lr * rate
+        scale = rate if self.decay == "tinynn" else self._rate() * rate
         return self._compute_step(grad) - scale * value
+
+    def _rate(self) -> Any:
+        """The learning rate; where a captured program reads it anew, a symbol."""
+        return self.lr
 
     def _compute_step(self, grad: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no _compute_step")
@@ -131,22 +142,58 @@ class _Ruled(Optimizer):
 
     def _start(self, size: int, dtype: Any) -> None:
         self._flat = Parameter(weft.zeros(size, dtype=dtype))
-        self._rule = self.rule([self._flat], lr=self.lr, **self.options)  # type: ignore[call-arg]
+        lr = 0.0 if type(self.lr) is Number else self.lr  # every step sets it
+        self._rule = self.rule([self._flat], lr=lr, **self.options)  # type: ignore[call-arg]
+
+    def _rate(self) -> Any:
+        run = mode.capture
+        if run is None or self._made_inside:
+            return self.lr
+        fields = object.__getattribute__(self, "__dict__")
+        if type(fields["lr"]) is Number:  # a solver's
+            return fields["lr"].tensor
+        return run.number(
+            (id(self), "lr"), f"{type(self).__name__}.lr", lambda: fields["lr"],
+            functools.partial(fields.__setitem__, "lr"), (fields, "lr"),
+        )  # fmt: skip
 
     def _compute_step(self, grad: Tensor) -> Tensor:
         if self._flat is None:
-            self._start(grad.numel(), grad.dtype)
+            self._begin(grad)
         flat = self._flat
         if flat.shape != grad.shape:
             raise ShapeError(
                 f"{type(self).__name__}: expected {flat.numel()} gradients as in the "
                 f"first step, got {grad.numel()}"
             )
-        flat.zero_()
+        if mode.capture is not None:
+            return self._captured_step(grad)
         flat.grad = grad
         self._rule.param_groups[0]["lr"] = self.lr
         self._rule.step()
-        return flat.detach().clone()
+        step = flat.detach().clone()
+        flat.zero_()
+        flat.grad = None
+        return step
+
+    def _begin(self, grad: Tensor) -> None:
+        """Make the rule's state, before a captured program runs."""
+        if mode.capture is None or self._made_inside:
+            return self._start(grad.numel(), grad.dtype)
+        with paused():
+            self._start(grad.numel(), grad.dtype)
+        raise made_outside()
+
+    def _captured_step(self, grad: Tensor) -> Tensor:
+        """The step as nodes of a graph: the rule's, from zeros in place of weights."""
+        from weft.optim.captured import step_group
+
+        step, group = weft.zeros_like(grad), self._rule.param_groups[0]
+        step.grad = grad
+        after = Later(functools.partial(object.__getattribute__, self, "lr"))
+        mode.capture.note_item(group, "lr", after)
+        step_group(self._rule, 0, group, [step], self._rate())
+        return step
 
     def state_dict(self) -> dict[str, Any]:
         if self._flat is None:

@@ -6,9 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import weft
+from weft.core.mode import mode
+from weft.core.number import Number
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
+from weft.graph.effects import Later
 from weft.layers import optimizer as rules
+from weft.layers.keeping import Keeping
 from weft.layers.model import add_steps
 from weft.layers.net import Net
 
@@ -19,7 +24,7 @@ _TYPES = {
 _POLICIES = ("fixed", "step", "exp", "inv", "multistep", "poly", "sigmoid")
 
 
-class Solver:
+class Solver(Keeping):
     """Runs forward and backward, gathers all layers' gradients, updates the weights.
 
     ``type`` names the rule; ``options`` go to it (``momentum``, ``eps``, ...). Weight
@@ -62,7 +67,7 @@ class Solver:
         self.net, self.base_lr, self.lr_policy = net, base_lr, lr_policy
         self.gamma, self.power, self.stepsize = gamma, power, stepsize
         self.stepvalue, self.max_iter = tuple(stepvalue), max_iter
-        self.iter = 0
+        self.iter: Any = 0
         self.optimizer = _TYPES[type](
             lr=base_lr, weight_decay=weight_decay, decay="l2", **options
         )
@@ -70,7 +75,10 @@ class Solver:
     @property
     def lr(self) -> float:
         """The learning rate of the present iteration."""
-        t, base = self.iter, self.base_lr
+        return self._rate_at(self.iter)
+
+    def _rate_at(self, t: int) -> float:
+        base = self.base_lr
         if self.lr_policy == "step":
             return base * self.gamma ** (t // self.stepsize)
         if self.lr_policy == "multistep":
@@ -85,6 +93,14 @@ class Solver:
             return base / (1 + math.exp(-self.gamma * (t - self.stepsize)))
         return base
 
+    def compile(self, **options: Any) -> Solver:
+        """Make ``step``, and so ``solve``, one native program; returns the solver.
+
+        ``options`` are those of ``weft.compile``.
+        """
+        self.step = weft.compile(self.step, **options)  # type: ignore[method-assign, operator]
+        return self
+
     def step(self, *args: Any, **data: Any) -> Tensor:
         """One iteration on a batch; returns the sum of the losses."""
         self.net.train()
@@ -95,10 +111,31 @@ class Solver:
 
     def apply(self) -> None:
         """Update the weights by the gradients that the last backward left."""
-        self.optimizer.lr = self.lr
+        if mode.capture is not None and not self._made_inside:
+            self._follow_iterations()
+        else:
+            self.optimizer.lr = self.lr
+            self.iter += 1
         params, grads = self.net.get_parameters(), [y.grads for y in self.net.layers]
         add_steps(self.net, self.optimizer.compute_step(grads, params))
-        self.iter += 1
+
+    def _follow_iterations(self) -> None:
+        """Let every run of a captured program read its rate, and count on."""
+        run, optimizer = mode.capture, self.optimizer
+        fields = object.__getattribute__(self, "__dict__")
+        past = sum(key[:2] == (id(self), "lr") for key in run.numbers)  # in this run
+        self._rate_at(past)  # reads what decides the rate
+
+        def rate() -> float:
+            return self._rate_at(fields["iter"] + past)
+
+        symbol = run.number(
+            (id(self), "lr", past), "Solver.lr", rate, lambda value: None,
+            (fields, "iter"),
+        )  # fmt: skip
+        optimizer.lr = self.iter = Number(symbol, run)
+        run.note_attribute(optimizer, "lr", Later(rate))
+        run.note_attribute(self, "iter", Later(lambda: fields["iter"] + past + 1))
 
     def solve(self, batches: Iterable[Mapping[str, Any]]) -> list[float]:
         """An iteration on each batch, until ``max_iter`` if given; the losses."""

@@ -7,12 +7,14 @@ put aside call by call, so that one layer can be called several times.
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import weft
 from weft.autograd.function import Function
 from weft.core.mode import mode
 from weft.errors import AutogradError
+from weft.graph.capture import paused
 from weft.layers.faces import check_grads, entered
 from weft.layers.forms import padded, tensors_of
 from weft.layers.layer import Layer
@@ -21,7 +23,11 @@ from weft.nn.module import Module
 
 def _twin(layer: Layer) -> Layer:
     """The layer as it is now, apart from what happens to it later."""
-    twin = copy.copy(layer)
+    inside = mode.capture is not None
+    with paused() if inside else nullcontext():  # what it holds is not read here
+        twin = copy.copy(layer)
+    if inside:
+        vars(twin)["_made_inside"] = True
     for name, child in list(twin._modules.items()):
         twin._modules[name] = _apart(child)
     for name, value in list(vars(twin).items()):

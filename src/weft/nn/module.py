@@ -95,6 +95,8 @@ class Module:
     _buffers: dict[str, Any]
     _modules: dict[str, Any]
     _hook_kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
+    _keeps = False  # whether compiled calls leave values in its attributes
+    _made_inside = False  # whether it was made during a capture, as one is that keeps
 
     def __init__(self) -> None:
         fields = self.__dict__
@@ -176,6 +178,8 @@ class Module:
             return
         kind = self._kind_of(name, value)
         if kind is None or _sets_itself(type(self), name):
+            if mode.capture is not None and self._keeps and kind is None:
+                mode.capture.note_attribute(self, name)
             object.__setattr__(self, name, value)
             return
         if kind == "_buffers" and mode.capture is not None:

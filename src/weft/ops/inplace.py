@@ -36,6 +36,8 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     """Make ``target`` hold ``new`` (of its shape and dtype); returns ``target``."""
     if mode.capture is not None:
         mode.capture.change(target, name)
+        if target.storage.frozen:
+            raise mode.capture.frozen_memory(name)
     if mode.changes is not None:
         mode.changes(target)
     base = target if target._base is None else target._base

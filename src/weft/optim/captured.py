@@ -20,8 +20,17 @@ from weft.optim.flat import State, checked_gradient
 from weft.optim.stamps import Stamp, likeness
 
 
-def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
-    """Update a group's parameters that have gradients, as nodes of the graph."""
+def step_group(
+    optimizer: Any,
+    index: int,
+    group: dict[str, Any],
+    params: Any = None,
+    lr: Any = None,
+) -> None:
+    """Update a group's parameters that have gradients, as nodes of the graph.
+
+    ``params`` stand for the group's own, and ``lr`` for its learning rate.
+    """
     run = mode.capture
     who = type(optimizer).__name__
     own = vars(optimizer)
@@ -35,14 +44,14 @@ def step_group(optimizer: Any, index: int, group: dict[str, Any]) -> None:
         lambda: tuple([len(held["params"]) for held in optimizer.param_groups]),
         On(own, "param_groups", groups), _items(groups), *parts,
     )  # fmt: skip
-    active = [
-        (name, p)
-        for name, p in zip(group["param_names"], group["params"], strict=True)
-        if p.grad is not None
-    ]
-    options = _options(optimizer, index, group)
+    rows = zip(
+        group["param_names"], group["params"], params or group["params"], strict=True
+    )
+    found = [(name, own, p) for name, own, p in rows if p.grad is not None]
+    active = [(name, p) for name, _, p in found]
+    options = _options(optimizer, index, group, lr)
     with paused():
-        states = optimizer._states([p for _, p in active], group)
+        states = optimizer._states([own for _, own, _ in found], group)
     shelves: dict[Any, list[int]] = {}
     for i, state in enumerate(states):
         shelves.setdefault(tuple(_numbers(state).items()), []).append(i)
@@ -106,7 +115,9 @@ def _items(some: list[Any]) -> On:
     return On(some, value=list(some))
 
 
-def _options(optimizer: Any, index: int, group: dict[str, Any]) -> dict[str, Any]:
+def _options(
+    optimizer: Any, index: int, group: dict[str, Any], lr: Any
+) -> dict[str, Any]:
     """The group's options: the learning rate as a symbol, the others guarded."""
     run = mode.capture
     plain = {k: v for k, v in group.items() if k not in ("params", "param_names")}
@@ -115,6 +126,8 @@ def _options(optimizer: Any, index: int, group: dict[str, Any]) -> dict[str, Any
         if key != "lr":
             run.guard(f"{who}.param_groups[{index}][{key!r}]", functools.partial(
                 group.get, key), On(group, key, group[key]))  # fmt: skip
+    if lr is not None:
+        return {**plain, "lr": lr}
     lr = run.number(
         (id(group), "lr"), f"{who}.{index}.lr", lambda: group["lr"],
         functools.partial(group.__setitem__, "lr"), (group, "lr"),

@@ -20,9 +20,9 @@ from weft.core.size import Size
 from weft.core.tape import caller
 from weft.core.tensor import Tensor
 from weft.errors import ShapeError, WeftError
-from weft.graph.capture import capture_call, layout_of
+from weft.graph.capture import capture_call, complete, layout_of
 from weft.graph.captured_program import Captured, check_apart, rewrite
-from weft.graph.effects import containers, make, nodes_of
+from weft.graph.effects import Kept, containers, make, nodes_of
 from weft.graph.interpret import bind_sizes
 from weft.graph.ir import ASSIGN, Graph, Node
 from weft.graph.labels import labels_of
@@ -54,6 +54,7 @@ class Specialization:
         self.outputs = graph.outputs
         self.differentiable = any((*self.wanting, *into))
         self.plain = captured.returned is None and not captured.effects
+        self.kept = [one for one in captured.effects if type(one) is Kept]
         self.cells = self.captured.cells
         self.device = captured.device
         recompute = adapting(captured, memory)
@@ -236,7 +237,9 @@ def _results(captured: Captured) -> tuple[list[bool], Graph]:
     wanted = {v: w for v, w in pairs if type(v) is Node} | captured.wants
     if captured.returned is not None:
         own = list(dict.fromkeys(nodes_of(captured.returned)))
-    own += [node for effect in captured.effects for node in nodes_of(effect)]
+    more = [node for effect in captured.effects for node in nodes_of(effect)]
+    known = set(own)
+    own += dict.fromkeys(node for node in more if node not in known)
     changed = graph.outputs[len(graph.outputs) - len(captured.rewritten) :]
     less = Graph(graph.name, graph.nodes, [*own, *changed], graph.sizes, graph.inputs)
     return [wanted.get(node, False) for node in own], less
@@ -271,12 +274,17 @@ def specialize(
     leaves, _ = tree_flatten((args, kwargs))
     names = labels_of(fn, args, kwargs)
     known = dict(zip(names, leaves, strict=True))
-    reads = Reads(fn, known, containers((args, kwargs)), numbers=bool(numbers))
     start_if_missing()  # every program needs it, and Python leaves a processor idle
-    with phase("capture"), reads.watching():
-        captured = capture_call(
-            fn, args, kwargs, dynamic, None, reads.knows, numbers, anywhere=True
-        )
+
+    def attempt() -> tuple[Captured, Reads]:
+        reads = Reads(fn, known, containers((args, kwargs)), numbers=bool(numbers))
+        with phase("capture"), reads.watching():
+            captured = capture_call(
+                fn, args, kwargs, dynamic, None, reads.knows, numbers, anywhere=True
+            )
+        return captured, reads
+
+    captured, reads = complete(attempt)
     guards = reads.guards(captured.arrays)
     return Specialization(captured, guards, pack_weights=pack_weights, memory=memory)
 

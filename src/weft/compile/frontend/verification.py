@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.compile.frontend.guards.kinds import PLAIN
 from weft.compile.frontend.specialization import Specialization
 from weft.core.mode import mode
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError
+from weft.graph.outside_tensors import ABSENT
 from weft.graph.state_cells import Cell, GradCell
 
 TOLERANCE = {8: 1e-7, 4: 1e-3, 2: 3e-2}  # by the width of a real number
@@ -32,8 +34,15 @@ class State:
             for name, cell in self.cells.items()
             if isinstance(cell, GradCell)
         }
+        kept = specialization.kept
+        self.kept = [(one, one.slots.get(one.name, ABSENT)) for one in kept]
 
     def put_back(self) -> None:
+        for one, value in self.kept:
+            if value is ABSENT:
+                one.slots.pop(one.name, None)
+            else:
+                one.slots[one.name] = value
         for name, cell in self.cells.items():
             if name in self.grads:
                 cell.tensor.grad = self.grads[name]
@@ -121,6 +130,13 @@ def _all(
         values[f"argument {name!r}"] = _array(tensors[k])
     for name, cell in specialization.cells.items():
         values[name] = _copied(cell)
+    for number, one in enumerate(specialization.kept):
+        for k, value in enumerate(tree_flatten(one.slots[one.name])[0]):
+            name = f"attribute {one.name!r}, {number}.{k}"
+            if isinstance(value, Tensor):
+                values[name] = _array(value)
+            elif isinstance(value, PLAIN):
+                values[name] = value
     return values
 
 

@@ -168,6 +168,10 @@ class FastPath:
         self.rows, row_of = table.finished()
         self.alive = table.alive
         self.cells = {row_of[id(cell.on[0]), cell.on[1]]: cell for cell in self.numbers}
+        if len(self.cells) != len(self.numbers):
+            raise Unfit  # one value decides several
+        for cell in self.numbers:
+            cell.get()  # effects of the last run may have changed what decides it
         self.shown = {row: cell.on[0][cell.on[1]] for row, cell in self.cells.items()}
         rows = {id(cell): row for row, cell in self.cells.items()}
         self.later = [(rows.get(id(cell)), cell, ref) for cell, ref in self.later]

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import attrgetter, call, eq, is_, itemgetter
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from weft import late
 from weft.compile.frontend.guards.kinds import MAPPINGS, same, shown
 from weft.graph.capture import layout_of
+from weft.graph.python_control.source import original
 from weft.graph.state_cells import Cell
 
 _data, _node = attrgetter("_data"), attrgetter("_node")
@@ -166,11 +167,12 @@ class FieldsWatch(Watch):
     def __init__(self, source: Any, path: str) -> None:
         self.fields = FIELDS[type if isinstance(source, type) else FunctionType]
         names = [f"{path}.{field}" for field in self.fields]
-        values = [getattr(source, field) for field in self.fields]
-        super().__init__(source, self._all, names, values)
+        super().__init__(source, self._all, names, self._all(source))
 
     def _all(self, obj: Any) -> list[Any]:
-        return [getattr(obj, field) for field in self.fields]
+        """The fields; a function may have other code while it is captured."""
+        found = [getattr(obj, field) for field in self.fields]
+        return [original(x) if type(x) is CodeType else x for x in found]
 
 
 class ArrayWatch(Watch):

@@ -82,6 +82,11 @@ def of_user(owner: Any) -> bool:
     return root == "__main__" or root not in _OTHERS
 
 
+def keeps_values(kind: type) -> bool:
+    """Whether runs of a program leave values in the attributes of such objects."""
+    return getattr(kind, "_keeps", False)
+
+
 def nbytes_of(value: Any) -> int:
     """The bytes of an array."""
     return value.nbytes if isinstance(value, np.ndarray) else memoryview(value).nbytes

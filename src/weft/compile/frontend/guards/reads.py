@@ -70,6 +70,7 @@ from weft.compile.frontend.guards.kinds import (
     fields,
     is_namespace,
     is_standard,
+    keeps_values,
     nbytes_of,
     of_user,
     plain,
@@ -134,6 +135,7 @@ class Reads:
         self.hooks: list[WholeWatch] = []
         self.local: set[CodeType] = set()
         self.seen: set[tuple[int, str]] = set()
+        self.written: set[tuple[int, str]] = set()  # attributes that keep values
         self.patched = ExitStack()
         self.known: set[type] = set()
         self.telling: dict[type, bool] = {}
@@ -479,7 +481,7 @@ class Reads:
         if counts is None:
             home = kind.__module__.partition(".")[0]
             others = home in ("weft", "numpy", "logging")
-            own = issubclass(kind, self.module)
+            own = issubclass(kind, self.module) or keeps_values(kind)
             counts = self.telling[kind] = own or not others
         return counts
 
@@ -533,12 +535,31 @@ class Reads:
         """Note a whole dictionary of attributes; for Weft's code, a model's members."""
         whole = users or not isinstance(obj, self.module)
         lead = path.removesuffix(".__dict__")
+        kind = "*parts" if keeps_values(type(obj)) else "*members"
         for key, value in list((own or {}).items()):
-            if whole or (key not in _BOOKKEEPING and self.is_member(value)):
+            member = key not in _BOOKKEEPING and self.is_of(kind, value)
+            if (whole or member) and (id(obj), key) not in self.written:
                 self.note(own, key, _attribute(lead, key))
                 self.discover(value, _attribute(lead, key), times=0)
         if own is not None:
-            self.group(own).absent["*" if whole else "*members"] = lead
+            self.group(own).absent["*" if whole else kind] = lead
+
+    def is_of(self, kind: str, value: Any) -> bool:
+        """Whether Weft's code counts a value among the members of a module.
+
+        Of a module that keeps values for later, these do not count.
+        """
+        return self.is_part(value) if kind == "*parts" else self.is_member(value)
+
+    def is_part(self, value: Any) -> bool:
+        """Whether a value is, or holds, a module or a parameter."""
+        if issubclass(type(value), (list, tuple)):
+            return any(map(self.is_part, value))
+        if issubclass(type(value), dict):
+            return any(map(self.is_part, value.values()))
+        if issubclass(type(value), Tensor):
+            return value._parameter
+        return issubclass(type(value), self.module)
 
     def is_member(self, value: Any) -> bool:
         if issubclass(type(value), tuple):
@@ -566,6 +587,8 @@ class Reads:
 
     def write_plain(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
         known = self.outside.get(id(obj))
+        if known is not None and known[0] is obj and keeps_values(type(obj)):
+            return self.keep(obj, name, value, known[1])
         if known is None or known[0] is not obj or isinstance(value, Tensor):
             return
         if not USERS[frame.f_code.co_filename] and not self.weft_state(obj):
@@ -578,6 +601,25 @@ class Reads:
             before = MISSING
         if not same(before, value):
             raise _refused(f"{known[1]}.{name}", before, value)
+
+    def keep(self, obj: Any, name: str, value: Any, path: str) -> None:
+        """Let an attribute be set that keeps a value for later, unless it was read:
+        later runs would need the value of the run before."""
+        key = id(obj), name
+        if key in self.seen and key not in self.written:
+            before = fields(obj).get(name, MISSING)
+            if not same(before, value) and not isinstance(
+                getattr(type(obj), name, None), property
+            ):
+                raise refusal(
+                    f"compile: {path}.{name} is read, and then set to another value. "
+                    "Later calls would need the value of the call before: keep it in "
+                    "a tensor that is changed in place (register_buffer)"
+                )
+        if key not in self.seen:  # it was met in a walk over all attributes
+            self.group(fields(obj)).values.pop(name, None)
+        self.written.add(key)
+        self.seen.add(key)
 
     def weft_state(self, obj: Any) -> bool:
         """Whether an object of Weft's has state in Python, as a scheduler does."""
@@ -694,9 +736,9 @@ class Reads:
         present = {k: p for k, p in group.absent.items() if k in group.source}
         if "*" in group.absent:
             present.update((k, f"{group.absent['*']}.{k}") for k in group.source)
-        if "*members" in group.absent:
-            lead = group.absent["*members"]
-            members = [k for k, v in group.source.items() if self.is_member(v)]
+        for kind in {"*parts", "*members"} & set(group.absent):
+            lead = group.absent[kind]
+            members = [k for k, v in group.source.items() if self.is_of(kind, v)]
             present.update((k, f"{lead}.{k}") for k in members if k not in _BOOKKEEPING)
         return present
 
