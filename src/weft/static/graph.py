@@ -339,6 +339,20 @@ class Graph(Building):
         """All operations, each after those it depends on."""
         return [Operation(self, node) for node in self.builder.nodes]
 
+    def add_to_collection(self, name: str, value: Any) -> None:
+        """Put a value into a collection of this graph."""
+        from weft.static.collections import add_to_collection
+
+        with self.as_default():
+            add_to_collection(name, value)
+
+    def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
+        """The values of a collection of this graph."""
+        from weft.static.collections import get_collection
+
+        with self.as_default():
+            return get_collection(name, scope)
+
     def _node(self, name: str) -> Node:
         found = self.builder.by_name.get(name)
         return self.snapshot()[name] if found is None else found
@@ -465,11 +479,13 @@ def constant(value: Any, dtype: Any = None, name: str = "Const") -> StaticTensor
 
 
 @contextmanager
-def name_scope(name: str) -> Iterator[str]:
+def name_scope(
+    name: str | None, default_name: str | None = None, values: Any = None
+) -> Iterator[str]:
     """Let the names of the nodes made inside begin with ``name/``.
 
     A name that was taken gets a number; one that ends in ``/`` (such as a scope that
-    was yielded before) is entered as it is.
+    was yielded before) is entered as it is. None stands for ``default_name``.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -480,6 +496,11 @@ def name_scope(name: str) -> Iterator[str]:
     'layer_1/Const'
     """
     graph = get_default_graph()
+    name = (default_name if name is None else name) or "/"
+    if name == "/":  # as in TensorFlow: an empty name leaves all scopes
+        with graph.builder.at_top():
+            yield ""
+        return
     if name.endswith("/"):
         with graph.builder.at_top(), graph.builder.scope(name[:-1]) as lead:
             yield lead

@@ -17,6 +17,8 @@ from weft.graph import ir
 from weft.graph.interpret import Program
 from weft.graph.ir import CONSTANT, READ, Node
 from weft.runtime.cpu.buffers import owned
+from weft.static.app import RunOptions
+from weft.static.effects import pulled, running, sources_of
 from weft.static.graph import (
     Graph,
     Operation,
@@ -60,6 +62,15 @@ def default_session() -> Session:
     return _stack.sessions[-1]
 
 
+def get_default_session() -> Session | None:
+    """The innermost session of a ``with`` block; None outside of one.
+
+    >>> weft.static.get_default_session() is None
+    True
+    """
+    return _stack.sessions[-1] if _stack.sessions else None
+
+
 class Session:
     """Runs subgraphs and keeps the values of variables.
 
@@ -75,7 +86,13 @@ class Session:
     {'total': array(3., dtype=float32)}
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
+    def __init__(
+        self, target: Any = "", graph: Graph | None = None, config: Any = None
+    ) -> None:
+        if not isinstance(target, str):  # the graph may come first
+            target, graph = "", graph if target is None else target
+        if target:
+            raise ArgumentError(f"Session: expected no target, got {target!r}")
         self.graph = get_default_graph() if graph is None else graph
         if not isinstance(self.graph, Graph):
             raise DTypeError(
@@ -112,16 +129,16 @@ class Session:
         self,
         fetches: Any,
         feed_dict: Any = None,
-        options: None = None,
+        options: Any = None,
         run_metadata: RunMetadata | None = None,
     ) -> Any:
         """The values of the fetches: a node, a name, or a list, tuple or dict of them.
 
         ``feed_dict`` gives placeholders their values, and may give any other node
-        (a variable, an intermediate result) another value for this run. There are no
-        ``options``; ``run_metadata`` is told what ran.
+        (a variable, an intermediate result) another value for this run. ``RunOptions``
+        change nothing; ``run_metadata`` is told what ran.
         """
-        if options is not None:
+        if options is not None and not isinstance(options, RunOptions):
             raise ArgumentError(f"run: expected no options, got {options!r}")
         if self.closed:
             raise ArgumentError("run: this session is closed; make a new one")
@@ -133,7 +150,8 @@ class Session:
         plan = self._plan(nodes, tuple(feeds))
         arrays = [feeds.get(node) for node in plan.fed]
         self._check_fed(plan, arrays)
-        results, changed = self._execute(plan, arrays)
+        with running(self):
+            results, changed = self._execute(plan, arrays)
         given = {id(a) for a in arrays}
         self.values.update((v, _kept(a, given)) for v, a in changed.items())
         if run_metadata is not None:
@@ -171,12 +189,19 @@ class Session:
         return plan
 
     def _check_fed(self, plan: Program, arrays: list[Any]) -> None:
-        for node, array in zip(plan.fed, arrays, strict=True):
-            if array is None and node in plan.used:
+        missing = []
+        for k, (node, array) in enumerate(zip(plan.fed, arrays, strict=True)):
+            if array is not None or node not in plan.used:
+                continue
+            if node not in sources_of(self.graph):
                 raise ArgumentError(
                     f"run: placeholder {node.name!r} ({node.type}) must be fed; pass "
                     f"it in feed_dict\n  made at {node.line}"
                 )
+            missing.append(k)
+        found = pulled(self, [plan.fed[k] for k in missing])
+        for k in missing:
+            arrays[k] = _feed(plan.fed[k], found[plan.fed[k]])
 
     def _execute(self, plan: Program, arrays: list[Any]) -> Any:
         try:
@@ -292,8 +317,10 @@ class InteractiveSession(Session):
     >>> session.close()
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
-        super().__init__(graph)
+    def __init__(
+        self, target: Any = "", graph: Graph | None = None, config: Any = None
+    ) -> None:
+        super().__init__(target, graph, config)
         self.__enter__()
 
     def __exit__(self, *error: Any) -> None:

@@ -1,0 +1,65 @@
+"""Helpers with which functions under TensorFlow's names make nodes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.core.mode import mode
+from weft.core.tensor import Tensor
+from weft.dtype import as_dtype
+from weft.errors import ArgumentError
+from weft.static.graph import StaticTensor, constant, get_default_graph
+from weft.static.math import _holds_node, _named, _node
+
+
+@contextmanager
+def building() -> Iterator[None]:
+    """Let every operator become a node, also one that takes no node.
+
+    Inside a branch or body of control flow it becomes a node of that.
+    """
+    if mode.capture is not None:
+        yield
+        return
+    with get_default_graph().taking():
+        yield
+
+
+def as_node(value: Any, dtype: Any = None) -> Any:
+    """A tensor from an argument (a list may hold nodes), in a dtype if one is given."""
+    if dtype is None or isinstance(value, Tensor) or _holds_node(value):
+        found = _node(value)
+        return found if dtype is None else found.to(as_dtype(dtype))
+    return constant(value, as_dtype(dtype))
+
+
+def named(out: Any, name: str | None) -> Any:
+    """A result, or each of several, under a name of the user's."""
+    if name is None:
+        return out
+    if isinstance(out, (list, tuple)):
+        make = getattr(type(out), "_make", type(out))  # of a named tuple
+        return make([named(one, name) for one in out])
+    return _named(out, name) if isinstance(out, StaticTensor) else out
+
+
+def function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes nodes, with TensorFlow's ``name=`` for its result."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
+        with building():
+            return named(fn(*args, **kwargs), name)
+
+    return call
+
+
+def numbers(value: Any, count: int, what: str) -> tuple[int, ...]:
+    """One number for all of ``count`` axes, or one for each."""
+    found = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(found) != count:
+        raise ArgumentError(f"{what}: expected a number or {count}, got {value!r}")
+    return found
