@@ -147,9 +147,8 @@ def size(input: Any, out_type: Any = weft.int32) -> Any:
     ...     int(session.run(weft.static.size([[1, 2, 3]])))
     3
     """
-    return weft.ones_like(as_node(input), dtype=as_dtype(out_type)).sum(
-        dtype=as_dtype(out_type)
-    )
+    count = _product(as_node(input).shape)
+    return weft.full((), count, dtype=weft.int64).to(as_dtype(out_type))
 
 
 @function
@@ -678,15 +677,14 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None) -> A
     ...     session.run(weft.static.range(3))
     array([0, 1, 2])
     """
-    for one in (start, limit, delta):
-        if isinstance(one, weft.Tensor):
-            raise ArgumentError(
-                "range: expected numbers or sizes of a tensor's shape; the size of the "
-                f"result cannot depend on the value of {one!r}"
-            )
     start, limit = (0, start) if limit is None else (start, limit)
-    found = weft.arange(start, limit, delta)
+    ends = [_end(one) for one in (start, limit, delta)]
+    found = weft.arange(*ends)
     return found if dtype is None else found.to(as_dtype(dtype))
+
+
+def _end(value: Any) -> Any:
+    return sizes_of(value)[0] if isinstance(value, StaticTensor) else value
 
 
 @function

@@ -56,7 +56,9 @@ class ExponentialMovingAverage:
     def _decay(self) -> Any:
         if self.num_updates is None:
             return self.decay
-        n = as_node(self.num_updates).to(weft.float32)
+        count = self.num_updates
+        now = count.read_value() if isinstance(count, Variable) else as_node(count)
+        n = now.to(weft.float32)
         return weft.minimum((1 + n) / (10 + n), as_node(self.decay, weft.float32))
 
     def _made(self, v: Any) -> Variable:

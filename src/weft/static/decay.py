@@ -11,6 +11,12 @@ from weft.errors import ArgumentError
 from weft.static.building import as_node, function
 
 
+def _like(rate: Any, learning_rate: Any) -> Any:
+    """The rate in the dtype of the first one, computed in double precision before."""
+    given = isinstance(learning_rate, weft.Tensor)
+    return rate.to(learning_rate.dtype if given else weft.float32)
+
+
 def _done(global_step: Any, decay_steps: Any, staircase: bool = False) -> Any:
     """How many times the decay's length has passed."""
     done = as_node(global_step).to(float64) / decay_steps
@@ -32,7 +38,8 @@ def exponential_decay(
     ...     float(session.run(rate))
     0.25
     """
-    return learning_rate * decay_rate ** _done(global_step, decay_steps, staircase)
+    done = _done(global_step, decay_steps, staircase)
+    return _like(learning_rate * decay_rate**done, learning_rate)
 
 
 @function
@@ -47,9 +54,8 @@ def natural_exp_decay(
     ...     float(session.run(rate))
     1.0
     """
-    return learning_rate * weft.exp(
-        -decay_rate * _done(global_step, decay_steps, staircase)
-    )
+    done = _done(global_step, decay_steps, staircase)
+    return _like(learning_rate * weft.exp(-decay_rate * done), learning_rate)
 
 
 @function
@@ -64,7 +70,7 @@ def inverse_time_decay(
     0.5
     """
     done = _done(global_step, decay_steps, staircase)
-    return learning_rate / (1 + decay_rate * done)
+    return _like(learning_rate / (1 + decay_rate * done), learning_rate)
 
 
 @function
@@ -86,9 +92,8 @@ def polynomial_decay(
         share = step / (decay_steps * times)
     else:
         share = weft.clamp(step, None, decay_steps) / decay_steps
-    return (learning_rate - end_learning_rate) * (
-        1 - share
-    ) ** power + end_learning_rate
+    fall = (learning_rate - end_learning_rate) * (1 - share) ** power
+    return _like(fall + end_learning_rate, learning_rate)
 
 
 @function
@@ -127,7 +132,7 @@ def cosine_decay(
     """
     share = weft.clamp(_done(global_step, decay_steps), None, 1)
     fall = 0.5 * (1 + weft.cos(math.pi * share))
-    return learning_rate * ((1 - alpha) * fall + alpha)
+    return _like(learning_rate * ((1 - alpha) * fall + alpha), learning_rate)
 
 
 @function
@@ -150,4 +155,4 @@ def cosine_decay_restarts(
         before = (1 - t_mul**times) / (1 - t_mul)
         share = (done - before) / t_mul**times
     fall = 0.5 * m_mul**times * (1 + weft.cos(math.pi * share))
-    return learning_rate * ((1 - alpha) * fall + alpha)
+    return _like(learning_rate * ((1 - alpha) * fall + alpha), learning_rate)

@@ -12,6 +12,7 @@ from typing import Any
 import weft
 from weft.core.dims import normalize_dim
 from weft.dtype import as_dtype
+from weft.errors import ShapeError
 from weft.static.graph import StaticTensor, constant, get_default_graph
 from weft.static.shapes import sizes_of
 
@@ -313,5 +314,10 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     """
     total, *rest = [_node(i) for i in inputs]
     for one in rest:
+        if tuple(one.shape) != tuple(total.shape):
+            raise ShapeError(
+                f"add_n: expected tensors of one shape, got {tuple(total.shape)} and "
+                f"{tuple(one.shape)}"
+            )
         total = total + one
     return _named(total, name)

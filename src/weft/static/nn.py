@@ -55,7 +55,9 @@ def relu(features: Any, name: str | None = None) -> Any:
     return _named(weft.relu(_node(features)), name)
 
 
-def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
+def softmax(
+    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
+) -> Any:
     """Chances from scores.
 
     >>> g = weft.static.Graph()
@@ -63,10 +65,12 @@ def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
     ...     session.run(weft.static.nn.softmax([1.0, 1.0]))
     array([0.5, 0.5], dtype=float32)
     """
-    return _named(F.softmax(_node(logits), axis), name)
+    return _named(F.softmax(_node(logits), axis if dim is None else dim), name)
 
 
-def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
+def log_softmax(
+    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
+) -> Any:
     """Logarithms of chances from scores.
 
     >>> g = weft.static.Graph()
@@ -74,7 +78,8 @@ def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
     ...     session.run(weft.static.nn.log_softmax([0.0])) + 0
     array([0.], dtype=float32)
     """
-    return _named(F.log_softmax(_node(logits), axis), name)
+    along = axis if dim is None else dim
+    return _named(F.log_softmax(_node(logits), along), name)
 
 
 def softplus(features: Any, name: str | None = None) -> Any:
@@ -326,9 +331,9 @@ def batch_normalization(
     array([2.], dtype=float32)
     """
     rate = (_node(variance) + variance_epsilon).rsqrt()
-    rate = rate if scale is None else rate * scale
-    out = (_node(x) - mean) * rate
-    return out if offset is None else out + offset
+    rate = rate if scale is None else rate * _node(scale)
+    out = (_node(x) - _node(mean)) * rate
+    return out if offset is None else out + _node(offset)
 
 
 @function
