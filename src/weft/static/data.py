@@ -129,9 +129,8 @@ class Dataset:
 
         def start(given: Given) -> Iterator[Element]:
             for one in generator(*args):
-                leaves = tree_flatten(one)[0] if len(types) > 1 else [one]
-                yield tuple(np.asarray(v, t.np) for v, t in
-                            zip(leaves, types, strict=True))  # fmt: skip
+                leaves = zip(_like(output_types, one), types, strict=True)
+                yield tuple(np.asarray(v, t.np) for v, t in leaves)
 
         return Dataset(start, structure, types, shapes)
 
@@ -565,6 +564,17 @@ def _shuffled(elements: Iterator[Element], size: int, stream: Any) -> Iterator[E
         buffer[k] = element
     stream.shuffle(buffer)
     yield from buffer
+
+
+def _like(structure: Any, value: Any) -> list[Any]:
+    """The parts of a value where a structure has a leaf, in the structure's order."""
+    if isinstance(structure, dict):
+        parts = [(structure[key], value[key]) for key in structure]
+    elif isinstance(structure, (list, tuple)):
+        parts = list(zip(structure, value, strict=True))
+    else:
+        return [value]
+    return [leaf for inner, one in parts for leaf in _like(inner, one)]
 
 
 class _Function:
