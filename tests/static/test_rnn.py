@@ -190,7 +190,7 @@ def test_cells_of_ones_own(start):
             h = tf.tanh(tf.matmul(inputs, w) + state)
             return h, h
 
-    y, last = tf.nn.dynamic_rnn(Own(), tf.constant(INPUTS), dtype=tf.float32)
+    _, last = tf.nn.dynamic_rnn(Own(), tf.constant(INPUTS), dtype=tf.float32)
     (w,) = tf.trainable_variables()
     assert w.name == "rnn/own/part/w"
     session = start()

@@ -550,8 +550,8 @@ def _stacked(rows: Any, shape: Any, fill: Any) -> np.ndarray:
     if any(n > m for n, m in zip(largest, full, strict=True)):
         raise ShapeError(f"padded_batch: an element of {largest} is larger than {full}")
     out = np.full((len(arrays), *full), fill, arrays[0].dtype)
-    for place, array in zip(out, arrays, strict=True):
-        place[tuple(slice(n) for n in array.shape)] = array
+    for k, array in enumerate(arrays):
+        out[(k, *[slice(n) for n in array.shape])] = array
     return out
 
 

@@ -31,24 +31,35 @@ class Flags:
     """
 
     def __init__(self) -> None:
-        vars(self).update(_parser=argparse.ArgumentParser(), _values={}, _read=False)
+        parser = argparse.ArgumentParser(conflict_handler="resolve", allow_abbrev=False)
+        vars(self).update(_parser=parser, _truths=set(), _values={}, _read=False)
 
     def define(self, name: str, default: Any, help: str | None, **kind: Any) -> None:
         """Let there be a flag; one of that name before is replaced."""
-        parser = self._parser
-        for action in [a for a in parser._actions if a.dest == name]:
-            parser._handle_conflict_resolve(None, [(s, action) for s in
-                                                   action.option_strings])  # fmt: skip
-        parser.add_argument(f"--{name}", dest=name, default=default, help=help, **kind)
+        if kind.get("type") is _truth:
+            self._truths.add(name)
+        self._parser.add_argument(
+            f"--{name}", dest=name, default=default, help=help, **kind
+        )
         vars(self).update(_read=False)
 
     def __call__(self, argv: list[str] | None = None) -> list[str]:
         """Read a command line; returns its program and what is no flag."""
         given = list(sys.argv if argv is None else argv)
-        known, rest = self._parser.parse_known_args(given[1:])
+        words = [self._full(word) for word in given[1:]]
+        known, rest = self._parser.parse_known_args(words)
         self._values.update(vars(known))
         vars(self).update(_read=True)
         return [*given[:1], *rest]
+
+    def _full(self, word: str) -> str:
+        """``--fast`` and ``--nofast`` as ``--fast=true`` and ``--fast=false``."""
+        name = word.lstrip("-")
+        if word.startswith("--") and name in self._truths:
+            return f"--{name}=true"
+        if word.startswith("--no") and name[2:] in self._truths:
+            return f"--{name[2:]}=false"
+        return word
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -101,9 +112,7 @@ DEFINE_integer = _defining("DEFINE_integer", {"type": int}, "3")
 DEFINE_float = _defining("DEFINE_float", {"type": float}, "0.5")
 DEFINE_string = _defining("DEFINE_string", {"type": str}, "'text'")
 DEFINE_list = _defining("DEFINE_list", {"type": lambda s: s.split(",")}, "['a', 'b']")
-DEFINE_bool = DEFINE_boolean = _defining(
-    "DEFINE_boolean", {"type": _truth, "nargs": "?", "const": True}, "False"
-)
+DEFINE_bool = DEFINE_boolean = _defining("DEFINE_boolean", {"type": _truth}, "False")
 
 
 def DEFINE_enum(
