@@ -316,12 +316,14 @@ def test_interactive_session():
 
 
 def test_a_plan_is_made_once(graph, start, monkeypatch):
+    from weft.compile import pipeline
     from weft.static import session as module
 
-    made = []
-    plan = module.Program
+    made, ran = [], []
+    run, passes = module.Run, pipeline.run
+    monkeypatch.setattr(module, "Run", lambda *a, **k: made.append(1) or run(*a, **k))
     monkeypatch.setattr(
-        module, "Program", lambda *a, **k: made.append(1) or plan(*a, **k)
+        pipeline, "run", lambda *a, **k: ran.append(1) or passes(*a, **k)
     )
     x = static.placeholder(weft.float32, [None, 2])
     w = static.Variable(np.ones((2, 1), np.float32))
@@ -332,6 +334,7 @@ def test_a_plan_is_made_once(graph, start, monkeypatch):
     before, data = len(graph.builder.nodes), np.ones((4, 2), np.float32)
     losses = [session.run([loss, step], {x: data})[0] for _ in range(300)]
     assert len(made) == 1
+    assert len(ran) <= session.compiled  # none if the program was on disk
     assert len(graph.builder.nodes) == before
     assert losses[-1] < 1e-12 < losses[0]
 

@@ -180,6 +180,10 @@ class Scope:
             if kept != other:  # else it was assumed before
                 self.equal[other] = kept
 
+    def answer(self, left: Size, relation: str, right: Any) -> bool:
+        """The answer to a question that nothing proves: that of the example."""
+        return _RELATIONS[relation](left.hint(), _hint(right))
+
     def one_of(self, name: str) -> str:
         """The symbol that stands for all those assumed equal to this one."""
         while name in self.equal:
@@ -388,7 +392,7 @@ class Size:
         known = _proved(relation, difference)
         if known is not None:
             return known
-        answer = _RELATIONS[relation](self.hint(), _hint(other))
+        answer = self.scope.answer(self, relation, other)
         self.scope.assume(self, relation if answer else _NEGATED[relation], other)
         return answer
 

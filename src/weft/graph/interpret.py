@@ -213,11 +213,16 @@ def _read(node: Node, store: Any, changed: Any) -> ndarray:
     if value is None:
         value = store.get(variable)
     if value is None:
-        raise ArgumentError(
-            f"variable {variable.name!r} is read before it has a value; run its "
-            f"initializer first.\n  read at {node.line}"
-        )
+        raise unread(node)
     return value
+
+
+def unread(node: Node) -> ArgumentError:
+    """The error of a node that reads a variable without a value."""
+    return ArgumentError(
+        f"variable {node.params['variable'].name!r} is read before it has a value; run "
+        f"its initializer first.\n  read at {node.line}"
+    )
 
 
 def failed(node: Node, args: list[Any], params: Any, error: Exception) -> Exception:

@@ -8,7 +8,7 @@ operators, functions and modules can be applied to it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,10 @@ import numpy as np
 from weft.core.mode import mode
 from weft.core.op import TensorType
 from weft.core.pytree import tree_map
-from weft.core.size import OpenSizeError, Scope
+from weft.core.size import OpenSizeError, Scope, Size, same
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, float32
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
 from weft.graph.capture import paused
 from weft.graph.ir import Builder, GraphError, Node
@@ -163,6 +163,27 @@ class OpenScope(Scope):
     def __init__(self, graph: Graph) -> None:
         super().__init__()
         self.graph = graph
+
+    def answer(self, left: Size, relation: str, right: Any) -> bool:
+        """Take sizes for equal that are compared with a number of two or more, as the
+        operands of a product are: there is no example that would tell."""
+        if relation != "==" or not isinstance(right, int):
+            return super().answer(left, relation, right)
+        for known in self.assumptions.values():
+            fixed = known.relation == "==" and isinstance(known.right, int)
+            if fixed and same(known.left, left):
+                return bool(known.right == right)
+        return right > 1
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        for assumption in self.assumptions.values():
+            if not assumption.holds(sizes):
+                given = ", ".join(f"{k} = {v}" for k, v in sizes.items())
+                raise ShapeError(
+                    f"run: the graph was built for sizes with {assumption}, which does "
+                    f"not hold for {given}; feed such sizes, or give the placeholder "
+                    f"the size it has\n  assumed at {assumption.line}"
+                )
 
     def number(self, size: Any) -> int:
         raise OpenSizeError(

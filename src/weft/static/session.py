@@ -10,13 +10,11 @@ import numpy as np
 
 from weft.autograd.modes import no_grad
 from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.size import Size
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError
 from weft.graph import ir
-from weft.graph.interpret import Program
-from weft.graph.ir import CONSTANT, READ, Node
-from weft.runtime.cpu.buffers import owned
+from weft.graph.ir import READ, Node
+from weft.static.feeds import feed_array
 from weft.static.graph import (
     Graph,
     Operation,
@@ -24,11 +22,16 @@ from weft.static.graph import (
     get_default_graph,
     node_of,
 )
+from weft.static.runs import Run
 from weft.static.variable import Variable
 
 
 class RunMetadata:
-    """The names of the nodes that a run executed, and how many of each op.
+    """The nodes that a run was asked for, and the graph that ran in their place.
+
+    ``executed`` has the names of the nodes that the fetches need, ``counts`` says how
+    many there are of each operator, and ``partition_graphs`` has the graph after all
+    passes, in which nodes are folded, merged and removed.
 
     >>> told = weft.static.RunMetadata()
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
@@ -40,6 +43,14 @@ class RunMetadata:
     def __init__(self) -> None:
         self.executed: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.partition_graphs: list[ir.Graph] = []
+
+    def tell(self, run: Run, feeds: list[np.ndarray]) -> None:
+        """Note what a run was made of."""
+        nodes = run.plan.nodes
+        self.executed = [node.name for node in nodes]
+        self.counts = Counter(node.op.name for node in nodes if node.op is not READ)
+        self.partition_graphs = [run.optimized(feeds)]
 
 
 class _Stack(threading.local):
@@ -75,15 +86,17 @@ class Session:
     {'total': array(3., dtype=float32)}
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
+    def __init__(self, graph: Graph | None = None, *, compiled: bool = True) -> None:
         self.graph = get_default_graph() if graph is None else graph
         if not isinstance(self.graph, Graph):
             raise DTypeError(
                 f"Session: expected a static.Graph, got {type(graph).__name__}"
             )
+        self.compiled = compiled
         self.values: dict[ir.Variable, np.ndarray] = {}
-        self.plans: dict[Any, Program] = {}
         self.closed = False
+        self._calls: dict[Any, Call] = {}
+        self._lock = threading.RLock()  # one run at a time changes the values
 
     def __enter__(self) -> Session:
         if self not in _stack.sessions:
@@ -104,7 +117,7 @@ class Session:
         """Let go of the variables' values; the session cannot run any more."""
         self.closed = True
         self.values.clear()
-        self.plans.clear()
+        self._calls.clear()
 
     # -- running
 
@@ -123,27 +136,51 @@ class Session:
         """
         if options is not None:
             raise ArgumentError(f"run: expected no options, got {options!r}")
+        call = self._call(fetches, feed_dict or {})
+        feeds = [
+            feed_array(node, value)
+            for node, value in zip(call.run.fed, (feed_dict or {}).values(), strict=True)
+        ]
+        with self._lock:
+            results = call.run(feeds, self.values)
+        if run_metadata is not None:
+            run_metadata.tell(call.run, feeds)
+        return call.result(results)
+
+    def _call(self, fetches: Any, feed_dict: Any) -> Call:
+        """The run of these fetches with these feeds, prepared when it is first asked
+        for."""
         if self.closed:
             raise ArgumentError("run: this session is closed; make a new one")
+        try:
+            key = _key(fetches), *[feed.node for feed in feed_dict]
+        except AttributeError:  # names
+            fed = [node_of(self.graph, feed) for feed in feed_dict]
+            key = _key(fetches), *fed
+        found = self._calls.get(key)
+        if found is None:
+            found = self._calls[key] = self._prepare(fetches, feed_dict)
+        return found
+
+    def _prepare(self, fetches: Any, feed_dict: Any) -> Call:
         leaves, structure = tree_flatten(fetches)
-        if not leaves:
-            return tree_unflatten([], structure)
         nodes = [self._fetch(leaf) for leaf in leaves]
-        feeds = self._feeds(feed_dict)
-        plan = self._plan(nodes, tuple(feeds))
-        arrays = [feeds.get(node) for node in plan.fed]
-        self._check_fed(plan, arrays)
-        results, changed = self._execute(plan, arrays)
-        given = {id(a) for a in arrays}
-        self.values.update((v, _kept(a, given)) for v, a in changed.items())
-        if run_metadata is not None:
-            self._note(plan, run_metadata)
-        given.update(map(id, self.values.values()))
-        out = [
-            None if isinstance(leaf, Operation) else _own(node, value, given)
-            for leaf, node, value in zip(leaves, nodes, results, strict=True)
+        fed = tuple([node_of(self.graph, key) for key in feed_dict])
+        for node in fed:
+            if not isinstance(node.type, ir.TensorType):
+                raise DTypeError(f"run: {node.name!r} has no value that could be fed")
+        wanted = [
+            None if isinstance(leaf, Operation) or node.type == () else node
+            for leaf, node in zip(leaves, nodes, strict=True)
         ]
-        return tree_unflatten(out, structure)
+        run = Run(
+            self.graph.snapshot(), filter(None, wanted), nodes, fed, native=self.compiled
+        )
+        for variable in run.plan.reads:
+            if variable in self.graph.starts:
+                start = self.graph.starts[variable]
+                self.values.setdefault(variable, start.copy())
+        return Call(run, wanted, structure)
 
     def _fetch(self, leaf: Any) -> Node:
         if isinstance(leaf, (StaticTensor, Operation, str)):
@@ -153,61 +190,12 @@ class Session:
             f"{type(leaf).__name__}"
         )
 
-    def _feeds(self, feed_dict: Any) -> dict[Node, np.ndarray]:
-        feeds = {}
-        for key, value in (feed_dict or {}).items():
-            node = node_of(self.graph, key)
-            if not isinstance(node.type, ir.TensorType):
-                raise DTypeError(f"run: {node.name!r} has no value that could be fed")
-            feeds[node] = _feed(node, value)
-        return feeds
-
-    def _plan(self, nodes: list[Node], fed: tuple[Node, ...]) -> Program:
-        key = (tuple(nodes), frozenset(fed))
-        plan = self.plans.get(key)
-        if plan is None:
-            plan = Program(self.graph.snapshot(), nodes, effects=False, fed=fed)
-            self.plans[key] = plan
-        return plan
-
-    def _check_fed(self, plan: Program, arrays: list[Any]) -> None:
-        for node, array in zip(plan.fed, arrays, strict=True):
-            if array is None and node in plan.used:
-                raise ArgumentError(
-                    f"run: placeholder {node.name!r} ({node.type}) must be fed; pass "
-                    f"it in feed_dict\n  made at {node.line}"
-                )
-
-    def _execute(self, plan: Program, arrays: list[Any]) -> Any:
-        try:
-            return plan.run(arrays, self._store(plan))
-        except KeyError as error:
-            if error.args[0] not in self.graph.builder.sizes.hints:
-                raise
-            raise ArgumentError(
-                f"run: the fetches need the size {error.args[0]}, which nothing that "
-                "was fed has; feed the placeholder that it belongs to"
-            ) from None
-
-    def _store(self, plan: Program) -> dict[ir.Variable, np.ndarray]:
-        for variable in plan.reads:
-            if variable in self.graph.starts:
-                self.values.setdefault(variable, self.graph.starts[variable])
-        return self.values
-
-    @staticmethod
-    def _note(plan: Program, metadata: RunMetadata) -> None:
-        metadata.executed = [node.name for node in plan.nodes]
-        metadata.counts = Counter(
-            node.op.name for node in plan.nodes if node.op is not READ
-        )
-
     # -- variables
 
     def load(self, variable: Variable, value: Any) -> None:
         """Set a variable's value directly."""
         node_of(self.graph, variable)
-        self.values[variable.variable] = _feed(variable.node, value).copy()
+        self.values[variable.variable] = np.array(feed_array(variable.node, value))
 
     def update_module(self, module: Any) -> None:
         """Give a module's parameters and buffers the values that they have here.
@@ -236,50 +224,38 @@ class Session:
         return f"<Session of {self.graph!r}, {state}>"
 
 
-def _kept(array: np.ndarray, given: set[int]) -> np.ndarray:
-    """An array that nothing else can change: no view, and no fed array."""
-    return array.copy() if not owned(array) or id(array) in given else array
+class Call:
+    """Fetches and feeds of ``Session.run``: what runs, and the form of its result."""
+
+    def __init__(self, run: Run, wanted: list[Node | None], structure: Any) -> None:
+        self.run = run
+        self.structure = structure
+        places = {node: k for k, node in enumerate(run.fetches)}
+        self.places = [None if node is None else places[node] for node in wanted]
+
+    def result(self, arrays: list[np.ndarray]) -> Any:
+        """The arrays of the fetched nodes in the structure of the fetches."""
+        leaves: list[Any] = []
+        seen = set()
+        for place in self.places:
+            again = place in seen
+            seen.add(place)
+            value = None if place is None else arrays[place]
+            leaves.append(value.copy() if again and value is not None else value)
+        return tree_unflatten(leaves, self.structure)
 
 
-def _own(node: Node, array: np.ndarray, given: set[int]) -> np.ndarray:
-    """A result that the caller may change without changing the graph or a variable."""
-    return array.copy() if node.op is CONSTANT else _kept(array, given)
-
-
-def _feed(node: Node, value: Any) -> np.ndarray:
-    """A fed value as an array of the node's type."""
-    want = node.type
-    if isinstance(value, StaticTensor):
-        raise DTypeError(
-            f"run: feed of {node.name!r}: expected a value, got the node {value.name!r}"
-        )
-    array = value.to_host() if isinstance(value, Tensor) else np.asarray(value)
-    if array.dtype != want.dtype.np:
-        array = _cast(node, array)
-    if len(array.shape) != len(want.shape) or any(
-        have != size
-        for have, size in zip(array.shape, want.shape, strict=True)
-        if not isinstance(size, Size)
-    ):
-        raise ShapeError(
-            f"run: feed of {node.name!r}: expected {want}, got shape {array.shape}"
-            f"\n  made at {node.line}"
-        )
-    return array
-
-
-def _cast(node: Node, array: np.ndarray) -> np.ndarray:
-    """Numbers may widen (and floats narrow to floats); nothing else is converted."""
-    want = node.type.dtype.np
-    order = "biufc"
-    kinds = [("b" if d == np.bool_ else d.kind) for d in (array.dtype, want)]
-    ranks = [order.find("f" if k == "V" else k) for k in kinds]  # V: bfloat16
-    if min(ranks) < 0 or ranks[0] > ranks[1]:
-        raise DTypeError(
-            f"run: feed of {node.name!r}: expected {node.type}, got {array.dtype} "
-            f"values; convert them first\n  made at {node.line}"
-        )
-    return array.astype(want)
+def _key(fetches: Any) -> Any:
+    """A key of fetches by their nodes; of names, their text."""
+    if isinstance(fetches, StaticTensor):
+        return fetches.node
+    if isinstance(fetches, Operation):
+        return Operation, fetches.node
+    if isinstance(fetches, dict):
+        return dict, *[(key, _key(value)) for key, value in fetches.items()]
+    if isinstance(fetches, (list, tuple)):
+        return type(fetches), *map(_key, fetches)
+    return type(fetches), fetches
 
 
 class InteractiveSession(Session):
@@ -292,8 +268,8 @@ class InteractiveSession(Session):
     >>> session.close()
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
-        super().__init__(graph)
+    def __init__(self, graph: Graph | None = None, *, compiled: bool = True) -> None:
+        super().__init__(graph, compiled=compiled)
         self.__enter__()
 
     def __exit__(self, *error: Any) -> None:
