@@ -47,6 +47,7 @@ class Program:
         fed: Iterable[Node] = (),
     ) -> None:
         self.graph = graph
+        self.sizes = graph.sizes
         self.fetches = tuple(fetches)
         self.fed = (*graph.inputs, *[n for n in fed if n.op is not INPUT])
         roots = [*fetches, *(graph.effects if effects else ())]
@@ -121,8 +122,8 @@ class Program:
         order; an input that nothing needs may be None.
         """
         sizes = bind_sizes(self.fed, feeds)
-        if self.graph.sizes.assumptions:
-            self.graph.sizes.check(sizes)
+        if self.sizes.assumptions:
+            self.sizes.check(sizes)
         env = self.template.copy()
         env[: len(feeds)] = feeds
         changed: dict[Variable, ndarray] = {}

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.core.size import Size
 from weft.core.tensor import Tensor
+from weft.dtype import of_array
 from weft.errors import DTypeError, ShapeError
 from weft.graph.ir import Node
 
@@ -15,8 +16,8 @@ from weft.graph.ir import Node
 def feed_array(node: Node, value: Any) -> np.ndarray:
     """A fed value as an array of the node's type.
 
-    Python's numbers and lists become arrays of that dtype. Arrays are converted to it
-    where numbers widen, and floats may narrow to floats; nothing else is converted.
+    Values of another dtype are converted if none of them changes; floats may be
+    rounded to floats of fewer bits, and large whole numbers to floats.
     """
     want = node.type
     array = value if type(value) is np.ndarray else _array(node, value)
@@ -49,13 +50,25 @@ def _array(node: Node, value: Any) -> np.ndarray:
 
 def _cast(node: Node, array: np.ndarray) -> np.ndarray:
     """The array in the dtype of the node; see ``feed_array``."""
-    want = node.type.dtype.np
-    order = "biufc"
-    kinds = [("b" if d == np.bool_ else d.kind) for d in (array.dtype, want)]
-    ranks = [order.find("f" if k == "V" else k) for k in kinds]  # V: bfloat16
-    if min(ranks) < 0 or ranks[0] > ranks[1]:
-        raise DTypeError(
-            f"run: feed of {node.name!r}: expected {node.type}, got {array.dtype} "
-            f"values; convert them first\n  made at {node.line}"
-        )
-    return array.astype(want)
+    want = node.type.dtype
+    try:
+        have = of_array(array)
+    except DTypeError:  # texts, objects
+        raise _refused(node, f"{array.dtype} values") from None
+    if have.is_complex and not want.is_complex:
+        raise _refused(node, f"{have.name} values; take their real part first")
+    if want.is_inexact:
+        return array.astype(want.np)
+    with np.errstate(invalid="ignore"):
+        cast = array.astype(want.np)
+    changed = array[cast != array]
+    if changed.size:
+        raise _refused(node, f"{have.name} values such as {changed.flat[0]}")
+    return cast
+
+
+def _refused(node: Node, got: str) -> DTypeError:
+    return DTypeError(
+        f"run: feed of {node.name!r}: expected {node.type}, got {got}; convert them "
+        f"first\n  made at {node.line}"
+    )

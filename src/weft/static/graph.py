@@ -8,7 +8,7 @@ operators, functions and modules can be applied to it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,15 +17,16 @@ import numpy as np
 from weft.core.mode import mode
 from weft.core.op import TensorType
 from weft.core.pytree import tree_map
-from weft.core.size import OpenSizeError, Scope, Size, same
+from weft.core.size import Size, TensorShape
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, float32
-from weft.errors import ArgumentError, DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError
 from weft.graph import ir
 from weft.graph.capture import paused
 from weft.graph.ir import Builder, GraphError, Node
 from weft.graph.symbol import Building, Symbol
 from weft.static.outside import Outside
+from weft.static.sizes import OpenScope
 
 _SKIP = 1 << 32  # blocks of random numbers: more than one draw can take
 
@@ -47,11 +48,16 @@ class StaticTensor(Symbol):
         return self._interpreter
 
     @property
-    def static_shape(self) -> tuple[int | None, ...]:
-        """The sizes, with None for those that a run decides."""
-        return tuple(n if isinstance(n, int) else None for n in self.shape)
+    def shape(self) -> TensorShape:  # type: ignore[override]
+        """The sizes; those that a run decides are symbols."""
+        return TensorShape(self.node.type.shape)
 
-    def get_shape(self) -> tuple[int | None, ...]:
+    @property
+    def static_shape(self) -> TensorShape:
+        """The sizes, with None for those that a run decides."""
+        return TensorShape(self.shape.as_list())
+
+    def get_shape(self) -> TensorShape:
         """The sizes known so far, under TensorFlow's name.
 
         >>> g = weft.static.Graph()
@@ -155,43 +161,6 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<{self.type} {self.name!r}>"
-
-
-class OpenScope(Scope):
-    """The sizes of a static graph: those left open are no Python numbers."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__()
-        self.graph = graph
-
-    def answer(self, left: Size, relation: str, right: Any) -> bool:
-        """Take sizes for equal that are compared with a number of two or more, as the
-        operands of a product are: there is no example that would tell."""
-        if relation != "==" or not isinstance(right, int):
-            return super().answer(left, relation, right)
-        for known in self.assumptions.values():
-            fixed = known.relation == "==" and isinstance(known.right, int)
-            if fixed and same(known.left, left):
-                return bool(known.right == right)
-        return right > 1
-
-    def check(self, sizes: Mapping[str, int]) -> None:
-        for assumption in self.assumptions.values():
-            if not assumption.holds(sizes):
-                given = ", ".join(f"{k} = {v}" for k, v in sizes.items())
-                raise ShapeError(
-                    f"run: the graph was built for sizes with {assumption}, which does "
-                    f"not hold for {given}; feed such sizes, or give the placeholder "
-                    f"the size it has\n  assumed at {assumption.line}"
-                )
-
-    def number(self, size: Any) -> int:
-        raise OpenSizeError(
-            f"the size {size} is known only when the graph runs, so it cannot be a "
-            "Python number while the graph is built; give the placeholder this size, "
-            "or use operators that take sizes as they are",
-            self.graph,
-        )
 
 
 class StaticBuilder(Builder):

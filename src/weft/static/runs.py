@@ -62,6 +62,8 @@ class Run:
         self.plan = interpret.Program(graph, roots, effects=False, fed=fed)
         self.fed = fed
         self._check_fed()
+        sizes: Any = graph.sizes
+        self.plan.sizes = sizes.for_nodes([*self.plan.nodes, *fed])
         self.native = native and not self._is_small_initializer()
         self._slots = [self.plan.fed.index(node) for node in fed]
         self._programs: dict[Any, Program] = {}  # by the shapes of feeds; None: any
@@ -244,7 +246,7 @@ def pure(
     inputs = [new[node] for node in fed]
     return ir.Graph(
         plan.graph.name, [*inputs, *reads.values(), *nodes, *writes],
-        [new[node] for node in fetches], plan.graph.sizes, inputs,
+        [new[node] for node in fetches], plan.sizes, inputs,
     )  # fmt: skip
 
 
