@@ -180,7 +180,7 @@ def test_through_while_loop(session, times):
 def test_while_loop_until_a_value(session):
     """Newton's square root: how often the loop runs depends on the data."""
     a = static.placeholder(weft.float64, [])
-    (root,) = static.while_loop(
+    root = static.while_loop(
         lambda r: (r * r - a).abs() > 1e-12 * a, lambda r: [(r + a / r) / 2], [a]
     )
     for value in (2.0, 1e6):

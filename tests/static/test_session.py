@@ -223,11 +223,6 @@ def test_feeding_an_intermediate_tells_its_sizes(session):
         session.run(weft.zeros(x.shape[0]))
 
 
-def test_a_placeholder_needs_a_number_of_dimensions(graph):
-    with pytest.raises(ArgumentError, match="number of dimensions must be known"):
-        static.placeholder(weft.float32)
-
-
 # -- graphs and sessions
 
 

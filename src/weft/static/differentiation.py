@@ -12,7 +12,9 @@ from weft.core.op import Op, find_op
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import ir
 from weft.graph.gradients import add_gradients
-from weft.static.graph import StaticTensor, get_default_graph, node_of
+from weft.ops.creation import zeros_like
+from weft.static.graph import StaticTensor, get_default_graph, is_unranked, node_of
+from weft.static.unranked import Recorded, Unranked, above, recorded
 from weft.static.variable import Variable
 
 
@@ -53,6 +55,36 @@ def gradients(
     totals = [_total(graph, [found[n] for n in nodes]) for nodes in reads]
     graph.derived.update(dict.fromkeys(graph.builder.nodes[start:], roots))
     return totals
+
+
+def _gradients_or_zeros(*args: Any, **kwargs: Any) -> list[Any]:
+    """The gradients in a run that knows all ranks, with zeros instead of None."""
+    given = inspect.signature(gradients).bind(*args, **kwargs).arguments
+    found = gradients(*args, **kwargs)
+    pairs = zip(found, _listed(given["xs"]), strict=True)
+    return [zeros_like(x) if g is None else g for g, x in pairs]
+
+
+def _later(made: Recorded) -> list[Any]:
+    """The gradients that a run will have; None where there can be none."""
+    given = inspect.signature(gradients).bind(*made.args, **made.kwargs).arguments
+    made.fn = _gradients_or_zeros
+    behind = [above(y) for y in _listed(given["ys"])]
+    return [
+        Unranked(made, k) if any(_among(x, found) for found in behind) else None
+        for k, x in enumerate(_listed(given["xs"]))
+    ]
+
+
+def _among(x: Any, found: tuple[set[Any], set[ir.Node], bool]) -> bool:
+    """Whether a value is among those that an unranked one depends on."""
+    unranked, nodes, unknown = found
+    if is_unranked(x):
+        return unknown or x in unranked
+    return unknown or not nodes.isdisjoint(_reads(x.graph, x))
+
+
+gradients = recorded(gradients, _later)
 
 
 def _refuse_seed(value: Any) -> Any:

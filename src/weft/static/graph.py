@@ -34,6 +34,8 @@ _SKIP = 1 << 32  # blocks of random numbers: more than one draw can take
 class StaticTensor(Symbol):
     """A node of a static graph, as the program sees it."""
 
+    unranked = False  # whether its number of dimensions is known only in a run
+
     # ``x += y`` is ``x = x + y``: other names for the node keep their meaning
     __iadd__, __isub__ = Tensor.__add__, Tensor.__sub__
     __imul__, __itruediv__ = Tensor.__mul__, Tensor.__truediv__
@@ -125,6 +127,8 @@ class Operation:
     ...     weft.static.Variable(1.0, name="w").initializer
     <assign 'w/Assign'>
     """
+
+    unranked = False  # whether it is known only in a run which node it is
 
     def __init__(self, graph: Graph, node: Node) -> None:
         self.graph = graph
@@ -234,6 +238,9 @@ class Graph(Building):
         self._scopes: set[str] = set()
         self.derived: dict[Node, list[Node]] = {}  # gradient nodes → what they are of
         self.outside = Outside(self)
+        self.unranked: dict[str, Any] = {}  # placeholders without a shape
+        self.waits: tuple[Any, ...] = ()  # control inputs that are unranked
+        self.ranks: Any = None  # while recorded calls are made: see ``unranked``
 
     # -- building
 
@@ -252,6 +259,39 @@ class Graph(Building):
         with self.builder.control(self._bumps):
             self._bumps = ()
             return super().process(op, args, params)
+
+    @contextmanager
+    def control(self, inputs: Iterable[Any]) -> Iterator[None]:
+        """Let the nodes made inside come after these."""
+        inputs, before = list(inputs), self.waits
+        later = [c for c in inputs if self.ranks is None and is_unranked(c)]
+        nodes = [node_of(self, c) for c in inputs if not any(c is x for x in later)]
+        self.waits = (*before, *later)
+        try:
+            with self.builder.control(nodes):
+                yield
+        finally:
+            self.waits = before
+
+    @contextmanager
+    def uncontrolled(self) -> Iterator[None]:
+        """Let the nodes made inside come after none that ``control`` named."""
+        before, self.waits = self.waits, ()
+        try:
+            with self.builder.uncontrolled():
+                yield
+        finally:
+            self.waits = before
+
+    @contextmanager
+    def at_ranks(self, ranks: Any) -> Iterator[None]:
+        """Let unranked tensors be the nodes that they are for some ranks."""
+        before = self.ranks, self.waits, self.builder.finalized
+        self.ranks, self.waits, self.builder.finalized = ranks, (), False
+        try:
+            yield
+        finally:
+            self.ranks, self.waits, self.builder.finalized = before
 
     def finalize(self) -> None:
         """Refuse further nodes."""
@@ -322,8 +362,10 @@ class Graph(Building):
 
     def get_tensor_by_name(self, name: str) -> StaticTensor:
         """The tensor with this name (``x`` or, as in TensorFlow, ``x:0``)."""
-        node = self._node(name.removesuffix(":0"))
-        return self.symbol(node)  # type: ignore[return-value]
+        name = name.removesuffix(":0")
+        if name in self.unranked:
+            return self.unranked[name]
+        return self.symbol(self._node(name))  # type: ignore[return-value]
 
     def get_operations(self) -> list[Operation]:
         """All operations, each after those it depends on."""
@@ -381,6 +423,15 @@ class _Stack(threading.local):
 _stack = _Stack()
 
 
+def current() -> Graph:
+    return _stack.graphs[-1]
+
+
+def is_unranked(value: Any) -> bool:
+    """Whether a value's number of dimensions is known only in a run."""
+    return getattr(type(value), "unranked", False)
+
+
 def get_default_graph() -> Graph:
     """The graph that new nodes go to.
 
@@ -406,6 +457,8 @@ def placeholder(
 ) -> StaticTensor:
     """A value that every run must feed; None in the shape is any size.
 
+    Without a shape, it is fed with any number of dimensions: see ``unranked``.
+
     >>> g = weft.static.Graph()
     >>> with g.as_default():
     ...     weft.static.placeholder(weft.float32, [None, 2], name="x")
@@ -413,10 +466,7 @@ def placeholder(
     """
     graph = get_default_graph()
     if shape is None:
-        raise ArgumentError(
-            f"placeholder {name!r}: expected a shape (None for a size that is not "
-            "known; () for a single number); the number of dimensions must be known"
-        )
+        return _unranked_placeholder(graph, as_dtype(dtype), name)
     unique = graph.builder.unique(name)
     sizes: list[Any] = []
     for axis, n in enumerate(shape):
@@ -431,6 +481,16 @@ def placeholder(
     short = unique.removeprefix(graph.builder.prefix)
     node = graph.builder.input(TensorType(tuple(sizes), as_dtype(dtype)), short)
     return graph.symbol(node)  # type: ignore[return-value]
+
+
+def _unranked_placeholder(graph: Graph, dtype: DType, name: str) -> StaticTensor:
+    from weft.static.unranked import UnrankedPlaceholder
+
+    with graph.uncontrolled():
+        origin = graph.builder.add(ir.GROUP, (), {}, (), name)
+    made = UnrankedPlaceholder(graph, dtype, origin)
+    graph.unranked[origin.name] = made
+    return made
 
 
 def _size_name(name: str, axis: int) -> str:
@@ -497,18 +557,17 @@ def control_dependencies(control_inputs: Iterable[Any] | None) -> Iterator[None]
     """
     graph = get_default_graph()
     if control_inputs is None:
-        with graph.builder.uncontrolled():
+        with graph.uncontrolled():
             yield
         return
-    nodes = [node_of(graph, c) for c in control_inputs]
-    with graph.builder.control(nodes):
+    with graph.control(control_inputs):
         yield
 
 
 def node_of(graph: Graph, value: Any) -> Node:
     """The node of anything that names one, which must be this graph's."""
     if isinstance(value, str):
-        return graph._node(value.removesuffix(":0"))
+        return graph.get_tensor_by_name(value).node
     if isinstance(value, (Operation, StaticTensor)):
         if value.graph is not graph:
             raise _foreign(graph, value.name, value.graph, value.node)
@@ -517,6 +576,12 @@ def node_of(graph: Graph, value: Any) -> Node:
         "expected a node of the graph (a tensor, a variable, an operation or a name), "
         f"got {type(value).__name__}"
     )
+
+
+def check_member(graph: Graph, value: Any) -> None:
+    """Refuse what is no node of this graph."""
+    if not is_unranked(value) or value.graph is not graph:
+        node_of(graph, value)
 
 
 def _foreign(graph: Graph, name: str, owner: Graph, node: Node) -> GraphError:
@@ -536,8 +601,11 @@ def group(*inputs: Any, name: str = "group_deps") -> Operation:
     <group 'group_deps'>
     """
     graph = get_default_graph()
-    nodes = [node_of(graph, i) for i in inputs]
-    with graph.builder.control(nodes):
+    if graph.ranks is None and (graph.waits or any(map(is_unranked, inputs))):
+        from weft.static.unranked import Recorded, UnrankedOperation
+
+        return UnrankedOperation(Recorded(graph, group, inputs, {"name": name}))
+    with graph.control(inputs):
         return Operation(graph, graph.builder.add(ir.GROUP, (), {}, (), name))
 
 

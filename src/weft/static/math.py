@@ -14,7 +14,9 @@ import weft
 from weft.core.dims import normalize_dim
 from weft.core.size import Size
 from weft.dtype import as_dtype
+from weft.graph.symbol import Symbol
 from weft.static.graph import StaticTensor, constant, get_default_graph
+from weft.static.unranked import record_all
 
 
 def _node(value: Any) -> Any:
@@ -40,7 +42,7 @@ def _open(value: Any) -> bool:
 
 def _named(out: Any, name: str | None) -> Any:
     """The result under a name of the user's."""
-    if name is None:
+    if name is None or not isinstance(out, StaticTensor):  # in a body, names are its own
         return out
     node = out.graph.builder.renamed(out.node, name)
     return out.renewed(name) if node is None else out.graph.symbol(node)
@@ -64,6 +66,8 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     <alias 'one' float32[]>
     """
     x = _node(input)
+    if isinstance(x, Symbol) and not isinstance(x, StaticTensor):
+        return x.alias()  # type: ignore[return-value]
     if not isinstance(x, StaticTensor):
         graph = get_default_graph()
         x = graph.symbol(graph.lift(x))
@@ -418,3 +422,5 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     for one in rest:
         total = total + one
     return _named(total, name)
+
+record_all(globals())

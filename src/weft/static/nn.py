@@ -9,6 +9,7 @@ from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.static.math import _named, _node, sigmoid, tanh
 from weft.static.random import random_uniform
+from weft.static.unranked import record_all, recorded, several
 
 
 def relu(features: Any, name: str | None = None) -> Any:
@@ -302,3 +303,5 @@ __all__ = [
     "softmax_cross_entropy_with_logits", "softplus",
     "sparse_softmax_cross_entropy_with_logits", "tanh", "xw_plus_b",
 ]  # fmt: skip
+moments = recorded(moments, several(lambda *args, **kwargs: 2))
+record_all(globals())

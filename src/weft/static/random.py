@@ -9,6 +9,7 @@ from weft.dtype import as_dtype, float32
 from weft.ops import random as draws
 from weft.ops.random import Generator
 from weft.static.graph import StaticTensor, get_default_graph
+from weft.static.unranked import record_all
 
 
 def set_random_seed(seed: int) -> None:
@@ -97,3 +98,5 @@ def truncated_normal(
     with get_default_graph().taking():
         z = erfinv(unit) * 2.0**0.5
         return ops.select.clamp(z, -2.0, 2.0) * stddev + mean
+
+record_all(globals())

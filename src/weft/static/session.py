@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.autograd.modes import no_grad
-from weft.core.pytree import tree_flatten, tree_unflatten
+from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
 from weft.core.tensor import Tensor
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
 from weft.graph.ir import READ, Node
 from weft.static.feeds import feed_array
@@ -23,6 +23,7 @@ from weft.static.graph import (
     node_of,
 )
 from weft.static.runs import Run
+from weft.static.unranked import at_ranks, ranks_of
 from weft.static.variable import Variable
 
 
@@ -74,8 +75,9 @@ def default_session() -> Session:
 class Session:
     """Runs subgraphs and keeps the values of variables.
 
-    ``run`` executes the nodes that the fetches need, no others. The plan for a set of
-    fetches is made once and reused.
+    ``run`` executes the nodes that the fetches need, no others, as one native program
+    that is compiled once for a set of fetches and feeds. With ``compiled=False`` they
+    are interpreted one by one. A loop of more than ``loop_limit`` steps is an error.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -86,13 +88,19 @@ class Session:
     {'total': array(3., dtype=float32)}
     """
 
-    def __init__(self, graph: Graph | None = None, *, compiled: bool = True) -> None:
+    def __init__(
+        self,
+        graph: Graph | None = None,
+        *,
+        compiled: bool = True,
+        loop_limit: int | None = None,
+    ) -> None:
         self.graph = get_default_graph() if graph is None else graph
         if not isinstance(self.graph, Graph):
             raise DTypeError(
                 f"Session: expected a static.Graph, got {type(graph).__name__}"
             )
-        self.compiled = compiled
+        self.compiled, self.loop_limit = compiled, loop_limit
         self.values: dict[ir.Variable, np.ndarray] = {}
         self.closed = False
         self._calls: dict[Any, Call] = {}
@@ -136,10 +144,33 @@ class Session:
         """
         if options is not None:
             raise ArgumentError(f"run: expected no options, got {options!r}")
-        call = self._call(fetches, feed_dict or {})
+        feeds = feed_dict or {}
+        if not self.graph.unranked:
+            return self._run(fetches, feeds, run_metadata)
+        try:
+            return self._run(*self._ranked(fetches, feeds, False), run_metadata)
+        except ShapeError:  # the nodes that were built for these ranks do not fit
+            pass
+        return self._run(*self._ranked(fetches, feeds, True), run_metadata)
+
+    def _ranked(self, fetches: Any, feed_dict: Any, exact: bool) -> tuple[Any, Any]:
+        """The fetches and feeds, with nodes for what is unranked."""
+        named = self._by_name
+        feeds = {named(key): value for key, value in feed_dict.items()}
+        ranks, feeds = ranks_of(feeds, exact)
+        return tree_map(lambda leaf: at_ranks(named(leaf), ranks), fetches), feeds
+
+    def _by_name(self, value: Any) -> Any:
+        """The unranked placeholder that a text names, else the value itself."""
+        if not isinstance(value, str):
+            return value
+        return self.graph.unranked.get(value.removesuffix(":0"), value)
+
+    def _run(self, fetches: Any, feed_dict: Any, run_metadata: Any) -> Any:
+        call = self._call(fetches, feed_dict)
         feeds = [
             feed_array(node, value)
-            for node, value in zip(call.run.fed, (feed_dict or {}).values(), strict=True)
+            for node, value in zip(call.run.fed, feed_dict.values(), strict=True)
         ]
         with self._lock:
             results = call.run(feeds, self.values)
@@ -174,8 +205,9 @@ class Session:
             for leaf, node in zip(leaves, nodes, strict=True)
         ]
         run = Run(
-            self.graph.snapshot(), filter(None, wanted), nodes, fed, native=self.compiled
-        )
+            self.graph.snapshot(), filter(None, wanted), nodes, fed,
+            native=self.compiled, loop_limit=self.loop_limit,
+        )  # fmt: skip
         for variable in run.plan.reads:
             if variable in self.graph.starts:
                 start = self.graph.starts[variable]
@@ -268,8 +300,8 @@ class InteractiveSession(Session):
     >>> session.close()
     """
 
-    def __init__(self, graph: Graph | None = None, *, compiled: bool = True) -> None:
-        super().__init__(graph, compiled=compiled)
+    def __init__(self, graph: Graph | None = None, **options: Any) -> None:
+        super().__init__(graph, **options)
         self.__enter__()
 
     def __exit__(self, *error: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError
-from weft.static.graph import StaticTensor, get_default_graph, node_of
+from weft.static.graph import StaticTensor, check_member, get_default_graph
 
 __all__ = ["FileWriter", "histogram", "merge", "merge_all", "scalar"]
 
@@ -37,7 +37,7 @@ def histogram(name: str, values: StaticTensor) -> dict[str, Any]:
 
 def _add(kind: str, name: str, tensor: Any) -> dict[str, Any]:
     graph = get_default_graph()
-    node_of(graph, tensor)
+    check_member(graph, tensor)
     key = f"{kind}:{graph.builder.prefix}{name}"
     if key in graph.summaries:
         raise ArgumentError(f"summary: {name!r} is there already")

@@ -14,7 +14,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import float64
 from weft.errors import ArgumentError, DTypeError
 from weft.static.differentiation import gradients
-from weft.static.graph import Operation, get_default_graph, group, node_of
+from weft.static.graph import Operation, check_member, get_default_graph, group
 from weft.static.math import _node
 from weft.static.variable import Variable, trainable_variables
 
@@ -95,7 +95,7 @@ class Optimizer:
     ) -> Pairs:
         """The gradient of the loss by each variable, as (gradient, variable) pairs."""
         graph = get_default_graph()
-        node_of(graph, loss)
+        check_member(graph, loss)
         chosen = trainable_variables() if var_list is None else list(var_list)
         if not chosen:
             raise ArgumentError(
@@ -120,7 +120,7 @@ class Optimizer:
         with graph.builder.scope(self.name):
             self._begin()
             # every gradient is computed before the first variable changes
-            with graph.builder.control([node_of(graph, g) for g, _ in pairs]):
+            with graph.control([g for g, _ in pairs]):
                 updates = [node for g, v in pairs for node in self._update(g, v)]
                 updates += self._end()
                 if global_step is not None:
