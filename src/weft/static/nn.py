@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import weft
+from weft.core.size import larger, same_shape
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.static.math import _named, _node, sigmoid, tanh
@@ -221,8 +222,11 @@ def conv2d(
     """
     x, (sh, sw) = _channels_first(input, strides, data_format)
     w = _node(filter).permute(3, 2, 0, 1)
-    x = _padded(x, w.shape[2:], (sh, sw), padding, 0.0)
-    out = F.conv2d(x, w, stride=(sh, sw))
+    top, bottom, left, right = _pads(x, w.shape[2:], (sh, sw), padding)
+    if same_shape((top, left), (bottom, right)):  # the convolution pads by itself
+        out = F.conv2d(x, w, stride=(sh, sw), padding=(top, left))
+    else:
+        out = F.conv2d(F.pad(x, [left, right, top, bottom]), w, stride=(sh, sw))
     return _named(_back(out, data_format), name)
 
 
@@ -283,17 +287,23 @@ def _back(x: Any, layout: str) -> Any:
     return x.permute(0, 2, 3, 1) if layout == "NHWC" else x
 
 
-def _padded(x: Any, window: Any, steps: Any, padding: str, fill: float) -> Any:
-    """TensorFlow's SAME padding: the odd element goes to the end."""
-    if padding == "VALID":
-        return x
-    if padding != "SAME":
+def _pads(x: Any, window: Any, steps: Any, padding: str) -> list[Any]:
+    """TensorFlow's padding, before and after each axis: of SAME, the odd element goes
+    to the end."""
+    if padding not in ("SAME", "VALID"):
         raise ArgumentError(f"padding: expected 'SAME' or 'VALID', got {padding!r}")
-    pads: list[int] = []
+    pads: list[Any] = []
     for size, k, step in zip(x.shape[2:], window, steps, strict=True):
-        total = max((-(-size // step) - 1) * step + k - size, 0)
-        pads = [total // 2, total - total // 2, *pads]
-    return F.pad(x, pads, value=fill) if any(pads) else x
+        total = larger((-(-size // step) - 1) * step + k - size, 0)
+        pads += [total // 2, total - total // 2] if padding == "SAME" else [0, 0]
+    return pads
+
+
+def _padded(x: Any, window: Any, steps: Any, padding: str, fill: float) -> Any:
+    top, bottom, left, right = pads = _pads(x, window, steps, padding)
+    if same_shape(tuple(pads), (0, 0, 0, 0)):
+        return x
+    return F.pad(x, [left, right, top, bottom], value=fill)
 
 
 __all__ = [

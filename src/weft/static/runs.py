@@ -16,6 +16,7 @@ every pass of the compiler applies.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ from weft.runtime.cpu.buffers import owned
 from weft.static.loop_limit import limited
 
 if TYPE_CHECKING:
+    from weft.compile.explain import Explanation
+    from weft.compile.program.phases import Compilation
     from weft.compile.program.program import Program
 
 ndarray = np.ndarray
@@ -61,8 +64,8 @@ class Run:
     ) -> None:
         self.loop_limit = loop_limit
         self.fetches = list(dict.fromkeys(fetches))
-        roots = [*self.fetches, *targets]
-        self.plan = interpret.Program(graph, roots, effects=False, fed=fed)
+        self.roots = list(dict.fromkeys([*self.fetches, *targets]))
+        self.plan = interpret.Program(graph, self.roots, effects=False, fed=fed)
         self.fed = fed
         self._check_fed()
         sizes: Any = graph.sizes
@@ -70,6 +73,7 @@ class Run:
         self.native = native and not self._is_small_initializer()
         self._slots = [self.plan.fed.index(node) for node in fed]
         self._programs: dict[Any, Program] = {}  # by the shapes of feeds; None: any
+        self.compiles: list[Compilation] = []
 
     def _check_fed(self) -> None:
         for node in self.plan.fed:
@@ -162,8 +166,10 @@ class Run:
         return found or self._compile(shapes, settings, feeds)
 
     def _compile(self, shapes: Any, settings: Any, feeds: Sequence[ndarray]) -> Program:
+        from weft.compile.program.phases import Compilation, recording, uncollected
         from weft.compile.program.program import compiled
 
+        start = time.perf_counter()
         sizes = bind_sizes(self.fed, feeds)
         graph = self.pure
         graph.sizes.check(sizes)
@@ -171,9 +177,36 @@ class Run:
             shapes = None
         else:
             graph = with_sizes(graph, feeds, sizes)
-        program = compiled(graph, set(self._names.values()), kept=True)
+        with uncollected(), recording() as record:
+            program = compiled(graph, set(self._names.values()), kept=True)
+        why = "other sizes" if self._programs else "the first run"
         self._programs[shapes, settings] = program
+        took = time.perf_counter() - start
+        self.compiles.append(
+            Compilation(
+                why, took, *program.counts, time.time() - took, record.seconds,
+                record.cached,
+            )
+        )  # fmt: skip
         return program
+
+    def explanation(
+        self, name: str, feeds: Sequence[ndarray], values: Values, *, measure: bool
+    ) -> Explanation:
+        """Explain the programs, of which that for these feeds is compiled first."""
+        from weft.compile.explain import Explanation, Program
+
+        if not self.native:
+            raise ArgumentError(
+                "explain: these fetches are interpreted (of a session with "
+                "compiled=False, or a small initializer), so there is nothing to tell"
+            )
+        self.program(feeds).executor_for(feeds)
+        programs = [
+            Program(f"compilation {k + 1}", one.graph, one, dict, lambda: values)
+            for k, one in enumerate(self._programs.values())
+        ]
+        return Explanation(name, self.compiles, programs[::-1], measure=measure)
 
 
     def optimized(self, feeds: Sequence[ndarray]) -> ir.Graph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from weft.static.graph import (
 from weft.static.runs import Run
 from weft.static.unranked import at_ranks, ranks_of
 from weft.static.variable import Variable
+
+if TYPE_CHECKING:
+    from weft.compile.explain import Explanation
 
 
 class RunMetadata:
@@ -153,6 +156,29 @@ class Session:
             pass
         return self._run(*self._ranked(fetches, feeds, True), run_metadata)
 
+    def explain(
+        self, fetches: Any, feed_dict: Any = None, *, measure: bool = False
+    ) -> Explanation:
+        """Explain the program of a run: its kernels, passes and memory.
+
+        It is compiled, but not run. The explanation is that of ``weft.compile``;
+        ``measure`` also times every kernel.
+
+        >>> g = weft.static.Graph()
+        >>> with g.as_default(), weft.static.Session(g) as session:
+        ...     x = weft.static.placeholder(weft.float32, [None])
+        ...     y = weft.static.reduce_sum(weft.static.exp(x) + 1)
+        ...     session.explain(y, {x: np.ones(100)}).kernels[0].operators
+        ['exp', 'add', 'sum']
+        """
+        feeds = feed_dict or {}
+        if self.graph.unranked:
+            fetches, feeds = self._ranked(fetches, feeds, False)
+        call = self._call(fetches, feeds)
+        name = ", ".join(node.name for node in call.run.roots)
+        arrays = call.arrays(feeds)
+        return call.run.explanation(name, arrays, self.values, measure=measure)
+
     def _ranked(self, fetches: Any, feed_dict: Any, exact: bool) -> tuple[Any, Any]:
         """The fetches and feeds, with nodes for what is unranked."""
         named = self._by_name
@@ -168,10 +194,7 @@ class Session:
 
     def _run(self, fetches: Any, feed_dict: Any, run_metadata: Any) -> Any:
         call = self._call(fetches, feed_dict)
-        feeds = [
-            feed_array(node, value)
-            for node, value in zip(call.run.fed, feed_dict.values(), strict=True)
-        ]
+        feeds = call.arrays(feed_dict)
         with self._lock:
             results = call.run(feeds, self.values)
         if run_metadata is not None:
@@ -264,6 +287,11 @@ class Call:
         self.structure = structure
         places = {node: k for k, node in enumerate(run.fetches)}
         self.places = [None if node is None else places[node] for node in wanted]
+
+    def arrays(self, feed_dict: Any) -> list[np.ndarray]:
+        """The fed values, as arrays of the nodes' types."""
+        pairs = zip(self.run.fed, feed_dict.values(), strict=True)
+        return [feed_array(node, value) for node, value in pairs]
 
     def result(self, arrays: list[np.ndarray]) -> Any:
         """The arrays of the fetched nodes in the structure of the fetches."""
