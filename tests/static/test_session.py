@@ -385,3 +385,9 @@ def test_the_graph_is_weft_s_own_ir(graph, start):
     name = "Sequential/0/weight"
     new = next(a for v, a in changed.items() if v.name == name)
     np.testing.assert_array_equal(new, session.run(name))
+
+
+def test_a_node_is_fed_once(graph, session):
+    x = static.placeholder(weft.float32, [], name="x")
+    with pytest.raises(ArgumentError, match="'x' is fed twice"):
+        session.run(x * 2, {x: 1.0, "x:0": 2.0})

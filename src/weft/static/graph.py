@@ -237,6 +237,7 @@ class Graph(Building):
         self._bumps: tuple[Node, ...] = ()
         self._scopes: set[str] = set()
         self.derived: dict[Node, list[Node]] = {}  # gradient nodes → what they are of
+        self.also: dict[str, Node] = {}  # nodes by further names: loss/grad/w
         self.outside = Outside(self)
         self.unranked: dict[str, Any] = {}  # placeholders without a shape
         self.waits: tuple[Any, ...] = ()  # control inputs that are unranked
@@ -372,7 +373,7 @@ class Graph(Building):
         return [Operation(self, node) for node in self.builder.nodes]
 
     def _node(self, name: str) -> Node:
-        found = self.builder.by_name.get(name)
+        found = self.builder.by_name.get(name) or self.also.get(name)
         return self.snapshot()[name] if found is None else found
 
     def __getitem__(self, name: str) -> StaticTensor:

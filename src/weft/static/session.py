@@ -223,6 +223,8 @@ class Session:
         for node in fed:
             if not isinstance(node.type, ir.TensorType):
                 raise DTypeError(f"run: {node.name!r} has no value that could be fed")
+            if fed.count(node) > 1:
+                raise ArgumentError(f"run: {node.name!r} is fed twice in feed_dict")
         wanted = [
             None if isinstance(leaf, Operation) or node.type == () else node
             for leaf, node in zip(leaves, nodes, strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 from weft.core.tensor import Tensor
 from weft.dtype import float64
 from weft.errors import ArgumentError, DTypeError
-from weft.static.differentiation import gradients
+from weft.static.differentiation import depends, gradients, named
 from weft.static.graph import Operation, check_member, get_default_graph, group
 from weft.static.math import _node
 from weft.static.variable import Variable, trainable_variables
@@ -33,7 +33,11 @@ Pairs = list[tuple[Any, Variable]]
 
 
 class GradientTable(dict[Any, Any]):
-    """The loss's gradients: of the trained variables, and of others on demand."""
+    """The loss's gradients: of the trained variables, and of others on demand.
+
+    An entry is that of a node or of its name. ``in`` tells whether the loss depends on
+    a node, whose gradient is then made when it is asked for.
+    """
 
     def __init__(self, found: Any = (), loss: Any = None) -> None:
         super().__init__(found)
@@ -42,6 +46,8 @@ class GradientTable(dict[Any, Any]):
     def __missing__(self, node: Any) -> Any:
         if self.loss is None:
             raise KeyError(node)
+        if isinstance(node, str):
+            return self[named(self.loss.graph, node)]
         (gradient,) = gradients(self.loss, node)
         if gradient is None:
             raise ArgumentError(
@@ -49,6 +55,11 @@ class GradientTable(dict[Any, Any]):
             )
         self[node] = gradient
         return gradient
+
+    def __contains__(self, node: Any) -> bool:
+        if self.loss is None or super().__contains__(node):
+            return super().__contains__(node)
+        return depends(self.loss, named(self.loss.graph, node))
 
 
 class Optimizer:
