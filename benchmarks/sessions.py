@@ -2,11 +2,13 @@
 
     PYTHONPATH=src python benchmarks/sessions.py [--rounds N] [names ...]
 
-The same function builds each model for both, with TensorFlow's names alone. Steps are
-timed in one process, in turns, and the least time counts; the time to the first step,
-with imports, is that of a process for itself (``cold``: with an empty kernel cache). ``allocated`` is what Python and NumPy
-allocate in one step of ``weft.static`` beyond its results. Without TensorFlow, the
-figures are those of Weft.
+The same function builds each model for both, with TensorFlow's names alone.
+
+step        seconds of a step: in one process, in turns, the least of all rounds
+process     seconds from the start of a process to the end of its first step
+first       seconds of that from building to the end of the first step (no imports)
+cold        the same with an empty kernel cache, of Weft alone
+allocated   the most bytes that Python and NumPy allocate at a time in a step of Weft
 """
 
 from __future__ import annotations
@@ -162,18 +164,37 @@ def allocated(step: Callable[[], Any]) -> int:
     return peak
 
 
-def first(which: str, name: str, cold: bool) -> float:
-    """Seconds from the start of a process to the end of its first step."""
+def first(which: str, name: str, cache: str = "") -> tuple[float, float]:
+    """Seconds of a process that makes one step, and those without its imports."""
     environment = dict(os.environ)
-    if cold:
-        environment["WEFT_CACHE_DIR"] = tempfile.mkdtemp()
-    code = f"import sessions as s; s.started(s.{which}(), s.{name})()"
+    if cache:
+        environment["WEFT_CACHE_DIR"] = cache
+    code = (
+        f"import sessions as s, time; tf = s.{which}(); start = time.perf_counter(); "
+        f"s.started(tf, s.{name})(); print(time.perf_counter() - start)"
+    )
     paths = [os.path.dirname(__file__), *environment.get("PYTHONPATH", "").split(":")]
     environment["PYTHONPATH"] = ":".join(map(os.path.abspath, filter(None, paths)))
     command = [sys.executable, "-c", code]
     start = time.perf_counter()
-    subprocess.run(command, check=True, env=environment, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    done = subprocess.run(command, check=True, env=environment, capture_output=True)
+    return time.perf_counter() - start, float(done.stdout)
+
+
+def row(name: str, sides: list[Any], rounds: int) -> str:
+    """The figures of a model: Weft's, the peer's and their ratio, for each time."""
+    steps = [started(tf, MODELS[name]) for tf in sides]
+    losses = [float(step()) for step in steps]
+    assert np.allclose(losses, losses[0], rtol=1e-4), (name, losses)
+    which = ["weft_static", "tensorflow"][: len(sides)]
+    firsts = [np.min([first(w, name) for _ in range(3)], 0) for w in which]
+    columns = [timed(steps, rounds), *zip(*firsts, strict=True)]
+    text = f"{name:9}"
+    for digits, column in zip((4, 2, 3), columns, strict=True):
+        text += "".join(f" {seconds:8.{digits}f}" for seconds in column)
+        text += f" {column[-1] / column[0]:5.2f}x " if len(sides) > 1 else ""
+    cold = first("weft_static", name, tempfile.mkdtemp())[1]
+    return f"{text} {cold:6.2f} {allocated(steps[0]):8,}"
 
 
 def main() -> None:
@@ -183,23 +204,9 @@ def main() -> None:
     options = parser.parse_args()
     peer = importlib.util.find_spec("tensorflow") is not None
     sides = [weft_static(), *([tensorflow()] if peer else [])]
-    print("model      weft ms    tf ms  times   first s     tf s  times   cold s  allocated")
+    print("model: step, process, first (Weft, TensorFlow, ratio); cold, allocated")
     for name in options.names:
-        steps = [started(tf, MODELS[name]) for tf in sides]
-        losses = [float(step()) for step in steps]
-        assert np.allclose(losses, losses[0], rtol=1e-4), (name, losses)
-        mine, *theirs = timed(steps, options.rounds)
-        cold = first("weft_static", name, True)
-        first_mine = min(first("weft_static", name, False) for _ in range(3))
-        row = f"{name:9} {mine * 1e3:8.3f}"
-        if peer:
-            first_theirs = min(first("tensorflow", name, False) for _ in range(3))
-            row += f" {theirs[0] * 1e3:8.3f} {theirs[0] / mine:6.2f}"
-            row += f"  {first_mine:8.2f} {first_theirs:8.2f} "
-            row += f"{first_theirs / first_mine:6.2f}"
-        else:
-            row += f" {'-':>8} {'-':>6}  {first_mine:8.2f} {'-':>8} {'-':>6}"
-        print(f"{row}  {cold:7.2f} {allocated(steps[0]):10,}", flush=True)
+        print(row(name, sides, options.rounds), flush=True)
 
 
 if __name__ == "__main__":

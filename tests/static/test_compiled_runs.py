@@ -266,3 +266,56 @@ def test_sizes_that_the_graph_was_not_built_for(graph, session):
         session.run(y, {x: [1.0, 1.0]})
     with pytest.raises(ShapeError, match="cannot broadcast"):
         x + static.constant([1.0, 2.0])
+
+
+# -- explanations
+
+
+def test_a_session_explains_its_programs(graph):
+    x = static.placeholder(weft.float32, [None, 8], name="x")
+    w = static.Variable(np.ones((8, 4), np.float32), name="w")
+    loss = static.reduce_mean(static.square(static.tanh(x @ w)), name="loss")
+    step = static.train.GradientDescentOptimizer(0.1).minimize(loss)
+    session = static.Session(graph)
+    session.run(static.global_variables_initializer())
+    data = np.ones((16, 8), np.float32)
+    about = session.explain([loss, step], {x: data}, measure=True)
+    assert session.run(w)[0, 0] == 1  # nothing has run
+    assert [one.why for one in about.compilations] == ["the first run"]
+    assert {op for one in about.products for op in one.operators} >= {"matmul"}
+    assert 0 < about.memory.peak <= about.memory.layout.nbytes
+    assert "loss" in str(about)
+    session.run([loss, step], {x: data[:3]})
+    again = session.explain([loss, step], {x: data[:3]})
+    assert [c.why for c in again.compilations] == ["the first run", "other sizes"]
+    assert len(again.programs) == 2
+    assert "<html" in again.html(code=False)
+
+
+def test_interpreted_fetches_have_no_explanation(graph):
+    y = static.constant(1.0) + 1
+    with pytest.raises(ArgumentError, match="explain: these fetches are interpreted"):
+        static.Session(graph, compiled=False).explain(y)
+
+
+def test_answers_about_sizes_bind_their_own_runs(graph, session):
+    """Training needs two rows, predictions of the same graph do not."""
+    model = weft.nn.BatchNorm1d(3)
+    x = static.placeholder(weft.float32, [None, 3], name="x")
+    train = model(x)
+    model.eval()
+    predict = model(x) * 1
+    first = x[0]
+    session.run(static.global_variables_initializer())
+    assert session.run(predict, {x: np.ones((1, 3))}).shape == (1, 3)
+    assert session.run(predict, {x: np.ones((0, 3))}).shape == (0, 3)
+    with pytest.raises(ShapeError, match=r"built for sizes with x_0 > 1"):
+        session.run(train, {x: np.ones((1, 3))})
+    with pytest.raises(ShapeError, match=r"built for sizes with x_0 > 0"):
+        session.run(first, {x: np.ones((0, 3))})
+    if x.shape[0] > 5:  # the user's own question binds all runs
+        predict = None
+    other = static.Session(graph, compiled=session.compiled)
+    other.run(static.global_variables_initializer())
+    with pytest.raises(ShapeError, match=r"built for sizes with x_0 <= 5"):
+        other.run(predict, {x: np.ones((6, 3))})

@@ -275,7 +275,8 @@ def test_gradients_by_every_ancestor(graph, start):
     for node, value, slope in zip(before, values, slopes, strict=True):
         move = rng.normal(size=value.shape)
         up, down = (
-            session.run(loss, {**feed, node.name: value + s * 1e-6 * move}) for s in (1, -1)
+            session.run(loss, {**feed, node.name: value + s * 1e-6 * move})
+            for s in (1, -1)
         )
         want = (up - down) / 2e-6
         np.testing.assert_allclose((slope * move).sum(), want, rtol=1e-6, atol=1e-8)

@@ -129,7 +129,9 @@ def test_what_needs_a_shape_now_is_told(x, session):
     for needs in (lambda: y.shape, lambda: weft.softmax(y, -1), lambda: list(y)):
         with pytest.raises(UnrankedError):
             needs()
-    with pytest.raises(UnrankedError, match=r"(?s)dimensions of 'x' is known only when"):
+    with pytest.raises(
+        UnrankedError, match=r"(?s)dimensions of 'x' is known only when"
+    ):
         weft.nn.Linear(2, 2)(y)
     with pytest.raises(ArgumentError, match=r"(?s)placeholder 'x' .*must be fed"):
         session.run(y)

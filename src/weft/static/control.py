@@ -151,5 +151,8 @@ def map_fn(fn: Callable[[Any], Any], elems: Any, name: str = "") -> Any:
     """
     return weft.map(fn, tree_map(_node, elems))
 
-while_loop = recorded(while_loop, several(lambda c, b, loop_vars, *_, **k: len(loop_vars)))
+
+while_loop = recorded(
+    while_loop, several(lambda c, b, loop_vars, *_, **k: len(loop_vars))
+)
 record_all(globals())

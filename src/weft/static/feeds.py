@@ -39,11 +39,16 @@ def _fits(have: tuple[int, ...], want: tuple[Any, ...]) -> bool:
 
 def _array(node: Node, value: Any) -> np.ndarray:
     if not isinstance(value, Tensor):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except ValueError:
+            raise ShapeError(
+                f"run: feed of {node.name!r}: expected {node.type}, got rows of "
+                f"different lengths\n  made at {node.line}"
+            ) from None
     if value._interpreter is not None:
         raise DTypeError(
-            f"run: feed of {node.name!r}: expected a value, got the node "
-            f"{value.name!r}"  # type: ignore[attr-defined]
+            f"run: feed of {node.name!r}: expected a value, got the node {value.name!r}"  # type: ignore[attr-defined]
         )
     return value.to_host()
 
@@ -56,7 +61,7 @@ def _cast(node: Node, array: np.ndarray) -> np.ndarray:
     except DTypeError:  # texts, objects
         raise _refused(node, f"{array.dtype} values") from None
     if have.is_complex and not want.is_complex:
-        raise _refused(node, f"{have.name} values; take their real part first")
+        raise _refused(node, f"{have.name} values")
     if want.is_inexact:
         return array.astype(want.np)
     with np.errstate(invalid="ignore"):

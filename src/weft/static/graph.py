@@ -17,10 +17,10 @@ import numpy as np
 from weft.core.mode import mode
 from weft.core.op import TensorType
 from weft.core.pytree import tree_map
-from weft.core.size import Size, TensorShape
+from weft.core.size import TensorShape
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, float32
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import DTypeError
 from weft.graph import ir
 from weft.graph.capture import paused
 from weft.graph.ir import Builder, GraphError, Node

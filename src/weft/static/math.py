@@ -42,7 +42,9 @@ def _open(value: Any) -> bool:
 
 def _named(out: Any, name: str | None) -> Any:
     """The result under a name of the user's."""
-    if name is None or not isinstance(out, StaticTensor):  # in a body, names are its own
+    if name is None or not isinstance(
+        out, StaticTensor
+    ):  # in a body, names are its own
         return out
     node = out.graph.builder.renamed(out.node, name)
     return out.renewed(name) if node is None else out.graph.symbol(node)
@@ -422,5 +424,6 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     for one in rest:
         total = total + one
     return _named(total, name)
+
 
 record_all(globals())

@@ -99,4 +99,5 @@ def truncated_normal(
         z = erfinv(unit) * 2.0**0.5
         return ops.select.clamp(z, -2.0, 2.0) * stddev + mean
 
+
 record_all(globals())

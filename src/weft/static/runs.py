@@ -26,7 +26,7 @@ import numpy as np
 from weft.config import config
 from weft.core.mode import mode
 from weft.core.op import TensorType
-from weft.core.size import Size
+from weft.core.size import Size, evaluate
 from weft.errors import ArgumentError
 from weft.graph import interpret, ir
 from weft.graph.interpret import bind_sizes, resolve, unread
@@ -129,7 +129,8 @@ class Run:
         return unread(next(n for n in reads if n.params["variable"] in lacking))
 
     def _interpret(self, feeds: Sequence[ndarray], values: Values) -> list[ndarray]:
-        plan, arrays = self.plan, list(feeds)
+        plan = self.plan
+        arrays: list[Any] = list(feeds)
         if self.loop_limit is not None:
             plan = interpret.Program(self.pure, self.pure.outputs)
         else:
@@ -208,7 +209,6 @@ class Run:
         ]
         return Explanation(name, self.compiles, programs[::-1], measure=measure)
 
-
     def optimized(self, feeds: Sequence[ndarray]) -> ir.Graph:
         """The graph that runs for these feeds: after the compiler's passes, if any."""
         if not self.native:
@@ -273,7 +273,7 @@ def pure(
     last: dict[ir.Variable, Node] = {}
     nodes: list[Node] = []
     for node in plan.nodes:
-        variable = node.params.get("variable")
+        variable: Any = node.params.get("variable")
         if node.op is READ:
             if variable not in now:
                 now[variable] = reads[variable] = _moved(node, ())
@@ -324,12 +324,10 @@ def with_sizes(
     for node in graph.nodes:
         if node in new:
             continue
-        inputs = tuple([new[i] if type(i) is Node else _number(i, sizes) for i in node.inputs])
+        inputs = tuple(
+            [new[i] if type(i) is Node else evaluate(i, sizes) for i in node.inputs]
+        )
         params = resolve(node.params, sizes)
         new[node] = _moved(node, inputs, params, ir.infer(node.op, inputs, params))
-    outputs, inputs = ([new[n] for n in some] for some in (graph.outputs, graph.inputs))
-    return ir.Graph(graph.name, new.values(), outputs, None, inputs)
-
-
-def _number(value: Any, sizes: dict[str, int]) -> Any:
-    return value.evaluate(sizes) if isinstance(value, Size) else value
+    ends = [[new[n] for n in some] for some in (graph.outputs, graph.inputs)]
+    return ir.Graph(graph.name, new.values(), ends[0], None, ends[1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.size import OpenSizeError, Scope, Size, same
 from weft.errors import INTERNAL, ShapeError
-from weft.graph.ir import Node, subgraphs
+from weft.graph.ir import INPUT, READ, Node, subgraphs
 
 if TYPE_CHECKING:
     from weft.static.graph import Graph
@@ -98,10 +98,14 @@ class RunScope(Scope):
 
 
 def origins(nodes: Iterable[Node]) -> set[Origin]:
-    """The user's instructions that made nodes, and those in graphs inside of them."""
+    """The user's instructions that made nodes, and those in graphs inside of them.
+
+    What is read or fed depends on no answer: a variable is made where it is first used.
+    """
     found = set()
     for node in nodes:
-        found.add((node.code, node.lasti))
+        if node.op not in (READ, INPUT):
+            found.add((node.code, node.lasti))
         for _, graph in subgraphs(node):
             found |= origins(graph.nodes)
     return found

@@ -195,6 +195,7 @@ class _Later:
 
     unranked = True
     recorded: Recorded | None
+    origin: Node  # of a placeholder
 
     @property
     def feeds(self) -> set[Any]:
@@ -224,7 +225,7 @@ class _Later:
         raise NotImplementedError
 
 
-class Unranked(_Later, StaticTensor):
+class Unranked(_Later, StaticTensor):  # type: ignore[override]
     """A tensor of which only a run knows the number of dimensions."""
 
     def __init__(self, recorded: Recorded | None, index: int | None = None) -> None:
@@ -284,14 +285,16 @@ class UnrankedPlaceholder(Unranked):
         shape = ranks[self]
         if shape not in self.made:
             graph, builder = self.graph, self.graph.builder
-            with graph.as_default(), graph.at_ranks(ranks), builder.at_top():
-                with graph.uncontrolled(), builder.deriving(self.origin):
-                    name = f"{self.name}/rank{len(shape)}"
-                    self.made[shape] = placeholder(self.dtype, shape, name)
+            with (
+                graph.as_default(), graph.at_ranks(ranks), graph.uncontrolled(),
+                builder.at_top(), builder.deriving(self.origin),
+            ):  # fmt: skip
+                name = f"{self.name}/rank{len(shape)}"
+                self.made[shape] = placeholder(self.dtype, shape, name)
         return self.made[shape]
 
 
-class UnrankedOperation(_Later, Operation):
+class UnrankedOperation(_Later, Operation):  # type: ignore[override]
     """An operation on values of which only a run knows the number of dimensions."""
 
     def __init__(self, recorded: Recorded) -> None:

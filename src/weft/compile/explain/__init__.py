@@ -157,9 +157,7 @@ class Explanation:
     __repr__ = __str__
 
 
-def explanation_of(
-    function: CompiledFunction, *, measure: bool = False
-) -> Explanation:
+def explanation_of(function: CompiledFunction, *, measure: bool = False) -> Explanation:
     """The explanation of a compiled function."""
     name = getattr(function.fn, "__name__", type(function.fn).__name__)
     known = [s for some in function._specializations.values() for s in some]
