@@ -124,6 +124,7 @@ _LAZY_NAMES = {
     "Trainer": "training",
     "cond": "graph.control",
     "fori_loop": "graph.control",
+    "switch": "graph.control",
     "get_num_threads": "runtime.cpu.pool",
     "load": "serialization",
     "map": "graph.control",
@@ -138,7 +139,7 @@ _LAZY_NAMES = {
 if _TYPE_CHECKING:
     from weft.memory import set_memory_limit
     from weft.compile.recompute.prediction import plan
-    from weft.graph.control import cond, fori_loop, map, scan, while_loop
+    from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
     from weft.training import Trainer

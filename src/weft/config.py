@@ -9,6 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+_NO_LIMIT = (1 << 63) - 1
 
 
 class Config:
@@ -25,17 +30,36 @@ class Config:
     batch is and whatever the other rows hold. Products, convolutions and attention have
     kernels for it, whatever ``eager_kernels`` says. Off unless the environment has
     ``WEFT_BATCH_INVARIANT=1``; see ``docs/training.md`` for what it costs.
+
+    ``loop_limit``: the number of steps after which ``while_loop`` raises an error, in
+    every mode; None, as at first, for no limit. Ctrl-C ends a loop in any case.
     """
 
-    __slots__ = ("batch_invariant", "eager_kernels", "strict_ieee")
+    __slots__ = ("batch_invariant", "eager_kernels", "loop_limit_word", "strict_ieee")
 
     def __init__(self) -> None:
         self.strict_ieee = False
         self.batch_invariant = os.environ.get("WEFT_BATCH_INVARIANT", "0") == "1"
         self.eager_kernels = os.environ.get("WEFT_EAGER_KERNELS", "1") != "0"
+        self.loop_limit_word = np.array([_NO_LIMIT])  # native code reads it
+
+    @property
+    def loop_limit(self) -> int | None:
+        limit = int(self.loop_limit_word[0])
+        return None if limit == _NO_LIMIT else limit
+
+    @loop_limit.setter
+    def loop_limit(self, limit: int | None) -> None:
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, int)
+        ):
+            raise TypeError(f"loop_limit: expected an int or None, got {limit!r}")
+        if limit is not None and limit < 0:
+            raise ValueError(f"loop_limit: expected at least 0, got {limit}")
+        self.loop_limit_word[0] = _NO_LIMIT if limit is None else limit
 
     @contextlib.contextmanager
-    def using(self, **settings: bool) -> Iterator[None]:
+    def using(self, **settings: Any) -> Iterator[None]:
         """Change some settings for a block, in all threads.
 
         >>> with weft.config.using(strict_ieee=True):

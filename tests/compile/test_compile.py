@@ -7,6 +7,7 @@ import weft
 from weft import nn, optim
 from weft.compile.program.bodies import bodies_of
 from weft.compile.program.steps import HostCall
+from weft.compile.targets.cpu.control_flow.call import ControlFlow
 from weft.errors import ArgumentError
 from weft.graph import CaptureError
 
@@ -465,8 +466,10 @@ def test_bodies_of_loops_are_machine_code():
     np.testing.assert_allclose(compiled(h, xs).item(), run(h, xs).item(), rtol=1e-5)
     assert compiled(weft.randn(3, 8), weft.randn(7, 3, 8)).shape == ()
     native = compiled.latest.program
-    (scan,) = [s for s in native.lowered.steps if isinstance(s, HostCall)][:1]
-    assert bodies_of(scan.node)[0].cache.native.lowered.kernels
+    (scan,) = [s for s in native.lowered.steps if isinstance(s, ControlFlow)]
+    (body,) = bodies_of(scan.node)[0].cache.native.values()
+    assert body.lowered.kernels
+    assert not any(isinstance(s, HostCall) for s in native.lowered.steps)
     gradient = weft.compile(lambda h, xs: weft.func.grad(run, argnums=(0, 1))(h, xs))
     pairs = zip(
         weft.func.grad(run, argnums=(0, 1))(h, xs), gradient(h, xs), strict=True

@@ -50,7 +50,7 @@ CALLS = {
         ),
         LAPACK,
     ),
-    **dict.fromkeys(("cond", "scan", "sized", "while_loop"), PROGRAMS),
+    "sized": PROGRAMS,
     **dict.fromkeys(("fft", "irfft", "rfft"), FOURIER),
     **dict.fromkeys(("real", "imag", "complex"), PARTS),
 }  # fmt: skip

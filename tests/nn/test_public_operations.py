@@ -14,8 +14,8 @@ import weft
 
 FOLDER = pathlib.Path(weft.nn.__file__).parent
 PUBLIC = {
-    "weft", "weft.autograd", "weft.dtype", "weft.errors", "weft.func", "weft.linalg",
-    "weft.special",
+    "weft", "weft.autograd", "weft.dtype", "weft.errors", "weft.func", "weft.graph",
+    "weft.linalg", "weft.special",
 }  # fmt: skip
 
 # Operators whose public function is the one in nn.functional, and their parameters.

@@ -1,4 +1,4 @@
-"""Each test builds in a graph of its own."""
+"""Each test builds in a graph of its own, and runs it compiled and interpreted."""
 
 import pytest
 
@@ -11,9 +11,9 @@ def graph():
         yield made
 
 
-@pytest.fixture
-def session(graph):
-    with static.Session(graph) as made:
+@pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
+def session(graph, request):
+    with static.Session(graph, compiled=request.param) as made:
         yield made
 
 

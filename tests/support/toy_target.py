@@ -50,7 +50,7 @@ class LoopTarget:
     def library_call(self, node):
         return None
 
-    def refine(self, graph, steps, *, pack_weights):
+    def refine(self, graph, steps, *, pack_weights, fixed=()):
         return list(steps)
 
     def library_work(self, calls, sizes):

@@ -34,7 +34,7 @@ from weft.compile.program.lowered import Lowered, name_kernels, vectorize
 from weft.compile.program.memory_layout import lay_out
 from weft.compile.program.phases import phase
 from weft.compile.program.select import proofs, select
-from weft.compile.program.steps import ordered
+from weft.compile.program.steps import Loop, hoisted, ordered
 from weft.compile.recompute.lean import lean
 from weft.compile.targets import Plan, Target
 from weft.errors import ArgumentError
@@ -56,6 +56,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("concat_padded_sums", p.concat_padded_sums),
     ("transpose_products", p.transpose_products),
     ("merge_product_sums", p.merge_product_sums),
+    ("sum_after_loops", p.sum_after_loops),
     ("slice_strided_convolutions", p.slice_strided_convolutions),
     ("cse", p.cse),
     ("fuse_attention", p.fuse_attention),
@@ -146,8 +147,11 @@ def lower(
     *,
     in_place: Collection[Variable] = (),
     pack_weights: bool = False,
+    loop: Loop | None = None,
 ) -> Lowered:
     """Kernels and calls for a graph after all passes, in the order they run.
+
+    ``loop`` says that the graph is a loop's body, and which of its inputs are fixed.
 
     >>> from weft.compile import pipeline
     >>> from weft.compile import targets
@@ -160,16 +164,21 @@ def lower(
     table = KernelTable(target)
     steps, refused = select(graph, fusion, table, target)
     _show("select", lambda: texts.steps_text(steps, loops=True))
-    steps = target.refine(graph, steps, pack_weights=pack_weights)
-    steps = ordered(steps, graph)
+    same = graph.inputs[: loop.fixed] if loop else ()
+    steps = target.refine(graph, steps, pack_weights=pack_weights, fixed=same)
+    steps, steady = hoisted(ordered(steps, graph), graph, same)
     _show("order", lambda: texts.steps_text(steps))
-    aliasing, steps = alias(graph, steps, in_place)
+    aliasing, steps = alias(
+        graph, steps, in_place, steady, loop and loop.carries(graph)
+    )
     _show("alias", lambda: texts.aliasing_text(aliasing))
     steps = vectorize(steps, table, target)
     _show("vectorize", lambda: texts.steps_text(steps, loops=True))
     steps, kernels = name_kernels(steps, table)
     _show("name_kernels", lambda: texts.steps_text(steps))
-    lowered = Lowered(graph, target, fusion, steps, refused, aliasing, kernels, table)
+    lowered = Lowered(
+        graph, target, fusion, steps, refused, aliasing, kernels, table, steady
+    )
     if os.environ.get("WEFT_VERIFY"):
         verify_lowered(lowered)
     return lowered

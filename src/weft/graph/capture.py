@@ -20,6 +20,7 @@ from weft.core.pytree import tree_flatten
 from weft.core.size import Scope
 from weft.core.tape import Leaf
 from weft.core.tensor import Tensor
+from weft.core.tracer import Tracer
 from weft.dtype import as_dtype, default_dtype, float64
 from weft.errors import ArgumentError, shorten
 from weft.graph.captured_program import TENSOR, Captured, Rewritten
@@ -252,10 +253,20 @@ def paused() -> Iterator[None]:
         set_capture(before)
 
 
-def capturing() -> Any:
+def capturing(*values: Any) -> Any:
     """The capture that runs in this thread, or None.
+
+    With values, also the graph under construction that one of them is part of, such as
+    a static graph.
 
     >>> weft.graph.capturing() is None
     True
     """
-    return mode.capture
+    if mode.capture is not None:
+        return mode.capture
+    for leaf in tree_flatten(values)[0]:
+        while isinstance(leaf, Tracer):
+            if isinstance(leaf, Symbol):
+                return leaf._interpreter
+            leaf = leaf.below
+    return None

@@ -16,6 +16,7 @@ import weft
 from weft import Tensor
 from weft.core.eager_kernels import lstm
 from weft.errors import ArgumentError, ShapeError
+from weft.graph import capturing
 from weft.nn import functional as F
 from weft.nn import init
 from weft.nn.module import Module
@@ -160,10 +161,7 @@ class _Layers(_Recurrent):
                 f"input of shape {input.shape}"
             )
         state = self._initial(hx, batch, x, None, single)
-        data, last = self._run(
-            x.reshape(steps * batch, self.input_size), [batch] * steps, state
-        )
-        out = data.reshape(steps, batch, self.output_size * self.directions)
+        out, last = self._run(x, None, state)
         if single:
             return out.squeeze(1), self._result(tuple(s.squeeze(1) for s in last))
         out = out.transpose(0, 1) if self.batch_first else out
@@ -196,9 +194,12 @@ class _Layers(_Recurrent):
         return last if self.states > 1 else last[0]
 
     def _run(
-        self, data: Tensor, sizes: list[int], state: State
+        self, data: Tensor, sizes: list[int] | None, state: State
     ) -> tuple[Tensor, State]:
-        """All layers over packed data; the last state of each layer and direction."""
+        """All layers over packed data; the last state of each layer and direction.
+
+        Without ``sizes``, the data are sequences of one length, side by side.
+        """
         finals: list[State] = []
         for layer in range(self.num_layers):
             outs = []
@@ -213,12 +214,47 @@ class _Layers(_Recurrent):
         return data, tuple(weft.stack(column) for column in zip(*finals, strict=True))
 
     def _direction(
+        self, data: Tensor, sizes: list[int] | None, start: State, suffix: str
+    ) -> tuple[Tensor, State]:
+        if sizes is not None:
+            return self._packed(data, sizes, start, suffix)
+        if capturing(data, start) is not None:
+            return self._looped(data, start, suffix)
+        steps, batch = data.shape[:2]
+        rows = data.reshape(steps * batch, data.shape[-1])
+        out, last = self._packed(rows, [batch] * steps, start, suffix)
+        return out.reshape(steps, batch, self.output_size), last
+
+    def _looped(self, data: Tensor, start: State, suffix: str) -> tuple[Tensor, State]:
+        """A loop in the graph: one program for sequences of any length."""
+        w_ih, w_hh, b_ih, b_hh = self._parameters_of(suffix)
+
+        def step(state: State, gates: Tensor) -> tuple[State, Tensor]:
+            state = self._projected(self._step()(gates, state, w_hh, b_hh), suffix)
+            return state, state[0]
+
+        gates = F.linear(data, w_ih, b_ih)
+        backwards = suffix.endswith("_reverse")
+        last, out = weft.scan(step, start, gates, reverse=backwards)
+        return out, last
+
+    def _parameters_of(self, suffix: str) -> tuple[Any, ...]:
+        w_ih, w_hh = (getattr(self, f"weight_{k}{suffix}") for k in ("ih", "hh"))
+        if not self.bias:
+            return w_ih, w_hh, None, None
+        b_ih, b_hh = (getattr(self, f"bias_{k}{suffix}") for k in ("ih", "hh"))
+        return w_ih, w_hh, b_ih, b_hh
+
+    def _projected(self, state: State, suffix: str) -> State:
+        if not self.proj_size:
+            return state
+        h = F.linear(state[0], getattr(self, f"weight_hr{suffix}"))
+        return h, *state[1:]
+
+    def _packed(
         self, data: Tensor, sizes: list[int], start: State, suffix: str
     ) -> tuple[Tensor, State]:
-        w_ih, w_hh = (getattr(self, f"weight_{k}{suffix}") for k in ("ih", "hh"))
-        b_ih = b_hh = None
-        if self.bias:
-            b_ih, b_hh = (getattr(self, f"bias_{k}{suffix}") for k in ("ih", "hh"))
+        w_ih, w_hh, b_ih, b_hh = self._parameters_of(suffix)
         backwards = suffix.endswith("_reverse")
         steps = functools.partial(self._steps, sizes, backwards, suffix)
         if isinstance(sizes[0], int) and 1 < sizes[-1] == sizes[0]:
@@ -256,10 +292,7 @@ class _Layers(_Recurrent):
             elif n > have:
                 more = (s[have:n] for s in start)
                 state = tuple(weft.cat(p) for p in zip(state, more, strict=True))
-            state = step(gates[t], state, w_hh, b_hh)
-            if self.proj_size:
-                h = F.linear(state[0], getattr(self, f"weight_hr{suffix}"))
-                state = (h, *state[1:])
+            state = self._projected(step(gates[t], state, w_hh, b_hh), suffix)
             outs[t] = state[0]
         for tail in reversed(ended):
             state = tuple(weft.cat(p) for p in zip(state, tail, strict=True))

@@ -123,46 +123,6 @@ def saturate_cast(value: Any, dtype: Any) -> Any:
 
 
 @function
-def shape(input: Any, out_type: Any = weft.int32) -> Any:
-    """The sizes of a tensor, as a node; those of a run where they are open.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     x = weft.static.placeholder(weft.float32, [None, 3])
-    ...     session.run(weft.static.shape(x), {x: np.ones((5, 3))})
-    array([5, 3], dtype=int32)
-    """
-    wanted = as_dtype(out_type)
-    sizes = as_node(input).shape
-    if all(isinstance(n, int) for n in sizes):
-        return constant(np.array(sizes, wanted.np), wanted)
-    parts = [weft.full((), n, dtype=weft.int64) for n in sizes]
-    return weft.stack(parts).to(wanted)
-
-
-@function
-def size(input: Any, out_type: Any = weft.int32) -> Any:
-    """The number of elements.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     int(session.run(weft.static.size([[1, 2, 3]])))
-    3
-    """
-    count = _product(as_node(input).shape)
-    return weft.full((), count, dtype=weft.int64).to(as_dtype(out_type))
-
-
-@function
-def rank(input: Any) -> Any:
-    """The number of axes.
-
-    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
-    ...     int(session.run(weft.static.rank([[1, 2, 3]])))
-    2
-    """
-    return constant(as_node(input).ndim, weft.int32)
-
-
-@function
 def expand_dims(input: Any, axis: int | None = None, dim: int | None = None) -> Any:
     """Insert an axis of size one.
 

@@ -12,7 +12,8 @@ from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError
 from weft.static.graph import StaticTensor, constant, get_default_graph
-from weft.static.math import _holds_node, _named, _node
+from weft.static.math import _named, _node, _open
+from weft.static.unranked import UnrankedPlaceholder, recorded
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def building() -> Iterator[None]:
 
 def as_node(value: Any, dtype: Any = None) -> Any:
     """A tensor from an argument (a list may hold nodes), in a dtype if one is given."""
-    if dtype is None or isinstance(value, Tensor) or _holds_node(value):
+    if dtype is None or isinstance(value, Tensor) or _open(value):
         found = _node(value)
         return found if dtype is None else found.to(as_dtype(dtype))
     return constant(value, as_dtype(dtype))
@@ -54,7 +55,14 @@ def function(fn: Callable[..., Any]) -> Callable[..., Any]:
         with building():
             return named(fn(*args, **kwargs), name)
 
-    return call
+    return recorded(call)
+
+
+def scalar(value: Any) -> Any:
+    """A placeholder without a shape as one of a single number: it must be one here."""
+    if isinstance(value, UnrankedPlaceholder):
+        return value.at({value: ()})
+    return value
 
 
 def numbers(value: Any, count: int, what: str) -> tuple[int, ...]:

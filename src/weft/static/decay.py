@@ -12,9 +12,9 @@ from weft.static.building import as_node, function
 
 
 def _like(rate: Any, learning_rate: Any) -> Any:
-    """The rate in the dtype of the first one, computed in double precision before."""
+    """The rate in the dtype of the first one; of a number, in double precision."""
     given = isinstance(learning_rate, weft.Tensor)
-    return rate.to(learning_rate.dtype if given else weft.float32)
+    return rate.to(learning_rate.dtype) if given else rate
 
 
 def _done(global_step: Any, decay_steps: Any, staircase: bool = False) -> Any:

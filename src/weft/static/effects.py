@@ -36,14 +36,17 @@ if TYPE_CHECKING:
 # -- calls
 
 
-def _run_call(*values: Any, call: Callable[..., Any], out: Any) -> Any:
+def _run_call(_: Any, *values: Any, call: Callable[..., Any], out: Any) -> Any:
     found = call(*values)
     return () if found is None else found
 
 
+# The first input is always 0, which says that the evaluation may refuse: passes keep
+# a node that may, even where nothing needs its result.
 call_op = Op(
     "call",
     inputs="*values",
+    refuses={"values": 0},
     outputs="*outs",
     eval=_run_call,
     type=lambda values, *, call, out: out,
@@ -56,7 +59,7 @@ def call(
     """A node that calls a function with its inputs' values, for its effect."""
     graph = get_default_graph()
     nodes = tuple(graph.lift(as_node(value)) for value in inputs)
-    return graph.builder.add(call_op, nodes, {"call": fn, "out": ()}, (), name)
+    return graph.builder.add(call_op, (0, *nodes), {"call": fn, "out": ()}, (), name)
 
 
 def effect(

@@ -11,7 +11,7 @@ from typing import Any
 import weft
 from weft.errors import ArgumentError, ShapeError
 from weft.static import convolution
-from weft.static.building import as_node, numbers
+from weft.static.building import as_node, numbers, scalar
 from weft.static.initializers import Ones, Zeros
 from weft.static.layer import Layer
 from weft.static.variable import Variable
@@ -361,7 +361,7 @@ class BatchNormalization(Layer):
         self.moving_variance = self._made("moving_variance", size, False)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        x = as_node(inputs)
+        x, training = as_node(inputs), scalar(training)
         axis = self.axis % x.ndim
         shape = [-1 if d == axis else 1 for d in range(x.ndim)]
         mean, variance = self._statistics(x, axis, training)
@@ -425,7 +425,7 @@ class Dropout(Layer):
     def call(self, inputs: Any, training: Any = False) -> Any:
         from weft.static.nn import dropout
 
-        x = as_node(inputs)
+        x, training = as_node(inputs), scalar(training)
         if not isinstance(training, weft.Tensor) and not training:
             return x
         out = dropout(x, noise_shape=self.noise_shape, seed=self.seed, rate=self.rate)

@@ -6,36 +6,47 @@ here are those that TensorFlow calls otherwise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import weft
 from weft.core.dims import normalize_dim
+from weft.core.size import Size
 from weft.dtype import as_dtype
 from weft.errors import ShapeError
+from weft.graph.symbol import Symbol
 from weft.static.graph import StaticTensor, constant, get_default_graph
 from weft.static.shapes import sizes_of
+from weft.static.unranked import record_all
 
 
 def _node(value: Any) -> Any:
     """A tensor from the user's argument; lists and arrays become constants."""
-    builder = get_default_graph().builder
-    builder.mark = len(builder.nodes)
-    if isinstance(value, (list, tuple)) and _holds_node(value):
-        return weft.stack([_node(one) for one in value])
-    return value if isinstance(value, weft.Tensor) else constant(value)
+    graph = get_default_graph()
+    graph.builder.mark = len(graph.builder.nodes)
+    if isinstance(value, weft.Tensor):
+        return value
+    if isinstance(value, Size):
+        with graph.taking():
+            return weft.full((), value, dtype=weft.int64)
+    if isinstance(value, (list, tuple)) and any(map(_open, value)):
+        return stack(value)
+    return constant(value)
 
 
-def _holds_node(value: Any) -> bool:
-    """Whether a list, or one inside it, has a tensor in it."""
+def _open(value: Any) -> bool:
+    """Whether a value, or one in a list, is a node or a size that a run decides."""
     if isinstance(value, (list, tuple)):
-        return any(map(_holds_node, value))
-    return isinstance(value, weft.Tensor)
+        return any(map(_open, value))
+    return isinstance(value, (Size, weft.Tensor))
 
 
 def _named(out: Any, name: str | None) -> Any:
     """The result under a name of the user's."""
-    if name is None or not isinstance(out, StaticTensor):
+    if name is None or not isinstance(
+        out, StaticTensor
+    ):  # in a body, names are its own
         return out
     node = out.graph.builder.renamed(out.node, name)
     return out.renewed(name) if node is None else out.graph.symbol(node)
@@ -59,6 +70,8 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     <alias 'one' float32[]>
     """
     x = _node(input)
+    if isinstance(x, Symbol) and not isinstance(x, StaticTensor):
+        return x.alias()  # type: ignore[return-value]
     if not isinstance(x, StaticTensor):
         graph = get_default_graph()
         x = graph.symbol(graph.lift(x))
@@ -201,6 +214,44 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     return _named(_node(x).to(as_dtype(dtype)), name)
 
 
+def shape(input: Any, name: str | None = None, out_type: Any = weft.int32) -> Any:
+    """The sizes of a tensor, as a node; of a run's own where they are open.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.placeholder(weft.float32, [None, 3])
+    ...     session.run(weft.static.shape(x), {x: np.ones((5, 3))})
+    array([5, 3], dtype=int32)
+    """
+    sizes = _node(input).shape
+    if all(isinstance(n, int) for n in sizes):
+        return constant(list(sizes), out_type, name or "shape")
+    return cast(stack(sizes), out_type, name)
+
+
+def size(input: Any, name: str | None = None, out_type: Any = weft.int32) -> Any:
+    """The number of elements of a tensor, as a node.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.placeholder(weft.float32, [None, 3])
+    ...     int(session.run(weft.static.size(x), {x: np.ones((5, 3))}))
+    15
+    """
+    return cast(math.prod(_node(input).shape), out_type, name)
+
+
+def rank(input: Any, name: str = "Rank") -> Any:
+    """The number of dimensions of a tensor, as a node.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     int(session.run(weft.static.rank([[1.0]])))
+    2
+    """
+    return constant(_node(input).ndim, weft.int32, name)
+
+
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
     """The same elements in another shape.
 
@@ -321,3 +372,6 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
             )
         total = total + one
     return _named(total, name)
+
+
+record_all(globals())

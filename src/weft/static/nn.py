@@ -8,7 +8,7 @@ import weft
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.static import rnn_cell
-from weft.static.building import function
+from weft.static.building import function, scalar
 from weft.static.convolution import (
     atrous_conv2d,
     avg_pool,
@@ -42,6 +42,7 @@ from weft.static.sampling import (
     sampled_softmax_loss,
     uniform_candidate_sampler,
 )
+from weft.static.unranked import record_all
 
 
 def relu(features: Any, name: str | None = None) -> Any:
@@ -133,7 +134,7 @@ def dropout(
     x = _node(x)
     if keep_prob is None and rate is None:
         raise ArgumentError("dropout: expected rate= or keep_prob=")
-    keep = keep_prob if rate is None else 1 - rate
+    keep = scalar(keep_prob) if rate is None else 1 - scalar(rate)
     if isinstance(keep, (int, float)):
         if not 0 < keep <= 1:
             raise ArgumentError(
@@ -487,3 +488,4 @@ __all__ = [
     "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "xw_plus_b",
     "zero_fraction",
 ]  # fmt: skip
+record_all(globals())

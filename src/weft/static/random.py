@@ -12,6 +12,7 @@ from weft.ops.random import Generator
 from weft.static.building import as_node, building, function, named
 from weft.static.graph import StaticTensor, get_default_graph
 from weft.static.shapes import sizes_of
+from weft.static.unranked import record_all
 
 
 def set_random_seed(seed: int) -> None:
@@ -163,3 +164,6 @@ def random_crop(value: Any, size: Any, seed: int | None = None) -> Any:
         places = start + ops.creation.arange(n)
         x = ops.index.index_select(x, d, places)
     return x
+
+
+record_all(globals())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError
-from weft.static.graph import StaticTensor, get_default_graph, node_of
+from weft.static.graph import StaticTensor, check_member, get_default_graph
 
 __all__ = ["FileWriter", "histogram", "image", "merge", "merge_all", "scalar"]
 
@@ -63,7 +63,7 @@ def _within(family: str | None, name: str) -> str:
 
 def _add(kind: str, name: str, tensor: Any) -> dict[str, Any]:
     graph = get_default_graph()
-    node_of(graph, tensor)
+    check_member(graph, tensor)
     key = full = f"{kind}:{graph.builder.prefix}{name}"
     k = 0
     while key in graph.summaries:

@@ -18,6 +18,7 @@ from weft.static.averages import (
     get_or_create_global_step,
     global_step,
 )
+from weft.static.building import scalar
 from weft.static.decay import (
     cosine_decay,
     cosine_decay_restarts,
@@ -28,8 +29,8 @@ from weft.static.decay import (
     piecewise_constant_decay,
     polynomial_decay,
 )
-from weft.static.differentiation import gradients
-from weft.static.graph import Operation, get_default_graph, group, node_of
+from weft.static.differentiation import depends, gradients, named
+from weft.static.graph import Operation, check_member, get_default_graph, group
 from weft.static.monitored import (
     CheckpointSaverHook,
     LoggingTensorHook,
@@ -78,7 +79,11 @@ Pairs = list[tuple[Any, Variable]]
 
 
 class GradientTable(dict[Any, Any]):
-    """The loss's gradients: of the trained variables, and of others on demand."""
+    """The loss's gradients: of the trained variables, and of others on demand.
+
+    An entry is that of a node or of its name. ``in`` tells whether the loss depends on
+    a node, whose gradient is then made when it is asked for.
+    """
 
     def __init__(self, found: Any = (), loss: Any = None) -> None:
         super().__init__(found)
@@ -87,6 +92,8 @@ class GradientTable(dict[Any, Any]):
     def __missing__(self, node: Any) -> Any:
         if self.loss is None:
             raise KeyError(node)
+        if isinstance(node, str):
+            return self[named(self.loss.graph, node)]
         (gradient,) = gradients(self.loss, node)
         if gradient is None:
             raise ArgumentError(
@@ -95,12 +102,17 @@ class GradientTable(dict[Any, Any]):
         self[node] = gradient
         return gradient
 
+    def __contains__(self, node: Any) -> bool:
+        if self.loss is None or super().__contains__(node):
+            return super().__contains__(node)
+        return depends(self.loss, named(self.loss.graph, node))
+
 
 class Optimizer:
     """Base of optimizers: ``minimize`` is ``compute_gradients``, then ``apply``."""
 
     def __init__(self, learning_rate: Any, name: str) -> None:
-        self.learning_rate = learning_rate
+        self.learning_rate = scalar(learning_rate)
         self.name = name
         self.slots: dict[tuple[Variable, str], Variable] = {}
 
@@ -151,7 +163,7 @@ class Optimizer:
     ) -> Pairs:
         """The gradient of the loss by each variable, as (gradient, variable) pairs."""
         graph = get_default_graph()
-        node_of(graph, loss)
+        check_member(graph, loss)
         chosen = trainable_variables() if var_list is None else list(var_list)
         if not chosen:
             raise ArgumentError(
@@ -179,7 +191,7 @@ class Optimizer:
         with graph.builder.scope(self.name):
             self._begin()
             # every gradient is computed before the first variable changes
-            with graph.builder.control([node_of(graph, g) for g, _ in pairs]):
+            with graph.control([g for g, _ in pairs]):
                 updates = [node for g, v in pairs for node in self._constrained(g, v)]
                 updates += self._end()
                 if global_step is not None:
@@ -192,7 +204,7 @@ class Optimizer:
         if v.constraint is None:
             return updates
         graph = get_default_graph()
-        with graph.builder.control([node_of(graph, one) for one in updates]):
+        with graph.control(updates):
             return [v.assign(v.constraint(v.read_value()))]
 
     # -- methods of a rule

@@ -22,6 +22,7 @@ from weft.static.graph import (
     get_default_graph,
     group,
 )
+from weft.static.unranked import recorded
 
 
 class Variable(StaticTensor):
@@ -58,7 +59,12 @@ class Variable(StaticTensor):
         if initial_value is None:
             raise ArgumentError(f"Variable {name!r}: expected an initial value")
         self.constraint = constraint
-        with graph.builder.uncontrolled(), _unquestioned():
+        if graph.ranks is not None:
+            raise GraphError(
+                f"Variable {name!r} cannot be made in a run, from a value whose number "
+                "of dimensions is not known before; give the placeholder a shape"
+            )
+        with graph.uncontrolled(), _unquestioned():
             self._build(graph, initial_value, trainable, name, dtype)
         if collections is None:
             collections = [GraphKeys.GLOBAL_VARIABLES]
@@ -105,6 +111,7 @@ class Variable(StaticTensor):
         twin._storage = self.storage
         return twin
 
+    @recorded
     def read_value(self) -> StaticTensor:
         """A node that reads the value when it runs (after its control inputs)."""
         graph = self.graph
@@ -114,14 +121,17 @@ class Variable(StaticTensor):
 
     value = read_value
 
+    @recorded
     def assign(self, value: Any, name: str | None = None) -> StaticTensor:
         """A node that gives the variable a new value, which it returns."""
         return self._assign(self._fitting(value))
 
+    @recorded
     def assign_add(self, delta: Any, name: str | None = None) -> StaticTensor:
         """A node that adds to the variable's value at that time."""
         return self._changed(lambda now: now + self._operand(delta))
 
+    @recorded
     def assign_sub(self, delta: Any, name: str | None = None) -> StaticTensor:
         """A node that subtracts from the variable's value at that time."""
         return self._changed(lambda now: now - self._operand(delta))

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 from weft.compile.loop.depend import Access, accesses, alike, chosen, once
-from weft.compile.loop.ir import Buffer, Kernel
+from weft.compile.loop.ir import Buffer, For, Kernel, Load, Store
 from weft.core.size import same
 from weft.graph.ir import GraphError
 
@@ -41,6 +42,34 @@ def may_share(kernel: Kernel, given: str, made: str) -> bool:
     False
     """
     return Uses(kernel).may_share(given, made)
+
+
+def without_copy(kernel: Kernel, given: str, made: str) -> list[Any] | None:
+    """The body of a kernel that first copies one buffer into another, without that.
+
+    None if the kernel does anything else with the first buffer: else the second may
+    share its memory.
+    """
+    first, *rest = kernel.body
+    if kernel.parallel or not rest:
+        return None
+    at: list[Any] = []
+    inner = first
+    while isinstance(inner, For) and len(inner.body) == 1:
+        at.append((kernel.scope.symbol(inner.var), inner.extent))
+        (inner,) = inner.body
+    mine, other = (_buffer(kernel, name) for name in (made, given))
+    if not isinstance(inner, Store) or not isinstance(inner.value, Load):
+        return None
+    whole = [extent for _, extent in at] == list(mine.shape) == list(other.shape)
+    here = tuple(i for i, _ in at)
+    same_place = inner.at == here == inner.value.at
+    if not whole or not same_place or mine.dtype is not other.dtype:
+        return None
+    if (inner.buffer.name, inner.value.buffer.name) != (made, given):
+        return None
+    uses = accesses(rest, {})
+    return None if any(name == given for name, _, _ in uses) else rest
 
 
 class Uses:

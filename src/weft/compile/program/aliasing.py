@@ -12,11 +12,11 @@ fails leaves all state as it was.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from weft.compile.loop.alias import Uses
+from weft.compile.loop.alias import Uses, without_copy
 from weft.compile.loop.ir import Kernel
 from weft.compile.program.concat import Inside, Piece, inside
 from weft.compile.program.steps import (
@@ -37,23 +37,35 @@ class Aliasing(NamedTuple):
     joint: dict[Node, Node]  # another result of the same step
     state: dict[Variable, Node]  # the new value that is written over each variable
     inside: dict[Node, Inside]  # the concatenation of which the value is a piece
+    carried: dict[Node, Node] = {}  # the carry of a loop that the new one is written in
 
 
 def alias(
-    graph: Graph, steps: Sequence[Step], in_place: Collection[Variable]
+    graph: Graph,
+    steps: Sequence[Step],
+    in_place: Collection[Variable],
+    steady: frozenset[Node] = frozenset(),
+    carries: Mapping[Node, Node] | None = None,
 ) -> tuple[Aliasing, list[Step]]:
     """Choose shared buffers; the kernels of the returned steps say which they share.
 
-    New values of variables ``in_place`` may be written over the old ones.
+    New values of variables ``in_place`` may be written over the old ones. ``steady``
+    values are read in later iterations of a loop too. ``carries`` are the carries of a
+    loop, by their new values: one of which an iteration changes some elements alone is
+    changed where it is.
     """
-    order = Order(steps, graph)
+    order = Order(steps, graph, steady)
     writes = [n for n in graph.nodes if n.op is ASSIGN]
-    aliasing = Aliasing({}, {}, {}, inside(steps, order.kept))
+    aliasing = Aliasing({}, {}, {}, inside(steps, order.kept), {})
     sharing = _Sharing(graph, order, assigned_once(writes, in_place), aliasing)
     aliased: list[Step] = []
     for at, step in enumerate(steps):
         launch = launch_of(step)
-        if launch is not None and not isinstance(launch, Piece):
+        updated = carries and _updated(order, at, step, carries)
+        if updated:
+            new, old, launch = updated
+            aliasing.carried[new] = old
+        elif launch is not None and not isinstance(launch, Piece):
             launch = replace(launch, kernel=sharing.settle(at, step, launch))
         if isinstance(step, LibraryCall):
             aliased.append(replace(step, epilogue=launch))
@@ -62,6 +74,25 @@ def alias(
         else:
             aliased.append(launch or step)
     return aliasing, aliased
+
+
+def _updated(
+    order: Order, at: int, step: Step, carries: Mapping[Node, Node]
+) -> tuple[Node, Node, KernelLaunch] | None:
+    """A carry that a launch changes in places, the old one, and the shorter launch."""
+    if not isinstance(step, KernelLaunch) or step.windowed:
+        return None
+    names = dict(zip(step.owners, step.kernel.buffers, strict=True))
+    for new in step.made:
+        old = carries.get(new)
+        if old is None or old not in names or old in order.kept:
+            continue
+        pair = names[old].name, names[new].name
+        body = without_copy(step.kernel, *pair)
+        if body is not None and order.ends_with(old, at) and len(step.made) == 1:
+            kernel = step.kernel._replace(body=body, shared=(pair,))
+            return new, old, replace(step, kernel=kernel)
+    return None
 
 
 def assigned_once(

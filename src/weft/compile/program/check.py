@@ -47,7 +47,7 @@ def _computed_anywhere(node: Node) -> bool:
 
 def verify_layout(layout: MemoryLayout) -> None:
     """Check that no two values that live at the same time overlap in the arena."""
-    order = Order(layout.steps, layout.lowered.graph)
+    order = Order(layout.steps, layout.lowered.graph, layout.lowered.steady)
     if list(order.waves) != list(layout.order.waves):
         raise GraphError("the waves of a plan are not those of its steps")
     live = sorted(layout.layout.buffers, key=lambda b: layout.layout.offsets[b.id])

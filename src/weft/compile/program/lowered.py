@@ -27,6 +27,7 @@ class Lowered:
     aliasing: Aliasing
     kernels: dict[str, Kernel]
     table: KernelTable
+    steady: frozenset[Node] = frozenset()  # computed before a loop's first iteration
 
     @property
     def reads(self) -> list[Variable]:

@@ -42,7 +42,7 @@ class MemoryLayout:
         self.lowered = lowered
         self.sizes = dict(sizes)
         self.steps = self._resolved_steps()
-        self.order = Order(self.steps, lowered.graph)
+        self.order = Order(self.steps, lowered.graph, lowered.steady)
         self.launches = [s for s in self.steps if isinstance(s, Launch)]
         self.state = kept_in_place(lowered.aliasing, lowered.graph, self.order)
 
@@ -94,11 +94,16 @@ class MemoryLayout:
         self.slot_of: dict[Any, int] = {}  # of nodes and variables
         self.places: dict[Node, int] = {}  # the slot of each value of a launch
         for node in (n for step in self.launches for n in step.owners):
-            at = node
+            at = aliasing.carried.get(node, node)
             while at in joint:
                 at = joint[at]
             key: Any = at.params["variable"] if at.op is READ else new.get(at, at)
             self.places[node] = self.slot_of.setdefault(key, len(self.slot_of))
+        self.scratch = {  # calls that need memory while they run
+            step: self.slot_of.setdefault(step, len(self.slot_of))
+            for step in self.launches
+            if isinstance(step, LibraryCall) and self.jobs.works[step].scratch
+        }
         self.own = {  # values in the arena
             n: at
             for n, at in self.places.items()
@@ -109,11 +114,14 @@ class MemoryLayout:
     def plan_arena(self) -> None:
         """Pack the values that launches compute into one arena, by their lifetimes."""
         order, over = self.order, self.lowered.aliasing.over
-        buffers: dict[Node, arena.Buffer] = {}
+        buffers: dict[Any, arena.Buffer] = {}
         spans, state = self._spans(), set(self.state.values())
         self.fresh: dict[Node, Any] = {}  # outputs: memory of their own in each run
         for at, step in enumerate(self.steps):
             wave = order.waves[at]
+            if step in self.scratch:
+                nbytes = self.jobs.works[step].scratch
+                buffers[step] = arena.Buffer(step, nbytes, wave, wave)
             for node in step.made if isinstance(step, Launch) else ():
                 shape = resolve(node.shape, self.sizes)
                 if node in buffers or node in self.inside:

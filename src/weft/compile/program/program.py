@@ -22,6 +22,7 @@ from weft.compile.program.compiler_version import sources
 from weft.compile.program.graph_digest import digest
 from weft.compile.program.lowered import Lowered
 from weft.compile.program.phases import phase
+from weft.compile.program.steps import Loop
 from weft.compile.recompute.lean import lean
 from weft.compile.targets import Executor, Plan, Replay, Target
 from weft.compile.targets.cpu.packed_weights import Stamps
@@ -49,6 +50,7 @@ def compiled(
     target: Target | None = None,
     replay: Replay | None = None,
     kept: bool = False,
+    loop: Loop | None = None,
 ) -> Program:
     """Compile a graph; with ``kept``, look for its program on disk first.
 
@@ -59,7 +61,7 @@ def compiled(
     ``stamp``, which says how it changes a graph, is empty, the program is not kept on
     disk. ``replay`` runs the program as it was before the passes, when a kernel has
     reported an error. Programs that are kept are those of the user's functions: they
-    check their results under ``detect_anomaly``.
+    check their results under ``detect_anomaly``. ``loop`` is for the body of a loop.
 
     >>> from weft.compile.program.program import compiled
     >>> graph = weft.graph.capture(lambda x: x + 1, weft.ones(2)).graph
@@ -73,6 +75,7 @@ def compiled(
         graph, in_place, pack_weights, target or targets.default(), replay
     )
     program.anomaly, program.unchecked = anomaly, source
+    program.loop = loop
     program.passes = pipeline.with_recompute(passes, recompute)
     if kept:
         program.key = _key(program, "all" if recompute is None else recompute.stamp)
@@ -93,6 +96,7 @@ class Program:
     anomaly: Any = None  # the kinds of numbers that its results must not have
     unchecked: Graph  # without those checks
     key = ""  # on disk
+    loop: Loop | None = None
     reads: Sequence[Variable]
     unread: Sequence[Variable]
     state: Sequence[Variable]
@@ -125,7 +129,11 @@ class Program:
         graph = pipeline.run(self.graph, self.passes, in_place=self.in_place)
         start(graph)  # passes may have changed its products
         lowered = pipeline.lower(
-            graph, self.target, in_place=self.in_place, pack_weights=self.pack_weights
+            graph,
+            self.target,
+            in_place=self.in_place,
+            pack_weights=self.pack_weights,
+            loop=self.loop,
         )
         self._lowered, self._code = lowered, pipeline.emit(lowered)
         self.counts = len(lowered.graph), len(lowered.kernels)

@@ -17,7 +17,6 @@ from weft.compile.loop.verify import verify_kernel
 from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.lower.epilogue import lower_epilogue
 from weft.compile.passes.inplace_concat import is_joined
-from weft.compile.program.bodies import bodies_of, native_of
 from weft.compile.program.concat import pieces_of
 from weft.compile.program.steps import HostCall, KernelLaunch, LibraryCall, Step
 from weft.compile.targets import Target
@@ -80,8 +79,6 @@ class _Select:
             elif is_joined(unit.node):
                 self.steps += pieces_of(unit.node, self.graph.sizes)
             elif unit.node.op not in (ASSIGN, GROUP):
-                for body in bodies_of(unit.node):
-                    native_of(body)
                 self.steps.append(HostCall(unit.node))
 
     def _add_once(self, group: Group) -> None:

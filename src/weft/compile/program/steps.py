@@ -11,7 +11,7 @@ Steps that do not depend on one another form a wave, and run side by side.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -35,7 +35,7 @@ from weft.compile.loop.ir import (
 from weft.compile.loop.ranges import inside
 from weft.core.lowering import reshaped
 from weft.core.size import Scope, elements, same, same_shape
-from weft.graph.ir import ASSIGN, PICK, READ, Graph, Node
+from weft.graph.ir import ASSIGN, CONSTANT, PICK, READ, Graph, Node
 
 WIDEST = 64  # launches of a wave
 
@@ -58,6 +58,7 @@ class KernelLaunch:
     offsets: Sequence[int]
     checks: bool
     group: Group
+    solo = False
 
     @property
     def windowed(self) -> list[Node]:
@@ -107,6 +108,8 @@ class LibraryCall:
     inputs: Sequence[Node]
     epilogue: Any = None
     picks: Sequence[Node] = ()
+    solo = False  # whether nothing may run beside it
+    checks = False  # whether it may report an error
 
     @staticmethod
     def computes(node: Node) -> bool:
@@ -209,6 +212,31 @@ def ordered(steps: Sequence[Step], graph: Graph) -> list[Step]:
     ]
 
 
+def hoisted(
+    steps: Sequence[Step], graph: Graph, fixed: Collection[Node]
+) -> tuple[list[Step], frozenset[Node]]:
+    """Move steps that depend on fixed inputs alone to the front, and give their values.
+
+    These are computed before the first iteration of a loop, and kept for all others.
+    """
+    steady: set[Node] = set()
+    if not fixed:
+        return list(steps), frozenset()
+    given = {*fixed, *[n for n in graph.nodes if n.op is CONSTANT]}
+    first: list[Step] = []
+    rest: list[Step] = []
+    for step in steps:
+        again = (
+            isinstance(step, Launch)
+            and not step.solo
+            and (given | steady).issuperset(bases_of(step))
+            and set(step.made).isdisjoint(graph.outputs)
+        )
+        (first if again else rest).append(step)
+        steady.update(step.made if again else ())
+    return [*first, *rest], frozenset(steady)
+
+
 def _overwritten(graph: Graph) -> dict[Node, list[Node]]:
     """The reads of the variable that each new value is assigned to."""
     reads: dict[Any, list[Node]] = {}
@@ -232,7 +260,9 @@ def _failing(steps: Sequence[Step]) -> list[int]:
             if any(key not in seen for key, _ in checks):
                 failing.append(at)
             seen.update(key for key, all_ in checks if all_)
-        elif isinstance(step, HostCall) and step.node.op is not PICK:
+        elif isinstance(step, LibraryCall):
+            failing += [at] * step.checks
+        elif step.node.op is not PICK:
             failing.append(at)
     return failing
 
@@ -283,21 +313,41 @@ def _counted(let: Let, loops: dict[str, Any]) -> bool:
     return at is not None and inside(at, let.limit, loops)
 
 
+class Loop(NamedTuple):
+    """The inputs of a loop's body: first those that are fixed, then the carries.
+
+    Its first outputs are the new values of the carries.
+    """
+
+    fixed: int
+    carried: int
+
+    def carries(self, graph: Graph) -> dict[Node, Node]:
+        """The carries of a body, by their new values."""
+        inputs = graph.inputs[self.fixed : self.fixed + self.carried]
+        return dict(zip(graph.outputs, inputs, strict=False))
+
+
 class Order:
     """The wave of each step, and the steps that read each value."""
 
-    def __init__(self, steps: Sequence[Step], graph: Graph) -> None:
+    def __init__(
+        self, steps: Sequence[Step], graph: Graph, steady: frozenset[Node] = frozenset()
+    ) -> None:
         self.steps = steps
         failing = _failing(steps)
         self.safe = failing[-1] + 1 if failing else 0  # steps from here on never fail
-        self.waves = _waves(steps, _overwritten(graph), self.safe)
+        # the steps before the first iteration of a loop
+        self.prologue = sum(not steady.isdisjoint(step.made) for step in steps)
+        starts = {self.safe, self.prologue}
+        self.waves = _waves(steps, _overwritten(graph), starts)
         self.end = self.waves[-1] + 1 if steps else 0
         self.readers: dict[Node, list[int]] = {}
         for at, step in enumerate(steps):
             for base in dict.fromkeys(bases_of(step)):
                 self.readers.setdefault(base, []).append(at)
         writes = [n.inputs[0] for n in graph.nodes if n.op is ASSIGN]
-        self.kept = {Operand(n).base for n in (*graph.outputs, *writes)}
+        self.kept = {Operand(n).base for n in (*graph.outputs, *writes)} | steady
 
     def last(self, node: Node, made: int) -> int:
         """The wave that reads a value last; ``made``, its own wave, if none does."""
@@ -311,19 +361,23 @@ class Order:
         return all(k == at or self.waves[k] < self.waves[at] for k in readers)
 
 
-def _waves(steps: Sequence[Step], over: dict[Node, list[Node]], safe: int) -> list[int]:
-    """The number of each step's wave; a host call has one of its own.
+def _waves(
+    steps: Sequence[Step], over: dict[Node, list[Node]], starts: Collection[int]
+) -> list[int]:
+    """The number of each step's wave; host calls and loops have one of their own.
 
-    A step that computes new state is in a later wave than others that read the old. The
-    first ``safe`` step begins a wave, because errors are looked for before it.
+    A step that computes new state is in a later wave than others that read the old. A
+    step of ``starts`` begins a wave: errors are looked for before it, or iterations
+    after the first begin there.
     """
     waves: list[int] = []
     made: set[Node] = set()
     read: set[Node] = set()
     size, number = WIDEST, -1
     for at, step in enumerate(steps):
-        launch, mine, bases = isinstance(step, Launch), step.made, bases_of(step)
-        late = at == safe or any(r in read for n in mine for r in over.get(n, ()))
+        mine, bases = step.made, bases_of(step)
+        launch = isinstance(step, Launch) and not step.solo
+        late = at in starts or any(r in read for n in mine for r in over.get(n, ()))
         if not launch or size == WIDEST or late or any(b in made for b in bases):
             number, size, made, read = number + 1, 0, set(), set()
         made.update(mine)

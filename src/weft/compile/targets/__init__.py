@@ -7,7 +7,7 @@ are scheduled, how Loop IR becomes code, and what runs it. Nothing outside of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -100,9 +100,17 @@ class Target(Protocol):
         """The library call that computes a node as a whole, if there is one."""
 
     def refine(
-        self, graph: Graph, steps: Sequence[Step], *, pack_weights: bool
+        self,
+        graph: Graph,
+        steps: Sequence[Step],
+        *,
+        pack_weights: bool,
+        fixed: Collection[Node] = (),
     ) -> list[Step]:
-        """The steps, with library calls adapted to the program around them."""
+        """The steps, with library calls adapted to the program around them.
+
+        In the body of a loop, the inputs ``fixed`` are the same in every iteration.
+        """
 
     def library_work(
         self, calls: Sequence[LibraryCall], sizes: Mapping[str, int]

@@ -16,8 +16,8 @@ from weft.compile.lower.deduplicate import KernelTable
 from weft.compile.program.program import Program
 from weft.compile.program.steps import KernelLaunch, LibraryCall
 from weft.compile.targets.cpu.driver import driver
-from weft.compile.targets.cpu.executor import Workspaces
 from weft.compile.targets.cpu.grain import grain_of
+from weft.compile.targets.cpu.tables import Workspaces
 from weft.core.size import evaluate
 from weft.graph.interpret import resolve
 from weft.graph.ir import CONSTANT, Node

@@ -1,7 +1,7 @@
 """Control flow that can be captured: branches and loops as functions."""
 
-from weft.graph.control.branch import cond
+from weft.graph.control.branch import cond, switch
 from weft.graph.control.loop import fori_loop, while_loop
 from weft.graph.control.repeat import map, scan
 
-__all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
+__all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]

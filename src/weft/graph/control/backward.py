@@ -2,7 +2,8 @@
 
 A step back needs values of the step that it undoes. They are *kept*: the way there
 gives them as further outputs, each stacked over the steps. Values that depend on no
-step (a transposed weight) and mere views are recomputed instead.
+step (a transposed weight), mere views, and cheap functions of others that are kept
+are recomputed instead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from weft import dtype as dtypes
+from weft.core.lowering import Pointwise
 from weft.core.op import TensorType
 from weft.graph import transform
 from weft.graph.control.bodies import (
@@ -149,6 +151,8 @@ class _Cut:
         self.flowing = _behind(whole, gs)
         self.varying = _behind(whole, varying)
         given = {*first, *rows, *gs}
+        self.again: set[Node] = set()
+        self.again = self._cheap(whole, given)
         needed, kept = self._walk(whole.outputs, given)
         self.kept = [n for n in whole.nodes if n in kept]
         self.rows = tuple(row in needed for row in rows)
@@ -169,10 +173,34 @@ class _Cut:
             after = tuple(node in behind for node in before)
             if after == has_g:
                 return early, has_g
+            if not early and self._take_zeros(has_g, after, has_gy):
+                return [], after
             early.append(has_g)
             has_g = after
         # Cotangents that wander from carry to carry: zeros where there is none.
         return early, tuple(map(any, zip(*early, has_g, strict=True)))
+
+    def _take_zeros(
+        self, has_g: tuple[bool, ...], after: tuple[bool, ...], has_gy: tuple[bool, ...]
+    ) -> bool:
+        """Whether zeros are as good as no cotangents, where only a first step lacks
+        some: each is added to another one before anything else is done with it."""
+        behind = _behind(self.graph, some(self.gs, (*after, *has_gy)))
+        if tuple(a or b for a, b in zip(has_g, after, strict=True)) != after:
+            return False
+        lost = {
+            g
+            for g, now, then in zip(self.gs, has_g, after, strict=False)
+            if then and not now
+        }
+        reached = _behind(self.graph, some(self.gs, (*has_g, *has_gy)))
+        for node in self.graph.nodes:
+            if lost.isdisjoint(node.parents):
+                continue
+            there = [p for p in node.parents if p in reached and p not in lost]
+            if node.op.name != "add" or not there or node not in behind:
+                return False
+        return lost.isdisjoint(self.graph.outputs)
 
     def apply(self, args: list[Any], gs: list[Any], build: Any) -> list[Any]:
         """The outputs for these cotangents; None is one that is not there.
@@ -215,9 +243,27 @@ class _Cut:
                 stack.extend(node.parents)
         return needed, kept
 
+    def _cheap(self, whole: Graph, given: set[Node]) -> set[Node]:
+        """Values that a few operations on kept or given ones make again."""
+        _, kept = self._walk(whole.outputs, given)
+        there = given | {n for n in kept if not _is_cheap(n)}
+        again: set[Node] = set()
+        for node in whole.nodes:
+            if node in there or node in self.flowing:
+                continue
+            if (_is_cheap(node) or node.op.view) and there.issuperset(node.parents):
+                again.add(node)
+                there.add(node)
+        return again
+
     def _is_kept(self, node: Node) -> bool:
-        again = bool(node.op.view)  # computed from its base
+        again = bool(node.op.view) or node in self.again
         return node in self.varying and node not in self.flowing and not again
+
+
+def _is_cheap(node: Node) -> bool:
+    """Whether a node is a sum, a product or the like of few elements each."""
+    return isinstance(node.op.lower, Pointwise) and node.op.facts.cost <= 1
 
 
 def _is_floating(node: Node) -> bool:

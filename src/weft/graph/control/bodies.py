@@ -46,7 +46,7 @@ class BodyCache:
 
     def __init__(self) -> None:
         self.program: Program | None = None
-        self.native: Any = ...  # machine code; None where that is not worth it
+        self.native: dict[Any, Any] = {}  # compiled programs
         self.plain: tuple[Graph, tuple[Node, ...] | None] | None = None  # of a scan
         self.steps: str | None = None  # the size that is a loop's number of steps
         self.derived: dict[tuple[Any, ...], Any] = {}  # by function and arguments
@@ -81,10 +81,20 @@ def natively() -> Iterator[None]:
         _run.native = before
 
 
-def runner(graph: Graph, sizes: Iterable[tuple[str, int]]) -> Call:
-    """A graph as a function of arrays."""
-    if getattr(_run, "native", False):
-        native = late.find("native_body")(graph)
+def runs_natively() -> bool:
+    """Whether bodies that are worth it run as machine code."""
+    return getattr(_run, "native", False)
+
+
+def runner(
+    graph: Graph, sizes: Iterable[tuple[str, int]], *, always: bool = False
+) -> Call:
+    """A graph as a function of arrays.
+
+    In a compiled program it is machine code, if that is worth it or ``always``.
+    """
+    if runs_natively():
+        native = late.find("native_body")(graph, always)
         if native is not None:
             known = dict(sizes)
             return lambda feeds: native.run_named(feeds, {}, known=known)[0]

@@ -17,9 +17,10 @@ from weft.core.op import Sample, define
 from weft.core.pytree import tree_flatten, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
-from weft.errors import DTypeError, ShapeError
+from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.func.vmap import Batched, vmap
 from weft.graph import transform
+from weft.graph.capture import capturing
 from weft.graph.control.bodies import (
     apply_op,
     batched,
@@ -41,7 +42,6 @@ from weft.graph.control.staging import (
     check_same,
     closed_over,
     hand_on,
-    outer_graph,
     unshared,
 )
 from weft.graph.ir import Graph
@@ -169,12 +169,43 @@ def cond(
     if not isinstance(pred, Tensor):
         return (true_fn if pred else false_fn)(*inputs)
     pred = as_predicate("cond", pred)
-    outer = outer_graph(pred, inputs)
+    outer = capturing(pred, inputs)
     if outer is not None:
         return _staged(outer, pred, true_fn, false_fn, inputs)
     if varies(pred):
         return _chosen(pred, true_fn(*inputs), false_fn(*inputs))
     return _own((true_fn if pred else false_fn)(*inputs))
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """The result of one of several functions of the operands, by its number.
+
+    An index that is too small or too large means the first or the last function. In a
+    captured program, all must give the same structure, shapes and dtypes.
+
+    >>> weft.switch(weft.tensor(2), [weft.sin, weft.neg, weft.square], weft.tensor(3.0))
+    tensor(9., dtype=float32)
+    """
+    if not branches:
+        raise ArgumentError("switch: expected at least one branch, got none")
+    if not isinstance(index, Tensor):
+        return branches[min(max(index, 0), len(branches) - 1)](*operands)
+    index = as_leaf("switch", index)
+    if index.dtype.category != dtypes.INT or index.numel() != 1:
+        raise DTypeError(
+            "switch: expected an index that is one integer, got "
+            f"{index.dtype.name} of shape {tuple(index.shape)}"
+        )
+    if len(branches) == 1:
+        return branches[0](*operands)
+    half = len(branches) // 2
+    few, many = branches[:half], branches[half:]
+    return cond(
+        index.reshape(()) < half,
+        lambda *xs: switch(index, few, *xs),
+        lambda *xs: switch(index - half, many, *xs),
+        operands,
+    )
 
 
 def _own(result: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtype as dtypes
+from weft.config import config
 from weft.core.dispatch import type_of
 from weft.core.op import Sample, TensorType, define
 from weft.core.pytree import tree_flatten, tree_unflatten
@@ -22,6 +23,7 @@ from weft.core.tensor import Tensor
 from weft.core.tracer import Tracer
 from weft.errors import ArgumentError, DTypeError
 from weft.graph import transform
+from weft.graph.capture import capturing
 from weft.graph.control.backward import step_forward
 from weft.graph.control.bodies import (
     apply_op,
@@ -61,7 +63,6 @@ from weft.graph.control.staging import (
     as_leaf,
     closed_over,
     hand_on,
-    outer_graph,
     unshared,
 )
 from weft.graph.ir import Graph
@@ -77,6 +78,7 @@ def _eval(*args: Any, condition: Graph, body: Graph, fixed: int, sizes: Any) -> 
     steps = 0
     with np.errstate(all="ignore"):
         while goes_on([*first, *carry])[0]:
+            check_limit(steps)
             carry = call([*first, *carry])
             steps += 1
     return (np.asarray(steps, np.int64), *own(carry, body, args))
@@ -279,13 +281,23 @@ def while_loop(
 
     leaves, structure = tree_flatten(carried_inputs)
     carry = [as_leaf("while_loop", leaf) for leaf in leaves]
-    outer = outer_graph(carry)
+    outer = capturing(carry)
     if outer is None:
         on = ask(tree_unflatten(carry, structure))
-        outer = outer_graph(on)
+        outer = capturing(on)
     if outer is not None:
         return _staged(outer, ask, step, carry, structure)
     return _run(on, ask, step, carry, structure)
+
+
+def check_limit(steps: int) -> None:
+    """Refuse a step beyond ``weft.config.loop_limit``."""
+    limit = config.loop_limit
+    if limit is not None and steps >= limit:
+        raise ArgumentError(
+            f"while_loop: the condition still holds after {steps} steps, which is "
+            "weft.config.loop_limit"
+        )
 
 
 def _listed(result: Any, count: int) -> Any:
@@ -297,8 +309,10 @@ def _listed(result: Any, count: int) -> Any:
 
 def _run(on: Any, ask: Any, step: Any, carry: Any, structure: Any) -> Any:
     """The loop itself, on tensors that have values."""
-    types = [type_of(c) for c in carry]
+    types, steps = [type_of(c) for c in carry], 0
     while _any_goes_on(on):
+        check_limit(steps)
+        steps += 1
         leaves, now = tree_flatten(step(tree_unflatten(carry, structure)))
         after = [as_leaf("while_loop", leaf) for leaf in leaves]
         check_carry("while_loop", (types, structure), (after, now))

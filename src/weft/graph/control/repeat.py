@@ -20,6 +20,7 @@ from weft.core.pytree import Structure, tree_flatten, tree_unflatten
 from weft.core.size import Size, is_integer, same
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
+from weft.graph.capture import capturing
 from weft.graph.control.backward import keeping, step_back, step_forward
 from weft.graph.control.bodies import (
     apply_op,
@@ -43,7 +44,6 @@ from weft.graph.control.staging import (
     check_same,
     closed_over,
     hand_on,
-    outer_graph,
     unshared,
 )
 from weft.graph.ir import Graph
@@ -305,7 +305,7 @@ def scan(
     rows, shape = tree_flatten(xs)
     rows = [as_leaf("scan", x) for x in rows]
     steps = _length(rows, length)
-    outer = outer_graph(carry, rows)
+    outer = capturing(carry, rows)
     if outer is not None:
         return _staged(outer, f, carry, structure, rows, shape, steps, reverse)
     return _run(f, carry, structure, rows, shape, steps, reverse)

@@ -30,6 +30,7 @@ from weft.graph.control.bodies import (
     present,
     pullback,
     runner,
+    runs_natively,
     some,
     spread,
     tangents,
@@ -50,9 +51,23 @@ COUNT = TensorType((), dtypes.int64)
 
 def _sized_eval(n: Any, *xs: Any, graph: Graph, size: str, sizes: Any) -> Any:
     check_arrays("sized", graph, (n, *xs))
-    call = runner(graph, (*sizes, (size, int(n))))
+    steps = _rounded(int(n)) if runs_natively() else int(n)
+    call = runner(graph, (*sizes, (size, steps)), always=True)
     with np.errstate(all="ignore"):
         return own(call((n, *xs)), graph, (n, *xs))
+
+
+def _rounded(n: int) -> int:
+    """A size that is larger by up to a quarter, so that few sizes need memory.
+
+    Steps beyond the count change nothing.
+
+    >>> from weft.graph.control.sized import _rounded
+    >>> [_rounded(n) for n in (0, 1, 5, 9, 17, 100, 1000)]
+    [1, 1, 5, 10, 20, 112, 1024]
+    """
+    grain = 1 << max(n.bit_length() - 3, 0)
+    return max(-(-n // grain) * grain, 1)
 
 
 def _sized_type(*xs: Any, graph: Graph, size: str, sizes: Any) -> Any:

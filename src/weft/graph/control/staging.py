@@ -27,18 +27,6 @@ from weft.ops.copies import clone
 from weft.runtime.cpu.buffers import owned
 
 
-def outer_graph(*trees: Any) -> Building | None:
-    """The graph under construction that control flow over these must be part of."""
-    if mode.capture is not None:
-        return mode.capture
-    for leaf in tree_flatten(trees)[0]:
-        while isinstance(leaf, Tracer):
-            if isinstance(leaf, Symbol):
-                return leaf._interpreter
-            leaf = leaf.below
-    return None
-
-
 def unshared(leaves: list[Tensor]) -> list[Tensor]:
     """Results that share no memory, as those of a graph; copies where they do.
 

@@ -222,6 +222,14 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class ControlFlow:
+    """Loops whose iterations run natively."""
+
+    poll: int = 1 << 22  # operations after which an interrupt is looked for
+    launch: int = 1 << 10  # operations that launching one kernel is worth
+
+
+@dataclass(frozen=True)
 class CpuCostModel:
     """The thresholds of a CPU, by area."""
 
@@ -238,6 +246,7 @@ class CpuCostModel:
     convolution: Convolution = Convolution()
     winograd: Winograd = Winograd()
     attention: Attention = Attention()
+    control_flow: ControlFlow = ControlFlow()
     stored_executable: int = 64 << 20  # bytes: an eighth of the cache on disk
 
 

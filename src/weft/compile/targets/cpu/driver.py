@@ -9,7 +9,9 @@ from llvmlite import ir
 
 from weft.compile.emit.control_flow import I64, POINTER, VOID, i64, loop
 from weft.compile.emit.isa import Isa, new_module, prepare_function
+from weft.compile.targets.cpu import interrupts
 from weft.compile.targets.cpu.background import ahead
+from weft.compile.targets.cpu.control_flow.native import GLOBALS, emit_control_flow
 from weft.compile.targets.cpu.kernel import SIGNATURE
 from weft.compile.targets.cpu.matmul.epilogue import EPILOGUE
 from weft.compile.targets.cpu.object_code import (
@@ -18,6 +20,7 @@ from weft.compile.targets.cpu.object_code import (
     host_isa,
     is_known,
 )
+from weft.config import config
 
 FIELDS = 9  # of a row of the native loop's table
 MOST_SIZES = 64  # of an epilogue's kernel: they are copied for each call
@@ -55,6 +58,7 @@ def driver() -> Driver:
     from weft.runtime.cpu import pool
 
     isa = host_isa()
+    limit = config.loop_limit_word.ctypes.data
     pool.link()
     # The loops are small and gain nothing by vectors; LLVM's passes would take longest.
     library = compile_known("driver", lambda: _module(isa), isa, level=0)
@@ -62,6 +66,8 @@ def driver() -> Driver:
         library.address("run")
     )
     at = library.address
+    for name, value in zip(GLOBALS, (limit, *interrupts.addresses()), strict=True):
+        ctypes.c_int64.from_address(at(name)).value = value
     bodies = at("iterations"), at("jobs"), at("gang"), at("fill")
     return Driver(run, at("again"), *bodies, at("follow"), library)
 
@@ -99,6 +105,7 @@ def _module(isa: Isa) -> ir.Module:
             with small:
                 b.call(body, [context, i64(0), count, i64(0)])
     b.ret_void()
+    emit_control_flow(module, isa, BODY, run)
     return module
 
 

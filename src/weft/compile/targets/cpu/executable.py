@@ -94,6 +94,10 @@ class Jobs(NamedTuple):
     # Products whose right operand is a variable that does not change here: the job's
     # first word, which of those held, the function that packs it, its tasks, and bytes.
     packs: ndarray
+    # Nested programs: words of the addresses of their slots, gangs and sizes; the slot
+    # that their memory is in, and the byte there.
+    nested: ndarray
+    flags: ndarray  # word, number of the error flag among the sizes
 
 
 class Executable(NamedTuple):
@@ -124,6 +128,8 @@ class Executable(NamedTuple):
     outputs: list[Output]
     writes: list[Write]
     counts: tuple[int, int]  # nodes and kernels
+    nested: Sequence[Executable]  # bodies of loops and branches
+    prologue: int  # the gang at which iterations of a loop after the first begin
 
     @property
     def can_be_stored(self) -> bool:
@@ -136,6 +142,12 @@ class Executable(NamedTuple):
         except Unstorable:
             return False
         return True
+
+
+def libraries_of(executable: Executable) -> set[str]:
+    """The keys of the libraries that its kernels, and those of its bodies, are in."""
+    own = {one.of for one in executable.functions if one.kind == "kernel"}
+    return own.union(*[libraries_of(one) for one in executable.nested])
 
 
 # -- values that are not in memory as they are
@@ -278,7 +290,8 @@ def to_bytes(executable: Executable) -> bytes:
     arrays: list[ndarray] = []
     outputs = [one._replace(ref=_plain_ref(one.ref)) for one in executable.outputs]
     writes = [one._replace(ref=_plain_ref(one.ref)) for one in executable.writes]
-    executable = executable._replace(outputs=outputs, writes=writes)
+    nested: Any = [np.frombuffer(to_bytes(x), np.uint8) for x in executable.nested]
+    executable = executable._replace(outputs=outputs, writes=writes, nested=nested)
 
     def plain(value: Any) -> Any:
         if isinstance(value, ndarray):
@@ -318,6 +331,7 @@ def from_bytes(data: bytes) -> Executable:
         ]
     values["plan"] = [tuple(step) for step in values["plan"]]
     values["constants"] = [tuple(row) for row in values["constants"]]
+    values["nested"] = [from_bytes(one.tobytes()) for one in values["nested"]]
     values["jobs"], values["counts"] = Jobs(*values["jobs"]), tuple(values["counts"])
     return Executable(**values)
 

@@ -16,83 +16,48 @@ from typing import Any
 
 import numpy as np
 
-from weft.compile.targets.cpu.driver import FIELDS, driver
+from weft.compile.targets.cpu.driver import driver
 from weft.compile.targets.cpu.executable import (
-    FILL,
-    GANG,
-    ITERATIONS,
-    JOBS,
     NOWHERE,
     Called,
     Executable,
-    Jobs,
+    Symbol,
     value_of,
 )
+from weft.compile.targets.cpu.interrupts import raise_pending
 from weft.compile.targets.cpu.packed_weights import Stamps, Weights
+from weft.compile.targets.cpu.tables import Tables, in_order
 from weft.graph.control.bodies import natively
 from weft.graph.interpret import failed
 from weft.graph.ir import PICK, GraphError
-from weft.runtime.cpu import arena, pool
-from weft.runtime.cpu.address import address, aligned_memory
+from weft.runtime.cpu import arena
+from weft.runtime.cpu.address import address
 from weft.runtime.cpu.buffers import empties, empty
 
 ndarray = np.ndarray
 
 
-class Workspaces:
-    """Memory that each thread of the pool has for itself, and the jobs that use it."""
-
-    def __init__(self, jobs: Jobs, contexts: ndarray, data: ndarray) -> None:
-        self.words = jobs.words.copy()
-        self.places = jobs.pointers.copy()  # addresses, slots, bytes behind them
-        self.places[:, 0] = address(self.words) + 8 * self.places[:, 0]
-        self.at, self.each = jobs.workspaces, jobs.each
-        if len(jobs.contexts):
-            words, numbers = jobs.contexts.T
-            self.words[words] = address(contexts) + 8 * contexts.shape[1] * numbers
-            self.words[words - 1] = driver().epilogue
-        if len(jobs.tables):
-            words, offsets = jobs.tables.T
-            self.words[words] = address(data) + offsets
-        self.data = data
-        self._allocate()
-
-    def _allocate(self) -> None:
-        self.threads = pool.get_num_threads()
-        self.memory, start = aligned_memory(self.threads * self.each)
-        self.words[self.at] = start
-        self.words[self.at + 1] = self.each
-
-    def check(self) -> None:
-        """Allocate workspaces anew, if the number of threads has changed."""
-        if pool.get_num_threads() != self.threads:
-            self._allocate()
-
-
-class Executor:
+class Executor(Tables):
     """An executable with memory, ready to run.
 
-    ``functions`` are the addresses of its functions; ``replay`` runs the program again,
-    slowly, and raises the error that a kernel has found (or tells that it is none).
+    ``address_of`` gives the addresses of its functions; ``replay`` runs the program
+    again, slowly, and raises the error that a kernel has found (or tells that it is
+    none).
     """
 
     def __init__(
         self,
         executable: Executable,
-        functions: Sequence[int],
+        address_of: Callable[[Symbol], int],
         replay: Callable[[Sequence[Any], Sequence[Any]], Any],
     ) -> None:
-        self.executable = executable
+        self.arena = arena.Arena(executable.nbytes)
+        super().__init__(executable, address_of, self.arena.address)
         self.replay = replay
         self.libraries: Any = None  # code that must live as long
         self.lock = threading.Lock()  # memory is for one run at a time
         self.runs = 0  # of which each finds its addresses
-        self.arena = arena.Arena(executable.nbytes)
-        self.addresses = np.zeros(executable.slots, np.int64)
-        slots, offsets = executable.offsets.T
-        self.addresses[slots] = self.arena.address + offsets
-        self._link(np.array(functions, np.int64))
-        self.weights = Weights(executable.jobs, functions)
+        self.weights = Weights(executable.jobs, self.functions.tolist())
         self.known: list[Any] = []  # what is there before the first step
         self.bound: list[Any] = []  # the variables of the last run
         held, written = executable.held, executable.state_buffers
@@ -109,45 +74,6 @@ class Executor:
     def results_bytes(self) -> int:
         """The bytes of the outputs that each run allocates."""
         return sum(math.prod(shape) * kind.itemsize for _, shape, kind in self.fresh)
-
-    def _link(self, functions: ndarray) -> None:
-        """Put addresses where the executable has numbers."""
-        executable = self.executable
-        self.table = np.zeros(len(executable.buffer_slots), np.int64)
-        self.numbers, self.flags = executable.numbers.copy(), executable.flags.tolist()
-        self.words = self.numbers.data  # read one by one
-        table, numbers = address(self.table), address(self.numbers)
-        self.contexts = executable.contexts.copy()
-        if len(self.contexts):
-            self.contexts[:, 0] = functions[self.contexts[:, 0]]
-            self.contexts[:, 1] = table + 8 * self.contexts[:, 1]
-            self.contexts[:, 2] = numbers + 8 * self.contexts[:, 2]
-        self.jobs = Workspaces(executable.jobs, self.contexts, executable.data.copy())
-        places = table + 8 * np.arange(len(executable.buffer_slots))
-        mine = np.column_stack(
-            [places, executable.buffer_slots, executable.buffer_offsets]
-        )
-        self.filled = np.concatenate([mine, self.jobs.places])
-        self.rows, self.gangs = executable.rows.copy(), executable.gangs.copy()
-        kinds = driver()
-        self.native = kinds.run
-        bodies = [kinds.iterations, kinds.jobs, kinds.gang, kinds.fill]
-        starts = {
-            ITERATIONS: (table, 8), JOBS: (address(self.jobs.words), 8),
-            GANG: (address(self.rows), 8 * FIELDS), FILL: (address(self.filled), 0),
-        }  # fmt: skip
-        for rows in (self.rows, self.gangs):
-            kind = rows[:, 6].copy()
-            launch = (kind == ITERATIONS) | (kind == JOBS)
-            if len(functions):
-                rows[launch, 1] = functions[rows[launch, 1]]
-            rows[kind == FILL, 1] = address(self.addresses)
-            for one, (start, width) in starts.items():
-                rows[kind == one, 2] = start + width * rows[kind == one, 2]
-            mine = kind == ITERATIONS
-            rows[mine, 3] = numbers + 8 * rows[mine, 3]
-            rows[:, 6] = np.array(bodies, np.int64)[kind]
-        self.gangs_at = address(self.gangs)
 
     def run(
         self,
@@ -241,6 +167,7 @@ class Executor:
         if not any(map(self.words.__getitem__, self.flags)):
             return
         self.numbers[self.flags] = 0
+        raise_pending()
         if self.replay(feeds, held):
             return
         raise GraphError("a kernel reports an index that the interpreter accepts")
@@ -355,11 +282,10 @@ class Executor:
         known: list[Any] = [None] * self.executable.values
         for number, offset, shape, dtype in self.executable.kept:
             known[number] = self.arena.view(offset, shape, dtype.np)
-        for slot, number, value in self.executable.constants:
+        for (_, number, _), value in zip(
+            self.executable.constants, self.constants, strict=True
+        ):
             known[number] = value
-            if slot != NOWHERE:
-                known[number] = in_order(value)
-                self.addresses[slot] = address(known[number])
         return known
 
     def _fits(self, k: int, array: ndarray) -> None:
@@ -415,11 +341,6 @@ class Executor:
             result = in_order(result)
             self.addresses[call.slot] = address(result)
         values[call.value] = result
-
-
-def in_order(array: ndarray) -> ndarray:
-    """The array itself if it is row-major, else a copy that is (0-d stays 0-d)."""
-    return array if array.flags.c_contiguous else array.copy(order="C")
 
 
 def _no_stamp(place: int) -> None:

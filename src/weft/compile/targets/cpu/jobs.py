@@ -37,12 +37,25 @@ class Pointer(NamedTuple):
     offset: int = 0
 
 
+class Nested(NamedTuple):
+    """A program that a job runs: a body, with its memory in the call's scratch."""
+
+    executable: Any
+    code: Any
+    offset: int  # of its arena, in bytes
+    slots: int  # the fields that are addresses: of its slots, its gangs, its sizes
+    gangs: int
+    sizes: int
+
+
 class Job(NamedTuple):
     """The fields of a job, whose last two are its workspaces' address and size."""
 
     fields: Any  # whole numbers
     pointers: Sequence[Pointer]
     tables: Sequence[tuple[int, np.ndarray]] = ()  # fields that are their addresses
+    flag: int = -1  # the field that is the address of an error flag, if any
+    nested: Sequence[Nested] = ()
 
 
 class Pack(NamedTuple):
@@ -65,6 +78,7 @@ class Work(NamedTuple):
     #                    the field before it is the epilogue's address
     share: float = 1.0  # of the work that is worth handing to another thread
     pack: Pack | None = None
+    scratch: int = 0  # bytes in the arena, while it runs
 
 
 def outline(shape: Any, dtype: Any) -> np.ndarray:
@@ -120,6 +134,8 @@ class Jobs:
         self.pointers: list[tuple[int, Node, int]] = []
         self.contexts: list[tuple[int, int]] = []
         self.packs: list[tuple[int, Pack]] = []
+        self.flags: list[int] = []  # words that are addresses of error flags
+        self.nested: list[tuple[LibraryCall, Nested]] = []
         self.tables = _Tables()
         ends: list[int] = []
         for call, work in self.works.items():
@@ -131,6 +147,11 @@ class Jobs:
                 self.pointers += [(start + p.field, *p[1:]) for p in job.pointers]
                 for field, table in job.tables:
                     self.tables.add(start + field, table)
+                if job.flag >= 0:
+                    self.flags.append(start + job.flag)
+                for one in job.nested:
+                    words = [start + field for field in one[3:]]
+                    self.nested.append((call, Nested(*one[:3], *words)))
                 self.words.extend(job.fields)
                 ends.append(len(self.words))
         self.workspaces = np.array(ends, np.int64) - 2
@@ -152,13 +173,15 @@ class Jobs:
 
     def data(
         self,
-        slots: Mapping[Node, int],
+        slots: Mapping[Any, int],
         reads: Sequence[Any],
         number: Callable[[Symbol], int],
+        flags: Sequence[int] = (),
     ) -> executable.Jobs:
         """The jobs without addresses, by the slots that these are kept in.
 
         ``reads`` are the variables; ``number`` gives the number of a function.
+        ``flags`` says where the jobs' error flags are among the sizes.
         """
         pointers = [(word, slots[node], offset) for word, node, offset in self.pointers]
         packs = [
@@ -175,6 +198,10 @@ class Jobs:
             _pairs(self.contexts, 2),
             _pairs(self.tables.places, 2),
             _pairs(packs, 5),
+            _pairs(
+                [(*one[3:], slots[call], one.offset) for call, one in self.nested], 5
+            ),
+            _pairs(list(zip(self.flags, flags, strict=True)), 2),
         )
 
 

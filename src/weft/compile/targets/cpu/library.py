@@ -12,6 +12,7 @@ from weft.compile.targets.cpu.attention.call import (
     is_attention,
     usual_function,
 )
+from weft.compile.targets.cpu.control_flow.call import ControlFlow
 from weft.compile.targets.cpu.convolution.arrays import compiled as convolution_code
 from weft.compile.targets.cpu.convolution.call import Convolution, is_convolution
 from weft.compile.targets.cpu.driver import driver
@@ -27,7 +28,7 @@ from weft.compile.targets.cpu.matmul.call import (
 from weft.compile.targets.cpu.object_code import Library
 from weft.graph.ir import Graph, Node
 
-LIBRARY: tuple[type[LibraryCall], ...] = (Product, Convolution, Attention)
+LIBRARY: tuple[type[LibraryCall], ...] = (Product, Convolution, Attention, ControlFlow)
 
 
 def library_call_of(node: Node) -> type[LibraryCall] | None:
@@ -59,6 +60,8 @@ def address_of(symbol: Symbol, libraries: Mapping[str, Library], isa: Isa) -> in
     """The address of a function; kernels' code is among the libraries, by its key."""
     if symbol.kind == "kernel":
         return libraries[symbol.of].address(symbol.name)
+    if symbol.kind == "control":
+        return driver().library.address(symbol.name)
     if symbol.kind == "gemm":
         return named(symbol.of, isa).library.address(symbol.name)
     if symbol.kind == "conv":

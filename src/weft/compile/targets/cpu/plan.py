@@ -104,6 +104,11 @@ class _Planner:
                 self.flags.append(len(self.numbers))
                 self.numbers.append(0)
             at += len(use.owners)
+        self.job_flags = [
+            len(self.numbers) + k for k in range(len(self.layout.jobs.flags))
+        ]
+        self.flags += self.job_flags
+        self.numbers += [0] * len(self.job_flags)
         self.numbers.append(0)
 
     def _known(self, use: KernelLaunch) -> dict[str, int]:
@@ -168,6 +173,7 @@ class _Planner:
         gangs: list[list[int]] = []
         k, at, moved = 0, 0, True
         count = len(self.buffer_slots) + len(self.layout.jobs.pointers)  # of addresses
+        self.prologue = 1
         self.stop = -1  # the index in the plan before which errors are looked for
         while at < len(self.layout.steps):
             if self.stop < 0 and at >= self.layout.order.safe:
@@ -180,6 +186,8 @@ class _Planner:
                 at, moved = at + 1, True
                 continue
             wave, first, start = self.layout.order.waves[at], k, len(gangs)
+            if at == self.layout.order.prologue:
+                self.prologue = max(start, 1)
             if moved:  # values are elsewhere than before
                 gangs.append([0, 0, 0, 0, count, count, FILL, 0, 0])
                 moved = False
@@ -236,8 +244,11 @@ class _Planner:
             for n, at in self.layout.offsets.items()
             if n in self.seen
         ]
-        offsets = [(self.layout.places[n], at) for n, at in self.layout.offsets.items()]
-        jobs = self.layout.jobs.data(self.layout.places, lowered.reads, self._number)
+        places: dict[Any, int] = {**layout.places, **layout.scratch}
+        offsets = [(places[n], at) for n, at in self.layout.offsets.items()]
+        jobs = layout.jobs.data(places, lowered.reads, self._number, self.job_flags)
+        for _, nested in layout.jobs.nested:
+            self.code.libraries.update(nested.code.libraries)
         constants = [
             (self.layout.places.get(n, NOWHERE), self.value[n], n.params["value"])
             for n in self.value
@@ -252,6 +263,7 @@ class _Planner:
             _table(self.contexts, 7), jobs,
             self.layout.jobs.tables.data, plan, self.stop, outputs, writes,
             (len(lowered.graph), len(lowered.kernels)),
+            [nested.executable for _, nested in layout.jobs.nested], self.prologue,
         )  # fmt: skip
 
     def _held(self, variable: Variable) -> Held:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +55,14 @@ class CpuTarget:
         return library.library_call_of(node)
 
     def refine(
-        self, graph: Graph, steps: Sequence[Step], *, pack_weights: bool
+        self,
+        graph: Graph,
+        steps: Sequence[Step],
+        *,
+        pack_weights: bool,
+        fixed: Collection[Node] = (),
     ) -> list[Step]:
-        steps = with_panels(steps, graph, self.isa)
+        steps = with_panels(steps, graph, self.isa, fixed)
         if pack_weights:  # by one function, so that programs can share them
             return with_weights(steps, graph)
         return with_few(steps, self.isa)
@@ -108,9 +113,7 @@ class CpuTarget:
         return plan(layout, code)
 
     def executor(self, plan: Plan, code: Code, replay: Replay) -> Executor:
-        executable = plan.executable
-        functions = [code.address(one) for one in executable.functions]
-        return Executor(executable, functions, replay)
+        return Executor(plan.executable, code.address, replay)
 
     def find(self, key: str, replay: Replay) -> Executor | None:
         data = kernel_cache.default().find(key)
@@ -118,15 +121,15 @@ class CpuTarget:
             return None
         executable = executables.from_bytes(data)
         libraries: dict[str, Any] = {}
-        for name in {one.of for one in executable.functions if one.kind == "kernel"}:
+        for name in executables.libraries_of(executable):
             stored = stored_library(name, self.isa)
             if stored is None:
                 return None  # it was removed
             libraries[name] = stored
-        functions = [
-            library.address_of(one, libraries, self.isa) for one in executable.functions
-        ]
-        executor = Executor(executable, functions, replay)
+        address = functools.partial(
+            library.address_of, libraries=libraries, isa=self.isa
+        )
+        executor = Executor(executable, address, replay)
         executor.libraries = libraries  # the code lives as long
         count_module(made=False)
         return executor

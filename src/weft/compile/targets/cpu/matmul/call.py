@@ -8,7 +8,7 @@ matrix to matrix, else several.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -173,9 +173,18 @@ def _is_transposed(operand: Operand) -> bool:
     return any(view.op is permute_op for view in operand.views)
 
 
-def with_panels(steps: Iterable[Step], graph: Graph, isa: Isa) -> list[Step]:
-    """The steps with right operands that are read often packed before the first."""
+def with_panels(
+    steps: Iterable[Step], graph: Graph, isa: Isa, fixed: Collection[Node] = ()
+) -> list[Step]:
+    """The steps with right operands that are read often packed before the first.
+
+    In the body of a loop, ``fixed`` inputs are read in each iteration.
+    """
     often = read_often(graph.nodes)
+    if fixed:
+        products = [n for n in graph.nodes if product_kind(n) in FLOATS]
+        rights = [n.inputs[1] for n in products if len(n.shape) == 2]
+        often |= {right for right in rights if Operand(right).base in fixed}
     panels: dict[Node, Node] = {}
     refined: list[Step] = []
     for step in steps:
