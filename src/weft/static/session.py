@@ -107,7 +107,7 @@ class Session:
         self.values: dict[ir.Variable, np.ndarray] = {}
         self.closed = False
         self._calls: dict[Any, Call] = {}
-        self._lock = threading.RLock()  # one run at a time changes the values
+        self._lock = threading.RLock()  # one run at a time
 
     def __enter__(self) -> Session:
         if self not in _stack.sessions:
@@ -148,13 +148,14 @@ class Session:
         if options is not None:
             raise ArgumentError(f"run: expected no options, got {options!r}")
         feeds = feed_dict or {}
-        if not self.graph.unranked:
-            return self._run(fetches, feeds, run_metadata)
-        try:
-            return self._run(*self._ranked(fetches, feeds, False), run_metadata)
-        except ShapeError:  # the nodes that were built for these ranks do not fit
-            pass
-        return self._run(*self._ranked(fetches, feeds, True), run_metadata)
+        with self._lock:
+            if not self.graph.unranked:
+                return self._run(fetches, feeds, run_metadata)
+            try:
+                return self._run(*self._ranked(fetches, feeds, False), run_metadata)
+            except ShapeError:  # the nodes that were built for these ranks do not fit
+                pass
+            return self._run(*self._ranked(fetches, feeds, True), run_metadata)
 
     def explain(
         self, fetches: Any, feed_dict: Any = None, *, measure: bool = False
@@ -195,8 +196,7 @@ class Session:
     def _run(self, fetches: Any, feed_dict: Any, run_metadata: Any) -> Any:
         call = self._call(fetches, feed_dict)
         feeds = call.arrays(feed_dict)
-        with self._lock:
-            results = call.run(feeds, self.values)
+        results = call.run(feeds, self.values)
         if run_metadata is not None:
             run_metadata.tell(call.run, feeds)
         return call.result(results)
