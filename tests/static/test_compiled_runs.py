@@ -80,6 +80,7 @@ def test_random_programs_with_state(seed):
         compiled, interpreted = both(graph)
         for session in (compiled, interpreted):
             session.run(init)
+        assumed = set(graph.builder.sizes.assumptions)
         for rows in (4, 4, 1, 0, 6):
             feed = {writer.x: rng.normal(size=(rows, 3))}
             some = fetches[rng.integers(3)]
@@ -89,6 +90,7 @@ def test_random_programs_with_state(seed):
             for v in writer.variables:
                 a, b = compiled.run(v), interpreted.run(v)
                 np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+        assert set(graph.builder.sizes.assumptions) == assumed  # compiling asks nothing
 
 
 # -- one program

@@ -159,6 +159,9 @@ class OpenSizeError(ArgumentError):
 class Scope:
     """The symbols of one program: their example sizes, and assumptions."""
 
+    built = "this program was captured"
+    advice = "capture it again for these sizes."
+
     def __init__(self) -> None:
         self.hints: dict[str, int | None] = {}
         self.assumptions: dict[str, Assumption] = {}
@@ -202,9 +205,8 @@ class Scope:
             if not assumption.holds(sizes):
                 given = ", ".join(f"{k} = {v}" for k, v in sizes.items())
                 raise ShapeError(
-                    f"this program was captured for sizes with {assumption}, which "
-                    f"does not hold for {given}; capture it again for these sizes.\n"
-                    f"  assumed at {assumption.line}"
+                    f"{self.built} for sizes with {assumption}, which does not hold "
+                    f"for {given}; {self.advice}\n  assumed at {assumption.line}"
                 )
 
 

@@ -469,6 +469,8 @@ class Builder:
         return node
 
     def input(self, type: TensorType, name: str = "input") -> Node:
+        if isinstance(type.shape, TensorShape):
+            type = TensorType(tuple(type.shape), type.dtype)
         return self.add(INPUT, (), {"type": type}, type, name)
 
     def constant(self, value: np.ndarray, name: str = "constant") -> Node:

@@ -135,16 +135,18 @@ def sources_of(graph: Graph) -> dict[Node, tuple[Source, int]]:
     return _SOURCES.get(graph, {})
 
 
-def pulled(session: Session, nodes: Sequence[Node]) -> dict[Node, Any]:
-    """The values of placeholders that have a source, each source asked once."""
+def pulled(
+    session: Session, nodes: Sequence[Node], drawn: dict[Source, Sequence[Any]]
+) -> dict[Node, Any]:
+    """The values of placeholders that have a source; ``drawn`` is what a run's sources
+    gave so far, each of which is asked once."""
     table = sources_of(session.graph)
-    given: dict[Source, Sequence[Any]] = {}
     found = {}
     for node in nodes:
         source, k = table[node]
-        if source not in given:
-            given[source] = source.pull(session)
-        found[node] = given[source][k]
+        if source not in drawn:
+            drawn[source] = source.pull(session)
+        found[node] = drawn[source][k]
     return found
 
 

@@ -26,10 +26,11 @@ _WAIT = 0.05  # seconds after which a queue looks again whether anything can cha
 class _Contents:
     """What a queue holds in one session."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Any) -> None:
         self.rows: list[tuple[np.ndarray, ...]] = []
         self.closed = False
-        self.changed = threading.Condition()
+        # who waits lets other runs of the session go on
+        self.changed = threading.Condition(session._lock)
 
 
 class QueueBase:
@@ -57,7 +58,10 @@ class QueueBase:
         self.fillers: list[Any] = []  # the operations of queue runners
 
     def _contents(self, session: Any) -> _Contents:
-        return state_of(session).setdefault(self, _Contents())
+        states = state_of(session)
+        if self not in states:
+            states[self] = _Contents(session)
+        return states[self]
 
     # -- putting in
 

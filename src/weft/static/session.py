@@ -126,7 +126,7 @@ class Session:
         self.closed = False
         self._calls: dict[Any, Call] = {}
         self._sourced: dict[Any, list[Node]] = {}  # placeholders that sources feed
-        self._lock = threading.RLock()  # one run at a time changes the values
+        self._lock = threading.RLock()  # one run at a time
 
     def __enter__(self) -> Session:
         if self not in _stack.sessions:
@@ -168,13 +168,16 @@ class Session:
         if options is not None and not isinstance(options, RunOptions):
             raise ArgumentError(f"run: expected no options, got {options!r}")
         feeds = feed_dict or {}
-        if not self.graph.unranked:
-            return self._run(fetches, feeds, run_metadata)
-        try:
-            return self._run(*self._ranked(fetches, feeds, False), run_metadata)
-        except ShapeError:  # the nodes that were built for these ranks do not fit
-            pass
-        return self._run(*self._ranked(fetches, feeds, True), run_metadata)
+        drawn: dict[Any, Any] = {}  # from sources: once, also if the run begins again
+        with self._lock:
+            if not self.graph.unranked:
+                return self._run(fetches, feeds, run_metadata, drawn)
+            try:
+                ranked = self._ranked(fetches, feeds, False)
+                return self._run(*ranked, run_metadata, drawn)
+            except ShapeError:  # the nodes that were built for these ranks do not fit
+                pass
+            return self._run(*self._ranked(fetches, feeds, True), run_metadata, drawn)
 
     def explain(
         self, fetches: Any, feed_dict: Any = None, *, measure: bool = False
@@ -212,18 +215,20 @@ class Session:
             return value
         return self.graph.unranked.get(value.removesuffix(":0"), value)
 
-    def _run(self, fetches: Any, feed_dict: Any, run_metadata: Any) -> Any:
+    def _run(
+        self, fetches: Any, feed_dict: Any, run_metadata: Any, drawn: dict[Any, Any]
+    ) -> Any:
         if sources_of(self.graph):
-            feed_dict = self._with_sources(fetches, feed_dict)
+            feed_dict = self._with_sources(fetches, feed_dict, drawn)
         call = self._call(fetches, feed_dict)
         feeds = call.arrays(feed_dict)
-        with self._lock, running(self):
+        with running(self):
             results = call.run(feeds, self.values)
         if run_metadata is not None:
             run_metadata.tell(call.run, feeds)
         return call.result(results)
 
-    def _with_sources(self, fetches: Any, feed_dict: Any) -> Any:
+    def _with_sources(self, fetches: Any, feed_dict: Any, drawn: Any) -> Any:
         """The feeds, with the values of placeholders that have a source."""
         fed = [node_of(self.graph, key) for key in feed_dict]
         key = _key(fetches), *fed
@@ -240,7 +245,7 @@ class Session:
         symbols = {node: self.graph.symbol(node) for node in wanted}
         # what else is not fed is an error before a source is asked
         self._call(fetches, {**feed_dict, **dict.fromkeys(symbols.values())})
-        found = pulled(self, wanted)
+        found = pulled(self, wanted, drawn)
         return {**feed_dict, **{symbols[node]: found[node] for node in wanted}}
 
     def _call(self, fetches: Any, feed_dict: Any) -> Call:
