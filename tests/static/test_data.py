@@ -125,9 +125,7 @@ def test_iterators_that_begin_again(session):
 
 def test_one_iterator_for_several_data_sets(session):
     train, test = Dataset.range(3), Dataset.range(10, 12)
-    iterator = tf.data.DatasetIterator.from_structure(
-        train.output_types, train.output_shapes
-    )
+    iterator = tf.data.Iterator.from_structure(train.output_types, train.output_shapes)
     following = iterator.get_next() * 2
     begin = [iterator.make_initializer(d) for d in (train, test)]
     session.run(begin[1])

@@ -11,6 +11,7 @@ A program builds a graph, and a session runs it::
         session.run(step, {x: data})
 """
 
+from weft.core.size import TensorShape
 from weft.dtype import (
     DType,
     as_dtype,
@@ -55,6 +56,7 @@ from weft.static.app import (
     OptimizerOptions,
     RunOptions,
     device,
+    disable_v2_behavior,
 )
 from weft.static.arrays import (
     accumulate_n,
@@ -134,6 +136,7 @@ from weft.static.arrays import (
     rint,
     round,
     saturate_cast,
+    scalar_mul,
     scatter_add,
     scatter_nd,
     scatter_sub,
@@ -374,6 +377,8 @@ from weft.static.variable import (
 
 # ``static.math`` and ``static.random`` hold the same functions under shorter names.
 Tensor = StaticTensor
+realdiv = truediv
+disable_eager_execution = disable_v2_behavior
 
 __all__ = [
     "AUTO_REUSE",
@@ -397,6 +402,7 @@ __all__ = [
     "Session",
     "StaticTensor",
     "Tensor",
+    "TensorShape",
     "Variable",
     "VariableScope",
     "abs",
@@ -468,6 +474,8 @@ __all__ = [
     "diag",
     "diag_part",
     "digamma",
+    "disable_eager_execution",
+    "disable_v2_behavior",
     "div",
     "div_no_nan",
     "divide",
@@ -588,6 +596,7 @@ __all__ = [
     "random_uniform_initializer",
     "range",
     "rank",
+    "realdiv",
     "reciprocal",
     "reduce_all",
     "reduce_any",
@@ -607,6 +616,7 @@ __all__ = [
     "round",
     "rsqrt",
     "saturate_cast",
+    "scalar_mul",
     "scan",
     "scatter_add",
     "scatter_nd",

@@ -90,3 +90,16 @@ def device(device_name_or_function: Any) -> contextlib.nullcontext[None]:
     ...     pass
     """
     return contextlib.nullcontext()
+
+
+def disable_v2_behavior() -> None:
+    """Do nothing: there is no other behavior here.
+
+    >>> weft.static.disable_v2_behavior()
+    """
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("app", name)

@@ -21,6 +21,7 @@ from weft.static.math import (
     _unary,
     floordiv,
     mod,
+    multiply,
     truediv,
 )
 from weft.static.rnn import reversed_in_time
@@ -1164,3 +1165,13 @@ def count_nonzero(
     """
     hits = (as_node(input_tensor) != 0).to(as_dtype(dtype))
     return hits.sum(axis, keepdim=keepdims) if axis is not None else hits.sum()
+
+
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
+    """A number times a tensor.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.scalar_mul(2.0, [1.0, 2.0]))
+    array([2., 4.], dtype=float32)
+    """
+    return multiply(scalar, x, name)

@@ -219,3 +219,9 @@ def dropout(
     return layers.dropout(
         inputs, 1 - keep_prob, noise_shape, seed, training=is_training
     )
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("contrib.layers", name)

@@ -6,8 +6,9 @@ and ``errors.OutOfRangeError`` at the end; each session has its own place in it.
 
 from __future__ import annotations
 
+import collections.abc
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,13 @@ from weft.static.graph import (
 )
 
 __all__ = [
-    "AUTOTUNE", "Dataset", "DatasetIterator", "make_initializable_iterator",
+    "AUTOTUNE", "Dataset", "Iterator", "make_initializable_iterator",
     "make_one_shot_iterator",
 ]  # fmt: skip
 AUTOTUNE = -1
 
 Element = tuple[np.ndarray, ...]  # the leaves of an element
+Elements = collections.abc.Iterator[Element]
 Given = dict[StaticTensor, np.ndarray]  # values of nodes that a data set depends on
 _counter = itertools.count()
 
@@ -51,7 +53,7 @@ class Dataset:
     """
 
     def __init__(
-        self, start: Callable[[Given], Iterator[Element]], structure: Any, types: Any,
+        self, start: Callable[[Given], Elements], structure: Any, types: Any,
         shapes: Any, inputs: Iterable[StaticTensor] = (),
     ) -> None:  # fmt: skip
         self._start, self._structure = start, structure
@@ -90,7 +92,7 @@ class Dataset:
         if len(rows) > 1:
             raise ShapeError(f"from_tensor_slices: different numbers of rows: {rows}")
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             return zip(*[_value(leaf, given) for leaf in found], strict=True)
 
         return _begun(start, structure, found, [leaf.shape[1:] for leaf in found])
@@ -101,7 +103,7 @@ class Dataset:
         leaves, structure = tree_flatten(_packed(tensors))
         found = [_leaf(one) for one in leaves]
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             return iter([tuple(_value(leaf, given) for leaf in found)])
 
         return _begun(start, structure, found, [leaf.shape for leaf in found])
@@ -110,7 +112,10 @@ class Dataset:
     def range(*args: int) -> Dataset:
         """Whole numbers, as Python's ``range``."""
         numbers = range(*args)
-        start = lambda given: ((np.asarray(n, np.int64),) for n in numbers)  # noqa: E731
+
+        def start(given: Given) -> Elements:
+            return ((np.asarray(n, np.int64),) for n in numbers)
+
         return Dataset(start, tree_flatten(0)[1], [int64], [()])
 
     @staticmethod
@@ -127,7 +132,7 @@ class Dataset:
             )
         shapes = _shapes_like(output_shapes, structure, len(types))
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             for one in generator(*args):
                 leaves = zip(_like(output_types, one), types, strict=True)
                 yield tuple(np.asarray(v, t.np) for v, t in leaves)
@@ -143,7 +148,7 @@ class Dataset:
             tree_unflatten(inner, tree_flatten(datasets)[1])
         )[1]  # fmt: skip
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             for row in zip(*[p._start(given) for p in parts], strict=False):
                 yield tuple(itertools.chain(*row))
 
@@ -164,7 +169,7 @@ class Dataset:
         """A function of each element, written with nodes."""
         made = _Function(self, map_func)
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             return (made(element) for element in self._start(given))
 
         types, shapes = made.types, made.shapes
@@ -198,7 +203,7 @@ class Dataset:
         if padding_values is not None:
             fills = [_plain(v) for v in tree_flatten(padding_values)[0]]
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             n = count(given)
             elements = self._start(given)
             while rows := list(itertools.islice(elements, n)):
@@ -228,7 +233,7 @@ class Dataset:
         key += [next(_counter)] if seed is None else []
         rounds = itertools.count()
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             stream = np.random.default_rng([*key, next(rounds) if again else 0])
             return _shuffled(self._start(given), size(given), stream)
 
@@ -238,7 +243,7 @@ class Dataset:
         """The elements several times over, for ever unless told."""
         times = _number(-1 if count is None else count)
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             n = times(given)
             for _ in itertools.count() if n < 0 else range(n):
                 some = False
@@ -301,7 +306,7 @@ class Dataset:
         kept: list[Element] = []
         whole = [False]
 
-        def start(given: Given) -> Iterator[Element]:
+        def start(given: Given) -> Elements:
             if whole[0]:
                 yield from kept
                 return
@@ -319,18 +324,18 @@ class Dataset:
 
     # -- iterators
 
-    def make_one_shot_iterator(self) -> DatasetIterator:
+    def make_one_shot_iterator(self) -> Iterator:
         """An iterator that begins with a session's first run, and ends once."""
         if self._inputs:
             raise ArgumentError(
                 f"make_one_shot_iterator: the data set depends on {self._inputs[0]!r}; "
                 "use make_initializable_iterator, and feed it when the initializer runs"
             )
-        return DatasetIterator(self, once=True)
+        return Iterator(self, once=True)
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Any:
         """An iterator that begins when its ``initializer`` runs."""
-        return DatasetIterator(self)
+        return Iterator(self)
 
 
 class _Shape(tuple[Any, ...]):
@@ -339,7 +344,7 @@ class _Shape(tuple[Any, ...]):
     __slots__ = ()
 
 
-class DatasetIterator:
+class Iterator:
     """A place in a data set, of which every session has its own.
 
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
@@ -358,15 +363,13 @@ class DatasetIterator:
     @staticmethod
     def from_structure(
         output_types: Any, output_shapes: Any = None, shared_name: str | None = None
-    ) -> DatasetIterator:
+    ) -> Iterator:
         """An iterator for several data sets: ``make_initializer`` begins one."""
         types, structure = tree_flatten(tree_map(as_dtype, output_types))
         if output_shapes is None:
             raise ArgumentError("from_structure: expected output_shapes")
         shapes = _shapes_like(output_shapes, structure, len(types))
-        return DatasetIterator(
-            Dataset(lambda given: iter(()), structure, types, shapes)
-        )
+        return Iterator(Dataset(lambda given: iter(()), structure, types, shapes))
 
     @property
     def initializer(self) -> Operation:
@@ -423,7 +426,7 @@ class DatasetIterator:
         return self._dataset.output_shapes
 
 
-def make_one_shot_iterator(dataset: Dataset) -> DatasetIterator:
+def make_one_shot_iterator(dataset: Dataset) -> Iterator:
     """``dataset.make_one_shot_iterator()``.
 
     >>> data = weft.static.data.Dataset.range(2)
@@ -435,7 +438,7 @@ def make_one_shot_iterator(dataset: Dataset) -> DatasetIterator:
 
 def make_initializable_iterator(
     dataset: Dataset, shared_name: str | None = None
-) -> DatasetIterator:
+) -> Iterator:
     """``dataset.make_initializable_iterator()``.
 
     >>> data = weft.static.data.Dataset.range(2)
@@ -456,7 +459,8 @@ class _Leaf:
         if isinstance(value, StaticTensor) and value.op is CONSTANT:
             value = value.node.params["value"]
         if isinstance(value, StaticTensor):
-            self.node, self.dtype, self.shape = value, value.dtype, value.static_shape
+            self.node, self.dtype = value, value.dtype
+            self.shape: tuple[Any, ...] = value.static_shape
             return
         self.value = _plain(value)
         self.dtype, self.shape = as_dtype(self.value.dtype), self.value.shape
@@ -551,11 +555,12 @@ def _stacked(rows: Any, shape: Any, fill: Any) -> np.ndarray:
         raise ShapeError(f"padded_batch: an element of {largest} is larger than {full}")
     out = np.full((len(arrays), *full), fill, arrays[0].dtype)
     for k, array in enumerate(arrays):
-        out[(k, *[slice(n) for n in array.shape])] = array
+        place: tuple[Any, ...] = (k, *[slice(n) for n in array.shape])
+        out[place] = array
     return out
 
 
-def _shuffled(elements: Iterator[Element], size: int, stream: Any) -> Iterator[Element]:
+def _shuffled(elements: Elements, size: int, stream: Any) -> Elements:
     """Elements drawn from a buffer, in which the next ones take their places."""
     buffer = list(itertools.islice(elements, size))
     for element in elements:
@@ -610,3 +615,9 @@ class _Function:
     def __call__(self, element: Element) -> Element:
         feeds = dict(zip(self.inputs, element, strict=True))
         return tuple(self.session.run(self.outputs, feeds))
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("data", name)

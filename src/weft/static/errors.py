@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.errors import ArgumentError, WeftError
 
 __all__ = [
@@ -29,3 +31,9 @@ class NotFoundError(WeftError, LookupError):
 
 class AlreadyExistsError(WeftError, ValueError):
     """A name that is there already."""
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("errors", name)

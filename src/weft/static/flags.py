@@ -127,3 +127,9 @@ def DEFINE_enum(
     if default is not None and default not in enum_values:
         raise ArgumentError(f"DEFINE_enum: {default!r} is not one of {enum_values}")
     FLAGS.define(name, default, help, choices=list(enum_values))
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("flags", name)

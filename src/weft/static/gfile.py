@@ -61,3 +61,9 @@ def _check_free(path: Any, overwrite: bool) -> None:
 
     if not overwrite and os.path.exists(path):
         raise AlreadyExistsError(f"{path} exists; pass overwrite=True to replace it")
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("gfile", name)

@@ -355,3 +355,9 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False) -> Any:
     top = np.iinfo(wanted.np).max
     scaled = x * (top + 0.5)
     return (weft.clamp(scaled, 0, top) if saturate else scaled).to(wanted)
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("image", name)

@@ -503,3 +503,9 @@ batch_normalization = _functional(
 )
 dropout = _functional(Dropout, "dropout", "(2, 3)", takes_training=True)
 flatten = _functional(Flatten, "flatten", "(2, 3)")
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("layers", name)

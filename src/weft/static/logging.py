@@ -39,3 +39,9 @@ def get_verbosity() -> int:
     True
     """
     return _logger.getEffectiveLevel()
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("logging", name)

@@ -315,3 +315,9 @@ def get_total_loss(
     if add_regularization_losses:
         losses = losses + get_regularization_losses(scope)
     return _sum(losses, name)
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("losses", name)

@@ -140,3 +140,9 @@ def _of_positives(name: str, among: str, text: str) -> Any:
 
 precision = _of_positives("precision", "predicted", "predicted positives that are true")
 recall = _of_positives("recall", "actual", "actual positives that were predicted")
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("metrics", name)

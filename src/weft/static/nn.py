@@ -489,3 +489,9 @@ __all__ = [
     "zero_fraction",
 ]  # fmt: skip
 record_all(globals())
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("nn", name)

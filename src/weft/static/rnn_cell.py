@@ -415,3 +415,9 @@ class DeviceWrapper(_Wrapper):
 
     def _wrapped(self, inputs: Any, state: Any, scope: Any) -> Any:
         return self._cell(inputs, state, scope)
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("nn.rnn_cell", name)

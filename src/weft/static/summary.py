@@ -149,3 +149,9 @@ class FileWriter:
 
     def close(self) -> None:
         self.writer.close()
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("summary", name)

@@ -509,3 +509,9 @@ class ProximalGradientDescentOptimizer(Optimizer):
         moved = v - rate * g
         size = (moved.abs() - rate * self.l1).clamp(0) / (1 + rate * self.l2)
         return [v.assign(moved.sign() * size)]
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("train", name)
