@@ -32,7 +32,6 @@ from weft.graph import interpret, ir
 from weft.graph.interpret import bind_sizes, resolve, unread
 from weft.graph.ir import ASSIGN, CONSTANT, GROUP, INPUT, READ, Node
 from weft.runtime.cpu.buffers import owned
-from weft.static.loop_limit import limited
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation
@@ -60,9 +59,7 @@ class Run:
         fed: tuple[Node, ...],
         *,
         native: bool,
-        loop_limit: int | None = None,
     ) -> None:
-        self.loop_limit = loop_limit
         self.fetches = list(dict.fromkeys(fetches))
         self.roots = list(dict.fromkeys([*self.fetches, *targets]))
         self.plan = interpret.Program(graph, self.roots, effects=False, fed=fed)
@@ -108,10 +105,7 @@ class Run:
     @cached_property
     def pure(self) -> ir.Graph:
         """The run as a pure function: see the head of this module."""
-        graph = pure(self.plan, self.fetches, self.fed)
-        if self.loop_limit is None:
-            return graph
-        return limited(graph, self.loop_limit)
+        return pure(self.plan, self.fetches, self.fed)
 
     @cached_property
     def _needs(self) -> set[ir.Variable]:
@@ -129,15 +123,10 @@ class Run:
         return unread(next(n for n in reads if n.params["variable"] in lacking))
 
     def _interpret(self, feeds: Sequence[ndarray], values: Values) -> list[ndarray]:
-        plan = self.plan
-        arrays: list[Any] = list(feeds)
-        if self.loop_limit is not None:
-            plan = interpret.Program(self.pure, self.pure.outputs)
-        else:
-            arrays = [None] * len(plan.fed)
-            for slot, array in zip(self._slots, feeds, strict=True):
-                arrays[slot] = array
-        results, changed = plan.run(arrays, values)
+        arrays: list[Any] = [None] * len(self.plan.fed)
+        for slot, array in zip(self._slots, feeds, strict=True):
+            arrays[slot] = array
+        results, changed = self.plan.run(arrays, values)
         values.update((v, np.array(a)) for v, a in changed.items())
         given = {id(a) for a in (*arrays, *changed.values(), *values.values())}
         return [

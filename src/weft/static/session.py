@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.autograd.modes import no_grad
+from weft.config import config
 from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -80,7 +82,8 @@ class Session:
 
     ``run`` executes the nodes that the fetches need, no others, as one native program
     that is compiled once for a set of fetches and feeds. With ``compiled=False`` they
-    are interpreted one by one. A loop of more than ``loop_limit`` steps is an error.
+    are interpreted one by one. ``loop_limit`` is that of ``weft.config`` in runs: a loop
+    of more steps is an error.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -148,7 +151,7 @@ class Session:
         if options is not None:
             raise ArgumentError(f"run: expected no options, got {options!r}")
         feeds = feed_dict or {}
-        with self._lock:
+        with self._lock, self._limits():
             if not self.graph.unranked:
                 return self._run(fetches, feeds, run_metadata)
             try:
@@ -156,6 +159,11 @@ class Session:
             except ShapeError:  # the nodes that were built for these ranks do not fit
                 pass
             return self._run(*self._ranked(fetches, feeds, True), run_metadata)
+
+    def _limits(self) -> Any:
+        if self.loop_limit is None:
+            return nullcontext()
+        return config.using(loop_limit=self.loop_limit)
 
     def explain(
         self, fetches: Any, feed_dict: Any = None, *, measure: bool = False
@@ -231,7 +239,7 @@ class Session:
         ]
         run = Run(
             self.graph.snapshot(), filter(None, wanted), nodes, fed,
-            native=self.compiled, loop_limit=self.loop_limit,
+            native=self.compiled,
         )  # fmt: skip
         for variable in run.plan.reads:
             if variable in self.graph.starts:
