@@ -70,6 +70,7 @@ class Run:
         self.native = native and not self._is_small_initializer()
         self._slots = [self.plan.fed.index(node) for node in fed]
         self._programs: dict[Any, Program] = {}  # by the shapes of feeds; None: any
+        self._latest: Any = None, None  # settings and shapes, and their program
         self.compiles: list[Compilation] = []
 
     def _check_fed(self) -> None:
@@ -150,10 +151,12 @@ class Run:
     def program(self, feeds: Sequence[ndarray]) -> Program:
         """The program for feeds of these sizes, compiled if there is none."""
         settings = config.strict_ieee, config.batch_invariant, mode.anomaly
-        shapes = tuple([a.shape for a in feeds])
-        programs = self._programs
-        found = programs.get((shapes, settings)) or programs.get((None, settings))
-        return found or self._compile(shapes, settings, feeds)
+        kind = [settings, *[a.shape for a in feeds]]
+        if kind != self._latest[0]:
+            shapes, programs = tuple(kind[1:]), self._programs
+            found = programs.get((shapes, settings)) or programs.get((None, settings))
+            self._latest = kind, found or self._compile(shapes, settings, feeds)
+        return self._latest[1]
 
     def _compile(self, shapes: Any, settings: Any, feeds: Sequence[ndarray]) -> Program:
         from weft.compile.program.phases import Compilation, recording, uncollected

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.autograd.modes import no_grad
 from weft.config import config
-from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
+from weft.core.pytree import LEAF, tree_flatten, tree_map, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
@@ -82,8 +82,8 @@ class Session:
 
     ``run`` executes the nodes that the fetches need, no others, as one native program
     that is compiled once for a set of fetches and feeds. With ``compiled=False`` they
-    are interpreted one by one. ``loop_limit`` is that of ``weft.config`` in runs: a loop
-    of more steps is an error.
+    are interpreted one by one. ``loop_limit`` is that of ``weft.config`` in its runs:
+    a loop of more steps is an error.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -297,6 +297,12 @@ class Call:
         self.structure = structure
         places = {node: k for k, node in enumerate(run.fetches)}
         self.places = [None if node is None else places[node] for node in wanted]
+        self.alone = structure == LEAF and self.places == [0]
+        self.again = [  # fetched before: a copy is the caller's own
+            at
+            for at, place in enumerate(self.places)
+            if place is not None and place in self.places[:at]
+        ]
 
     def arrays(self, feed_dict: Any) -> list[np.ndarray]:
         """The fed values, as arrays of the nodes' types."""
@@ -305,13 +311,11 @@ class Call:
 
     def result(self, arrays: list[np.ndarray]) -> Any:
         """The arrays of the fetched nodes in the structure of the fetches."""
-        leaves: list[Any] = []
-        seen = set()
-        for place in self.places:
-            again = place in seen
-            seen.add(place)
-            value = None if place is None else arrays[place]
-            leaves.append(value.copy() if again and value is not None else value)
+        if self.alone:
+            return arrays[0]
+        leaves = [None if k is None else arrays[k] for k in self.places]
+        for at in self.again:
+            leaves[at] = leaves[at].copy()  # type: ignore[union-attr]
         return tree_unflatten(leaves, self.structure)
 
 
