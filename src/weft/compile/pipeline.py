@@ -68,6 +68,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("canonicalize", p.canonicalize),
     ("simplify_views_again", p.simplify_views),
     ("cse_again", p.cse),  # what became equal in its canonical form
+    ("stack_carries", p.stack_carries),
     ("recompute", lean),  # or what ``weft.compile(f, memory=...)`` asks for
     ("rename_sizes", rename_sizes),  # from here on, the graph is shaped for kernels
     ("widen_half_products", widen_half_products),

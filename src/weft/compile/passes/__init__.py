@@ -15,6 +15,7 @@ from weft.compile.passes.simplify_views import simplify_views
 from weft.compile.passes.sink_checks import sink_checks
 from weft.compile.passes.sink_permutes import sink_permutes
 from weft.compile.passes.slice_strided_convolutions import slice_strided_convolutions
+from weft.compile.passes.stack_carries import stack_carries
 from weft.compile.passes.sum_after_loops import sum_after_loops
 from weft.compile.passes.transpose_products import transpose_products
 from weft.compile.passes.user_rules import add_rule, remove_rule, user_rules
@@ -39,6 +40,7 @@ __all__ = [
     "sink_checks",
     "sink_permutes",
     "slice_strided_convolutions",
+    "stack_carries",
     "sum_after_loops",
     "transpose_products",
     "user_rules",

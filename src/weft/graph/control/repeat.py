@@ -53,12 +53,13 @@ from weft.ops.shaping import movedim
 
 # -- the operator: scan(*fixed, *carry, *xs) gives (*carry, *ys); its body is a graph
 #    from fixed…, carry…, x… to carry…, y…. The last ``saved`` of the ys are for its
-#    derivative only.
+#    derivative only. Of the carries in ``stacked`` it gives all values, from the first
+#    to the last, in place of the last: a pass makes such scans.
 
 
 def _eval(
     *args: Any, body: Graph, fixed: int, carried: int, length: int, reverse: bool,
-    saved: int, sizes: Any,
+    saved: int, sizes: Any, stacked: tuple[int, ...] = (),
 ) -> Any:  # fmt: skip
     start = fixed + carried
     first, carry, xs = args[:fixed], list(args[fixed:start]), args[start:]
@@ -69,6 +70,11 @@ def _eval(
         np.empty((length, *shape_of(n.type, sizes)), n.type.dtype.np)
         for n in body.outputs[carried:]
     ]
+    stacks = {
+        k: np.empty((length + 1, *carry[k].shape), carry[k].dtype) for k in stacked
+    }
+    for k, one in stacks.items():
+        one[length if reverse else 0] = carry[k]
     steps = range(length - 1, -1, -1) if reverse else range(length)
     with np.errstate(all="ignore"):
         for k in steps:
@@ -76,12 +82,15 @@ def _eval(
             carry = found[:carried]
             for y, row in zip(ys, found[carried:], strict=True):
                 y[k] = row
-    return (*own(carry, body, args), *ys)
+            for j, one in stacks.items():
+                one[k if reverse else k + 1] = carry[j]
+    last = own(carry, body, args)
+    return (*[stacks.get(k, one) for k, one in enumerate(last)], *ys)
 
 
 def _type(
     *args: Any, body: Graph, fixed: int, carried: int, length: Any, reverse: bool,
-    saved: int, sizes: Any,
+    saved: int, sizes: Any, stacked: tuple[int, ...] = (),
 ) -> Any:  # fmt: skip
     start = fixed + carried
     for x in args[start:]:
@@ -90,8 +99,10 @@ def _type(
     rows = [TensorType(x.shape[1:], x.dtype) for x in args[start:]]
     check_types("scan", body, (*args[:start], *rows))
     types = [node.type for node in body.outputs]
-    stacked = [TensorType((length, *t.shape), t.dtype) for t in types[carried:]]
-    return (*types[:carried], *stacked)
+    rows = [TensorType((length, *t.shape), t.dtype) for t in types[carried:]]
+    for k in stacked:
+        types[k] = TensorType((length + 1, *types[k].shape), types[k].dtype)
+    return (*types[:carried], *rows)
 
 
 def _vjp(

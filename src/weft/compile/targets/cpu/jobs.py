@@ -26,6 +26,7 @@ from weft.core.op import Op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
 from weft.ops.shaping import reshape_op
+from weft.ops.slicing import slice_op
 from weft.runtime.cpu.address import round_up
 
 
@@ -94,6 +95,18 @@ def outline(shape: Any, dtype: Any) -> np.ndarray:
         strides.append(step)
         step *= max(n, 1)
     return np.lib.stride_tricks.as_strided(one, shape, strides[::-1])
+
+
+def is_contiguous(view: Node) -> bool:
+    """Whether a view of row-major memory is row-major too: whole rows, or reshaped."""
+    if view.op is reshape_op:
+        return True
+    if view.op is not slice_op:
+        return False
+    first, *rest = view.params["index"] or (slice(None),)
+    steps = first.step if isinstance(first, slice) else None
+    whole = all(i == slice(None) for i in rest)
+    return first is not None and steps in (None, 1) and whole
 
 
 def view_of(operand: Operand, sizes: Mapping[str, int]) -> Any:

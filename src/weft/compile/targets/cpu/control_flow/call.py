@@ -24,13 +24,19 @@ from weft.compile.program.steps import KernelLaunch, Launch, LibraryCall, Loop
 from weft.compile.targets.cpu.control_flow.native import BODY, COND, SCAN, WHILE
 from weft.compile.targets.cpu.cost_model import COST
 from weft.compile.targets.cpu.executable import Symbol
-from weft.compile.targets.cpu.jobs import Job, Nested, Pointer, Work
+from weft.compile.targets.cpu.jobs import (
+    Job,
+    Nested,
+    Pointer,
+    Work,
+    is_contiguous,
+    view_of,
+)
 from weft.graph.control.branch import cond_op
 from weft.graph.control.loop import while_op
 from weft.graph.control.repeat import scan_op
 from weft.graph.interpret import resolve
 from weft.graph.ir import Node
-from weft.ops.shaping import reshape_op
 from weft.runtime.cpu.address import ALIGNMENT, round_up
 
 _COST = COST.control_flow
@@ -71,7 +77,7 @@ def is_native(program: Any) -> bool:
 def _is_moved(node: Node) -> bool:
     """Whether an operand must be copied: it is no memory, or not row by row."""
     views = Operand(node).views
-    return inlined(Operand(node).base) or any(v.op is not reshape_op for v in views)
+    return inlined(Operand(node).base) or not all(map(is_contiguous, views))
 
 
 class _Planned(NamedTuple):
@@ -137,6 +143,18 @@ def _operations(lowered: Lowered, sizes: Mapping[str, int]) -> int:
     )
 
 
+MOVING, HELD, STACKED = range(3)  # kinds of carries, in the order of their words
+
+
+class _Carry(NamedTuple):
+    """A carry: its kind and number, where it begins and ends, and the bytes of one."""
+
+    kind: int
+    number: int
+    places: list[Any]
+    nbytes: int
+
+
 class _Job:
     """The record of one call, while it is made."""
 
@@ -191,7 +209,10 @@ class _Job:
         return self.call, start
 
     def _operand(self, index: int) -> tuple[Any, int]:
-        return self.call.operands[index].base, 0
+        """The memory of an operand, which may be some rows of another value."""
+        operand = self.call.operands[index]
+        array, start = view_of(operand, self.sizes)
+        return operand.base, array.ctypes.data - start.ctypes.data
 
     def _result(self, index: int, nbytes: int) -> tuple[Any, int]:
         """The memory of an output; one that nobody reads is scratch."""
@@ -234,12 +255,14 @@ class _Job:
             stride = self._nbytes(self._row(kinds[k]))
             place = self._result(k, self._nbytes(kinds[k]))
             rows.append((body.outputs[k], place, stride))
-        held = self._held(body, fixed, carried)
-        carries = self._carries(range(fixed, start), range(carried), held)
+        stacked = self.params.get("stacked", ())
+        held = self._held(body, fixed, carried) - set(stacked)
+        carries = self._carries(range(fixed, start), range(carried), held, stacked)
+        moving = carried - len(held) - len(stacked)
         values = {
             "length": resolve(p["length"], self.sizes), "reverse": p["reverse"],
             "poll": self._poll(), "fixed": fixed, "rows": len(rows),
-            "carries": carried - len(held), "held": len(held),
+            "carries": moving, "held": len(held), "stacked": len(stacked),
         }  # fmt: skip
         self.head(SCAN, values)
         self.body(0)
@@ -248,7 +271,7 @@ class _Job:
             self.word(slot)
             self.at(place)
             self.word(stride)
-        self._carry_rows(carries, held, lambda k: (body.inputs[fixed + k],), body)
+        self._carry_rows(carries, lambda k: (body.inputs[fixed + k],), body)
 
     @staticmethod
     def _row(kind: Any) -> Any:
@@ -265,31 +288,38 @@ class _Job:
         """The carries that an iteration changes where they are."""
         return {k for k in range(carried) if body.inputs[fixed + k] == body.outputs[k]}
 
-    def _carries(self, inputs: range, outputs: range, held: Collection[int]) -> Any:
+    def _carries(
+        self,
+        inputs: range,
+        outputs: range,
+        held: Collection[int],
+        stacked: Collection[int] = (),
+    ) -> list[_Carry]:
         """Where each carry begins, ends and goes in between, and its bytes."""
         made = []
         for k, (i, out) in enumerate(zip(inputs, outputs, strict=True)):
             nbytes = self._nbytes(self.node.inputs[i].type)
-            ends = self._operand(i), self._result(out, nbytes)
-            spare = () if k in held else (self._reserve(nbytes),)
-            made.append(((*ends, *spare), nbytes))
+            result = self._result(out, self._nbytes(self.node.type[out]))
+            places = [self._operand(i), result]
+            kind = STACKED if k in stacked else HELD if k in held else MOVING
+            places += [self._reserve(nbytes)] if kind == MOVING else []
+            made.append(_Carry(kind, k, places, nbytes))
         return made
 
     def _carry_rows(
         self,
-        carries: Sequence[Any],
-        held: Collection[int],
+        carries: Sequence[_Carry],
         slots: Callable[[int], Sequence[int]],
         body: _Planned,
     ) -> None:
-        """The words of all carries: those first that move, then those that are held."""
-        for k in sorted(range(len(carries)), key=lambda k: k in held):
-            places, nbytes = carries[k]
-            for slot in (*slots(k), *([] if k in held else [body.outputs[k]])):
+        """The words of all carries, by their kind."""
+        for one in sorted(carries, key=lambda one: one.kind):
+            new = () if one.kind == HELD else (body.outputs[one.number],)
+            for slot in (*slots(one.number), *new):
                 self.word(slot)
-            for place in places:
+            for place in one.places:
                 self.at(place)
-            self.word(nbytes)
+            self.word(one.nbytes)
 
     def while_loop(self) -> None:
         asks, body = self.bodies
@@ -311,7 +341,7 @@ class _Job:
         self.fixed([*asks.inputs[:fixed], asks.outputs[0]], [*operands, predicate])
         self.fixed(body.inputs[:fixed], operands)
         slots = lambda k: (asks.inputs[fixed + k], body.inputs[fixed + k])  # noqa: E731
-        self._carry_rows(carries, held, slots, body)
+        self._carry_rows(carries, slots, body)
 
     def work(self) -> Work:
         fields = [*self.fields, 0, 0]  # there is no workspace

@@ -7,6 +7,7 @@ Between two runs, addresses of arguments and results are put into its slots:
     row     slot address stride                        one row of a stack after another
     carry   slots… result first last spare nbytes      what an iteration hands on
     held    slots… first last nbytes                   the same, changed where it is
+    stacked slot result first stack stride             the same, row after row
 
 A carry is read from ``first`` in the first iteration. Later ones read it from where the
 iteration before has written it: ``last`` and ``spare`` in turns. ``slots`` are those of
@@ -32,16 +33,8 @@ from weft.compile.emit.isa import Isa, prepare_function
 
 BODY = ("*slots", "*gangs", "count", "begin", "*sizes", "*flags", "flag_count")
 COND = ("*flag", "*predicate", "then_fixed", "other_fixed")  # then two bodies, rows
-SCAN = (
-    "*flag",
-    "length",
-    "reverse",
-    "poll",
-    "fixed",
-    "rows",
-    "carries",
-    "held",
-)  # then a body
+SCAN = ("*flag", "length", "reverse", "poll", "fixed", "rows", "carries", "held",
+        "stacked")  # then a body  # fmt: skip
 WHILE = ("*flag", "*predicate", "*steps", "poll", "asks_fixed", "fixed", "carries",
          "held")  # fmt: skip
 #       then two bodies
@@ -49,6 +42,7 @@ FIXED = ("slot", "*address")
 ROW = (*FIXED, "stride")
 CARRY = ("slot", "result", "*first", "*last", "*spare", "nbytes")
 HELD = ("slot", "*first", "*last", "nbytes")
+STACKED = ("slot", "result", "*first", "*stack", "stride")
 WHILE_CARRY, WHILE_HELD = ("asks", *CARRY), ("asks", *HELD)
 POLL = ir.FunctionType(I32, [])
 # Addresses of functions and of a number of steps, and the number of the main thread.
@@ -208,7 +202,14 @@ def _emit_scan(e: _Emitter) -> None:
     with when(b, b.icmp_signed("==", length, i64(0))):
         e.each(carries, job["carries"], CARRY, keep)
     held = b.add(carries, b.mul(job["carries"], i64(len(CARRY))))
-    e.each(held, job["held"], HELD, hold)
+    stacks = e.each(held, job["held"], HELD, hold)
+    one = b.select(back, i64(0), i64(1))  # from a step to the row of its new carry
+
+    def begin(slot: Any, result: Any, first: Any, stack: Any, stride: Any) -> None:
+        row = b.select(back, length, i64(0))
+        e.copy(b.add(stack, b.mul(row, stride)), first, stride)
+
+    e.each(stacks, job["stacked"], STACKED, begin)
     with loop(b, i64(0), length) as k:
         left = b.sub(b.sub(length, i64(1)), k)  # iterations after this one
         index = b.select(back, left, k)
@@ -225,6 +226,15 @@ def _emit_scan(e: _Emitter) -> None:
             e.fill(body, read, b.select(begins, first, before))
             e.fill(body, slot, b.select(even, last, spare))
 
+        def stacked(
+            slot: Any, result: Any, first: Any, stack: Any, stride: Any
+        ) -> None:
+            new = b.add(index, one)
+            old = b.add(index, b.sub(i64(1), one))
+            e.fill(body, slot, b.add(stack, b.mul(old, stride)))
+            e.fill(body, result, b.add(stack, b.mul(new, stride)))
+
+        e.each(stacks, job["stacked"], STACKED, stacked)
         e.each(rows, job["rows"], ROW, row)
         e.each(carries, job["carries"], CARRY, carry)
         e.go(body, flag, failed, b.icmp_signed("==", k, i64(0)))

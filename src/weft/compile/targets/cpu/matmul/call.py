@@ -25,6 +25,7 @@ from weft.compile.targets.cpu.jobs import (
     Pack,
     Pointer,
     Work,
+    is_contiguous,
     outline,
     view_of,
 )
@@ -91,7 +92,7 @@ def needs_copy(node: Node) -> bool:
     for view in reversed(Operand(node).views):
         if view.op is reshape_op and moved:
             return True
-        moved = moved or view.op is not reshape_op
+        moved = moved or not is_contiguous(view)
     return False
 
 
