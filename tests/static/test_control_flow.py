@@ -72,12 +72,12 @@ def test_a_loop_that_never_ends(graph, compiled):
         session.run(total.initializer)
         assert session.run(up, {n: 10}) == 45
         with pytest.raises(
-            ArgumentError, match=r"(?s)at most 10 steps, the session's loop_limit.*made"
+            ArgumentError, match=r"(?s)10 steps.*loop_limit.*test_control_flow.py"
         ):
             session.run(up, {n: 11})
         assert session.run(total) == 45
         assert session.run(endless, {n: 0}) == 0
-        with pytest.raises(ArgumentError, match="at most 10 steps"):
+        with pytest.raises(ArgumentError, match="10 steps"):
             session.run(endless, {n: 1})
 
 

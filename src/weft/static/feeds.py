@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.core.size import Size
 from weft.core.tensor import Tensor
 from weft.dtype import of_array
 from weft.errors import DTypeError, ShapeError
@@ -32,9 +31,12 @@ def feed_array(node: Node, value: Any) -> np.ndarray:
 
 
 def _fits(have: tuple[int, ...], want: tuple[Any, ...]) -> bool:
-    return len(have) == len(want) and all(
-        n == size for n, size in zip(have, want, strict=True) if type(size) is not Size
-    )
+    if len(have) != len(want):
+        return False
+    for n, size in zip(have, want, strict=True):
+        if type(size) is int and n != size:
+            return False
+    return True
 
 
 def _array(node: Node, value: Any) -> np.ndarray:

@@ -33,7 +33,6 @@ from weft.graph.interpret import bind_sizes, resolve, unread
 from weft.graph.ir import ASSIGN, CONSTANT, GROUP, INPUT, READ, Node
 from weft.runtime.cpu.buffers import owned
 from weft.static.effects import call_op
-from weft.static.loop_limit import limited
 
 if TYPE_CHECKING:
     from weft.compile.explain import Explanation
@@ -62,9 +61,7 @@ class Run:
         fed: tuple[Node, ...],
         *,
         native: bool,
-        loop_limit: int | None = None,
     ) -> None:
-        self.loop_limit = loop_limit
         self.fetches = list(dict.fromkeys(fetches))
         self.roots = list(dict.fromkeys([*self.fetches, *targets]))
         self.plan = interpret.Program(graph, self.roots, effects=False, fed=fed)
@@ -76,6 +73,7 @@ class Run:
         self.native = native and not calls and not self._is_small_initializer()
         self._slots = [self.plan.fed.index(node) for node in fed]
         self._programs: dict[Any, Program] = {}  # by the shapes of feeds; None: any
+        self._latest: Any = None, None  # settings and shapes, and their program
         self.compiles: list[Compilation] = []
 
     def _check_fed(self) -> None:
@@ -111,10 +109,7 @@ class Run:
     @cached_property
     def pure(self) -> ir.Graph:
         """The run as a pure function: see the head of this module."""
-        graph = pure(self.plan, self.fetches, self.fed)
-        if self.loop_limit is None:
-            return graph
-        return limited(graph, self.loop_limit)
+        return pure(self.plan, self.fetches, self.fed)
 
     @cached_property
     def _needs(self) -> set[ir.Variable]:
@@ -132,15 +127,10 @@ class Run:
         return unread(next(n for n in reads if n.params["variable"] in lacking))
 
     def _interpret(self, feeds: Sequence[ndarray], values: Values) -> list[ndarray]:
-        plan = self.plan
-        arrays: list[Any] = list(feeds)
-        if self.loop_limit is not None:
-            plan = interpret.Program(self.pure, self.pure.outputs)
-        else:
-            arrays = [None] * len(plan.fed)
-            for slot, array in zip(self._slots, feeds, strict=True):
-                arrays[slot] = array
-        results, changed = plan.run(arrays, values)
+        arrays: list[Any] = [None] * len(self.plan.fed)
+        for slot, array in zip(self._slots, feeds, strict=True):
+            arrays[slot] = array
+        results, changed = self.plan.run(arrays, values)
         values.update((v, np.array(a)) for v, a in changed.items())
         given = {id(a) for a in (*arrays, *changed.values(), *values.values())}
         return [
@@ -164,10 +154,12 @@ class Run:
     def program(self, feeds: Sequence[ndarray]) -> Program:
         """The program for feeds of these sizes, compiled if there is none."""
         settings = config.strict_ieee, config.batch_invariant, mode.anomaly
-        shapes = tuple([a.shape for a in feeds])
-        programs = self._programs
-        found = programs.get((shapes, settings)) or programs.get((None, settings))
-        return found or self._compile(shapes, settings, feeds)
+        kind = [settings, *[a.shape for a in feeds]]
+        if kind != self._latest[0]:
+            shapes, programs = tuple(kind[1:]), self._programs
+            found = programs.get((shapes, settings)) or programs.get((None, settings))
+            self._latest = kind, found or self._compile(shapes, settings, feeds)
+        return self._latest[1]
 
     def _compile(self, shapes: Any, settings: Any, feeds: Sequence[ndarray]) -> Program:
         from weft.compile.program.phases import Compilation, recording, uncollected

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.autograd.modes import no_grad
-from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
+from weft.config import config
+from weft.core.pytree import LEAF, tree_flatten, tree_map, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
@@ -92,7 +94,8 @@ class Session:
 
     ``run`` executes the nodes that the fetches need, no others, as one native program
     that is compiled once for a set of fetches and feeds. With ``compiled=False`` they
-    are interpreted one by one. A loop of more than ``loop_limit`` steps is an error.
+    are interpreted one by one. ``loop_limit`` is that of ``weft.config`` in its runs:
+    a loop of more steps is an error.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -169,7 +172,7 @@ class Session:
             raise ArgumentError(f"run: expected no options, got {options!r}")
         feeds = feed_dict or {}
         drawn: dict[Any, Any] = {}  # from sources: once, also if the run begins again
-        with self._lock:
+        with self._lock, self._limits():
             if not self.graph.unranked:
                 return self._run(fetches, feeds, run_metadata, drawn)
             try:
@@ -178,6 +181,11 @@ class Session:
             except ShapeError:  # the nodes that were built for these ranks do not fit
                 pass
             return self._run(*self._ranked(fetches, feeds, True), run_metadata, drawn)
+
+    def _limits(self) -> Any:
+        if self.loop_limit is None:
+            return nullcontext()
+        return config.using(loop_limit=self.loop_limit)
 
     def explain(
         self, fetches: Any, feed_dict: Any = None, *, measure: bool = False
@@ -278,7 +286,7 @@ class Session:
         ]
         run = Run(
             self.graph.snapshot(), filter(None, wanted), nodes, fed,
-            native=self.compiled, loop_limit=self.loop_limit,
+            native=self.compiled,
         )  # fmt: skip
         for variable in run.plan.reads:
             if variable in self.graph.starts:
@@ -336,6 +344,12 @@ class Call:
         self.structure = structure
         places = {node: k for k, node in enumerate(run.fetches)}
         self.places = [None if node is None else places[node] for node in wanted]
+        self.alone = structure == LEAF and self.places == [0]
+        self.again = [  # fetched before: a copy is the caller's own
+            at
+            for at, place in enumerate(self.places)
+            if place is not None and place in self.places[:at]
+        ]
 
     def arrays(self, feed_dict: Any) -> list[np.ndarray]:
         """The fed values, as arrays of the nodes' types."""
@@ -344,13 +358,11 @@ class Call:
 
     def result(self, arrays: list[np.ndarray]) -> Any:
         """The arrays of the fetched nodes in the structure of the fetches."""
-        leaves: list[Any] = []
-        seen = set()
-        for place in self.places:
-            again = place in seen
-            seen.add(place)
-            value = None if place is None else arrays[place]
-            leaves.append(value.copy() if again and value is not None else value)
+        if self.alone:
+            return arrays[0]
+        leaves = [None if k is None else arrays[k] for k in self.places]
+        for at in self.again:
+            leaves[at] = leaves[at].copy()  # type: ignore[union-attr]
         return tree_unflatten(leaves, self.structure)
 
 
