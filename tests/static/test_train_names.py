@@ -365,3 +365,23 @@ def test_resized_images(session):
     np.testing.assert_allclose(flat, (image[0] - 5.5) / image.std(), rtol=1e-5)
     flips = session.run(tf.image.random_flip_left_right(np.repeat(image, 200, 0)))
     assert 60 < (flips[:, 0, 0, 0] == 3).sum() < 140
+
+
+def test_single_numbers_need_no_shape(start):
+    """Flags, chances and rates without a shape leave the shapes of others known."""
+    x = tf.placeholder(tf.float32, [None, 3])
+    flag, keep = tf.placeholder(tf.bool), tf.placeholder(tf.float32)
+    rate = tf.placeholder(tf.float32)
+    h = tf.cond(flag, lambda: x * 2, lambda: x)
+    h = tf.nn.dropout(tf.layers.dense(h, 4), keep_prob=keep)
+    y = tf.layers.dense(tf.layers.batch_normalization(h, training=flag), 2)
+    step = tf.train.GradientDescentOptimizer(rate).minimize(tf.reduce_sum(y * y))
+    session = start()
+    feeds = {x: np.ones((5, 3)), flag: True, keep: 0.5, rate: 0.1}
+    before = session.run(tf.trainable_variables())
+    session.run(step, feeds)
+    assert session.run(y, feeds).shape == (5, 2)
+    after = session.run(tf.trainable_variables())
+    assert not all(map(np.array_equal, before, after))
+    with pytest.raises(ArgumentError, match="must be fed"):
+        session.run(y, {**feeds, keep: [0.5, 0.5]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -63,6 +64,25 @@ def scalar(value: Any) -> Any:
     if isinstance(value, UnrankedPlaceholder):
         return value.at({value: ()})
     return value
+
+
+def with_scalars(*names: str) -> Callable[..., Any]:
+    """A decorator of functions of which some arguments are single numbers: these may
+    be placeholders without a shape."""
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        order = list(inspect.signature(fn).parameters)
+
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            pairs = zip(order, args, strict=False)
+            given = [scalar(a) if name in names else a for name, a in pairs]
+            more = {k: scalar(v) if k in names else v for k, v in kwargs.items()}
+            return fn(*given, *args[len(given) :], **more)
+
+        return call
+
+    return decorate
 
 
 def numbers(value: Any, count: int, what: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import weft
 from weft.core.pytree import tree_map
 from weft.errors import ArgumentError
+from weft.static.building import with_scalars
 from weft.static.math import _node
 from weft.static.unranked import record_all, recorded, several
 
@@ -156,3 +157,4 @@ while_loop = recorded(
     while_loop, several(lambda c, b, loop_vars, *_, **k: len(loop_vars))
 )
 record_all(globals())
+cond = with_scalars("pred")(cond)

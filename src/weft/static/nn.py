@@ -8,7 +8,7 @@ import weft
 from weft.errors import ArgumentError
 from weft.nn import functional as F
 from weft.static import rnn_cell
-from weft.static.building import function, scalar
+from weft.static.building import function, with_scalars
 from weft.static.convolution import (
     atrous_conv2d,
     avg_pool,
@@ -116,6 +116,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> An
     return _named(F.leaky_relu(_node(features), alpha), name)
 
 
+@with_scalars("keep_prob", "rate")
 @function
 def dropout(
     x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | None = None,
@@ -134,7 +135,7 @@ def dropout(
     x = _node(x)
     if keep_prob is None and rate is None:
         raise ArgumentError("dropout: expected rate= or keep_prob=")
-    keep = scalar(keep_prob) if rate is None else 1 - scalar(rate)
+    keep = keep_prob if rate is None else 1 - rate
     if isinstance(keep, (int, float)):
         if not 0 < keep <= 1:
             raise ArgumentError(
