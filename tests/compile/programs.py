@@ -639,6 +639,63 @@ def scanned(v):
     )
 
 
+def carried(v):
+    """Carries that change places, are given as they are, or are written in places."""
+    a = v.floating((1, 2))
+    body = v.rng.choice(
+        ["((c[1], c[0] * 0.5 + x), c[0])", "((c[0] + x, c[1]), c[0])",
+         "((x, c[0]), (c[1], x * 2)[0])", "((c[0].sin(), c[1] + 1), c[1] * x)",
+         "((x * 0.5, x * 0.5), x)"]
+    )  # fmt: skip
+    back = v.rng.choice(["False", "True"])
+    return (
+        f"weft.scan(lambda c, x: {body}, ({a}[0], {a}[-1]), {a}, reverse={back})"
+        f"{v.rng.choice(['[0][0]', '[0][1]', '[1]'])}"
+    )
+
+
+def recurrent(v):
+    """A state times a matrix in each step."""
+    a = v.factor((2,))
+    n = v.shape(a)[-1]
+    w = f"p0.reshape(-1)[:1] * weft.eye({n}, dtype={a}.dtype)"
+    step = v.rng.choice(["(c @ w + x).tanh()", "(x @ w) * c", "c @ w.T + x.sin()"])
+    return (
+        f"(lambda w: weft.scan(lambda c, x: ({step}, c), {a}[:1], {a}[:, None]))({w})"
+        f"[{v.rng.choice([0, 1])}]"
+    )
+
+
+def written(v):
+    """Rows of a carry, one after the other."""
+    a = v.floating((1, 2))
+    return (
+        f"weft.while_loop(lambda b, k: k < {a}.shape[0], lambda b, k: "
+        f"(b.index_copy(0, k.reshape(1), {a}[k].unsqueeze(0) * 2), k + 1), "
+        f"({a} * 0, weft.tensor(0)))[0]"
+    )
+
+
+def loops_inside(v):
+    a = v.floating((1, 2))
+    inner = v.rng.choice(
+        ["weft.fori_loop(0, 2, lambda i, c: c * 0.5 + x, c)",
+         "weft.cond(c.sum() > 0, lambda c: c - x, lambda c: c * 0.5, c)",
+         "weft.while_loop(lambda d: d.abs().sum() > 1, lambda d: d * 0.5, c + x)"]
+    )  # fmt: skip
+    return (
+        f"weft.scan(lambda c, x: ({inner}, c * 2), {a}[0], {a})[{v.rng.choice('01')}]"
+    )
+
+
+def switched(v):
+    a = v.floating()
+    return (
+        f"weft.switch({v.integer()}.sum() % 3, [weft.sin, weft.neg, lambda a: a * 2], "
+        f"{a})"
+    )
+
+
 def repeated_until(v):
     a = v.floating()
     return (
@@ -738,6 +795,7 @@ EXPRESSIONS = (
     pooled, attended, lossy,
     crossed, *[gathered] * 2, masked, scattered,
     branched, scanned, repeated_until, counted_loop, drawn,
+    carried, recurrent, written, loops_inside, switched,
     moved, yielded, attempted, generated,
 )  # fmt: skip
 

@@ -31,17 +31,17 @@ _SUM = find_op("sum")
 def sum_after_loops(graph: Graph) -> Graph:
     """Take sums of products, and of rows, out of scans.
 
+    >>> from weft.compile.passes import simplify, sum_after_loops, transpose_products
     >>> def fn(w, xs):
-    ...     return weft.scan(lambda h, x: ((x @ w).tanh(), None), xs[0], xs)[0].sum()
+    ...     step = lambda h, x: ((h @ w + x).tanh(), None)
+    ...     return weft.scan(step, xs[0], xs)[0].sum()
     >>> w, xs = weft.ones(8, 8), weft.ones(3, 2, 8)
     >>> g = weft.graph.gradients(weft.graph.capture(fn, w, xs).graph)
-    >>> passes = dict(weft.compile.pipeline.TENSOR_PASSES)
+    >>> g = transpose_products(simplify(g))
     >>> [p.params["carried"] for p in g if p.op.name == "scan"]
-    [1, 2]
-    >>> for name in ("simplify", "transpose_products", "sum_after_loops"):
-    ...     g = passes[name](g)
-    >>> [p.params["carried"] for p in g if p.op.name == "scan"]
-    [1, 1]
+    [1, 1, 2]
+    >>> [p.params["carried"] for p in sum_after_loops(g) if p.op.name == "scan"]
+    [1, 1, 1]
     """
     return _Sums(graph).run()
 

@@ -130,16 +130,21 @@ class LibraryCall:
     def operands(self) -> list[Operand]:
         return [Operand(i) for i in self.inputs]
 
+    @property
+    def _own(self) -> list[Node]:
+        """What it computes itself; of several outputs, those that are used."""
+        return list(self.picks) if type(self.node.type) is tuple else [self.node]
+
     @cached_property
     def made(self) -> list[Node]:
         """The values it computes."""
-        own = list(self.picks) or [self.node]
+        own = self._own
         return own if self.epilogue is None else [*own, *self.epilogue.made]
 
     @cached_property
     def owners(self) -> list[Node]:
         """The values it reads and computes."""
-        own = [*[o.base for o in self.operands], *(self.picks or [self.node])]
+        own = [*[o.base for o in self.operands], *self._own]
         return own if self.epilogue is None else [*own, *self.epilogue.owners]
 
     @property
