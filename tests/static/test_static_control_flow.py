@@ -72,7 +72,8 @@ def test_a_loop_that_never_ends(graph, compiled):
         session.run(total.initializer)
         assert session.run(up, {n: 10}) == 45
         with pytest.raises(
-            ArgumentError, match=r"(?s)10 steps.*loop_limit.*test_static_control_flow.py"
+            ArgumentError,
+            match=r"(?s)10 steps.*loop_limit.*test_static_control_flow.py",
         ):
             session.run(up, {n: 11})
         assert session.run(total) == 45
