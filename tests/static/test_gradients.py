@@ -180,7 +180,7 @@ def test_through_while_loop(session, times):
 def test_while_loop_until_a_value(session):
     """Newton's square root: how often the loop runs depends on the data."""
     a = static.placeholder(weft.float64, [])
-    (root,) = static.while_loop(
+    root = static.while_loop(
         lambda r: (r * r - a).abs() > 1e-12 * a, lambda r: [(r + a / r) / 2], [a]
     )
     for value in (2.0, 1e6):
@@ -250,3 +250,65 @@ def test_registering_for_an_unknown_operator_or_a_wrong_number(graph, power_op):
     x = static.placeholder(weft.float64, [])
     with pytest.raises(AutogradError, match=r"must return 1 gradients.* got 2"):
         static.gradients(power_op(x, n=2), x)
+
+
+# -- by any node
+
+
+def test_gradients_by_every_ancestor(graph, start):
+    """Each is checked by feeding its node: a run takes any node's value."""
+    rng = np.random.default_rng(3)
+    x = static.placeholder(weft.float64, [None, 3], name="x")
+    w = static.Variable(rng.normal(size=(3, 2)), name="w")
+    b = static.Variable(rng.normal(size=2), name="b")
+    hidden = static.tanh(static.matmul(x, w, name="product") + b, name="hidden")
+    mean = static.reduce_mean(hidden, 0, keepdims=True, name="mean")
+    loss = static.reduce_sum(static.square(hidden - mean) * hidden, name="loss")
+    static.reduce_sum(w, name="elsewhere")
+    session, feed = start(), {"x": rng.normal(size=(4, 3))}
+    known = graph.snapshot().ancestors([loss.node])
+    nodes = [n for n in graph.builder.nodes if n in known and n.dtype.is_inexact]
+    assert len(nodes) > 8
+    before = [graph[node.name] for node in nodes]
+    found = static.gradients(loss, before)
+    values, slopes = session.run([before, found], feed)
+    for node, value, slope in zip(before, values, slopes, strict=True):
+        move = rng.normal(size=value.shape)
+        up, down = (
+            session.run(loss, {**feed, node.name: value + s * 1e-6 * move})
+            for s in (1, -1)
+        )
+        want = (up - down) / 2e-6
+        np.testing.assert_allclose((slope * move).sum(), want, rtol=1e-6, atol=1e-8)
+
+
+def test_gradients_by_name(graph, start):
+    x = static.placeholder(weft.float32, [None, 2], name="x")
+    w = static.Variable(np.ones((2, 1), np.float32), name="w")
+    static.Variable(1.0, name="other")
+    loss = static.reduce_mean(static.square(static.matmul(x, w, name="y")), name="loss")
+    step = static.train.GradientDescentOptimizer(0.1).minimize(loss)
+    table = step.gradients
+    assert "y" in table
+    assert x in table
+    assert "other" not in table
+    assert list(table) == [w]
+    session, feed = start(), {x: np.ones((4, 2))}
+    by_name = session.run([table["w"], table["y"], table["x"]], feed)
+    nodes = static.gradients(loss, ["w", "y:0", "x"])
+    for a, b in zip(by_name, session.run(nodes, feed), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(session.run("loss/grad/w", feed), by_name[0])
+    with pytest.raises(ArgumentError, match="'loss' does not depend on 'other'"):
+        table["other"]
+
+
+def test_no_gradient_for_an_operator_is_told_at_its_line(graph):
+    op = define("own_sign", inputs="x", eval=np.sign, type=lambda x: x)
+    try:
+        x = static.placeholder(weft.float32, [])
+        y = op(x)
+        with pytest.raises(AutogradError, match=r"(?s)own_sign.*test_gradients.py"):
+            static.gradients(y, x)
+    finally:
+        unregister("own_sign")

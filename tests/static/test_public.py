@@ -9,10 +9,29 @@ import pytest
 import weft
 from weft import static, symbolic
 
+OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 PLACES = {
-    "static": static, "static.nn": static.nn, "static.train": static.train,
-    "static.summary": static.summary, "symbolic": symbolic,
+    "static": static, "symbolic": symbolic,
+    "static.contrib.layers": static.contrib.layers,
+    "static.nn.rnn_cell": static.nn.rnn_cell,
 }  # fmt: skip
+PLACES |= {
+    f"static.{name}": getattr(static, name)
+    for name in [
+        "app",
+        "data",
+        "flags",
+        "gfile",
+        "image",
+        "layers",
+        "logging",
+        "losses",
+        "metrics",
+        "nn",
+        "summary",
+        "train",
+    ]
+}
 
 
 def public():
@@ -42,7 +61,7 @@ def test_described_with_an_example_that_runs(name):
     found = doctest.DocTestParser().get_examples("\n".join(texts))
     assert found, f"{name} has no example"
     test = doctest.DocTest(found, {"weft": weft, "np": np}, name, None, 0, None)
-    runner = doctest.DocTestRunner(verbose=False)
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
     report = []
     runner.run(test, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)

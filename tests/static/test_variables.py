@@ -302,6 +302,34 @@ def test_summaries_are_events(graph, start, tmp_path):
     events = list(read_events(path))
     assert [e["loss"] for e in events if "loss" in e] == [0, 2, 4]
     assert len([e for e in events if "w" in e]) == 3
-    with pytest.raises(ArgumentError, match="'loss' is there already"):
-        static.summary.scalar("loss", x)
+    assert list(static.summary.scalar("loss", x)) == ["scalar:loss_1"]
     assert list(static.summary.merge([{"a": x}, {"b": w}])) == ["a", "b"]
+
+
+def test_images_are_events(graph, start, tmp_path):
+    import zlib
+
+    from weft.training import read_events
+
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 5, 6, 3)).astype("u1")
+    every = static.summary.image("seen", static.constant(pixels), max_outputs=2)
+    signed = static.summary.image("signed", static.constant([[[[-1.0], [0.0], [1.0]]]]))
+    session = start()
+    writer = static.summary.FileWriter(str(tmp_path))
+    writer.add_summary(session.run(static.summary.merge([every, signed])), 3)
+    writer.close()
+    (path,) = tmp_path.iterdir()
+    found = {k: v for e in read_events(path) for k, v in e.items()}
+    assert {k for k in found if "image" in k} == {
+        "seen/image/0", "seen/image/1", "signed/image/0",
+    }  # fmt: skip
+    for name, want in (
+        ("seen/image/1", pixels[1]),
+        ("signed/image/0", np.array([[[0], [127], [254]]])),
+    ):
+        data = found[name][found[name].index(b"IDAT") + 4 :]
+        rows = np.frombuffer(zlib.decompressobj().decompress(data), "u1")
+        rows = rows.reshape(len(want), -1)[:, 1:]  # each row begins with its filter
+        np.testing.assert_array_equal(rows, want.reshape(len(want), -1))
+    with pytest.raises(ArgumentError, match="batch, height"):
+        static.summary.image("flat", static.constant([1.0]))

@@ -90,7 +90,7 @@ class Atom:
 _COMPUTE: dict[str, Any] = {
     "//": lambda a, b: a // b,
     "%": lambda a, b: a % b,
-    "/": lambda a, b: a / b,
+    "/": lambda a, b: a / b if b else a * math.inf,  # as IEEE 754 has it: 0 / 0 is NaN
     "max": max,
     "min": min,
 }
@@ -159,6 +159,9 @@ class OpenSizeError(ArgumentError):
 class Scope:
     """The symbols of one program: their example sizes, and assumptions."""
 
+    built = "this program was captured"
+    advice = "capture it again for these sizes."
+
     def __init__(self) -> None:
         self.hints: dict[str, int | None] = {}
         self.assumptions: dict[str, Assumption] = {}
@@ -180,6 +183,10 @@ class Scope:
             if kept != other:  # else it was assumed before
                 self.equal[other] = kept
 
+    def answer(self, left: Size, relation: str, right: Any) -> bool:
+        """The answer to a question that nothing proves: that of the example."""
+        return _RELATIONS[relation](left.hint(), _hint(right))
+
     def one_of(self, name: str) -> str:
         """The symbol that stands for all those assumed equal to this one."""
         while name in self.equal:
@@ -198,9 +205,8 @@ class Scope:
             if not assumption.holds(sizes):
                 given = ", ".join(f"{k} = {v}" for k, v in sizes.items())
                 raise ShapeError(
-                    f"this program was captured for sizes with {assumption}, which "
-                    f"does not hold for {given}; capture it again for these sizes.\n"
-                    f"  assumed at {assumption.line}"
+                    f"{self.built} for sizes with {assumption}, which does not hold "
+                    f"for {given}; {self.advice}\n  assumed at {assumption.line}"
                 )
 
 
@@ -388,7 +394,7 @@ class Size:
         known = _proved(relation, difference)
         if known is not None:
             return known
-        answer = _RELATIONS[relation](self.hint(), _hint(other))
+        answer = self.scope.answer(self, relation, other)
         self.scope.assume(self, relation if answer else _NEGATED[relation], other)
         return answer
 
@@ -664,6 +670,49 @@ def _odd(number: Any) -> Any:
 def may_be_negative(size: Any) -> bool:
     """Whether an expression could be below 0, for symbols that are not."""
     return not _never_below(size)
+
+
+class TensorShape(tuple[Any, ...]):
+    """A tuple of sizes with the questions of TensorFlow's ``TensorShape``.
+
+    >>> with weft.static.Graph().as_default():
+    ...     shape = weft.static.placeholder(weft.float32, [None, 3], name="x").shape
+    >>> shape, shape.as_list(), shape.ndims
+    ((x_0, 3), [None, 3], 2)
+    """
+
+    __slots__ = ()
+
+    def as_list(self) -> list[int | None]:
+        """The sizes, with None for those that a run decides."""
+        return [n if isinstance(n, int) else None for n in self]
+
+    @property
+    def ndims(self) -> int:
+        """The number of dimensions."""
+        return len(self)
+
+    rank = ndims
+
+    @property
+    def dims(self) -> list[int | None]:
+        """The sizes, as ``as_list`` has them."""
+        return self.as_list()
+
+    def is_fully_defined(self) -> bool:
+        """Whether all sizes are known before a run."""
+        return None not in self.as_list()
+
+    def num_elements(self) -> int | None:
+        """The number of elements; None unless all sizes are known."""
+        total: Any = 1
+        for n in self.as_list():
+            total = None if total is None or n is None else total * n
+        return total
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return TensorShape(found) if isinstance(key, slice) else found
 
 
 def same(a: Any, b: Any) -> bool:

@@ -47,6 +47,7 @@ class Program:
         fed: Iterable[Node] = (),
     ) -> None:
         self.graph = graph
+        self.sizes = graph.sizes
         self.fetches = tuple(fetches)
         self.fed = (*graph.inputs, *[n for n in fed if n.op is not INPUT])
         roots = [*fetches, *(graph.effects if effects else ())]
@@ -121,8 +122,8 @@ class Program:
         order; an input that nothing needs may be None.
         """
         sizes = bind_sizes(self.fed, feeds)
-        if self.graph.sizes.assumptions:
-            self.graph.sizes.check(sizes)
+        if self.sizes.assumptions:
+            self.sizes.check(sizes)
         env = self.template.copy()
         env[: len(feeds)] = feeds
         changed: dict[Variable, ndarray] = {}
@@ -213,11 +214,16 @@ def _read(node: Node, store: Any, changed: Any) -> ndarray:
     if value is None:
         value = store.get(variable)
     if value is None:
-        raise ArgumentError(
-            f"variable {variable.name!r} is read before it has a value; run its "
-            f"initializer first.\n  read at {node.line}"
-        )
+        raise unread(node)
     return value
+
+
+def unread(node: Node) -> ArgumentError:
+    """The error of a node that reads a variable without a value."""
+    return ArgumentError(
+        f"variable {node.params['variable'].name!r} is read before it has a value; run "
+        f"its initializer first.\n  read at {node.line}"
+    )
 
 
 def failed(node: Node, args: list[Any], params: Any, error: Exception) -> Exception:

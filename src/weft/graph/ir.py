@@ -37,7 +37,7 @@ import numpy as np
 
 from weft.core.lowering import SAME
 from weft.core.op import Op, TensorType
-from weft.core.size import Scope, Size
+from weft.core.size import Scope, Size, TensorShape
 from weft.dtype import INT, of_array
 from weft.errors import (
     INTERNAL,
@@ -51,7 +51,7 @@ from weft.errors import (
 if TYPE_CHECKING:
     from weft.graph.control.bodies import BodyCache
 
-_new = object.__new__
+_new, _type = object.__new__, type
 
 
 class GraphError(WeftError, ValueError, RuntimeError):
@@ -424,6 +424,8 @@ class Builder:
         name: str | None = None,
     ) -> Node:
         """A new node; its type is the operator's rule unless given."""
+        if params and TensorShape in map(_type, params.values()):
+            params = {k: _plain(value) for k, value in params.items()}
         if type is None:
             type = infer(op, inputs, params)
         origin = self.origin
@@ -467,6 +469,8 @@ class Builder:
         return node
 
     def input(self, type: TensorType, name: str = "input") -> Node:
+        if isinstance(type.shape, TensorShape):
+            type = TensorType(tuple(type.shape), type.dtype)
         return self.add(INPUT, (), {"type": type}, type, name)
 
     def constant(self, value: np.ndarray, name: str = "constant") -> Node:
@@ -498,6 +502,10 @@ class Builder:
     def finish(self, outputs: Sequence[Node]) -> Graph:
         """The graph of all nodes so far."""
         return Graph(self.name, self.nodes, outputs, self.sizes)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, TensorShape) else value
 
 
 def infer(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -378,7 +378,7 @@ def _conv_type(
     _check_types("conv", x, w, len(stride))
     _check_equal("conv", "input channels", x.shape[1], w.shape[1] * groups)
     counts = window_counts(x.shape[2:], w.shape[2:], stride, padding, dilation)
-    if min(counts) < 1:
+    if any(n < 1 for n in counts):
         raise ShapeError(f"conv: no window fits input {x.shape}, weight {w.shape}")
     return TensorType((x.shape[0], w.shape[0], *counts), x.dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -554,7 +555,7 @@ def _check_steps(name: str, steps: Any) -> None:
 
 
 def _arange_eval(*, start: Any, step: Any, count: int, dtype: DType) -> Any:
-    return (start + step * np.arange(count)).astype(dtype.np)
+    return (start + step * np.arange(operator.index(count))).astype(dtype.np)
 
 
 arange_op: Op = define(

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from weft.core.dims import reduced_dims
+from weft.core.size import larger
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, default_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
@@ -51,7 +52,8 @@ def mean(
     dims = None if dim is None else reduced_dims("mean", dim, x.ndim)
     count = math.prod(x.shape) if dims is None else count_along(x, dims)
     total = sum(x, dims, keepdim)
-    return total / count if count else total * math.nan
+    known = isinstance(count, int)  # an open size may be zero: 0 / 0 is NaN
+    return total * math.nan if known and not count else total / count
 
 
 @public(method=True)
@@ -103,7 +105,7 @@ def _spread(
     off = x - mean(x, dims, keepdim=True)
     total = sum(real(off * conj(off)), dims, keepdim)
     left = count_along(x, dims) - correction
-    return total / max(left, 0)
+    return total / larger(left, 0)
 
 
 @public(method=True)

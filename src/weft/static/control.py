@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import weft
+from weft.core.pytree import tree_map
 from weft.errors import ArgumentError
+from weft.static.building import with_scalars
+from weft.static.math import _node
+from weft.static.unranked import record_all, recorded, several
 
 
 def cond(
@@ -27,9 +31,17 @@ def cond(
 
 
 def while_loop(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, name: str = ""
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    name: str = "",
+    maximum_iterations: Any = None,
 ) -> Any:
     """Run ``body`` on the loop variables while ``cond`` of them holds.
+
+    It stops after ``maximum_iterations``, a number or a node, if that is given. See
+    ``Session(loop_limit=)`` for a limit that is an error. One variable in a list comes
+    back alone.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
@@ -40,8 +52,18 @@ def while_loop(
     ...     [float(session.run(x, {n: v})) for v in (0, 3)]
     [1.0, 8.0]
     """
-    variables = tuple(loop_vars)
-    out = weft.while_loop(cond, lambda *v: tuple(_listed(body(*v))), variables)
+    variables = tuple(_node(one) for one in loop_vars)
+    if maximum_iterations is None:
+        out = weft.while_loop(cond, lambda *v: tuple(_listed(body(*v))), variables)
+    else:
+        most = _node(maximum_iterations).to(weft.int64)
+        out = weft.while_loop(
+            lambda k, *v: (k < most) & cond(*v),
+            lambda k, *v: (k + 1, *_listed(body(*v))),
+            (_node(0), *variables),
+        )[1:]
+    if len(out) == 1:
+        return out[0]
     return list(out) if isinstance(loop_vars, list) else out
 
 
@@ -82,23 +104,41 @@ def _branch(pred: Any, fn: Any, otherwise: Any) -> Callable[[], Any]:
 
 
 def scan(
-    fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, name: str = ""
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    name: str = "",
+    reverse: bool = False,
 ) -> Any:
     """The successive values of ``fn(accumulated, element)`` along the first axis.
+
+    Without an initial value, the first element is the first accumulated value.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
     ...     x = weft.static.constant([1.0, 2.0, 3.0])
     ...     sums = weft.static.scan(lambda a, e: a + e, x, weft.static.constant(0.0))
-    ...     session.run(sums)
-    array([1., 3., 6.], dtype=float32)
+    ...     session.run([sums, weft.static.scan(lambda a, e: a * e, x)])
+    [array([1., 3., 6.], dtype=float32), array([1., 2., 6.], dtype=float32)]
     """
 
     def step(carry: Any, element: Any) -> Any:
         new = fn(carry, element)
         return new, new
 
-    return weft.scan(step, initializer, elems)[1]
+    elems = tree_map(_node, elems)
+    if initializer is not None:
+        start = tree_map(_node, initializer)
+        return weft.scan(step, start, elems, reverse=reverse)[1]
+    first, rest = (-1, slice(-1)) if reverse else (0, slice(1, None))
+    begin = tree_map(lambda x: x[first], elems)
+    found = weft.scan(step, begin, tree_map(lambda x: x[rest], elems), reverse=reverse)
+    order = -1 if reverse else 1
+
+    def joined(one: Any, others: Any) -> Any:
+        return weft.cat([one.unsqueeze(0), others][::order])
+
+    return tree_map(joined, begin, found[1])
 
 
 def map_fn(fn: Callable[[Any], Any], elems: Any, name: str = "") -> Any:
@@ -110,4 +150,11 @@ def map_fn(fn: Callable[[Any], Any], elems: Any, name: str = "") -> Any:
     ...     session.run(weft.static.map_fn(lambda v: v * v, x))
     array([1., 4.], dtype=float32)
     """
-    return weft.map(fn, elems)
+    return weft.map(fn, tree_map(_node, elems))
+
+
+while_loop = recorded(
+    while_loop, several(lambda c, b, loop_vars, *_, **k: len(loop_vars))
+)
+record_all(globals())
+cond = with_scalars("pred")(cond)

@@ -12,7 +12,9 @@ from weft.core.op import Op, find_op
 from weft.errors import ArgumentError, AutogradError, DTypeError
 from weft.graph import ir
 from weft.graph.gradients import add_gradients
-from weft.static.graph import StaticTensor, get_default_graph, node_of
+from weft.ops.creation import zeros_like
+from weft.static.graph import StaticTensor, get_default_graph, is_unranked, node_of
+from weft.static.unranked import Recorded, Unranked, above, recorded
 from weft.static.variable import Variable
 
 
@@ -21,8 +23,10 @@ def gradients(
 ) -> list[StaticTensor | None]:
     """Nodes for the gradients of the sum of ``ys`` by each of ``xs``.
 
-    They are nodes like any others: fetched, differentiated again, optimised. The
-    gradient by something that ``ys`` do not depend on is None.
+    They are nodes like any others: fetched, differentiated again, optimised. ``xs``
+    are any nodes or their names: variables, placeholders, intermediate results. The
+    gradient by something that ``ys`` do not depend on is None. That of ``loss`` by
+    ``w`` has the further name ``loss/grad/w``.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
@@ -46,13 +50,55 @@ def gradients(
             else _refuse_seed(g)
             for g in given
         ]  # fmt: skip
-    reads = [_reads(graph, x) for x in _listed(xs)]
+    wanted = [named(graph, x) for x in _listed(xs)]
+    reads = [_reads(graph, x) for x in wanted]
     flat = list(dict.fromkeys(node for nodes in reads for node in nodes))
     start = len(graph.builder.nodes)
     found = dict(zip(flat, add_gradients(graph, roots, flat, seeds), strict=True))
     totals = [_total(graph, [found[n] for n in nodes]) for nodes in reads]
     graph.derived.update(dict.fromkeys(graph.builder.nodes[start:], roots))
+    for x, total in zip(wanted, totals, strict=True):
+        if len(roots) == 1 and seeds is None and total is not None:
+            graph.also[f"{roots[0].name}/grad/{x.name}"] = total.node
     return totals
+
+
+def named(graph: Any, x: Any) -> Any:
+    """The variable or node that a text names; else the value itself."""
+    if not isinstance(x, str):
+        return x
+    found = graph.get_tensor_by_name(x)
+    return next((v for v in graph.variables if v.name == found.name), found)
+
+
+def _gradients_or_zeros(*args: Any, **kwargs: Any) -> list[Any]:
+    """The gradients in a run that knows all ranks, with zeros instead of None."""
+    given = inspect.signature(gradients).bind(*args, **kwargs).arguments
+    found = gradients(*args, **kwargs)
+    pairs = zip(found, _listed(given["xs"]), strict=True)
+    return [zeros_like(x) if g is None else g for g, x in pairs]
+
+
+def _later(made: Recorded) -> list[Any]:
+    """The gradients that a run will have; None where there can be none."""
+    given = inspect.signature(gradients).bind(*made.args, **made.kwargs).arguments
+    made.fn = _gradients_or_zeros
+    ys = _listed(given["ys"])
+    return [
+        Unranked(made, k) if any(depends(y, x) for y in ys) else None
+        for k, x in enumerate(_listed(given["xs"]))
+    ]
+
+
+def depends(y: Any, x: Any) -> bool:
+    """Whether a value may depend on another."""
+    unranked, nodes, unknown = above(y)
+    if unknown or is_unranked(x):
+        return unknown or x in unranked
+    return not nodes.isdisjoint(_reads(x.graph, x))
+
+
+gradients = recorded(gradients, _later)
 
 
 def _refuse_seed(value: Any) -> Any:

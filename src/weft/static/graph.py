@@ -17,21 +17,24 @@ import numpy as np
 from weft.core.mode import mode
 from weft.core.op import TensorType
 from weft.core.pytree import tree_map
-from weft.core.size import OpenSizeError, Scope
+from weft.core.size import TensorShape
 from weft.core.tensor import Tensor
 from weft.dtype import DType, as_dtype, float32
-from weft.errors import ArgumentError, DTypeError
+from weft.errors import DTypeError
 from weft.graph import ir
 from weft.graph.capture import paused
 from weft.graph.ir import Builder, GraphError, Node
 from weft.graph.symbol import Building, Symbol
 from weft.static.outside import Outside
+from weft.static.sizes import OpenScope
 
 _SKIP = 1 << 32  # blocks of random numbers: more than one draw can take
 
 
 class StaticTensor(Symbol):
     """A node of a static graph, as the program sees it."""
+
+    unranked = False  # whether its number of dimensions is known only in a run
 
     # ``x += y`` is ``x = x + y``: other names for the node keep their meaning
     __iadd__, __isub__ = Tensor.__add__, Tensor.__sub__
@@ -47,11 +50,16 @@ class StaticTensor(Symbol):
         return self._interpreter
 
     @property
-    def static_shape(self) -> tuple[int | None, ...]:
-        """The sizes, with None for those that a run decides."""
-        return tuple(n if isinstance(n, int) else None for n in self.shape)
+    def shape(self) -> TensorShape:  # type: ignore[override]
+        """The sizes; those that a run decides are symbols."""
+        return TensorShape(self.node.type.shape)
 
-    def get_shape(self) -> tuple[int | None, ...]:
+    @property
+    def static_shape(self) -> TensorShape:
+        """The sizes, with None for those that a run decides."""
+        return TensorShape(self.shape.as_list())
+
+    def get_shape(self) -> TensorShape:
         """The sizes known so far, under TensorFlow's name.
 
         >>> g = weft.static.Graph()
@@ -120,6 +128,8 @@ class Operation:
     <assign 'w/Assign'>
     """
 
+    unranked = False  # whether it is known only in a run which node it is
+
     def __init__(self, graph: Graph, node: Node) -> None:
         self.graph = graph
         self.node = node
@@ -155,22 +165,6 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<{self.type} {self.name!r}>"
-
-
-class OpenScope(Scope):
-    """The sizes of a static graph: those left open are no Python numbers."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__()
-        self.graph = graph
-
-    def number(self, size: Any) -> int:
-        raise OpenSizeError(
-            f"the size {size} is known only when the graph runs, so it cannot be a "
-            "Python number while the graph is built; give the placeholder this size, "
-            "or use operators that take sizes as they are",
-            self.graph,
-        )
 
 
 class StaticBuilder(Builder):
@@ -243,7 +237,11 @@ class Graph(Building):
         self._bumps: tuple[Node, ...] = ()
         self._scopes: set[str] = set()
         self.derived: dict[Node, list[Node]] = {}  # gradient nodes → what they are of
+        self.also: dict[str, Node] = {}  # nodes by further names: loss/grad/w
         self.outside = Outside(self)
+        self.unranked: dict[str, Any] = {}  # placeholders without a shape
+        self.waits: tuple[Any, ...] = ()  # control inputs that are unranked
+        self.ranks: Any = None  # while recorded calls are made: see ``unranked``
 
     # -- building
 
@@ -262,6 +260,39 @@ class Graph(Building):
         with self.builder.control(self._bumps):
             self._bumps = ()
             return super().process(op, args, params)
+
+    @contextmanager
+    def control(self, inputs: Iterable[Any]) -> Iterator[None]:
+        """Let the nodes made inside come after these."""
+        inputs, before = list(inputs), self.waits
+        later = [c for c in inputs if self.ranks is None and is_unranked(c)]
+        nodes = [node_of(self, c) for c in inputs if not any(c is x for x in later)]
+        self.waits = (*before, *later)
+        try:
+            with self.builder.control(nodes):
+                yield
+        finally:
+            self.waits = before
+
+    @contextmanager
+    def uncontrolled(self) -> Iterator[None]:
+        """Let the nodes made inside come after none that ``control`` named."""
+        before, self.waits = self.waits, ()
+        try:
+            with self.builder.uncontrolled():
+                yield
+        finally:
+            self.waits = before
+
+    @contextmanager
+    def at_ranks(self, ranks: Any) -> Iterator[None]:
+        """Let unranked tensors be the nodes that they are for some ranks."""
+        before = self.ranks, self.waits, self.builder.finalized
+        self.ranks, self.waits, self.builder.finalized = ranks, (), False
+        try:
+            yield
+        finally:
+            self.ranks, self.waits, self.builder.finalized = before
 
     def finalize(self) -> None:
         """Refuse further nodes."""
@@ -332,15 +363,31 @@ class Graph(Building):
 
     def get_tensor_by_name(self, name: str) -> StaticTensor:
         """The tensor with this name (``x`` or, as in TensorFlow, ``x:0``)."""
-        node = self._node(name.removesuffix(":0"))
-        return self.symbol(node)  # type: ignore[return-value]
+        name = name.removesuffix(":0")
+        if name in self.unranked:
+            return self.unranked[name]
+        return self.symbol(self._node(name))  # type: ignore[return-value]
 
     def get_operations(self) -> list[Operation]:
         """All operations, each after those it depends on."""
         return [Operation(self, node) for node in self.builder.nodes]
 
+    def add_to_collection(self, name: str, value: Any) -> None:
+        """Put a value into a collection of this graph."""
+        from weft.static.collections import add_to_collection
+
+        with self.as_default():
+            add_to_collection(name, value)
+
+    def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
+        """The values of a collection of this graph."""
+        from weft.static.collections import get_collection
+
+        with self.as_default():
+            return get_collection(name, scope)
+
     def _node(self, name: str) -> Node:
-        found = self.builder.by_name.get(name)
+        found = self.builder.by_name.get(name) or self.also.get(name)
         return self.snapshot()[name] if found is None else found
 
     def __getitem__(self, name: str) -> StaticTensor:
@@ -391,6 +438,15 @@ class _Stack(threading.local):
 _stack = _Stack()
 
 
+def current() -> Graph:
+    return _stack.graphs[-1]
+
+
+def is_unranked(value: Any) -> bool:
+    """Whether a value's number of dimensions is known only in a run."""
+    return getattr(type(value), "unranked", False)
+
+
 def get_default_graph() -> Graph:
     """The graph that new nodes go to.
 
@@ -416,6 +472,8 @@ def placeholder(
 ) -> StaticTensor:
     """A value that every run must feed; None in the shape is any size.
 
+    Without a shape, it is fed with any number of dimensions: see ``unranked``.
+
     >>> g = weft.static.Graph()
     >>> with g.as_default():
     ...     weft.static.placeholder(weft.float32, [None, 2], name="x")
@@ -423,10 +481,7 @@ def placeholder(
     """
     graph = get_default_graph()
     if shape is None:
-        raise ArgumentError(
-            f"placeholder {name!r}: expected a shape (None for a size that is not "
-            "known; () for a single number); the number of dimensions must be known"
-        )
+        return _unranked_placeholder(graph, as_dtype(dtype), name)
     unique = graph.builder.unique(name)
     sizes: list[Any] = []
     for axis, n in enumerate(shape):
@@ -443,13 +498,25 @@ def placeholder(
     return graph.symbol(node)  # type: ignore[return-value]
 
 
+def _unranked_placeholder(graph: Graph, dtype: DType, name: str) -> StaticTensor:
+    from weft.static.unranked import UnrankedPlaceholder
+
+    with graph.uncontrolled():
+        origin = graph.builder.add(ir.GROUP, (), {}, (), name)
+    made = UnrankedPlaceholder(graph, dtype, origin)
+    graph.unranked[origin.name] = made
+    return made
+
+
 def _size_name(name: str, axis: int) -> str:
     plain = "".join(c if c.isalnum() else "_" for c in name)
     return f"{plain}_{axis}"
 
 
-def constant(value: Any, dtype: Any = None, name: str = "Const") -> StaticTensor:
-    """A node with a fixed value.
+def constant(
+    value: Any, dtype: Any = None, name: str = "Const", shape: Any = None
+) -> StaticTensor:
+    """A node with a fixed value; with a shape, one number fills it.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -460,16 +527,21 @@ def constant(value: Any, dtype: Any = None, name: str = "Const") -> StaticTensor
 
     with paused():
         array = tensor(value, dtype=dtype).to_host()
+    if shape is not None:
+        full = np.broadcast_to if array.size == 1 else np.reshape
+        array = np.array(full(array, tuple(shape)))
     graph = get_default_graph()
     return graph.symbol(graph.builder.constant(array, name))  # type: ignore[return-value]
 
 
 @contextmanager
-def name_scope(name: str) -> Iterator[str]:
+def name_scope(
+    name: str | None, default_name: str | None = None, values: Any = None
+) -> Iterator[str]:
     """Let the names of the nodes made inside begin with ``name/``.
 
     A name that was taken gets a number; one that ends in ``/`` (such as a scope that
-    was yielded before) is entered as it is.
+    was yielded before) is entered as it is. None stands for ``default_name``.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -480,6 +552,11 @@ def name_scope(name: str) -> Iterator[str]:
     'layer_1/Const'
     """
     graph = get_default_graph()
+    name = (default_name if name is None else name) or "/"
+    if name == "/":  # as in TensorFlow: an empty name leaves all scopes
+        with graph.builder.at_top():
+            yield ""
+        return
     if name.endswith("/"):
         with graph.builder.at_top(), graph.builder.scope(name[:-1]) as lead:
             yield lead
@@ -507,18 +584,17 @@ def control_dependencies(control_inputs: Iterable[Any] | None) -> Iterator[None]
     """
     graph = get_default_graph()
     if control_inputs is None:
-        with graph.builder.uncontrolled():
+        with graph.uncontrolled():
             yield
         return
-    nodes = [node_of(graph, c) for c in control_inputs]
-    with graph.builder.control(nodes):
+    with graph.control(control_inputs):
         yield
 
 
 def node_of(graph: Graph, value: Any) -> Node:
     """The node of anything that names one, which must be this graph's."""
     if isinstance(value, str):
-        return graph._node(value.removesuffix(":0"))
+        return graph.get_tensor_by_name(value).node
     if isinstance(value, (Operation, StaticTensor)):
         if value.graph is not graph:
             raise _foreign(graph, value.name, value.graph, value.node)
@@ -527,6 +603,12 @@ def node_of(graph: Graph, value: Any) -> Node:
         "expected a node of the graph (a tensor, a variable, an operation or a name), "
         f"got {type(value).__name__}"
     )
+
+
+def check_member(graph: Graph, value: Any) -> None:
+    """Refuse what is no node of this graph."""
+    if not is_unranked(value) or value.graph is not graph:
+        node_of(graph, value)
 
 
 def _foreign(graph: Graph, name: str, owner: Graph, node: Node) -> GraphError:
@@ -546,8 +628,11 @@ def group(*inputs: Any, name: str = "group_deps") -> Operation:
     <group 'group_deps'>
     """
     graph = get_default_graph()
-    nodes = [node_of(graph, i) for i in inputs]
-    with graph.builder.control(nodes):
+    if graph.ranks is None and (graph.waits or any(map(is_unranked, inputs))):
+        from weft.static.unranked import Recorded, UnrankedOperation
+
+        return UnrankedOperation(Recorded(graph, group, inputs, {"name": name}))
+    with graph.control(inputs):
         return Operation(graph, graph.builder.add(ir.GROUP, (), {}, (), name))
 
 

@@ -6,25 +6,47 @@ here are those that TensorFlow calls otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable
 from typing import Any
 
 import weft
 from weft.core.dims import normalize_dim
+from weft.core.size import Size
 from weft.dtype import as_dtype
+from weft.errors import ShapeError
+from weft.graph.symbol import Symbol
 from weft.static.graph import StaticTensor, constant, get_default_graph
+from weft.static.shapes import sizes_of
+from weft.static.unranked import record_all
 
 
 def _node(value: Any) -> Any:
     """A tensor from the user's argument; lists and arrays become constants."""
-    builder = get_default_graph().builder
-    builder.mark = len(builder.nodes)
-    return value if isinstance(value, weft.Tensor) else constant(value)
+    graph = get_default_graph()
+    graph.builder.mark = len(graph.builder.nodes)
+    if isinstance(value, weft.Tensor):
+        return value
+    if isinstance(value, Size):
+        with graph.taking():
+            return weft.full((), value, dtype=weft.int64)
+    if isinstance(value, (list, tuple)) and any(map(_open, value)):
+        return stack(value)
+    return constant(value)
+
+
+def _open(value: Any) -> bool:
+    """Whether a value, or one in a list, is a node or a size that a run decides."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_open, value))
+    return isinstance(value, (Size, weft.Tensor))
 
 
 def _named(out: Any, name: str | None) -> Any:
     """The result under a name of the user's."""
-    if name is None:
+    if name is None or not isinstance(
+        out, StaticTensor
+    ):  # in a body, names are its own
         return out
     node = out.graph.builder.renamed(out.node, name)
     return out.renewed(name) if node is None else out.graph.symbol(node)
@@ -48,6 +70,8 @@ def identity(input: Any, name: str = "Identity") -> StaticTensor:
     <alias 'one' float32[]>
     """
     x = _node(input)
+    if isinstance(x, Symbol) and not isinstance(x, StaticTensor):
+        return x.alias()  # type: ignore[return-value]
     if not isinstance(x, StaticTensor):
         graph = get_default_graph()
         x = graph.symbol(graph.lift(x))
@@ -76,9 +100,12 @@ def _reduction(
 ) -> Callable[..., Any]:
     def call(
         input_tensor: Any, axis: Any = None, keepdims: bool = False,
-        name: str | None = None,
+        name: str | None = None, reduction_indices: Any = None,
+        keep_dims: bool | None = None,
     ) -> Any:  # fmt: skip
         x = _node(input_tensor)
+        axis = reduction_indices if axis is None else axis
+        keepdims = keepdims if keep_dims is None else keep_dims
         dims = tuple(range(x.ndim)) if axis is None else axis
         if isinstance(dims, (list, tuple)) and not dims:  # over no axis at all
             return identity(x, name or "Identity")
@@ -187,6 +214,44 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     return _named(_node(x).to(as_dtype(dtype)), name)
 
 
+def shape(input: Any, name: str | None = None, out_type: Any = weft.int32) -> Any:
+    """The sizes of a tensor, as a node; of a run's own where they are open.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.placeholder(weft.float32, [None, 3])
+    ...     session.run(weft.static.shape(x), {x: np.ones((5, 3))})
+    array([5, 3], dtype=int32)
+    """
+    sizes = _node(input).shape
+    if all(isinstance(n, int) for n in sizes):
+        return constant(list(sizes), out_type, name or "shape")
+    return cast(stack(sizes), out_type, name)
+
+
+def size(input: Any, name: str | None = None, out_type: Any = weft.int32) -> Any:
+    """The number of elements of a tensor, as a node.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     x = weft.static.placeholder(weft.float32, [None, 3])
+    ...     int(session.run(weft.static.size(x), {x: np.ones((5, 3))}))
+    15
+    """
+    return cast(math.prod(_node(input).shape), out_type, name)
+
+
+def rank(input: Any, name: str = "Rank") -> Any:
+    """The number of dimensions of a tensor, as a node.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     int(session.run(weft.static.rank([[1.0]])))
+    2
+    """
+    return constant(_node(input).ndim, weft.int32, name)
+
+
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
     """The same elements in another shape.
 
@@ -195,7 +260,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Any:
     ...     weft.static.reshape(weft.static.constant([1, 2]), [2, 1]).get_shape()
     (2, 1)
     """
-    return _named(_node(tensor).reshape(tuple(shape)), name)
+    return _named(_node(tensor).reshape(sizes_of(shape)), name)
 
 
 def transpose(a: Any, perm: Any = None, name: str | None = None) -> Any:
@@ -209,29 +274,6 @@ def transpose(a: Any, perm: Any = None, name: str | None = None) -> Any:
     x = _node(a)
     order = range(x.ndim)[::-1] if perm is None else perm
     return _named(x.permute(tuple(order)), name)
-
-
-def expand_dims(input: Any, axis: int, name: str | None = None) -> Any:
-    """Insert an axis of size one.
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default():
-    ...     weft.static.expand_dims(weft.static.constant([1, 2]), 0).get_shape()
-    (1, 2)
-    """
-    return _named(_node(input).unsqueeze(axis), name)
-
-
-def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Any:
-    """Remove the axes of size one.
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default():
-    ...     weft.static.squeeze(weft.static.constant([[1, 2]])).get_shape()
-    (2,)
-    """
-    x = _node(input)
-    return _named(x.squeeze() if axis is None else x.squeeze(axis), name)
 
 
 def concat(values: Any, axis: int, name: str | None = None) -> Any:
@@ -258,17 +300,6 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
     return _named(weft.stack([_node(v) for v in values], axis), name)
 
 
-def argmax(input: Any, axis: int = 0, name: str | None = None) -> Any:
-    """The index of the largest element along an axis.
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     int(session.run(weft.static.argmax(weft.static.constant([1, 5, 2]))))
-    1
-    """
-    return _named(weft.argmax(_node(input), axis), name)
-
-
 def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) -> Any:
     """Rows (or other slices, along ``axis``) by indices of any shape.
 
@@ -287,18 +318,6 @@ def gather(params: Any, indices: Any, name: str | None = None, axis: int = 0) ->
     return _named(rows.reshape(shape), name)
 
 
-def where(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
-    """``x`` where the condition holds, else ``y``.
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     x = weft.static.constant([-1.0, 2.0])
-    ...     session.run(weft.static.where(x > 0, x, 0.0))
-    array([0., 2.], dtype=float32)
-    """
-    return _named(weft.where(_node(condition), x, y), name)
-
-
 def clip_by_value(
     t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None
 ) -> Any:
@@ -312,22 +331,6 @@ def clip_by_value(
     return _named(weft.clamp(_node(t), clip_value_min, clip_value_max), name)
 
 
-def one_hot(indices: Any, depth: int, dtype: Any = weft.float32) -> Any:
-    """A one at each index, zeros elsewhere, in a new last dimension.
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     session.run(weft.static.one_hot([1], 3))
-    array([[0., 1., 0.]], dtype=float32)
-    """
-    with get_default_graph().taking():
-        return weft.one_hot(_node(indices), depth).to(as_dtype(dtype))
-
-
-def _sizes(shape: Any) -> tuple[Any, ...]:
-    return tuple(shape) if isinstance(shape, Iterable) else (shape,)
-
-
 def zeros(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
     """A node of zeros.
 
@@ -337,7 +340,7 @@ def zeros(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any
     <full 'full' float32[2]>
     """
     with get_default_graph().taking():
-        return _named(weft.zeros(_sizes(shape), dtype=as_dtype(dtype)), name)
+        return _named(weft.zeros(sizes_of(shape), dtype=as_dtype(dtype)), name)
 
 
 def ones(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
@@ -349,7 +352,7 @@ def ones(shape: Any, dtype: Any = weft.float32, name: str | None = None) -> Any:
     <full 'full' float32[2]>
     """
     with get_default_graph().taking():
-        return _named(weft.ones(_sizes(shape), dtype=as_dtype(dtype)), name)
+        return _named(weft.ones(sizes_of(shape), dtype=as_dtype(dtype)), name)
 
 
 def add_n(inputs: Any, name: str | None = None) -> Any:
@@ -362,5 +365,13 @@ def add_n(inputs: Any, name: str | None = None) -> Any:
     """
     total, *rest = [_node(i) for i in inputs]
     for one in rest:
+        if tuple(one.shape) != tuple(total.shape):
+            raise ShapeError(
+                f"add_n: expected tensors of one shape, got {tuple(total.shape)} and "
+                f"{tuple(one.shape)}"
+            )
         total = total + one
     return _named(total, name)
+
+
+record_all(globals())

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import weft
 from weft.errors import ArgumentError
 from weft.nn import functional as F
-from weft.static.math import _named, _node, sigmoid, tanh
+from weft.static import rnn_cell
+from weft.static.building import function, with_scalars
+from weft.static.convolution import (
+    atrous_conv2d,
+    avg_pool,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+    depthwise_conv2d,
+    max_pool,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    separable_conv2d,
+)
+from weft.static.math import _named, _node, _unary, identity, sigmoid, tanh
 from weft.static.random import random_uniform
+from weft.static.rnn import (
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+    static_bidirectional_rnn,
+    static_rnn,
+)
+from weft.static.sampling import (
+    log_uniform_candidate_sampler,
+    nce_loss,
+    sampled_softmax_loss,
+    uniform_candidate_sampler,
+)
+from weft.static.unranked import record_all
 
 
 def relu(features: Any, name: str | None = None) -> Any:
@@ -22,7 +56,9 @@ def relu(features: Any, name: str | None = None) -> Any:
     return _named(weft.relu(_node(features)), name)
 
 
-def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
+def softmax(
+    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
+) -> Any:
     """Chances from scores.
 
     >>> g = weft.static.Graph()
@@ -30,10 +66,12 @@ def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
     ...     session.run(weft.static.nn.softmax([1.0, 1.0]))
     array([0.5, 0.5], dtype=float32)
     """
-    return _named(F.softmax(_node(logits), axis), name)
+    return _named(F.softmax(_node(logits), axis if dim is None else dim), name)
 
 
-def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
+def log_softmax(
+    logits: Any, axis: int = -1, name: str | None = None, dim: int | None = None
+) -> Any:
     """Logarithms of chances from scores.
 
     >>> g = weft.static.Graph()
@@ -41,7 +79,8 @@ def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
     ...     session.run(weft.static.nn.log_softmax([0.0])) + 0
     array([0.], dtype=float32)
     """
-    return _named(F.log_softmax(_node(logits), axis), name)
+    along = axis if dim is None else dim
+    return _named(F.log_softmax(_node(logits), along), name)
 
 
 def softplus(features: Any, name: str | None = None) -> Any:
@@ -77,10 +116,16 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> An
     return _named(F.leaky_relu(_node(features), alpha), name)
 
 
-def dropout(x: Any, keep_prob: Any = 1.0, rate: Any = None) -> Any:
+@with_scalars("keep_prob", "rate")
+@function
+def dropout(
+    x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | None = None,
+    rate: Any = None,
+) -> Any:  # fmt: skip
     """Elements set to zero at random in every run, the others scaled up.
 
-    The chance is a number, or a node such as a placeholder.
+    The chance is a number, or a node such as a placeholder. Axes of size one in
+    ``noise_shape`` are kept or dropped as a whole.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
@@ -88,22 +133,39 @@ def dropout(x: Any, keep_prob: Any = 1.0, rate: Any = None) -> Any:
     {0.0, 2.0}
     """
     x = _node(x)
+    if keep_prob is None and rate is None:
+        raise ArgumentError("dropout: expected rate= or keep_prob=")
     keep = keep_prob if rate is None else 1 - rate
-    if not isinstance(keep, weft.Tensor):
-        return F.dropout(x, 1 - keep, training=True)
-    drawn = random_uniform(x.shape)  # the chance is known when the graph runs
-    return weft.where(drawn < keep, x / keep.to(x.dtype), 0.0)
+    if isinstance(keep, (int, float)):
+        if not 0 < keep <= 1:
+            raise ArgumentError(
+                f"dropout: expected a keep_prob above 0 and up to 1, got {keep}"
+            )
+        if keep == 1:
+            return identity(x)
+    shape = x.shape if noise_shape is None else _noise(x, noise_shape)
+    drawn = random_uniform(shape, seed=seed)
+    scale = keep.to(x.dtype) if isinstance(keep, weft.Tensor) else keep
+    return weft.where(drawn < keep, x / scale, 0.0)
 
 
-def bias_add(value: Any, bias: Any, name: str | None = None) -> Any:
-    """A bias added along the last axis.
+def _noise(x: Any, shape: Any) -> tuple[Any, ...]:
+    return tuple(m if n is None else n for n, m in zip(shape, x.shape, strict=True))
+
+
+@function
+def bias_add(value: Any, bias: Any, data_format: str | None = None) -> Any:
+    """A bias added to each channel: along the last axis, or the second (NCHW).
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
     ...     session.run(weft.static.nn.bias_add([[1.0, 2.0]], [1.0, 1.0]))
     array([[2., 3.]], dtype=float32)
     """
-    return _named(_node(value) + _node(bias), name)
+    x, b = _node(value), _node(bias)
+    if data_format is not None and data_format.startswith("NC"):
+        b = b.reshape(-1, *[1] * (x.ndim - 2))
+    return x + b
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Any:
@@ -128,18 +190,40 @@ def l2_loss(t: Any, name: str | None = None) -> Any:
     return _named((_node(t) ** 2).sum() / 2, name)
 
 
-def embedding_lookup(params: Any, ids: Any, name: str | None = None) -> Any:
-    """Rows of a table by their indices.
+@function
+def embedding_lookup(
+    params: Any,
+    ids: Any,
+    partition_strategy: str = "mod",
+    validate_indices: bool = True,
+    max_norm: float | None = None,
+) -> Any:
+    """Rows of a table by their indices, shortened to ``max_norm`` if one is given.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default(), weft.static.Session(g) as session:
     ...     session.run(weft.static.nn.embedding_lookup([[1.0], [2.0]], [1]))
     array([[2.]], dtype=float32)
     """
-    return _named(F.embedding(_node(ids), _node(params)), name)
+    if isinstance(params, (list, tuple)) and isinstance(params[0], weft.Tensor):
+        if len(params) > 1:
+            raise ArgumentError(
+                "embedding_lookup: expected one table, got a list of "
+                f"{len(params)}; join its parts first"
+            )
+        params = params[0]
+    rows = F.embedding(_node(ids), _node(params))
+    if max_norm is None:
+        return rows
+    length = (rows * rows).sum(-1, keepdim=True).sqrt()
+    return weft.where(length > max_norm, rows * (max_norm / length), rows)
 
 
-def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Any, Any]:
+@function
+def moments(
+    x: Any, axes: Any, shift: Any = None, keep_dims: bool = False,
+    keepdims: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
     """Mean and variance over axes.
 
     >>> g = weft.static.Graph()
@@ -147,32 +231,52 @@ def moments(x: Any, axes: Any, keepdims: bool = False) -> tuple[Any, Any]:
     ...     [float(v) for v in session.run(weft.static.nn.moments([1.0, 3.0], [0]))]
     [2.0, 1.0]
     """
-    x = _node(x)
+    x, kept = _node(x), keepdims or keep_dims
     dims = (axes,) if isinstance(axes, int) else tuple(axes)
     mean = x.mean(dims, keepdim=True)
-    spread = ((x - mean) ** 2).mean(dims, keepdim=keepdims)
-    return x.mean(dims, keepdim=keepdims), spread
+    spread = ((x - mean) ** 2).mean(dims, keepdim=kept)
+    return x.mean(dims, keepdim=kept), spread
 
 
-def softmax_cross_entropy_with_logits(
-    labels: Any, logits: Any, axis: int = -1, name: str | None = None
+@function
+def softmax_cross_entropy_with_logits_v2(
+    labels: Any, logits: Any, axis: int | None = None, dim: int | None = None
 ) -> Any:
-    """The cross entropy of each row, with chances as labels.
+    """The cross entropy of each row, with chances as labels; both have gradients.
 
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     node = weft.static.nn.softmax_cross_entropy_with_logits(
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     node = weft.static.nn.softmax_cross_entropy_with_logits_v2(
     ...         [[1, 0]], [[0.0, 0.0]])
     ...     session.run(node).round(4)
     array([0.6931], dtype=float32)
     """
-    scores = F.log_softmax(_node(logits), axis)
-    return _named(-(_node(labels) * scores).sum(axis), name)
+    along = next((n for n in (axis, dim) if n is not None), -1)
+    scores = F.log_softmax(_node(logits), along)
+    return -(_node(labels) * scores).sum(along)
 
 
-def sparse_softmax_cross_entropy_with_logits(
-    labels: Any, logits: Any, name: str | None = None
-) -> Any:
+@function
+def softmax_cross_entropy_with_logits(
+    _sentinel: None = None, labels: Any = None, logits: Any = None, dim: int = -1,
+    axis: int | None = None,
+) -> Any:  # fmt: skip
+    """The cross entropy of each row, with chances as labels, which get no gradient.
+
+    >>> g = weft.static.Graph()
+    >>> with g.as_default(), weft.static.Session(g) as session:
+    ...     node = weft.static.nn.softmax_cross_entropy_with_logits(
+    ...         labels=[[1, 0]], logits=[[0.0, 0.0]])
+    ...     session.run(node).round(4)
+    array([0.6931], dtype=float32)
+    """
+    if _sentinel is not None:
+        labels, logits = _sentinel, labels
+    truth = _node(labels).detach()
+    return softmax_cross_entropy_with_logits_v2(truth, logits, axis, dim)
+
+
+@function
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any) -> Any:
     """The cross entropy of each row, with class indices as labels.
 
     >>> g = weft.static.Graph()
@@ -183,8 +287,8 @@ def sparse_softmax_cross_entropy_with_logits(
     array([0.6931], dtype=float32)
     """
     scores = F.log_softmax(_node(logits), -1)
-    ids = _node(labels)
-    return _named(-scores.gather(-1, ids.unsqueeze(-1)).squeeze(-1), name)
+    ids = _node(labels).to(weft.int64)
+    return -scores.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
 def sigmoid_cross_entropy_with_logits(
@@ -202,103 +306,193 @@ def sigmoid_cross_entropy_with_logits(
     return _named(F.softplus(x) - x * z, name)
 
 
-_LAYOUTS = ("NHWC", "NCHW")
+@function
+def weighted_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, pos_weight: Any = 1.0, targets: Any = None
+) -> Any:
+    """The cross entropy of two classes, with a weight for the positive one.
 
-
-def conv2d(
-    input: Any, filter: Any, strides: Any, padding: str, data_format: str = "NHWC",
-    name: str | None = None,
-) -> Any:  # fmt: skip
-    """A convolution with TensorFlow's layouts: images NHWC, filters HWIO.
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default():
-    ...     x = weft.static.placeholder(weft.float32, [None, 8, 8, 3])
-    ...     w = weft.static.Variable(np.zeros((3, 3, 3, 4), "f"))
-    ...     weft.static.nn.conv2d(x, w, [1, 2, 2, 1], "SAME").get_shape()
-    (None, 4, 4, 4)
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     node = weft.static.nn.weighted_cross_entropy_with_logits([1.0], [0.0], 2.0)
+    ...     session.run(node).round(4)
+    array([1.3863], dtype=float32)
     """
-    x, (sh, sw) = _channels_first(input, strides, data_format)
-    w = _node(filter).permute(3, 2, 0, 1)
-    x = _padded(x, w.shape[2:], (sh, sw), padding, 0.0)
-    out = F.conv2d(x, w, stride=(sh, sw))
-    return _named(_back(out, data_format), name)
+    z, x = _node(targets if labels is None else labels), _node(logits)
+    return (1 - z) * x + (1 + (pos_weight - 1) * z) * F.softplus(-x)
 
 
-def max_pool(
-    value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC",
-    name: str | None = None,
-) -> Any:  # fmt: skip
-    """The largest element of each window.
+@function
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float
+) -> Any:
+    """``scale (x - mean) / √(variance + epsilon) + offset``.
 
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     x = np.arange(4.0).reshape(1, 2, 2, 1)
-    ...     node = weft.static.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
-    ...     session.run(node).ravel()
-    array([3.])
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     node = weft.static.nn.batch_normalization([3.0], 1.0, 4.0, 0.0, 2.0, 0.0)
+    ...     session.run(node)
+    array([2.], dtype=float32)
     """
-    x, steps = _channels_first(value, strides, data_format)
-    window = tuple(ksize[1:3] if data_format == "NHWC" else ksize[2:4])
-    x = _padded(x, window, steps, padding, -float("inf"))
-    return _named(_back(F.max_pool2d(x, window, steps), data_format), name)
+    rate = (_node(variance) + variance_epsilon).rsqrt()
+    rate = rate if scale is None else rate * _node(scale)
+    out = (_node(x) - _node(mean)) * rate
+    return out if offset is None else out + _node(offset)
 
 
-def avg_pool(
-    value: Any, ksize: Any, strides: Any, padding: str, data_format: str = "NHWC",
-    name: str | None = None,
-) -> Any:  # fmt: skip
-    """The mean of each window (of its elements inside the image).
+@function
+def fused_batch_norm(
+    x: Any, scale: Any, offset: Any, mean: Any = None, variance: Any = None,
+    epsilon: float = 0.001, data_format: str = "NHWC", is_training: bool = True,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Batch normalization of images; returns also the mean and the variance.
 
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     x = np.arange(4.0).reshape(1, 2, 2, 1)
-    ...     node = weft.static.nn.avg_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
-    ...     session.run(node).ravel()
-    array([1.5])
+    In training these are the batch's, the variance as an estimate (over ``n - 1``).
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     x = weft.static.constant(np.ones((2, 2, 2, 3), "f"))
+    ...     y, mean, var = weft.static.nn.fused_batch_norm(x, np.ones(3), np.zeros(3))
+    ...     session.run(mean)
+    array([1., 1., 1.], dtype=float32)
     """
-    x, steps = _channels_first(value, strides, data_format)
-    window = tuple(ksize[1:3] if data_format == "NHWC" else ksize[2:4])
-    total = F.avg_pool2d(_padded(x, window, steps, padding, 0.0), window, steps)
-    if padding == "SAME":
-        inside = weft.ones(1, 1, *x.shape[2:])
-        share = F.avg_pool2d(
-            _padded(inside, window, steps, padding, 0.0), window, steps
-        )
-        total = total / share
-    return _named(_back(total, data_format), name)
-
-
-def _channels_first(x: Any, strides: Any, layout: str) -> tuple[Any, tuple[int, int]]:
-    if layout not in _LAYOUTS:
-        raise ArgumentError(f"data_format: expected one of {_LAYOUTS}, got {layout!r}")
     x = _node(x)
-    if layout == "NHWC":
-        return x.permute(0, 3, 1, 2), (strides[1], strides[2])
-    return x, (strides[2], strides[3])
+    last = data_format == "NHWC"
+    x = x if last else x.permute(0, 2, 3, 1)
+    out_mean, out_variance = mean, variance
+    if is_training:
+        mean, variance = moments(x, [0, 1, 2])
+        count = x.shape[0] * x.shape[1] * x.shape[2]
+        out_mean, out_variance = mean, variance * count / (count - 1)
+    y = batch_normalization(x, mean, variance, offset, scale, epsilon).to(x.dtype)
+    return y if last else y.permute(0, 3, 1, 2), out_mean, out_variance
 
 
-def _back(x: Any, layout: str) -> Any:
-    return x.permute(0, 2, 3, 1) if layout == "NHWC" else x
+@function
+def local_response_normalization(
+    input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0,
+    beta: float = 0.5,
+) -> Any:  # fmt: skip
+    """Each element over a power of the squares of its neighbours' in other channels.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     node = weft.static.nn.lrn(np.ones((1, 1, 1, 1)), 1, bias=0.0)
+    ...     float(session.run(node).item())
+    1.0
+    """
+    x, reach = _node(input), 2 * depth_radius + 1
+    first = x.permute(0, 3, 1, 2)
+    out = F.local_response_norm(first, reach, alpha * reach, beta, bias)
+    return out.permute(0, 2, 3, 1)
 
 
-def _padded(x: Any, window: Any, steps: Any, padding: str, fill: float) -> Any:
-    """TensorFlow's SAME padding: the odd element goes to the end."""
-    if padding == "VALID":
-        return x
-    if padding != "SAME":
-        raise ArgumentError(f"padding: expected 'SAME' or 'VALID', got {padding!r}")
-    pads: list[int] = []
-    for size, k, step in zip(x.shape[2:], window, steps, strict=True):
-        total = max((-(-size // step) - 1) * step + k - size, 0)
-        pads = [total // 2, total - total // 2, *pads]
-    return F.pad(x, pads, value=fill) if any(pads) else x
+lrn = local_response_normalization
 
+
+@function
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: float = 1e-12, dim: Any = None
+) -> Any:
+    """``x / max(‖x‖, √epsilon)`` along axes.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.nn.l2_normalize([3.0, 4.0], 0))
+    array([0.6, 0.8], dtype=float32)
+    """
+    x = _node(x)
+    along = dim if axis is None else axis
+    dims = tuple(range(x.ndim)) if along is None else along
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    return x * weft.clamp((x * x).sum(dims, keepdim=True), epsilon).rsqrt()
+
+
+class TopK(NamedTuple):
+    """The largest elements and where they stood."""
+
+    values: Any
+    indices: Any
+
+
+@function
+def top_k(input: Any, k: int = 1, sorted: bool = True) -> TopK:
+    """The ``k`` largest elements along the last axis, and their indices.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.nn.top_k([1.0, 3.0, 2.0], 2).indices)
+    array([1, 2], dtype=int32)
+    """
+    values, indices = weft.topk(_node(input), k)
+    return TopK(values, indices.to(weft.int32))
+
+
+@function
+def in_top_k(predictions: Any, targets: Any, k: int) -> Any:
+    """Whether the target's score is among the ``k`` largest of its row; ties are.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.nn.in_top_k([[0.1, 0.7, 0.2]], [2], 1))
+    array([False])
+    """
+    scores, ids = _node(predictions), _node(targets).to(weft.int64)
+    own = scores.gather(1, ids.unsqueeze(1))
+    return ((scores > own).sum(1) < k) & weft.isfinite(own.squeeze(1))
+
+
+@function
+def crelu(features: Any, axis: int = -1) -> Any:
+    """``relu(x)`` beside ``relu(-x)``.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     session.run(weft.static.nn.crelu([-1.0, 2.0]))
+    array([0., 2., 1., 0.], dtype=float32)
+    """
+    x = _node(features)
+    return weft.relu(weft.cat([x, -x], axis))
+
+
+@function
+def zero_fraction(value: Any) -> Any:
+    """The share of elements that are zero.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     float(session.run(weft.static.nn.zero_fraction([0.0, 1.0])))
+    0.5
+    """
+    return (_node(value) == 0).to(weft.float32).mean()
+
+
+def _activation(fn: Any, name: str) -> Any:
+    made = _unary(fn, name)
+    text = made.__doc__ or ""
+    text = text.replace(f"static.{name}(", f"static.nn.{name}(")
+    made.__doc__ = text.replace("weft.", "weft.nn.functional.", 1)
+    return made
+
+
+relu6 = _activation(F.relu6, "relu6")
+selu = _activation(F.selu, "selu")
+softsign = _activation(F.softsign, "softsign")
+swish = silu = _activation(F.silu, "swish")
+log_sigmoid = _activation(F.logsigmoid, "log_sigmoid")
 
 __all__ = [
-    "avg_pool", "bias_add", "conv2d", "dropout", "elu", "embedding_lookup", "l2_loss",
-    "leaky_relu", "log_softmax", "max_pool", "moments", "relu", "sigmoid",
-    "sigmoid_cross_entropy_with_logits", "softmax",
-    "softmax_cross_entropy_with_logits", "softplus",
-    "sparse_softmax_cross_entropy_with_logits", "tanh", "xw_plus_b",
+    "atrous_conv2d", "avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "batch_normalization", "bias_add", "bidirectional_dynamic_rnn", "conv1d",
+    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
+    "crelu", "depthwise_conv2d", "dropout", "dynamic_rnn", "elu", "embedding_lookup",
+    "fused_batch_norm", "in_top_k", "l2_loss", "l2_normalize", "leaky_relu",
+    "local_response_normalization", "log_sigmoid", "log_softmax",
+    "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d", "max_pool2d",
+    "max_pool3d", "moments", "nce_loss", "relu", "relu6", "rnn_cell",
+    "sampled_softmax_loss", "selu", "separable_conv2d", "sigmoid",
+    "sigmoid_cross_entropy_with_logits", "silu", "softmax",
+    "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2",
+    "softplus", "softsign", "sparse_softmax_cross_entropy_with_logits",
+    "static_bidirectional_rnn", "static_rnn", "swish", "tanh", "top_k",
+    "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "xw_plus_b",
+    "zero_fraction",
 ]  # fmt: skip
+record_all(globals())
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("nn", name)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.autograd.modes import no_grad
-from weft.core.pytree import tree_flatten, tree_unflatten
-from weft.core.size import Size
+from weft.config import config
+from weft.core.pytree import LEAF, tree_flatten, tree_map, tree_unflatten
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.graph import ir
 from weft.graph.interpret import Program
-from weft.graph.ir import CONSTANT, READ, Node
-from weft.runtime.cpu.buffers import owned
+from weft.graph.ir import READ, Node
+from weft.static.app import RunOptions
+from weft.static.effects import pulled, running, sources_of
+from weft.static.feeds import feed_array
 from weft.static.graph import (
     Graph,
     Operation,
@@ -24,11 +27,20 @@ from weft.static.graph import (
     get_default_graph,
     node_of,
 )
+from weft.static.runs import Run
+from weft.static.unranked import at_ranks, ranks_of
 from weft.static.variable import Variable
+
+if TYPE_CHECKING:
+    from weft.compile.explain import Explanation
 
 
 class RunMetadata:
-    """The names of the nodes that a run executed, and how many of each op.
+    """The nodes that a run was asked for, and the graph that ran in their place.
+
+    ``executed`` has the names of the nodes that the fetches need, ``counts`` says how
+    many there are of each operator, and ``partition_graphs`` has the graph after all
+    passes, in which nodes are folded, merged and removed.
 
     >>> told = weft.static.RunMetadata()
     >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
@@ -40,6 +52,14 @@ class RunMetadata:
     def __init__(self) -> None:
         self.executed: list[str] = []
         self.counts: Counter[str] = Counter()
+        self.partition_graphs: list[ir.Graph] = []
+
+    def tell(self, run: Run, feeds: list[np.ndarray]) -> None:
+        """Note what a run was made of."""
+        nodes = run.plan.nodes
+        self.executed = [node.name for node in nodes]
+        self.counts = Counter(node.op.name for node in nodes if node.op is not READ)
+        self.partition_graphs = [run.optimized(feeds)]
 
 
 class _Stack(threading.local):
@@ -60,11 +80,22 @@ def default_session() -> Session:
     return _stack.sessions[-1]
 
 
+def get_default_session() -> Session | None:
+    """The innermost session of a ``with`` block; None outside of one.
+
+    >>> weft.static.get_default_session() is None
+    True
+    """
+    return _stack.sessions[-1] if _stack.sessions else None
+
+
 class Session:
     """Runs subgraphs and keeps the values of variables.
 
-    ``run`` executes the nodes that the fetches need, no others. The plan for a set of
-    fetches is made once and reused.
+    ``run`` executes the nodes that the fetches need, no others, as one native program
+    that is compiled once for a set of fetches and feeds. With ``compiled=False`` they
+    are interpreted one by one. ``loop_limit`` is that of ``weft.config`` in its runs:
+    a loop of more steps is an error.
 
     >>> g = weft.static.Graph()
     >>> with g.as_default():
@@ -75,15 +106,30 @@ class Session:
     {'total': array(3., dtype=float32)}
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
+    def __init__(
+        self,
+        target: Any = "",
+        graph: Graph | None = None,
+        config: Any = None,
+        *,
+        compiled: bool = True,
+        loop_limit: int | None = None,
+    ) -> None:
+        if not isinstance(target, str):  # the graph may come first
+            target, graph = "", graph if target is None else target
+        if target:
+            raise ArgumentError(f"Session: expected no target, got {target!r}")
         self.graph = get_default_graph() if graph is None else graph
         if not isinstance(self.graph, Graph):
             raise DTypeError(
                 f"Session: expected a static.Graph, got {type(graph).__name__}"
             )
+        self.compiled, self.loop_limit = compiled, loop_limit
         self.values: dict[ir.Variable, np.ndarray] = {}
-        self.plans: dict[Any, Program] = {}
         self.closed = False
+        self._calls: dict[Any, Call] = {}
+        self._sourced: dict[Any, list[Node]] = {}  # placeholders that sources feed
+        self._lock = threading.RLock()  # one run at a time
 
     def __enter__(self) -> Session:
         if self not in _stack.sessions:
@@ -104,7 +150,8 @@ class Session:
         """Let go of the variables' values; the session cannot run any more."""
         self.closed = True
         self.values.clear()
-        self.plans.clear()
+        self._calls.clear()
+        self._sourced.clear()
 
     # -- running
 
@@ -112,38 +159,140 @@ class Session:
         self,
         fetches: Any,
         feed_dict: Any = None,
-        options: None = None,
+        options: Any = None,
         run_metadata: RunMetadata | None = None,
     ) -> Any:
         """The values of the fetches: a node, a name, or a list, tuple or dict of them.
 
         ``feed_dict`` gives placeholders their values, and may give any other node
-        (a variable, an intermediate result) another value for this run. There are no
-        ``options``; ``run_metadata`` is told what ran.
+        (a variable, an intermediate result) another value for this run. ``RunOptions``
+        change nothing; ``run_metadata`` is told what ran.
         """
-        if options is not None:
+        if options is not None and not isinstance(options, RunOptions):
             raise ArgumentError(f"run: expected no options, got {options!r}")
+        feeds = feed_dict or {}
+        drawn: dict[Any, Any] = {}  # from sources: once, also if the run begins again
+        with self._lock, self._limits():
+            if not self.graph.unranked:
+                return self._run(fetches, feeds, run_metadata, drawn)
+            try:
+                ranked = self._ranked(fetches, feeds, False)
+                return self._run(*ranked, run_metadata, drawn)
+            except ShapeError:  # the nodes that were built for these ranks do not fit
+                pass
+            return self._run(*self._ranked(fetches, feeds, True), run_metadata, drawn)
+
+    def _limits(self) -> Any:
+        if self.loop_limit is None:
+            return nullcontext()
+        return config.using(loop_limit=self.loop_limit)
+
+    def explain(
+        self, fetches: Any, feed_dict: Any = None, *, measure: bool = False
+    ) -> Explanation:
+        """Explain the program of a run: its kernels, passes and memory.
+
+        It is compiled, but not run. The explanation is that of ``weft.compile``;
+        ``measure`` also times every kernel.
+
+        >>> g = weft.static.Graph()
+        >>> with g.as_default(), weft.static.Session(g) as session:
+        ...     x = weft.static.placeholder(weft.float32, [None])
+        ...     y = weft.static.reduce_sum(weft.static.exp(x) + 1)
+        ...     session.explain(y, {x: np.ones(100)}).kernels[0].operators
+        ['exp', 'add', 'sum']
+        """
+        feeds = feed_dict or {}
+        if self.graph.unranked:
+            fetches, feeds = self._ranked(fetches, feeds, False)
+        call = self._call(fetches, feeds)
+        name = ", ".join(node.name for node in call.run.roots)
+        arrays = call.arrays(feeds)
+        return call.run.explanation(name, arrays, self.values, measure=measure)
+
+    def _ranked(self, fetches: Any, feed_dict: Any, exact: bool) -> tuple[Any, Any]:
+        """The fetches and feeds, with nodes for what is unranked."""
+        named = self._by_name
+        feeds = {named(key): value for key, value in feed_dict.items()}
+        ranks, feeds = ranks_of(feeds, exact)
+        return tree_map(lambda leaf: at_ranks(named(leaf), ranks), fetches), feeds
+
+    def _by_name(self, value: Any) -> Any:
+        """The unranked placeholder that a text names, else the value itself."""
+        if not isinstance(value, str):
+            return value
+        return self.graph.unranked.get(value.removesuffix(":0"), value)
+
+    def _run(
+        self, fetches: Any, feed_dict: Any, run_metadata: Any, drawn: dict[Any, Any]
+    ) -> Any:
+        if sources_of(self.graph):
+            feed_dict = self._with_sources(fetches, feed_dict, drawn)
+        call = self._call(fetches, feed_dict)
+        feeds = call.arrays(feed_dict)
+        with running(self):
+            results = call.run(feeds, self.values)
+        if run_metadata is not None:
+            run_metadata.tell(call.run, feeds)
+        return call.result(results)
+
+    def _with_sources(self, fetches: Any, feed_dict: Any, drawn: Any) -> Any:
+        """The feeds, with the values of placeholders that have a source."""
+        fed = [node_of(self.graph, key) for key in feed_dict]
+        key = _key(fetches), *fed
+        wanted = self._sourced.get(key)
+        if wanted is None:
+            roots = [self._fetch(leaf) for leaf in tree_flatten(fetches)[0]]
+            plan = Program(self.graph.snapshot(), roots, effects=False, fed=fed)
+            used = plan.used.intersection(sources_of(self.graph)).difference(fed)
+            wanted = self._sourced[key] = sorted(
+                used, key=self.graph.builder.nodes.index
+            )
+        if not wanted:
+            return feed_dict
+        symbols = {node: self.graph.symbol(node) for node in wanted}
+        # what else is not fed is an error before a source is asked
+        self._call(fetches, {**feed_dict, **dict.fromkeys(symbols.values())})
+        found = pulled(self, wanted, drawn)
+        return {**feed_dict, **{symbols[node]: found[node] for node in wanted}}
+
+    def _call(self, fetches: Any, feed_dict: Any) -> Call:
+        """The run of these fetches with these feeds, prepared when it is first asked
+        for."""
         if self.closed:
             raise ArgumentError("run: this session is closed; make a new one")
+        try:
+            key = _key(fetches), *[feed.node for feed in feed_dict]
+        except AttributeError:  # names
+            fed = [node_of(self.graph, feed) for feed in feed_dict]
+            key = _key(fetches), *fed
+        found = self._calls.get(key)
+        if found is None:
+            found = self._calls[key] = self._prepare(fetches, feed_dict)
+        return found
+
+    def _prepare(self, fetches: Any, feed_dict: Any) -> Call:
         leaves, structure = tree_flatten(fetches)
-        if not leaves:
-            return tree_unflatten([], structure)
         nodes = [self._fetch(leaf) for leaf in leaves]
-        feeds = self._feeds(feed_dict)
-        plan = self._plan(nodes, tuple(feeds))
-        arrays = [feeds.get(node) for node in plan.fed]
-        self._check_fed(plan, arrays)
-        results, changed = self._execute(plan, arrays)
-        given = {id(a) for a in arrays}
-        self.values.update((v, _kept(a, given)) for v, a in changed.items())
-        if run_metadata is not None:
-            self._note(plan, run_metadata)
-        given.update(map(id, self.values.values()))
-        out = [
-            None if isinstance(leaf, Operation) else _own(node, value, given)
-            for leaf, node, value in zip(leaves, nodes, results, strict=True)
+        fed = tuple([node_of(self.graph, key) for key in feed_dict])
+        for node in fed:
+            if not isinstance(node.type, ir.TensorType):
+                raise DTypeError(f"run: {node.name!r} has no value that could be fed")
+            if fed.count(node) > 1:
+                raise ArgumentError(f"run: {node.name!r} is fed twice in feed_dict")
+        wanted = [
+            None if isinstance(leaf, Operation) or node.type == () else node
+            for leaf, node in zip(leaves, nodes, strict=True)
         ]
-        return tree_unflatten(out, structure)
+        run = Run(
+            self.graph.snapshot(), filter(None, wanted), nodes, fed,
+            native=self.compiled,
+        )  # fmt: skip
+        for variable in run.plan.reads:
+            if variable in self.graph.starts:
+                start = self.graph.starts[variable]
+                self.values.setdefault(variable, start.copy())
+        return Call(run, wanted, structure)
 
     def _fetch(self, leaf: Any) -> Node:
         if isinstance(leaf, (StaticTensor, Operation, str)):
@@ -153,61 +302,12 @@ class Session:
             f"{type(leaf).__name__}"
         )
 
-    def _feeds(self, feed_dict: Any) -> dict[Node, np.ndarray]:
-        feeds = {}
-        for key, value in (feed_dict or {}).items():
-            node = node_of(self.graph, key)
-            if not isinstance(node.type, ir.TensorType):
-                raise DTypeError(f"run: {node.name!r} has no value that could be fed")
-            feeds[node] = _feed(node, value)
-        return feeds
-
-    def _plan(self, nodes: list[Node], fed: tuple[Node, ...]) -> Program:
-        key = (tuple(nodes), frozenset(fed))
-        plan = self.plans.get(key)
-        if plan is None:
-            plan = Program(self.graph.snapshot(), nodes, effects=False, fed=fed)
-            self.plans[key] = plan
-        return plan
-
-    def _check_fed(self, plan: Program, arrays: list[Any]) -> None:
-        for node, array in zip(plan.fed, arrays, strict=True):
-            if array is None and node in plan.used:
-                raise ArgumentError(
-                    f"run: placeholder {node.name!r} ({node.type}) must be fed; pass "
-                    f"it in feed_dict\n  made at {node.line}"
-                )
-
-    def _execute(self, plan: Program, arrays: list[Any]) -> Any:
-        try:
-            return plan.run(arrays, self._store(plan))
-        except KeyError as error:
-            if error.args[0] not in self.graph.builder.sizes.hints:
-                raise
-            raise ArgumentError(
-                f"run: the fetches need the size {error.args[0]}, which nothing that "
-                "was fed has; feed the placeholder that it belongs to"
-            ) from None
-
-    def _store(self, plan: Program) -> dict[ir.Variable, np.ndarray]:
-        for variable in plan.reads:
-            if variable in self.graph.starts:
-                self.values.setdefault(variable, self.graph.starts[variable])
-        return self.values
-
-    @staticmethod
-    def _note(plan: Program, metadata: RunMetadata) -> None:
-        metadata.executed = [node.name for node in plan.nodes]
-        metadata.counts = Counter(
-            node.op.name for node in plan.nodes if node.op is not READ
-        )
-
     # -- variables
 
     def load(self, variable: Variable, value: Any) -> None:
         """Set a variable's value directly."""
         node_of(self.graph, variable)
-        self.values[variable.variable] = _feed(variable.node, value).copy()
+        self.values[variable.variable] = np.array(feed_array(variable.node, value))
 
     def update_module(self, module: Any) -> None:
         """Give a module's parameters and buffers the values that they have here.
@@ -236,50 +336,47 @@ class Session:
         return f"<Session of {self.graph!r}, {state}>"
 
 
-def _kept(array: np.ndarray, given: set[int]) -> np.ndarray:
-    """An array that nothing else can change: no view, and no fed array."""
-    return array.copy() if not owned(array) or id(array) in given else array
+class Call:
+    """Fetches and feeds of ``Session.run``: what runs, and the form of its result."""
+
+    def __init__(self, run: Run, wanted: list[Node | None], structure: Any) -> None:
+        self.run = run
+        self.structure = structure
+        places = {node: k for k, node in enumerate(run.fetches)}
+        self.places = [None if node is None else places[node] for node in wanted]
+        self.alone = structure == LEAF and self.places == [0]
+        self.again = [  # fetched before: a copy is the caller's own
+            at
+            for at, place in enumerate(self.places)
+            if place is not None and place in self.places[:at]
+        ]
+
+    def arrays(self, feed_dict: Any) -> list[np.ndarray]:
+        """The fed values, as arrays of the nodes' types."""
+        pairs = zip(self.run.fed, feed_dict.values(), strict=True)
+        return [feed_array(node, value) for node, value in pairs]
+
+    def result(self, arrays: list[np.ndarray]) -> Any:
+        """The arrays of the fetched nodes in the structure of the fetches."""
+        if self.alone:
+            return arrays[0]
+        leaves = [None if k is None else arrays[k] for k in self.places]
+        for at in self.again:
+            leaves[at] = leaves[at].copy()  # type: ignore[union-attr]
+        return tree_unflatten(leaves, self.structure)
 
 
-def _own(node: Node, array: np.ndarray, given: set[int]) -> np.ndarray:
-    """A result that the caller may change without changing the graph or a variable."""
-    return array.copy() if node.op is CONSTANT else _kept(array, given)
-
-
-def _feed(node: Node, value: Any) -> np.ndarray:
-    """A fed value as an array of the node's type."""
-    want = node.type
-    if isinstance(value, StaticTensor):
-        raise DTypeError(
-            f"run: feed of {node.name!r}: expected a value, got the node {value.name!r}"
-        )
-    array = value.to_host() if isinstance(value, Tensor) else np.asarray(value)
-    if array.dtype != want.dtype.np:
-        array = _cast(node, array)
-    if len(array.shape) != len(want.shape) or any(
-        have != size
-        for have, size in zip(array.shape, want.shape, strict=True)
-        if not isinstance(size, Size)
-    ):
-        raise ShapeError(
-            f"run: feed of {node.name!r}: expected {want}, got shape {array.shape}"
-            f"\n  made at {node.line}"
-        )
-    return array
-
-
-def _cast(node: Node, array: np.ndarray) -> np.ndarray:
-    """Numbers may widen (and floats narrow to floats); nothing else is converted."""
-    want = node.type.dtype.np
-    order = "biufc"
-    kinds = [("b" if d == np.bool_ else d.kind) for d in (array.dtype, want)]
-    ranks = [order.find("f" if k == "V" else k) for k in kinds]  # V: bfloat16
-    if min(ranks) < 0 or ranks[0] > ranks[1]:
-        raise DTypeError(
-            f"run: feed of {node.name!r}: expected {node.type}, got {array.dtype} "
-            f"values; convert them first\n  made at {node.line}"
-        )
-    return array.astype(want)
+def _key(fetches: Any) -> Any:
+    """A key of fetches by their nodes; of names, their text."""
+    if isinstance(fetches, StaticTensor):
+        return fetches.node
+    if isinstance(fetches, Operation):
+        return Operation, fetches.node
+    if isinstance(fetches, dict):
+        return dict, *[(key, _key(value)) for key, value in fetches.items()]
+    if isinstance(fetches, (list, tuple)):
+        return type(fetches), *map(_key, fetches)
+    return type(fetches), fetches
 
 
 class InteractiveSession(Session):
@@ -292,8 +389,8 @@ class InteractiveSession(Session):
     >>> session.close()
     """
 
-    def __init__(self, graph: Graph | None = None) -> None:
-        super().__init__(graph)
+    def __init__(self, target: Any = "", *args: Any, **options: Any) -> None:
+        super().__init__(target, *args, **options)
         self.__enter__()
 
     def __exit__(self, *error: Any) -> None:

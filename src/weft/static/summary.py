@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ArgumentError
-from weft.static.graph import StaticTensor, get_default_graph, node_of
+from weft.static.graph import StaticTensor, check_member, get_default_graph
 
-__all__ = ["FileWriter", "histogram", "merge", "merge_all", "scalar"]
+__all__ = ["FileWriter", "histogram", "image", "merge", "merge_all", "scalar"]
 
 
-def scalar(name: str, tensor: StaticTensor) -> dict[str, Any]:
+def scalar(
+    name: str, tensor: StaticTensor, collections: Any = None, family: str | None = None
+) -> dict[str, Any]:
     """A number to follow.
 
     >>> g = weft.static.Graph()
@@ -21,10 +23,12 @@ def scalar(name: str, tensor: StaticTensor) -> dict[str, Any]:
     ...     weft.static.summary.scalar("loss", loss)
     {'scalar:loss': <constant 'loss' float32[]>}
     """
-    return _add("scalar", name, tensor)
+    return _add("scalar", _within(family, name), tensor)
 
 
-def histogram(name: str, values: StaticTensor) -> dict[str, Any]:
+def histogram(
+    name: str, values: StaticTensor, collections: Any = None, family: str | None = None
+) -> dict[str, Any]:
     """The distribution of a tensor's values.
 
     >>> g = weft.static.Graph()
@@ -32,20 +36,46 @@ def histogram(name: str, values: StaticTensor) -> dict[str, Any]:
     ...     weft.static.summary.histogram("w", weft.static.constant([1.0, 2.0]))
     {'histogram:w': <constant 'Const' float32[2]>}
     """
-    return _add("histogram", name, values)
+    return _add("histogram", _within(family, name), values)
+
+
+def image(
+    name: str, tensor: StaticTensor, max_outputs: int = 3, collections: Any = None,
+    family: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The first images of a batch (batch, height, width, channels).
+
+    >>> with weft.static.Graph().as_default():
+    ...     x = weft.static.constant(np.zeros((2, 4, 4, 1), "uint8"), name="x")
+    ...     weft.static.summary.image("digits", x)
+    {'image:digits': <slice 'slice' uint8[2, 4, 4, 1]>}
+    """
+    if tensor.ndim != 4:
+        raise ArgumentError(
+            f"image: expected (batch, height, width, channels), got {tensor.shape}"
+        )
+    return _add("image", _within(family, name), tensor[:max_outputs])
+
+
+def _within(family: str | None, name: str) -> str:
+    return name if family is None else f"{family}/{name}"
 
 
 def _add(kind: str, name: str, tensor: Any) -> dict[str, Any]:
     graph = get_default_graph()
-    node_of(graph, tensor)
-    key = f"{kind}:{graph.builder.prefix}{name}"
-    if key in graph.summaries:
-        raise ArgumentError(f"summary: {name!r} is there already")
+    check_member(graph, tensor)
+    key = full = f"{kind}:{graph.builder.prefix}{name}"
+    k = 0
+    while key in graph.summaries:
+        k += 1
+        key = f"{full}_{k}"
     graph.summaries[key] = tensor
     return {key: tensor}
 
 
-def merge(inputs: list[dict[str, Any]]) -> dict[str, Any]:
+def merge(
+    inputs: list[dict[str, Any]], collections: Any = None, name: str | None = None
+) -> dict[str, Any]:
     """Several summaries as one fetch.
 
     >>> weft.static.summary.merge([])
@@ -54,7 +84,7 @@ def merge(inputs: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: tensor for one in inputs for key, tensor in one.items()}
 
 
-def merge_all() -> dict[str, Any]:
+def merge_all(key: str = "summaries", scope: str | None = None) -> dict[str, Any]:
     """All summaries of the default graph as one fetch.
 
     >>> with weft.static.Graph().as_default():
@@ -62,6 +92,17 @@ def merge_all() -> dict[str, Any]:
     {}
     """
     return dict(get_default_graph().summaries)
+
+
+def _pixels(image: np.ndarray) -> np.ndarray:
+    """Floats as bytes: zero is black and the largest white; grey if some are less."""
+    if image.dtype == np.uint8:
+        return image
+    finite = np.nan_to_num(image.astype(np.float64), posinf=0, neginf=0)
+    top = abs(finite).max() or 1.0
+    if finite.min() < 0:
+        return (127 + finite / top * 127).astype(np.uint8)
+    return (finite / top * 255).astype(np.uint8)
 
 
 class FileWriter:
@@ -73,12 +114,18 @@ class FileWriter:
     >>> writer.close()
     """
 
-    def __init__(self, logdir: str, graph: Any = None) -> None:
+    def __init__(
+        self, logdir: str, graph: Any = None, max_queue: int = 10, flush_secs: int = 120
+    ) -> None:
         from weft.training.events import SummaryWriter
 
         self.writer = SummaryWriter(logdir)
         if graph is not None:
-            self.writer.add_text("graph", str(graph), 0)
+            self.add_graph(graph)
+
+    def add_graph(self, graph: Any, global_step: int = 0) -> None:
+        """Write a graph, as text."""
+        self.writer.add_text("graph", str(graph), global_step)
 
     def add_summary(self, summary: dict[str, Any], global_step: int = 0) -> None:
         """Write the result of ``session.run(summary.merge_all())``.
@@ -89,6 +136,11 @@ class FileWriter:
             kind, _, name = key.partition(":")
             if kind == "scalar":
                 self.writer.add_scalar(name, float(np.asarray(value)), global_step)
+            elif kind == "image":
+                for k, one in enumerate(np.asarray(value)):
+                    self.writer.add_image(
+                        f"{name}/image/{k}", _pixels(one), global_step
+                    )
             else:
                 self.writer.add_histogram(name, np.asarray(value), global_step)
 
@@ -97,3 +149,9 @@ class FileWriter:
 
     def close(self) -> None:
         self.writer.close()
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("summary", name)

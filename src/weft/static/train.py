@@ -5,35 +5,85 @@ The rules are TensorFlow 1's. A learning rate may be a number, a node or a varia
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from weft.core.tensor import Tensor
-from weft.dtype import float64
 from weft.errors import ArgumentError, DTypeError
-from weft.static.differentiation import gradients
-from weft.static.graph import Operation, get_default_graph, group, node_of
-from weft.static.math import _node
+from weft.ops.select import where
+from weft.static.averages import (
+    ExponentialMovingAverage,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+    global_step,
+)
+from weft.static.building import scalar
+from weft.static.decay import (
+    cosine_decay,
+    cosine_decay_restarts,
+    exponential_decay,
+    inverse_time_decay,
+    natural_exp_decay,
+    piecewise_constant,
+    piecewise_constant_decay,
+    polynomial_decay,
+)
+from weft.static.differentiation import depends, gradients, named
+from weft.static.graph import Operation, check_member, get_default_graph, group
+from weft.static.monitored import (
+    CheckpointSaverHook,
+    LoggingTensorHook,
+    MonitoredSession,
+    MonitoredTrainingSession,
+    SessionRunArgs,
+    SessionRunHook,
+    StopAtStepHook,
+)
+from weft.static.queues import (
+    Coordinator,
+    QueueRunner,
+    add_queue_runner,
+    batch,
+    range_input_producer,
+    shuffle_batch,
+    slice_input_producer,
+    start_queue_runners,
+)
+from weft.static.saver import (
+    Saver,
+    checkpoint_exists,
+    get_checkpoint_state,
+    latest_checkpoint,
+    update_checkpoint_state,
+)
 from weft.static.variable import Variable, trainable_variables
 
 __all__ = [
-    "AdagradOptimizer",
-    "AdamOptimizer",
-    "GradientDescentOptimizer",
-    "MomentumOptimizer",
-    "Optimizer",
-    "RMSPropOptimizer",
-    "Saver",
-    "exponential_decay",
-]
+    "AdadeltaOptimizer", "AdagradOptimizer", "AdamOptimizer", "CheckpointSaverHook",
+    "Coordinator", "ExponentialMovingAverage", "FtrlOptimizer",
+    "GradientDescentOptimizer", "LoggingTensorHook", "MomentumOptimizer",
+    "MonitoredSession", "MonitoredTrainingSession", "Optimizer",
+    "ProximalGradientDescentOptimizer", "QueueRunner", "RMSPropOptimizer", "Saver",
+    "SessionRunArgs", "SessionRunHook", "StopAtStepHook", "add_queue_runner",
+    "batch", "checkpoint_exists", "cosine_decay", "cosine_decay_restarts",
+    "create_global_step", "exponential_decay", "get_checkpoint_state",
+    "get_global_step", "get_or_create_global_step", "global_step",
+    "inverse_time_decay", "latest_checkpoint", "natural_exp_decay",
+    "piecewise_constant", "piecewise_constant_decay", "polynomial_decay",
+    "range_input_producer", "shuffle_batch", "slice_input_producer",
+    "start_queue_runners", "update_checkpoint_state",
+]  # fmt: skip
 
 Pairs = list[tuple[Any, Variable]]
 
 
 class GradientTable(dict[Any, Any]):
-    """The loss's gradients: of the trained variables, and of others on demand."""
+    """The loss's gradients: of the trained variables, and of others on demand.
+
+    An entry is that of a node or of its name. ``in`` tells whether the loss depends on
+    a node, whose gradient is then made when it is asked for.
+    """
 
     def __init__(self, found: Any = (), loss: Any = None) -> None:
         super().__init__(found)
@@ -42,6 +92,8 @@ class GradientTable(dict[Any, Any]):
     def __missing__(self, node: Any) -> Any:
         if self.loss is None:
             raise KeyError(node)
+        if isinstance(node, str):
+            return self[named(self.loss.graph, node)]
         (gradient,) = gradients(self.loss, node)
         if gradient is None:
             raise ArgumentError(
@@ -50,12 +102,17 @@ class GradientTable(dict[Any, Any]):
         self[node] = gradient
         return gradient
 
+    def __contains__(self, node: Any) -> bool:
+        if self.loss is None or super().__contains__(node):
+            return super().__contains__(node)
+        return depends(self.loss, named(self.loss.graph, node))
+
 
 class Optimizer:
     """Base of optimizers: ``minimize`` is ``compute_gradients``, then ``apply``."""
 
     def __init__(self, learning_rate: Any, name: str) -> None:
-        self.learning_rate = learning_rate
+        self.learning_rate = scalar(learning_rate)
         self.name = name
         self.slots: dict[tuple[Variable, str], Variable] = {}
 
@@ -64,6 +121,11 @@ class Optimizer:
         loss: Any,
         global_step: Variable | None = None,
         var_list: list[Variable] | None = None,
+        gate_gradients: int = 1,
+        aggregation_method: None = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: Any = None,
     ) -> Operation:
         """An operation that makes one step; its ``gradients`` is a table.
 
@@ -79,23 +141,29 @@ class Optimizer:
         ...     float(session.run(w))
         2.0
         """
-        pairs = self.compute_gradients(loss, var_list)
+        pairs = self.compute_gradients(loss, var_list, grad_loss=grad_loss)
         if all(g is None for g, _ in pairs):
             raise ArgumentError(
                 f"minimize: {loss.name!r} depends on none of the variables "
                 f"{[v.name for _, v in pairs]}"
             )
-        step = self.apply_gradients(pairs, global_step)
+        step = self.apply_gradients(pairs, global_step, name)
         found = {v: g for g, v in pairs if g is not None}
         step.gradients = GradientTable(found, loss)
         return step
 
     def compute_gradients(
-        self, loss: Any, var_list: list[Variable] | None = None
+        self,
+        loss: Any,
+        var_list: list[Variable] | None = None,
+        gate_gradients: int = 1,
+        aggregation_method: None = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
     ) -> Pairs:
         """The gradient of the loss by each variable, as (gradient, variable) pairs."""
         graph = get_default_graph()
-        node_of(graph, loss)
+        check_member(graph, loss)
         chosen = trainable_variables() if var_list is None else list(var_list)
         if not chosen:
             raise ArgumentError(
@@ -107,10 +175,13 @@ class Optimizer:
                     "compute_gradients: expected variables, got "
                     f"{type(variable).__name__}"
                 )
-        return list(zip(gradients(loss, chosen), chosen, strict=True))
+        return list(zip(gradients(loss, chosen, grad_loss), chosen, strict=True))
 
     def apply_gradients(
-        self, grads_and_vars: Pairs, global_step: Variable | None = None
+        self,
+        grads_and_vars: Any,
+        global_step: Variable | None = None,
+        name: str | None = None,
     ) -> Operation:
         """An operation that changes each variable by its gradient."""
         graph = get_default_graph()
@@ -120,12 +191,21 @@ class Optimizer:
         with graph.builder.scope(self.name):
             self._begin()
             # every gradient is computed before the first variable changes
-            with graph.builder.control([node_of(graph, g) for g, _ in pairs]):
-                updates = [node for g, v in pairs for node in self._update(g, v)]
+            with graph.control([g for g, _ in pairs]):
+                updates = [node for g, v in pairs for node in self._constrained(g, v)]
                 updates += self._end()
                 if global_step is not None:
                     updates.append(global_step.assign_add(1))
-            return group(*updates, name="train")
+            return group(*updates, name=name or "train")
+
+    def _constrained(self, g: Any, v: Variable) -> list[Any]:
+        """A variable's update, after which its constraint holds."""
+        updates = self._update(g, v)
+        if v.constraint is None:
+            return updates
+        graph = get_default_graph()
+        with graph.control(updates):
+            return [v.assign(v.constraint(v.read_value()))]
 
     # -- methods of a rule
 
@@ -170,7 +250,12 @@ class GradientDescentOptimizer(Optimizer):
     2.0
     """
 
-    def __init__(self, learning_rate: Any, name: str = "GradientDescent") -> None:
+    def __init__(
+        self,
+        learning_rate: Any,
+        use_locking: bool = False,
+        name: str = "GradientDescent",
+    ) -> None:
         super().__init__(learning_rate, name)
 
     def _update(self, g: Any, v: Variable) -> list[Any]:
@@ -193,8 +278,9 @@ class MomentumOptimizer(Optimizer):
         self,
         learning_rate: Any,
         momentum: Any,
-        use_nesterov: bool = False,
+        use_locking: bool = False,
         name: str = "Momentum",
+        use_nesterov: bool = False,
     ) -> None:
         super().__init__(learning_rate, name)
         self.momentum = momentum
@@ -223,6 +309,7 @@ class AdagradOptimizer(Optimizer):
         self,
         learning_rate: Any,
         initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
         name: str = "Adagrad",
     ) -> None:
         super().__init__(learning_rate, name)
@@ -254,6 +341,7 @@ class RMSPropOptimizer(Optimizer):
         decay: float = 0.9,
         momentum: float = 0.0,
         epsilon: float = 1e-10,
+        use_locking: bool = False,
         centered: bool = False,
         name: str = "RMSProp",
     ) -> None:
@@ -292,6 +380,7 @@ class AdamOptimizer(Optimizer):
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
+        use_locking: bool = False,
         name: str = "Adam",
     ) -> None:
         super().__init__(learning_rate, name)
@@ -320,81 +409,109 @@ class AdamOptimizer(Optimizer):
         return [p1.assign(p1 * self.beta1), p2.assign(p2 * self.beta2)]
 
 
-def exponential_decay(
-    learning_rate: float,
-    global_step: Any,
-    decay_steps: float,
-    decay_rate: float,
-    staircase: bool = False,
-) -> Any:
-    """A learning rate that falls with a step counter, as a node.
+class AdadeltaOptimizer(Optimizer):
+    """``a <- rho a + (1-rho) g²; d = g √(u+eps)/√(a+eps); u <- rho u + (1-rho) d²``.
 
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     step = weft.static.Variable(20, trainable=False)
-    ...     rate = weft.static.train.exponential_decay(1.0, step, 10, 0.5)
+    Then ``v <- v - lr d``.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     step = weft.static.train.AdadeltaOptimizer(1.0, 0.95, 0.01).minimize(w * w)
     ...     session.run(weft.static.global_variables_initializer())
-    ...     float(session.run(rate))
-    0.25
-    """
-    done = _node(global_step).to(float64) / decay_steps
-    return learning_rate * decay_rate ** (done.floor() if staircase else done)
-
-
-def _step(session: Any, step: Any) -> int:
-    """The number of a step, of which a session knows the value."""
-    value = session.run(step) if isinstance(step, Tensor) else step
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise DTypeError(
-            f"Saver: expected global_step to be a whole number, got {value!r}"
-        ) from None
-
-
-class Saver:
-    """Writes the variables' values to a safetensors file, and reads them back.
-
-    >>> import tempfile, os
-    >>> path = os.path.join(tempfile.mkdtemp(), "model")
-    >>> g = weft.static.Graph()
-    >>> with g.as_default(), weft.static.Session(g) as session:
-    ...     w = weft.static.Variable(3.0)
-    ...     session.run(weft.static.global_variables_initializer())
-    ...     _ = weft.static.train.Saver().save(session, path)
-    ...     session.run(w.assign(0.0)).item()
-    ...     weft.static.train.Saver().restore(session, path)
-    ...     session.run(w).item()
-    0.0
-    3.0
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    3.5535
     """
 
-    def __init__(self, var_list: list[Variable] | None = None) -> None:
-        graph = get_default_graph()
-        self.variables = list(graph.variables) if var_list is None else list(var_list)
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: float = 0.95,
+        epsilon: float = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adadelta",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.rho, self.epsilon = rho, epsilon
 
-    def save(self, session: Any, save_path: str, global_step: Any = None) -> str:
-        """Write the file (in one piece or not at all); returns its path.
+    def _update(self, g: Any, v: Variable) -> list[Any]:
+        seen, moved = self.slot(v, "accum"), self.slot(v, "accum_update")
+        a = seen.assign(self.rho * seen + (1 - self.rho) * g * g)
+        d = g * (moved + self.epsilon).sqrt() * (a + self.epsilon).rsqrt()
+        u = moved.assign(self.rho * moved + (1 - self.rho) * d * d)
+        return [u, v.assign_sub(self.learning_rate * d)]
 
-        ``global_step``, a number or a node that holds one, ends its name.
-        """
-        from weft import from_numpy
-        from weft.serialization import save
 
-        path = save_path
-        if global_step is not None:
-            path = f"{save_path}-{_step(session, global_step)}"
-        values = session.run({v.name: v for v in self.variables})
-        save({name: from_numpy(np.asarray(a)) for name, a in values.items()}, path)
-        return path
+class FtrlOptimizer(Optimizer):
+    """Follow the regularized leader: weights that do not help become exactly zero.
 
-    def restore(self, session: Any, save_path: str) -> None:
-        """Give the session's variables the values in a file."""
-        from weft.serialization import load
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     step = weft.static.train.FtrlOptimizer(1.0).minimize(w * w)
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    2.8428
+    """
 
-        found = load(save_path)
-        missing = [v.name for v in self.variables if v.name not in found]
-        if missing:
-            raise ArgumentError(f"restore: {save_path} has no values for {missing}")
-        for v in self.variables:
-            session.load(v, found[v.name])
+    def __init__(
+        self,
+        learning_rate: Any,
+        learning_rate_power: float = -0.5,
+        initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "Ftrl",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.power, self.start = -learning_rate_power, initial_accumulator_value
+        self.l1, self.l2 = l1_regularization_strength, l2_regularization_strength
+
+    def _update(self, g: Any, v: Variable) -> list[Any]:
+        seen, linear = self.slot(v, "accum", self.start), self.slot(v, "linear")
+        before = seen**self.power
+        after = (seen + g * g) ** self.power
+        z = linear.assign(linear + g - (after - before) / self.learning_rate * v)
+        total = seen.assign(seen + g * g)
+        rate = after / self.learning_rate + 2 * self.l2
+        pulled = (z.sign() * self.l1 - z) / rate
+        new = where(z.abs() > self.l1, pulled, 0.0)
+        return [total, v.assign(new)]
+
+
+class ProximalGradientDescentOptimizer(Optimizer):
+    """Gradient descent, after which weights shrink by ``l1`` and ``l2``.
+
+    >>> with weft.static.Graph().as_default(), weft.static.Session() as session:
+    ...     w = weft.static.Variable(4.0)
+    ...     optimizer = weft.static.train.ProximalGradientDescentOptimizer(0.25, 1.0)
+    ...     step = optimizer.minimize(w * w)
+    ...     session.run(weft.static.global_variables_initializer())
+    ...     session.run(step)
+    ...     round(float(session.run(w)), 4)
+    1.75
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        l1_regularization_strength: float = 0.0,
+        l2_regularization_strength: float = 0.0,
+        use_locking: bool = False,
+        name: str = "ProximalGradientDescent",
+    ) -> None:
+        super().__init__(learning_rate, name)
+        self.l1, self.l2 = l1_regularization_strength, l2_regularization_strength
+
+    def _update(self, g: Any, v: Variable) -> list[Any]:
+        rate = self.learning_rate
+        moved = v - rate * g
+        size = (moved.abs() - rate * self.l1).clamp(0) / (1 + rate * self.l2)
+        return [v.assign(moved.sign() * size)]
+
+
+def __getattr__(name: str) -> Any:
+    from weft.static import absent
+
+    raise absent.error("train", name)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from weft.core.mode import mode
+from weft.core.mode import mode, set_capture
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype
 from weft.errors import ArgumentError, DTypeError
 from weft.graph import ir
 from weft.graph.ir import GraphError, Node
 from weft.ops.copies import cast
+from weft.static.collections import GraphKeys, collection, get_collection
 from weft.static.graph import (
     Graph,
     Operation,
@@ -24,6 +22,7 @@ from weft.static.graph import (
     get_default_graph,
     group,
 )
+from weft.static.unranked import recorded
 
 
 class Variable(StaticTensor):
@@ -47,15 +46,31 @@ class Variable(StaticTensor):
         self,
         initial_value: Any = None,
         trainable: bool | None = None,
-        name: str = "Variable",
+        name: str | None = None,
         dtype: Any = None,
+        *,
+        collections: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+        **ignored: Any,
     ) -> None:
+        _check_ignored(ignored)
         graph = get_default_graph()
+        name = name or "Variable"
         if initial_value is None:
             raise ArgumentError(f"Variable {name!r}: expected an initial value")
-        with graph.builder.uncontrolled():
+        self.constraint = constraint
+        if graph.ranks is not None:
+            raise GraphError(
+                f"Variable {name!r} cannot be made in a run, from a value whose number "
+                "of dimensions is not known before; give the placeholder a shape"
+            )
+        with graph.uncontrolled(), _unquestioned():
             self._build(graph, initial_value, trainable, name, dtype)
-        graph.variables.append(self)
+        if collections is None:
+            collections = [GraphKeys.GLOBAL_VARIABLES]
+            collections += [GraphKeys.TRAINABLE_VARIABLES] if self.trainable else []
+        for key in collections:
+            collection(graph, key).append(self)
 
     def _build(
         self, graph: Graph, initial_value: Any, trainable: Any, name: str, dtype: Any
@@ -78,6 +93,14 @@ class Variable(StaticTensor):
         self.initializer = Operation(graph, node)
 
     @property
+    def op(self) -> Any:
+        """The operation that reads the variable, which has the variable's name."""
+        return Operation(self.graph, self.node)
+
+    def __repr__(self) -> str:
+        return repr(self.alias())
+
+    @property
     def trainable(self) -> bool:
         """Whether optimizers change it unless told otherwise."""
         return self.variable.trainable
@@ -88,6 +111,7 @@ class Variable(StaticTensor):
         twin._storage = self.storage
         return twin
 
+    @recorded
     def read_value(self) -> StaticTensor:
         """A node that reads the value when it runs (after its control inputs)."""
         graph = self.graph
@@ -97,14 +121,17 @@ class Variable(StaticTensor):
 
     value = read_value
 
+    @recorded
     def assign(self, value: Any, name: str | None = None) -> StaticTensor:
         """A node that gives the variable a new value, which it returns."""
         return self._assign(self._fitting(value))
 
+    @recorded
     def assign_add(self, delta: Any, name: str | None = None) -> StaticTensor:
         """A node that adds to the variable's value at that time."""
         return self._changed(lambda now: now + self._operand(delta))
 
+    @recorded
     def assign_sub(self, delta: Any, name: str | None = None) -> StaticTensor:
         """A node that subtracts from the variable's value at that time."""
         return self._changed(lambda now: now - self._operand(delta))
@@ -166,6 +193,29 @@ class Variable(StaticTensor):
         (session or default_session()).load(self, value)
 
 
+# Arguments of TensorFlow's that say how, not what: where a value lies, who checks it.
+_IGNORED = {
+    "aggregation", "caching_device", "expected_shape", "import_scope", "shape",
+    "synchronization", "use_resource", "validate_shape", "variable_def",
+}  # fmt: skip
+
+
+def _check_ignored(given: dict[str, Any]) -> None:
+    unknown = sorted(given.keys() - _IGNORED)
+    if unknown:
+        raise ArgumentError(f"Variable: there is no argument {unknown[0]!r}")
+
+
+@contextmanager
+def _unquestioned() -> Iterator[None]:
+    """Let nodes go to the static graph, also inside a body of control flow."""
+    before = set_capture(None)
+    try:
+        yield
+    finally:
+        set_capture(before)
+
+
 def _initial(graph: Graph, value: Any, dtype: Any) -> Node:
     if callable(value) and not isinstance(value, Tensor):
         value = value()
@@ -179,63 +229,28 @@ def _initial(graph: Graph, value: Any, dtype: Any) -> Node:
     return constant(value, dtype, "initial_value").node
 
 
-def _fans(shape: Any) -> tuple[int, int]:
-    """Inputs and outputs of a weight in TensorFlow's layout: (*window, in, out)."""
-    sizes = [int(n) for n in shape]
-    if len(sizes) < 2:
-        return (sizes or [1])[0], (sizes or [1])[0]
-    *window, inputs, outputs = sizes
-    return inputs * math.prod(window), outputs * math.prod(window)
-
-
-def get_variable(
-    name: str,
-    shape: Any = None,
-    dtype: Any = None,
-    initializer: Any = None,
-    trainable: bool = True,
-) -> Variable:
-    """A variable by shape and initialiser.
-
-    Unless one is given, it is Glorot's uniform one over a filter's whole window (zeros
-    for whole numbers).
-
-    >>> g = weft.static.Graph()
-    >>> with g.as_default():
-    ...     weft.static.get_variable("w", [2, 3]).get_shape()
-    (2, 3)
-    """
-    from weft import float32
-    from weft.static import random
-
-    wanted = float32 if dtype is None else as_dtype(dtype)
-    if initializer is None:
-        if shape is None:
-            raise ArgumentError(f"get_variable {name!r}: expected a shape")
-        if wanted.is_inexact:
-            limit = math.sqrt(6 / max(sum(_fans(shape)), 1))
-            initial: Any = partial(random.random_uniform, shape, -limit, limit, wanted)
-        else:
-            initial = np.zeros(tuple(shape), wanted.np)
-    elif callable(initializer) and not isinstance(initializer, Tensor):
-        initial = partial(initializer, shape, wanted)
-    else:
-        initial = initializer
-    return Variable(initial, trainable, name, wanted)
-
-
-def global_variables() -> list[Variable]:
-    """All variables of the default graph.
+def global_variables(scope: str | None = None) -> list[Variable]:
+    """All variables of the default graph but local ones.
 
     >>> with weft.static.Graph().as_default():
     ...     w = weft.static.Variable(1.0, name="w")
     ...     weft.static.global_variables()
     [<read 'w' float32[]>]
     """
-    return list(get_default_graph().variables)
+    return get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
-def trainable_variables() -> list[Variable]:
+def local_variables(scope: str | None = None) -> list[Variable]:
+    """The variables that count something and are no part of a model.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.local_variables()
+    []
+    """
+    return get_collection(GraphKeys.LOCAL_VARIABLES, scope)
+
+
+def trainable_variables(scope: str | None = None) -> list[Variable]:
     """The variables that optimizers change unless told otherwise.
 
     >>> with weft.static.Graph().as_default():
@@ -243,7 +258,7 @@ def trainable_variables() -> list[Variable]:
     ...     weft.static.trainable_variables()
     []
     """
-    return [v for v in global_variables() if v.trainable]
+    return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
 def global_variables_initializer() -> Operation:
@@ -259,6 +274,51 @@ def global_variables_initializer() -> Operation:
     3.0
     """
     return variables_initializer(global_variables())
+
+
+# TensorFlow's names from before version 0.12
+all_variables = global_variables
+initialize_all_variables = global_variables_initializer
+
+
+def local_variables_initializer() -> Operation:
+    """An operation that gives every local variable its first value.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.local_variables_initializer()
+    <group 'init'>
+    """
+    return variables_initializer(local_variables())
+
+
+def model_variables(scope: str | None = None) -> list[Variable]:
+    """The variables of the collection ``GraphKeys.MODEL_VARIABLES``.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.model_variables()
+    []
+    """
+    return get_collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Variable]:
+    """The variables that have a moving average.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.moving_average_variables()
+    []
+    """
+    return get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
+
+
+def tables_initializer(name: str = "init_all_tables") -> Operation:
+    """An operation that does nothing: there are no tables.
+
+    >>> with weft.static.Graph().as_default():
+    ...     weft.static.tables_initializer()
+    <group 'init_all_tables'>
+    """
+    return group(name=name)
 
 
 def variables_initializer(var_list: Any, name: str = "init") -> Operation:

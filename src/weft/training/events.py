@@ -13,6 +13,7 @@ import pathlib
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,6 +105,27 @@ def _histogram(tag: str, values: np.ndarray, bins: int) -> bytes:
     return _bytes(1, _bytes(1, tag.encode()) + _bytes(5, fields))
 
 
+def _png(pixels: np.ndarray) -> bytes:
+    """An image (height, width, channels) of bytes as a PNG file."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    height, width, channels = pixels.shape
+    color = {1: 0, 3: 2, 4: 6}[channels]  # grey, RGB, RGB with alpha
+    head = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows))
+    return b"\x89PNG\r\n\x1a\n" + body + chunk(b"IEND", b"")
+
+
+def _image(tag: str, pixels: np.ndarray) -> bytes:
+    sizes = b"".join(_int(k + 1, n) for k, n in enumerate(pixels.shape))
+    fields = sizes + _bytes(4, _png(pixels))
+    return _bytes(1, _bytes(1, tag.encode()) + _bytes(4, fields))
+
+
 def _text(tag: str, text: str) -> bytes:
     plugin = _bytes(1, _bytes(1, b"text"))  # SummaryMetadata.plugin_data.plugin_name
     shape = _bytes(2, _bytes(2, _int(1, 1)))  # one dimension of size 1
@@ -169,6 +191,20 @@ class SummaryWriter:
         array = array[np.isfinite(array)]
         if array.size:
             self._write(_bytes(5, _histogram(tag, array, bins)), step)
+
+    def add_image(self, tag: str, image: Any, step: int = 0) -> None:
+        """Add an image (height, width, channels) of bytes; 1, 3 or 4 channels."""
+        pixels = np.asarray(image)
+        if (
+            pixels.dtype != np.uint8
+            or pixels.ndim != 3
+            or pixels.shape[2] not in (1, 3, 4)
+        ):
+            raise DTypeError(
+                "add_image: expected uint8 values (height, width, 1, 3 or 4 channels), "
+                f"got {pixels.dtype}{list(pixels.shape)}"
+            )
+        self._write(_bytes(5, _image(tag, pixels)), step)
 
     def add_text(self, tag: str, text: str, step: int = 0) -> None:
         """Text (Markdown) at a step."""
@@ -272,5 +308,5 @@ def _event(body: bytes) -> dict[str, Any]:
             for _, summary in _fields(value):
                 parts = dict(_fields(summary))
                 tag = parts.get(1, b"").decode()
-                out[tag] = parts.get(2, parts.get(5, parts.get(8)))
+                out[tag] = parts.get(2, parts.get(5, parts.get(8, parts.get(4))))
     return out

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from weft.errors import ArgumentError, WeftError
 
 if TYPE_CHECKING:
     from weft.compile.frontend.function import CompiledFunction, Specialization
+    from weft.compile.program.phases import Compilation
 
 __all__ = ["Explanation", "Memory", "Program", "Rows"]
 
@@ -47,12 +48,17 @@ class Explanation:
     (4, 1)
     """
 
-    def __init__(self, function: CompiledFunction, *, measure: bool = False) -> None:
-        self.name = getattr(function.fn, "__name__", type(function.fn).__name__)
-        self._compiles = list(function.compiles)
-        known = [s for some in function._specializations.values() for s in some]
-        known.sort(key=lambda specialization: -specialization.number)
-        self.programs = [p for one in known for p in programs_of(one)]
+    def __init__(
+        self,
+        name: str,
+        compiles: Iterable[Compilation],
+        programs: list[Program],
+        *,
+        measure: bool = False,
+    ) -> None:
+        self.name = name
+        self._compiles = list(compiles)
+        self.programs = programs
         self.measured = measure
         for program in self.programs if measure else ():
             program.measure()
@@ -150,6 +156,15 @@ class Explanation:
         return report(self)
 
     __repr__ = __str__
+
+
+def explanation_of(function: CompiledFunction, *, measure: bool = False) -> Explanation:
+    """The explanation of a compiled function."""
+    name = getattr(function.fn, "__name__", type(function.fn).__name__)
+    known = [s for some in function._specializations.values() for s in some]
+    known.sort(key=lambda specialization: -specialization.number)
+    programs = [p for one in known for p in programs_of(one)]
+    return Explanation(name, function.compiles, programs, measure=measure)
 
 
 def programs_of(specialization: Specialization) -> list[Program]:

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from weft import late
 from weft.compile.frontend.fast_path import MISS, FastPath, fast_path_of
 from weft.compile.frontend.recompile_reasons import advice, reason
 from weft.compile.frontend.specialization import Specialization, specialize
-from weft.compile.program.phases import recording, uncollected
+from weft.compile.program.phases import Compilation, recording, uncollected
 from weft.compile.tuning import seconds_of, tuned
 from weft.config import config
 from weft.core.mode import mode
@@ -43,26 +43,6 @@ if TYPE_CHECKING:
 LONGEST_PAUSE = 1024  # calls after which a fast path is tried again
 OPEN, FIXED = object(), object()  # floats: inputs of programs; always constants
 MOST_EXACT = 64  # sets of sizes whose specialization is remembered
-
-
-class Compilation(NamedTuple):
-    """A compilation: why it was needed, and what it took."""
-
-    why: str
-    seconds: float
-    nodes: int
-    kernels: int
-    when: float  # in seconds, as ``time.time``
-    phases: dict[str, float]  # seconds by phase
-    cached: str  # where the machine code came from
-    tuned: Any = None  # the result of tuning: a ``tuning.search.Tuned``
-
-    def __str__(self) -> str:
-        tuned = f"; tuned: {self.tuned}" if self.tuned is not None else ""
-        return (
-            f"{self.why}: {self.nodes} nodes, {self.kernels} kernels, "
-            f"{self.seconds * 1e3:.0f} ms{tuned}"
-        )
 
 
 class CompiledFunction:
@@ -352,9 +332,9 @@ class CompiledFunction:
         >>> f.explain().kernels[0].operators
         ['exp', 'add', 'sum']
         """
-        from weft.compile.explain import Explanation
+        from weft.compile.explain import explanation_of
 
-        return Explanation(self, measure=measure)
+        return explanation_of(self, measure=measure)
 
     def __repr__(self) -> str:
         name = getattr(self.fn, "__name__", type(self.fn).__name__)

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 
 class Record:
@@ -37,6 +38,26 @@ class Record:
         if not self.made:
             return "from the cache"
         return "compiled" if not self.found else "partly from the cache"
+
+
+class Compilation(NamedTuple):
+    """A compilation: why it was needed, and what it took."""
+
+    why: str
+    seconds: float
+    nodes: int
+    kernels: int
+    when: float  # in seconds, as ``time.time``
+    phases: dict[str, float]  # seconds by phase
+    cached: str  # where the machine code came from
+    tuned: Any = None  # the result of tuning: a ``tuning.search.Tuned``
+
+    def __str__(self) -> str:
+        tuned = f"; tuned: {self.tuned}" if self.tuned is not None else ""
+        return (
+            f"{self.why}: {self.nodes} nodes, {self.kernels} kernels, "
+            f"{self.seconds * 1e3:.0f} ms{tuned}"
+        )
 
 
 class _Local(threading.local):

@@ -136,7 +136,7 @@ def _check_fits(
     name: str, size: Sizes, kernel: Sizes, padding: Pairs, dilation: Sizes
 ) -> None:
     ones = (1,) * len(size)
-    if min(window_counts(size, kernel, ones, padding, dilation)) < 1:
+    if any(n < 1 for n in window_counts(size, kernel, ones, padding, dilation)):
         full = tuple(n + lo + hi for n, (lo, hi) in zip(size, padding, strict=True))
         spans = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
         raise ShapeError(

@@ -75,7 +75,7 @@ def _pooled_counts(
         if ceil_mode and (count - 1) * s >= n + p:
             count -= 1
         counts.append(count)
-    if min(counts) < 1:
+    if any(n < 1 for n in counts):
         raise ShapeError(
             f"{name}: no window of size {kernel} (dilation {dilation}, padding "
             f"{padding}) fits an input of size {size}"

@@ -44,7 +44,7 @@ def _windows(
     spread = sizes_of(name, "dilation", dilation, 2, 1)
     steps = sizes_of(name, "stride", stride, 2, 1)
     counts = window_counts(size, kernel, steps, pads, spread)
-    if min(counts) < 1:
+    if any(n < 1 for n in counts):
         raise ShapeError(
             f"{name}: no window of size {kernel} (dilation {spread}, padding "
             f"{padding}) fits a size of {size}"

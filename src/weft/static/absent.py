@@ -1,0 +1,104 @@
+"""TensorFlow 1's names that are not here, each with the reason and what to use instead.
+
+A name that is nowhere says so; one of these says more.
+"""
+
+from __future__ import annotations
+
+# Of ``static`` itself and, with a dot, of what is in it.
+REASONS = {
+    "estimator": "write the loop: session.run(train_op), or weft.Trainer",
+    "keras": "use weft.nn modules, or static.layers",
+    "data.TFRecordDataset": "there are no records; use data.Dataset.from_generator",
+    "data.TextLineDataset": "there are no strings; use data.Dataset.from_generator",
+    "TFRecordReader": "there are no records; use data.Dataset.from_generator",
+    "TextLineReader": "there are no strings; use data.Dataset.from_generator",
+    "WholeFileReader": "there are no strings; read files in Python and feed values",
+    "python_io": "there are no records; write arrays with numpy.savez or weft.save",
+    "parse_single_example": "there are no records; use data.Dataset.from_generator",
+    "parse_example": "there are no records; use data.Dataset.from_generator",
+    "FixedLenFeature": "there are no records; use data.Dataset.from_generator",
+    "decode_raw": "there are no strings; use numpy.frombuffer",
+    "decode_csv": "there are no strings; use numpy.loadtxt",
+    "string": "there are no strings in graphs; keep them in Python",
+    "string_split": "there are no strings in graphs; keep them in Python",
+    "string_to_number": "there are no strings in graphs; keep them in Python",
+    "as_string": "there are no strings in graphs; format fetched values",
+    "strings": "there are no strings in graphs; keep them in Python",
+    "regex_replace": "there are no strings in graphs; keep them in Python",
+    "read_file": "there are no strings; read the file in Python and feed its value",
+    "write_file": "there are no strings; write fetched values in Python",
+    "train.string_input_producer": "there are no strings; read files in Python",
+    "train.Example": "there are no records; write arrays with numpy.savez or weft.save",
+    "train.Feature": "there are no records; write arrays with numpy.savez",
+    "train.Features": "there are no records; write arrays with numpy.savez",
+    "train.SyncReplicasOptimizer": "there is one device",
+    "train.Server": "there is one process",
+    "train.ClusterSpec": "there is one process",
+    "train.replica_device_setter": "there is one device",
+    "train.Supervisor": "use train.MonitoredTrainingSession",
+    "train.import_meta_graph": "build the graph with your code, then Saver.restore",
+    "train.export_meta_graph": "a graph is your code; Saver saves the variables",
+    "train.NewCheckpointReader": "use weft.load(path), a dictionary of tensors",
+    "train.AdagradDAOptimizer": "use train.AdagradOptimizer or train.FtrlOptimizer",
+    "train.ProximalAdagradOptimizer": "use train.FtrlOptimizer",
+    "import_graph_def": "build the graph with your code",
+    "GraphDef": "use graph.snapshot(), Weft's own form of a graph",
+    "saved_model": "use train.Saver, or weft.export for a compiled program",
+    "report_uninitialized_variables": "there are no strings in graphs; use "
+    "is_variable_initialized(v)",
+    "SparseTensor": "there are no sparse tensors; use one_hot, or indices and values",
+    "sparse_placeholder": "there are no sparse tensors; feed indices and values",
+    "sparse_to_dense": "there are no sparse tensors; use scatter_nd",
+    "sparse_tensor_to_dense": "there are no sparse tensors; use scatter_nd",
+    "sparse_tensor_dense_matmul": "there are no sparse tensors; use gather and "
+    "unsorted_segment_sum",
+    "sparse": "there are no sparse tensors; use scatter_nd and gather_nd",
+    "IndexedSlices": "gradients of gather are whole tensors",
+    "nn.ctc_loss": "labels are sparse there; use weft.nn.functional.ctc_loss eagerly",
+    "nn.embedding_lookup_sparse": "there are no sparse tensors; use "
+    "weft.nn.functional.embedding_bag",
+    "nn.raw_rnn": "use while_loop with the cell, or nn.dynamic_rnn",
+    "nn.quantized_conv2d": "there are no quantized kernels here",
+    "nn.fractional_max_pool": "use nn.max_pool",
+    "TensorArray": "use map_fn or scan, which stack the values of a loop",
+    "lookup": "there are no strings in graphs; look words up in a Python dictionary",
+    "contrib.seq2seq": "use nn.dynamic_rnn; decode step by step in Python",
+    "contrib.learn": "write the loop: session.run(train_op), or weft.Trainer",
+    "contrib.slim": "use layers or contrib.layers",
+    "contrib.framework": "use variable_scope with initializer= and regularizer=",
+    "contrib.crf": "use scan",
+    "contrib.cudnn_rnn": "use nn.dynamic_rnn",
+    "contrib.legacy_seq2seq": "use nn.static_rnn or nn.dynamic_rnn",
+    "contrib.training": "keep hyperparameters in a Python object",
+    "distributions": "draw with random_normal; write log_prob as a formula",
+    "distribute": "there is one device",
+    "profiler": "use weft's explain, or RunMetadata",
+    "resource_loader": "use importlib.resources",
+    "summary.text": "there are no strings in graphs; use "
+    "weft.training.SummaryWriter.add_text",
+    "summary.audio": "use weft.training.SummaryWriter",
+    "image.decode_jpeg": "there are no strings; decode in Python and feed the array",
+    "image.decode_png": "there are no strings; decode in Python and feed the array",
+    "image.decode_image": "there are no strings; decode in Python and feed the array",
+    "image.resize_bicubic": "use image.resize_bilinear",
+    "image.resize_area": "use nn.avg_pool, or image.resize_bilinear",
+    "setdiff1d": "its shape depends on values; call numpy.setdiff1d on fetched values",
+    "dynamic_stitch": "use scatter_nd",
+    "contrib.data": "use data",
+    "compat": "use weft.static itself: it is TensorFlow 1's interface",
+    "ragged": "there are no ragged tensors; use padded_batch and sequence_mask",
+    "enable_eager_execution": "weft itself is eager: import weft",
+    "function": "use weft.compile",
+    "GradientTape": "use gradients, or weft's own eager autograd",
+    "custom_gradient": "use weft.autograd.Function, or RegisterGradient",
+    "Module": "use weft.nn.Module",
+}
+
+
+def error(place: str, name: str) -> AttributeError:
+    """The error for a name that is not there."""
+    full = f"{place}.{name}" if place else name
+    text = f"weft.static has no {full!r}"
+    reason = REASONS.get(full)
+    return AttributeError(f"{text}: {reason}" if reason else text)
