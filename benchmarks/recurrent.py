@@ -4,7 +4,8 @@
 
 The first table has the time of a training step (plain gradient descent) of one layer:
 compiled as a loop, compiled as an unrolled loop, PyTorch eager, and JAX's ``scan``
-under ``jit``; the best of several rounds that take turns. The second has many lengths
+under ``jit``; the best of several rounds, in each of which they come in another order
+(what one leaves behind, the next one meets). The second has many lengths
 one after the other: compilations, and the time of all of them with compilation.
 Peers that are not installed are left out.
 """
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import time
 from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import numpy as np
 
@@ -155,7 +158,7 @@ def steps(rounds: int) -> None:
             run(x)
             first[name] = time.perf_counter() - start
         for _ in range(rounds):
-            for name, run in runs.items():
+            for name, run in random.sample(list(runs.items()), len(runs)):
                 start = time.perf_counter()
                 run(x)
                 best[name] = min(best[name], time.perf_counter() - start)

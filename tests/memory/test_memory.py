@@ -86,6 +86,7 @@ def test_what_a_checkpoint_holds_are_activations():
 
 
 def test_snapshot_names_parameters():
+    gc.collect()  # of models of other tests, which have the same names
     model = nn.Sequential(nn.Linear(300, 300))
     model(weft.ones(1, 300)).sum().backward()
     held = snapshot()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.core.op import TensorType, define
+from weft.core.op import Op, TensorType
 from weft.dtype import float64, int64
 from weft.errors import ArgumentError
 from weft.nn import functional as F
@@ -32,7 +32,7 @@ def _draw(seed: Any, *, count: int, range_max: int, unique: bool, even: bool) ->
     return np.fromiter(drawn, np.int64, count), np.asarray(tries, np.int64)
 
 
-candidates_op = define(
+candidates_op = Op(
     "candidates",
     inputs="seed",
     outputs="ids tries",

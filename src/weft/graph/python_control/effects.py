@@ -1,4 +1,4 @@
-"""What a side of a branch does besides computing: it may change nothing in Python.
+"""Effects of a side of a branch, which may change nothing in Python.
 
 Both sides of a branch run once when they are captured, and the body of a loop runs once
 for all its steps. A change of a list, a dictionary, an object or a variable of a
