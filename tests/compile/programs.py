@@ -669,6 +669,8 @@ def recurrent(v):
 def written(v):
     """Rows of a carry, one after the other."""
     a = v.floating((1, 2))
+    if not v.shape(a)[0]:  # a body that no step can run is not captured
+        return f"{a} * 2"
     return (
         f"weft.while_loop(lambda b, k: k < {a}.shape[0], lambda b, k: "
         f"(b.index_copy(0, k.reshape(1), {a}[k].unsqueeze(0) * 2), k + 1), "

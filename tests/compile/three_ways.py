@@ -1,4 +1,4 @@
-"""One program eagerly, by the interpreter and compiled: do they agree?
+"""One program eagerly, by the interpreter, compiled, in a session: do they agree?
 
 How far results may differ is measured, not guessed. Every operator whose last bits
 depend on who computes it (sums, products of matrices, transcendental functions; and
@@ -20,6 +20,7 @@ from programs import words
 
 import weft
 import weft.nn
+import weft.static
 from weft import optim
 from weft.core.mode import set_measured
 from weft.core.op import all_ops
@@ -302,6 +303,42 @@ def compiled(program):
         return results, len(function.compiles)
 
 
+STATEFUL = ("_(", "] =", " +=", " -=", " *=", "rand", "dropout", "noise", "log[",
+            "grad", "attempt")  # fmt: skip
+
+
+def by_session(program):
+    """The results of each call of what the function builds as a static graph.
+
+    Programs with effects, of which a graph has others, are built by no function: None.
+    """
+    if program.kind != "forward" or any(s in program.source for s in STATEFUL):
+        return None
+    with settings(program):
+        world = World(program)
+        with weft.static.Graph().as_default() as graph:
+            placeholders = []
+            for g, a in zip(program.inputs, world.arguments(0), strict=True):
+                shape = [None if n == "n" else n for n in g.shape]
+                placeholders.append(weft.static.placeholder(a.dtype, shape))
+            outs = world.function(*placeholders)
+            nodes = [o for o in outs if isinstance(o, weft.static.StaticTensor)]
+            start = weft.static.global_variables_initializer()
+        found = []
+        with weft.static.Session(graph) as session:
+            session.run(start)
+            for k in range(calls(program)):
+                args = [_host(a) for a in world.arguments(k)]
+                feeds = dict(zip(placeholders, args, strict=True))
+                arrays = iter(session.run(nodes, feeds))
+                found.append({
+                    f"output {j}": np.asarray(next(arrays))
+                    for j, o in enumerate(outs)
+                    if isinstance(o, weft.static.StaticTensor)
+                })  # fmt: skip
+        return found
+
+
 # -- comparing
 
 
@@ -424,7 +461,7 @@ def _ends(program, call):
 def judge(program):
     """What becomes of a program, in a word and a sentence.
 
-    agreed   all three ways give the same
+    agreed   all ways give the same; programs without effects in a session too
     sizes    they do, with more captures than one for all sizes: it asks about them
     refused  capturing says that it cannot be captured, and why
     unfit    eager execution refuses it, or rounding errors decide its results
@@ -447,6 +484,21 @@ def judge(program):
         elif way is compiled and count > (2 if word == "agreed" else calls(program)):
             return "failed", f"compiled: {count} times"
         complaint = _difference(way, allowed, found)
+        if complaint is not None:
+            return "failed", complaint
+    return _judge_static(program, allowed, word)
+
+
+def _judge_static(program, allowed, word):
+    """The word, if a session agrees too; a graph may refuse what a size decides."""
+    try:
+        found = by_session(program)
+    except WeftError as error:
+        if program.sizes or isinstance(error, CaptureError):
+            return word, ""
+        return "failed", f"by_session: {type(error).__name__}: {error}"
+    if found is not None:
+        complaint = _difference(by_session, allowed, found)
         if complaint is not None:
             return "failed", complaint
     return word, ""
