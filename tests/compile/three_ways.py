@@ -319,7 +319,9 @@ def by_session(program):
         with weft.static.Graph().as_default() as graph:
             placeholders = []
             for g, a in zip(program.inputs, world.arguments(0), strict=True):
-                shape = [None if n == "n" else n for n in g.shape]
+                shape = list(a.shape)  # a layout may add an axis
+                for d, n in enumerate(g.shape):
+                    shape[d] = None if n == "n" else shape[d]
                 placeholders.append(weft.static.placeholder(a.dtype, shape))
             outs = world.function(*placeholders)
             nodes = [o for o in outs if isinstance(o, weft.static.StaticTensor)]

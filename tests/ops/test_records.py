@@ -43,8 +43,7 @@ ALLOWED = {
     "conv attention": "families of library kernels",
     "sum prod amax amin": "what empty segments of static graphs have",
     "sum maximum minimum": "examples of static functions of segments",
-    "full cast alias reshape cat slice prod add sub mul floor_divide": "sizes of static "
-    "graphs, computed while they are built",
+    "full cast alias reshape cat slice prod add sub mul floor_divide": "sizes",
     "eq ge gt le lt ne": "methods of Python that compare",
     "cond scan": "the operators of control flow, a native function each",
     "tanh relu": "options of nn.RNN and of nn.init",
