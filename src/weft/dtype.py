@@ -131,6 +131,15 @@ def as_dtype(spec: Any) -> DType:
     return found
 
 
+def sortable(array: Any) -> Any:
+    """An array that NumPy sorts: bfloat16 becomes float32, of which it knows NaN.
+
+    >>> weft.dtype.sortable(weft.ones(2, dtype=weft.bfloat16).numpy()).dtype
+    dtype('float32')
+    """
+    return array.astype(np.float32) if array.dtype == bfloat16.np else array
+
+
 def of_array(array: np.ndarray) -> DType:
     """The ``DType`` of a NumPy array; an array of a foreign dtype is refused."""
     found = _BY_NP.get(array.dtype)

@@ -470,3 +470,40 @@ def test_data_that_does_not_fit_is_refused():
     for run in (weft.func.vmap(exchange), weft.compile(exchange)):
         with pytest.raises(RuntimeError, match="cannot be exchanged inside"):
             run(weft.ones(2))
+
+
+ORDERS = {
+    "sort": lambda x: x.sort(0),
+    "sort down": lambda x: x.sort(0, descending=True),
+    "argsort": lambda x: x.argsort(0),
+    "msort": weft.msort,
+    "topk": lambda x: x.topk(2, 0),
+    "kthvalue": lambda x: x.kthvalue(2, 0),
+    "median": lambda x: x.median(0),
+    "nanmedian": lambda x: x.nanmedian(0),
+    "cummax": lambda x: x.cummax(0),
+    "argmax": lambda x: x.argmax(0),
+    "argmin": lambda x: x.argmin(0),
+    "amax": lambda x: x.amax(0),
+    "maximum": lambda x: weft.maximum(x, x.flip(0)),
+    "fmax": lambda x: weft.fmax(x, x.flip(0)),
+    "searchsorted": lambda x: weft.searchsorted(x.T.sort(1)[0], x.T.contiguous()),
+    "bucketize": lambda x: weft.bucketize(x, weft.tensor([0, 1], dtype=x.dtype)),
+    "unique": weft.unique,
+    "mode": lambda x: x.mode(0),
+    "max_pool1d": lambda x: weft.nn.functional.max_pool1d(x[None], 2),
+    "clamp": lambda x: x.clamp(0, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [weft.bfloat16, weft.float16, weft.float64])
+@pytest.mark.parametrize("name", ORDERS)
+def test_nan_has_its_place_in_every_order(name, dtype):
+    """Numbers that all types have are ordered alike, and NaN is."""
+    nan = float("nan")
+    x = weft.tensor(
+        [[nan, 1.0, 5.0], [2.0, nan, -1.0], [nan, 3.0, nan], [0.0, nan, 2.0]]
+    )
+    want, got = (weft.tree_flatten(ORDERS[name](y))[0] for y in (x, x.to(dtype)))
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.to(a.dtype).numpy())

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array_api._common import Array, check_array, operands
 from weft.core.tensor import Tensor
-from weft.dtype import int64
+from weft.dtype import int64, sortable
 from weft.errors import ShapeError
 from weft.ops import (
     copies,
@@ -176,7 +176,7 @@ def unique_all(x: Array, /) -> UniqueAll:
     tensor([1, 2], shape=(2,), dtype=int64)
     """
     array = concrete("unique_all", x)
-    found = np.unique_all(array)
+    found = np.unique_all(sortable(array))
     positions = Tensor(np.asarray(found.indices))
     # The values are picked by index, so that gradients flow to them.
     values = index.index_select(shaping.reshape(x, (x.numel(),)), 0, positions)

@@ -12,7 +12,7 @@ from weft.core.lowering import Element, Fold, Varied
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.size import same
 from weft.core.tensor import Tensor
-from weft.dtype import promote_types
+from weft.dtype import promote_types, sortable
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.broadcasting import expand
 from weft.ops.copies import cast
@@ -23,6 +23,7 @@ from weft.ops.public import public
 
 def _search_eval(edges: Any, values: Any, *, right: bool) -> Any:
     side: Any = "right" if right else "left"
+    edges, values = sortable(edges), sortable(values)
     if edges.ndim == 1:
         return np.asarray(np.searchsorted(edges, values, side))
     found = np.empty(values.shape, np.int64)

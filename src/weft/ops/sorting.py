@@ -18,6 +18,7 @@ from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Composed, Rowwise, Running, Varied, key_dtype
 from weft.core.op import Op, Sample, TensorType, define
 from weft.core.tensor import Tensor
+from weft.dtype import sortable
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.copies import cast
 from weft.ops.creation import zeros
@@ -35,6 +36,7 @@ sorted_list = sorted
 
 
 def _argsort_eval(x: Any, *, dim: int, descending: bool) -> Any:
+    x = sortable(x)
     if not descending:
         return np.argsort(x, dim, kind="stable")
     # Stable in reverse: sort the flipped array, then turn indices and order.
@@ -382,7 +384,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Extreme:
     d = normalize_dim("mode", dim, input.ndim)
     if input.ndim == 0:
         return Extreme(input, zeros((), dtype=dtypes.int64, device=input.device))
-    rows = np.moveaxis(concrete("mode", input), d, -1)
+    rows = np.moveaxis(sortable(concrete("mode", input)), d, -1)
     if rows.shape[-1] == 0:
         raise ShapeError(f"mode: dim {d} of shape {input.shape} is empty")
     found = np.zeros((*rows.shape[:-1], 1), np.int64)
@@ -500,8 +502,9 @@ def unique(
     if dim is not None:
         dim = normalize_dim("unique", dim, input.ndim)
     values, inverse, counts = np.unique(
-        array, return_inverse=True, return_counts=True, axis=dim
+        sortable(array), return_inverse=True, return_counts=True, axis=dim
     )
+    values = values.astype(array.dtype, copy=False)
     shape = array.shape if dim is None else (array.shape[dim],)
     out = [Tensor(values)]
     if return_inverse:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from weft.static.graph import Graph, get_default_graph
-
-_OF: WeakKeyDictionary[Graph, dict[str, list[Any]]] = WeakKeyDictionary()
 
 
 class GraphKeys:
@@ -44,10 +41,9 @@ class GraphKeys:
 
 def collection(graph: Graph, name: str) -> list[Any]:
     """The list that a graph keeps under a name."""
-    lists = _OF.get(graph)
-    if lists is None:
-        lists = _OF[graph] = {GraphKeys.GLOBAL_VARIABLES: graph.variables}
-    return lists.setdefault(name, [])
+    if name == GraphKeys.GLOBAL_VARIABLES:
+        return graph.variables
+    return graph.collections.setdefault(name, [])
 
 
 def add_to_collection(name: str, value: Any) -> None:

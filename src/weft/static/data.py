@@ -19,7 +19,7 @@ from weft.errors import ArgumentError, ShapeError
 from weft.graph.ir import CONSTANT
 from weft.ops import random as draws
 from weft.static.building import as_node
-from weft.static.effects import effect, fed_by, running_session, state_of
+from weft.static.effects import effect, fed_by, running_session
 from weft.static.errors import OutOfRangeError
 from weft.static.graph import (
     Graph,
@@ -388,7 +388,7 @@ class Iterator:
 
         def begin(*values: np.ndarray) -> None:
             given = dict(zip(dataset._inputs, values, strict=True))
-            state_of(running_session())[self] = dataset._start(given)
+            running_session().states[self] = dataset._start(given)
 
         return effect(begin, dataset._inputs, name or "MakeIterator")
 
@@ -403,7 +403,7 @@ class Iterator:
         return tree_unflatten(nodes, self._dataset._structure)
 
     def _pull(self, session: Any) -> Element:
-        states = state_of(session)
+        states = session.states
         if self not in states:
             if not self._once:
                 raise ArgumentError(

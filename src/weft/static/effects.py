@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -93,16 +92,6 @@ def running_session() -> Session:
     return _running.session
 
 
-# -- state that is neither a variable nor the graph's
-
-_STATES: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
-
-
-def state_of(session: Any) -> dict[Any, Any]:
-    """A session's queues and positions in data sets, by what they belong to."""
-    return _STATES.setdefault(session, {})
-
-
 # -- sources
 
 
@@ -113,15 +102,12 @@ class Source:
         self.pull = pull
 
 
-_SOURCES: WeakKeyDictionary[Graph, dict[Node, tuple[Source, int]]] = WeakKeyDictionary()
-
-
 def fed_by(
     pull: Callable[[Session], Sequence[Any]], types: Any, shapes: Any, name: str
 ) -> list[StaticTensor]:
     """Placeholders that a function fills in each run that needs them."""
     source = Source(pull)
-    found = _SOURCES.setdefault(get_default_graph(), {})
+    found = get_default_graph().sources
     nodes = []
     for k, (dtype, shape) in enumerate(zip(types, shapes, strict=True)):
         node = placeholder(as_dtype(dtype), shape, name)
@@ -130,17 +116,12 @@ def fed_by(
     return nodes
 
 
-def sources_of(graph: Graph) -> dict[Node, tuple[Source, int]]:
-    """A graph's placeholders that have a source."""
-    return _SOURCES.get(graph, {})
-
-
 def pulled(
     session: Session, nodes: Sequence[Node], drawn: dict[Source, Sequence[Any]]
 ) -> dict[Node, Any]:
     """The values of placeholders that have a source; ``drawn`` is what a run's sources
     gave so far, each of which is asked once."""
-    table = sources_of(session.graph)
+    table = session.graph.sources
     found = {}
     for node in nodes:
         source, k = table[node]

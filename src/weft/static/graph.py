@@ -232,6 +232,9 @@ class Graph(Building):
         super().__init__(StaticBuilder(name, OpenScope(self)))
         self.variables: list[Any] = []
         self.summaries: dict[str, Any] = {}
+        self.collections: dict[str, list[Any]] = {}
+        self.store: Any = None  # of ``get_variable``: see ``scopes``
+        self.sources: dict[Node, tuple[Any, int]] = {}  # placeholders that are not fed
         self.starts: dict[ir.Variable, np.ndarray] = {}  # of its own variables
         self._numbers: dict[Any, Any] = {}
         self._bumps: tuple[Node, ...] = ()

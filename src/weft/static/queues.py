@@ -16,7 +16,7 @@ from weft.dtype import as_dtype, int32
 from weft.errors import ArgumentError, ShapeError
 from weft.ops import random as draws
 from weft.static.building import as_node
-from weft.static.effects import effect, fed_by, running_session, state_of
+from weft.static.effects import effect, fed_by, running_session
 from weft.static.errors import CancelledError, OutOfRangeError
 from weft.static.graph import Operation
 
@@ -58,7 +58,7 @@ class QueueBase:
         self.fillers: list[Any] = []  # the operations of queue runners
 
     def _contents(self, session: Any) -> _Contents:
-        states = state_of(session)
+        states = session.states
         if self not in states:
             states[self] = _Contents(session)
         return states[self]
@@ -274,7 +274,7 @@ class _Gathered:
 
     def more(self, session: Any) -> bool:
         """Run the nodes once more; whether there was anything more."""
-        rows = state_of(session).setdefault(self, [])
+        rows = session.states.setdefault(self, [])
         try:
             values = session.run(self.nodes)
         except OutOfRangeError:
@@ -283,7 +283,7 @@ class _Gathered:
         return True
 
     def rows(self, session: Any) -> list[Any]:
-        return state_of(session).setdefault(self, [])
+        return session.states.setdefault(self, [])
 
 
 def batch(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, float32
@@ -107,12 +106,12 @@ class Store:
                 self.entered[key] = 0
 
 
-_STORES: WeakKeyDictionary[Graph, Store] = WeakKeyDictionary()
-
-
 def store() -> Store:
     """The store of the default graph."""
-    return _STORES.setdefault(get_default_graph(), Store())
+    graph = get_default_graph()
+    if graph.store is None:
+        graph.store = Store()
+    return graph.store
 
 
 def get_variable_scope() -> VariableScope:

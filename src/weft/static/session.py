@@ -18,7 +18,7 @@ from weft.graph import ir
 from weft.graph.interpret import Program
 from weft.graph.ir import READ, Node
 from weft.static.app import RunOptions
-from weft.static.effects import pulled, running, sources_of
+from weft.static.effects import pulled, running
 from weft.static.feeds import feed_array
 from weft.static.graph import (
     Graph,
@@ -126,6 +126,7 @@ class Session:
             )
         self.compiled, self.loop_limit = compiled, loop_limit
         self.values: dict[ir.Variable, np.ndarray] = {}
+        self.states: dict[Any, Any] = {}  # queues and places in data sets, by owner
         self.closed = False
         self._calls: dict[Any, Call] = {}
         self._sourced: dict[Any, list[Node]] = {}  # placeholders that sources feed
@@ -226,7 +227,7 @@ class Session:
     def _run(
         self, fetches: Any, feed_dict: Any, run_metadata: Any, drawn: dict[Any, Any]
     ) -> Any:
-        if sources_of(self.graph):
+        if self.graph.sources:
             feed_dict = self._with_sources(fetches, feed_dict, drawn)
         call = self._call(fetches, feed_dict)
         feeds = call.arrays(feed_dict)
@@ -244,7 +245,7 @@ class Session:
         if wanted is None:
             roots = [self._fetch(leaf) for leaf in tree_flatten(fetches)[0]]
             plan = Program(self.graph.snapshot(), roots, effects=False, fed=fed)
-            used = plan.used.intersection(sources_of(self.graph)).difference(fed)
+            used = plan.used.intersection(self.graph.sources).difference(fed)
             wanted = self._sourced[key] = sorted(
                 used, key=self.graph.builder.nodes.index
             )
