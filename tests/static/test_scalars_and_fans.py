@@ -175,3 +175,12 @@ def test_decay_by_a_number_or_a_node(session):
     decay = static.train.exponential_decay
     assert session.run(decay(1.0, 20, 10, 0.5)) == 0.25
     assert session.run(decay(1.0, static.constant(20), 10, 0.5)) == 0.25
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+def test_the_mean_of_rows_whose_number_is_open(dtype):
+    with static.Graph().as_default(), static.Session() as session:
+        x = static.placeholder(getattr(weft, dtype), [None, 2])
+        given = np.array([[1, 2], [3, 4]], x.dtype.np)
+        got = session.run(weft.mean(x, 0), {x: given})
+    assert got.tolist() == [2, 3]

@@ -299,6 +299,8 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
 def _full_eval(*, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     if type(value) is int and value == 0:  # 0.0 may be -0.0
         return zeros_array(shape, dtype.np)
+    if isinstance(value, Size):  # an open one says so here, whatever the dtype
+        value = int(value)
     return np.full(shape, value, dtype.np)
 
 

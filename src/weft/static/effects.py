@@ -22,7 +22,6 @@ from weft.errors import ArgumentError
 from weft.graph.ir import CONSTANT, GraphError, Node
 from weft.static.building import as_node
 from weft.static.graph import (
-    Graph,
     Operation,
     StaticTensor,
     get_default_graph,

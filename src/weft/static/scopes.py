@@ -10,7 +10,7 @@ from weft.core.tensor import Tensor
 from weft.dtype import as_dtype, float32
 from weft.errors import ArgumentError
 from weft.static.collections import GraphKeys, add_to_collection
-from weft.static.graph import Graph, get_default_graph, name_scope
+from weft.static.graph import get_default_graph, name_scope
 from weft.static.initializers import started
 from weft.static.shapes import sizes_of
 from weft.static.variable import Variable, _unquestioned
