@@ -16,7 +16,9 @@ from catalog import PROGRAMS, squares
 def settle(model):
     """Give a model parameters that do not depend on who draws them, and no dropout."""
     for name, p in model.named_parameters():
-        if p.ndim < 2 and bool((p == p.flatten()[:1]).all()):
+        first = p.flatten()[:1]
+        told = p.numel() != 1 or first.item() in (0.0, 1.0)
+        if p.ndim < 2 and told and bool((p == first).all()):
             continue  # a constant: ones of a norm, zeros of a bias
         rng = np.random.default_rng(zlib.crc32(f"{name} {tuple(p.shape)}".encode()))
         fan = int(np.prod(p.shape[1:])) if p.ndim > 1 else p.numel()
