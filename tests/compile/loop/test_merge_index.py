@@ -63,7 +63,8 @@ def test_columns_side_by_side_are_one_loop(dim):
     np.testing.assert_allclose(fn(x).numpy(), want, rtol=1e-5)
     if dim == 0:
         program = compiled(lambda x: nn.functional.softmax(x, 0), x)
-        assert "float32[3, 120]" in str(program.lowered)
+        (kernel,) = [launch.kernel for launch in program.lowered.steps]
+        assert kernel.buffers[0].shape == (3, 120)
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 5), (3, 4, 2, 7), (2, 8, 3, 1, 2)])
