@@ -172,6 +172,8 @@ class Archive:
 
     def _check_places(self, end: int) -> None:
         """Refuse records that overlap, which could be read many times over."""
+        if not self.records:
+            raise self.bad("the archive is empty")
         ordered = sorted(self.records.values())
         limits = [record.at for record in ordered[1:]] + [end]
         for record, limit in zip(ordered, limits, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, DTypeError
+from weft.nn.module import Module
 from weft.serialization import container, shards, tree
 from weft.serialization.atomic import replacing
 from weft.serialization.container import Contents, FileReader
@@ -88,6 +88,12 @@ def _writer(
         from weft.serialization.torch_files import encode
 
         return encode(obj, path, zipped=zipped)
+    if program is None and isinstance(obj, Module):
+        raise DTypeError(
+            f"save: a {type(obj).__name__} alone is not a program; save its "
+            "state_dict(), or capture it with an example of its input: "
+            "weft.save(weft.graph.capture(model, example), path)"
+        )
     header, arrays = container.layout(program or tree.encode_tree(obj))
     return lambda file: container.write(file, header, arrays)
 
@@ -235,7 +241,7 @@ def _decode(reader: FileReader, placement: Placement) -> Any:
 
 
 def _check_pickle(who: str, module: Any) -> None:
-    if module not in (None, pickle):
+    if module is not None and getattr(module, "__name__", "") != "pickle":
         raise ArgumentError(
             f"{who}: expected no pickle_module; Weft reads and writes pickles itself, "
             "so that nothing in a file is executed"

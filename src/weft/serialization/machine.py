@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from weft.core.device import Device
 from weft.core.tensor import Tensor
 from weft.dtype import DType
-from weft.errors import FileFormatError
+from weft.errors import DeviceError, FileFormatError
 from weft.serialization.text import ALLOWANCE, Complain
 
 GROWTH = 32  # bytes of objects for a byte of a pickle
@@ -38,8 +38,7 @@ LINE = 1 << 16  # the longest line of text
 KEY = 1000  # objects in a key, at most
 _SIMPLE = (str, int, bool, float, bytes, complex, type(None))
 _DICTS = (dict, OrderedDict, Counter, defaultdict)
-_WRONG = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError,
-          ArithmeticError, struct.error)  # fmt: skip
+_OURS = (FileFormatError, DeviceError, MemoryError)  # errors that say enough
 
 
 class Known(NamedTuple):
@@ -273,9 +272,9 @@ class Machine:
         self.spend(OBJECT)
         try:
             return rule(self, *args)
-        except FileFormatError:
+        except _OURS:
             raise
-        except _WRONG as error:
+        except Exception as error:
             who = getattr(value, "__qualname__", type(value).__name__)
             raise self.bad(f"{who} has wrong arguments: {error}") from error
 
@@ -294,9 +293,9 @@ class Machine:
         self.spend(OBJECT)
         try:
             self.names.build(self, self.top(), state)
-        except FileFormatError:
+        except _OURS:
             raise
-        except _WRONG as error:
+        except Exception as error:
             who = type(self.top()).__name__
             raise self.bad(f"a {who} has a wrong state: {error}") from error
 
@@ -331,7 +330,8 @@ def _obj(m: Machine) -> None:
 
 
 def _new_keywords(m: Machine) -> None:
-    if m.pop() != {}:
+    keywords = m.pop()
+    if type(keywords) is not dict or keywords:
         raise m.bad("the pickle makes an object with keywords, which is not supported")
     m.call("new")
 
@@ -402,13 +402,13 @@ def _raw_unicode(m: Machine) -> str:
     return m.text(m.source.line(), "raw_unicode_escape")
 
 
-_STEPS: dict[bytes, Callable[[Machine], None]] = {
+_STEPS: dict[bytes, Callable[[Machine], Any]] = {
     # the stack and the memo
-    b"\x80": lambda m: m.source.take(1) and None,  # the protocol
-    b"\x95": lambda m: m.source.take(8) and None,  # a frame
+    b"\x80": lambda m: m.source.take(1),  # the protocol
+    b"\x95": lambda m: m.source.take(8),  # a frame
     b"(": Machine.mark,
-    b"0": lambda m: m.pop() and None,
-    b"1": lambda m: m.pop_mark() and None,
+    b"0": Machine.pop,
+    b"1": Machine.pop_mark,
     b"2": lambda m: m.push(m.top()),
     b"p": _put_text,
     b"q": lambda m: m.remember(m.integer(1)),

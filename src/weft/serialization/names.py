@@ -14,11 +14,11 @@ beyond it are refused, unless
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from collections import Counter, OrderedDict, defaultdict
 from enum import Enum
+from pickle import UnpicklingError
 from types import FunctionType
 from typing import Any
 
@@ -41,7 +41,7 @@ _FACTORIES = (list, dict, set, int, float, str, bool, tuple, OrderedDict, Counte
 _NUMPY_CODE = re.compile(r"[<|=]?(?:[iu][1248]|f[248]|c8|c16|b1|\?)")
 
 
-class UnsafeGlobalError(FileFormatError, pickle.UnpicklingError):
+class UnsafeGlobalError(FileFormatError, UnpicklingError):
     """A file that needs a class or function which it is not allowed."""
 
 
@@ -204,11 +204,8 @@ def _device(m: Machine, kind: Any, index: Any = None) -> Device:
     name = kind if index is None else f"{kind}:{index}"
     try:
         return find_device(name)
-    except DeviceError as error:
-        moved = m.names.placement.mapped(name)
-        if moved is None:
-            raise DeviceError(f"{error}. Pass map_location='cpu' to load") from None
-        return moved
+    except DeviceError:
+        return m.names.placement.device(name, None)
 
 
 def _shape(m: Machine, values: Any) -> tuple[int, ...]:
@@ -489,14 +486,17 @@ class Names:
             value = layer
         if value is not None:
             return self._trusted(value)
+        value = _imported(module, name) if layer is None else layer
+        if _is_layers_function(module, value) and (
+            _allowed.marked or not self.weights_only
+        ):
+            return Known(value)
         if self.weights_only:
             return None
-        value = _imported(module, name) if layer is None else layer
         if isinstance(value, type):
             return self._rebuilt(value)
-        if _is_operator(module, value):
-            return Known(value)
-        return None
+        own = type(value) is FunctionType and _of_program(module)
+        return Known(value) if own else None
 
     def _trusted(self, value: Any) -> Known:
         if isinstance(value, type) and issubclass(value, Module):
@@ -512,7 +512,7 @@ class Names:
         if issubclass(kind, Module):
             self.own[kind] = "module"
             return Known(kind, None, lambda m: _empty_module(kind))
-        if not _of_program(kind):
+        if not _of_program(kind.__module__):
             return None
         if issubclass(kind, Enum):
             return Known(kind, lambda m, value: _member(m, kind, value))
@@ -623,28 +623,33 @@ def _layer(module: str, name: str) -> Any:
 # Layers whose attributes are those of PyTorch's: whole models of them can be read.
 LAYERS = frozenset(
     """
-    Sequential ModuleList ModuleDict Identity Flatten Linear Embedding
-    Conv1d Conv2d Conv3d BatchNorm1d BatchNorm2d BatchNorm3d LayerNorm GroupNorm
-    ReLU Sigmoid Tanh GELU SiLU Softmax LogSoftmax LeakyReLU ELU Softplus
-    Dropout MaxPool2d AvgPool2d AdaptiveAvgPool2d
-    CrossEntropyLoss MSELoss L1Loss NLLLoss BCELoss BCEWithLogitsLoss
+    Sequential ModuleList ModuleDict Identity Flatten Unflatten Linear Bilinear
+    Embedding Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d
+    BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm2d LayerNorm RMSNorm GroupNorm
+    ReLU ReLU6 PReLU LeakyReLU ELU SELU CELU GELU SiLU Mish GLU Sigmoid LogSigmoid Tanh
+    Hardtanh Hardswish Softmax LogSoftmax Softplus Softsign Dropout Dropout2d
+    MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d
+    AdaptiveMaxPool2d Upsample ZeroPad2d PixelShuffle LSTMCell GRUCell
     """.split()
 )
 
 
-def _is_operator(module: str, value: Any) -> bool:
-    """Whether a value is one of Weft's functions over tensors."""
+def _is_layers_function(module: str, value: Any) -> bool:
+    """Whether a value is one of Weft's functions of tensors, as layers hold them.
+
+    A file may refer to it, but not call it.
+    """
     exported = sys.modules["weft.ops.public"].EXPORTED
     if any(value is one for one in exported.values()):
         return True
-    return module.startswith("weft.nn.functional") and type(value) is FunctionType
+    return type(value) is FunctionType and module.startswith("weft.nn.")
 
 
-def _of_program(kind: type) -> bool:
-    """Whether a class is of the program, rather than of a library."""
-    if kind.__module__ == "__main__":
+def _of_program(module: str) -> bool:
+    """Whether a module is of the program, rather than of a library."""
+    if module == "__main__":
         return True
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    file = getattr(sys.modules.get(module), "__file__", None)
     if file is None or "site-packages" in file:
         return False
     return not is_library(file) and not INTERNAL[file]

@@ -11,7 +11,6 @@ written as it stands; what may be read again is decided by the reader.
 from __future__ import annotations
 
 import copyreg
-import ctypes
 import struct
 from collections import Counter, OrderedDict, defaultdict
 from types import BuiltinFunctionType, FunctionType
@@ -72,6 +71,7 @@ class SharedMemory:
         self.end = max(one.end for one in group)
         self.kind = group[0].kind
         self.number = number
+        self.group = group  # whose arrays are to live until they are written
         for one in group:
             self._check(one)
             one.memory = self
@@ -95,10 +95,12 @@ class SharedMemory:
 
     def data(self) -> Any:
         """The memory itself."""
-        if not self.nbytes:
-            return b""
-        raw = (ctypes.c_uint8 * self.nbytes).from_address(self.start)
-        return memoryview(raw).cast("B")
+        return np.asarray(self).data if self.nbytes else b""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        place = (self.start, True)
+        return {"data": place, "shape": (self.nbytes,), "typestr": "|u1", "version": 3}
 
 
 class _End(NamedTuple):

@@ -152,10 +152,10 @@ class Placement:
     def _same(self, location: str) -> Device:
         try:
             return find_device(location)
-        except DeviceError as error:
+        except DeviceError:
             raise DeviceError(
-                f"load: the file was saved on {location!r}: {error}. Pass "
-                "map_location='cpu' to load it here"
+                f"load: the file was saved on {location[:50]!r}, which is not "
+                "available here; pass map_location='cpu'"
             ) from None
 
     def tensor(self, x: Tensor) -> Tensor:

@@ -140,7 +140,7 @@ class TorchFile:
             raise self.bad("expected the pickle to refer to storages, and nothing else")
         word, kind, key, location, count, *_ = map(_as_text, saved)
         if (
-            word != "storage"
+            not _is_word(word, "storage")
             or type(kind) is not StorageKind
             or type(key) is not str
             or type(location) is not str
@@ -224,7 +224,8 @@ class TorchFile:
         """The bytes from the object's pickle on."""
         source = Source(self.file, self.size, self.bad)
         for expected, what in ((MAGIC, "magic number"), (VERSION, "version")):
-            if self._machine(source, self._no_storage) != expected:
+            found = self._machine(source, self._no_storage)
+            if type(found) is not int or found != expected:
                 raise self.bad(
                     f"a pickle without torch.save's {what}; Weft reads pickles of "
                     "torch.save alone"
@@ -253,7 +254,7 @@ class TorchFile:
         """The storages that the pickle refers to."""
         wanted: dict[str, tuple[DType | None, str, int]] = {}
         for saved in ids:
-            if type(saved) is tuple and saved and _as_text(saved[0]) == "module":
+            if type(saved) is tuple and saved and _is_word(saved[0], "module"):
                 continue
             word, *rest = saved if type(saved) is tuple and len(saved) == 6 else [None]
             if not rest:
@@ -291,14 +292,14 @@ class TorchFile:
             self.storages[key] = self._stored(raw, kind, location)
 
     def _older_id(self, saved: Any) -> Any:
-        if type(saved) is tuple and saved and _as_text(saved[0]) == "module":
+        if type(saved) is tuple and saved and _is_word(saved[0], "module"):
             return saved[1] if len(saved) > 1 else None  # a class, and its source
         kind, key, _, count = self._storage_id(saved, 6)
         found = self.storages[key]
         view = saved[5]
         if view is None:
             return found
-        if type(view) is not tuple or len(view) != 3 or type(view[1]) is not int:
+        if type(view) is not tuple or list(map(type, view[1:])) != [int, int]:
             raise self.bad("expected a view of a storage to have an offset and a size")
         width = 1 if kind is None else kind.itemsize
         start, length = view[1] * width, view[2] * width
@@ -312,6 +313,10 @@ class TorchFile:
 def _as_text(value: Any) -> Any:
     """Strings of Python 2 may be read as bytes."""
     return value.decode("latin1") if type(value) is bytes else value
+
+
+def _is_word(value: Any, word: str) -> bool:
+    return type(value) in (str, bytes) and _as_text(value) == word
 
 
 def _byte_order(archive: Archive, bad: Any) -> str:
