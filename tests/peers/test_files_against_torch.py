@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from weft.errors import FileFormatError
+from weft.serialization.names import LAYERS
 
 torch = pytest.importorskip("torch")
 
@@ -128,7 +129,7 @@ def state():
         "containers": [(), [], {}, {1: (2,), (3, "a"): None}, {1, 2}, counted],
         "ordered": OrderedDict(b=1, a=OrderedDict()),
         "bools": (True, False, None),
-        "torch": [torch.float32, torch.bfloat16, torch.Size([2, 3]), torch.device("cpu")],
+        "torch": [torch.float32, torch.int8, torch.Size([2, 3]), torch.device("cpu")],
         7: "int keys",
     }  # fmt: skip
 
@@ -166,7 +167,7 @@ def test_kinds_that_torch_reads_with_weights_only_false():
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_numpy_in_files_of_torch(protocol):
     theirs = [np.arange(6.0).reshape(2, 3).T, np.float32(1.5), np.array(True),
-              np.arange(3, dtype=np.int16), np.complex64(1j), np.zeros((0, 2))]  # fmt: skip
+              np.arange(3, dtype="i2"), np.complex64(1j), np.zeros((0, 2))]  # fmt: skip
     for a, b in zip(from_torch(theirs, pickle_protocol=protocol), theirs, strict=True):
         assert type(a) is type(b)
         same(np.asarray(a), np.asarray(b))
@@ -249,7 +250,20 @@ def test_tensors_that_weft_does_not_have(made, message):
         from_torch([made()])
 
 
-@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Adam",
+        "AdamW",
+        "SGD",
+        "RMSprop",
+        "Adagrad",
+        "NAdam",
+        "RAdam",
+        "Adamax",
+        "Adadelta",
+    ],
+)
 def test_half_a_run_each(name):
     """Half of the training here and half there is the whole training."""
     extra = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
@@ -282,3 +296,86 @@ def test_half_a_run_each(name):
         # PyTorch keeps NAdam's product of momenta in float32
         near = 1e-7 if name == "NAdam" else 1e-11
         np.testing.assert_allclose(both, whole, rtol=near, atol=near / 100)
+
+
+def layers():
+    """Layers with their arguments, and an input for each."""
+    rng = np.random.default_rng(0)
+    x4 = rng.normal(size=(2, 4, 8, 8)).astype(np.float32)
+    x2, x3, x5 = (
+        x4[:, :, 0, 0].copy(),
+        x4[..., 0].copy(),
+        np.repeat(x4[:, :, None], 4, 2),
+    )
+    table = {
+        "Flatten": ((), x4), "Unflatten": ((1, (2, 2)), x2), "Linear": ((4, 3), x2),
+        "Bilinear": ((4, 4, 3), x2), "Embedding": ((10, 3), np.arange(4)),
+        "Conv1d": ((4, 3, 3), x3), "Conv2d": ((4, 3, 3, 2, 1), x4),
+        "Conv3d": ((4, 3, 3), x5), "ConvTranspose1d": ((4, 3, 3), x3),
+        "ConvTranspose2d": ((4, 3, 3, 2, 1), x4), "BatchNorm3d": ((4,), x5),
+        "BatchNorm2d": ((4,), x4), "InstanceNorm2d": ((4,), x4),
+        "GroupNorm": ((2, 4), x4), "Dropout2d": ((), x4), "Softmax": ((1,), x2),
+        "LogSoftmax": ((1,), x2), "MaxPool1d": ((2,), x3), "MaxPool2d": ((2,), x4),
+        "AvgPool1d": ((2,), x3), "AvgPool2d": ((2,), x4), "Upsample": ((None, 2), x4),
+        "AdaptiveAvgPool1d": ((1,), x3), "AdaptiveAvgPool2d": ((1,), x4),
+        "AdaptiveMaxPool2d": ((1,), x4), "ZeroPad2d": ((1,), x4),
+        "PixelShuffle": ((2,), x4), "LSTMCell": ((4, 3), x2), "GRUCell": ((4, 3), x2),
+        "BatchNorm1d": ((4,), x2), "LayerNorm": ((4,), x2), "RMSNorm": ((4,), x2),
+    }  # fmt: skip
+    containers = {"Sequential", "ModuleList", "ModuleDict"}
+    return {name: table.get(name, ((), x2)) for name in LAYERS - containers}
+
+
+@pytest.mark.parametrize("name", sorted(layers()))
+@pytest.mark.parametrize("older", [False, True])
+def test_whole_layers_of_torch(name, older):
+    args, x = layers()[name]
+    theirs = getattr(torch.nn, name)(*args).eval()
+    file = io.BytesIO()
+    torch.save(theirs, file, _use_new_zipfile_serialization=not older)
+    file.seek(0)
+    ours = weft.load(file, weights_only=False)
+    count = 2 if name == "Bilinear" else 1
+    a, b = ours(*[weft.tensor(x)] * count), theirs(*[torch.tensor(x)] * count)
+    if isinstance(a, tuple):
+        a, b = a[0], b[0]
+    np.testing.assert_allclose(
+        a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6
+    )
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert repr(ours).startswith(name)
+    ours.train()
+    for parameter in ours.parameters():
+        assert parameter.requires_grad
+    if hasattr(ours, "reset_parameters"):
+        ours.reset_parameters()
+
+
+def test_a_whole_model_of_torch():
+    nn = torch.nn
+    theirs = nn.Sequential(
+        nn.ModuleDict({"a": nn.Linear(2, 3)})["a"], nn.ReLU(), nn.Linear(3, 1)
+    ).eval()
+    theirs.extra = {"note": [1, 2]}
+    file = io.BytesIO()
+    torch.save([theirs, nn.ModuleList([theirs[0]])], file)
+    file.seek(0)
+    ours, listed = weft.load(file, weights_only=False)
+    assert listed[0] is ours[0]
+    assert ours.extra == {"note": [1, 2]}
+    x = np.ones((4, 2), np.float32)
+    np.testing.assert_allclose(
+        ours(weft.tensor(x)).detach().numpy(),
+        theirs(torch.tensor(x)).detach().numpy(), rtol=1e-6,
+    )  # fmt: skip
+
+
+def test_shards_that_safetensors_reads(tmp_path):
+    from safetensors.torch import load_file
+
+    state = {"a": weft.ones(4), "b": weft.arange(3), "c": weft.ones(2).half()}
+    weft.save(state, tmp_path / "model.safetensors", max_shard_size=20)
+    found = {}
+    for path in tmp_path.glob("*.safetensors"):
+        found |= load_file(path)
+    same(state, {name: found[name] for name in state})

@@ -80,7 +80,7 @@ def test_tensors_of_one_storage_share_memory(name):
     y = (x * x).sum()
     with weft.no_grad():
         found["row"].add_(1)  # notes a change of x, which y's gradient needs
-    with pytest.raises(weft.errors.AutogradError, match="in place|changed"):
+    with pytest.raises(weft.errors.AutogradError, match=r"in place|changed"):
         y.backward()
 
 
@@ -182,7 +182,7 @@ class Color(enum.Enum):
     BLUE = "b"
 
 
-Point = collections.namedtuple("Point", "x y")  # noqa: PYI024
+Point = collections.namedtuple("Point", "x y")
 
 
 class Net(nn.Module):
@@ -322,10 +322,10 @@ def test_only_the_pickle_protocol_of_torch():
 def test_a_failure_leaves_the_old_file(tmp_path):
     path = tmp_path / "x.pt"
     weft.save([1], path)
-    with pytest.raises(DTypeError):
-        weft.save([weft.ones(2), open], path)  # written by name, but not to be called
+    with pytest.raises(DTypeError, match="defined inside of a function"):
         weft.save([weft.ones(2), lambda: 0], path)
     assert os.listdir(tmp_path) == ["x.pt"]
+    assert weft.load(path) == [1]
 
 
 @pytest.mark.parametrize("older", [False, True])
@@ -570,7 +570,9 @@ def test_tensors_of_overlapping_elements_are_not_written_to():
 
 
 def test_booleans_of_other_bytes():
-    raw = archive_of(tensor_pickle(0, (4,), (1,), dtype=b"Bool"), **{"data/0": b"\2" * 4})
+    raw = archive_of(
+        tensor_pickle(0, (4,), (1,), dtype=b"Bool"), **{"data/0": b"\2" * 4}
+    )
     with pytest.raises(FileFormatError, match="expected booleans of 0 and 1"):
         loaded(raw)
 
@@ -585,7 +587,7 @@ def test_archives_that_lie():
         (raw[:-30], "no end"),
         (b"PK\x03\x04" + bytes(40), "no end"),
         (raw[:entry] + b"PK\x01\x09" + raw[entry + 4 :], "directory is damaged"),
-        (raw[: entry + 10] + b"\x08\x00" + raw[entry + 12 :], "compressed or encrypted"),
+        (raw[: entry + 10] + b"\x08\x00" + raw[entry + 12 :], "compressed or"),
         (raw[: entry + 8] + b"\x01\x08" + raw[entry + 10 :], "compressed or encrypted"),
         (raw[: last + 42] + bytes(4) + raw[last + 46 :], "overlap"),
         (raw[: at - 16] + b"\xff" * 12 + raw[at - 4 :], "does not have"),
@@ -593,7 +595,7 @@ def test_archives_that_lie():
         (raw[: at - 20] + bytes(20) + raw[at:-6] + b"\xff" * 6, "not inside|damaged"),
         (b"PK\x05\x06" + bytes(18), "is empty"),
         (raw.replace(b"archive/data/0", b"archive/version"), "."),
-        (packed({k: v for k, v in good.items() if k != "data.pkl"}), "no record 'data.pkl"),
+        (packed({"byteorder": b"little"}), "no record 'data.pkl"),
         (packed({**good, "constants.pkl": b""}), "TorchScript"),
         (raw.replace(b"\x00\x00\x80?", b"\x00\x00\x80@", 1), "wrong checksum"),
     ]  # fmt: skip
@@ -619,7 +621,7 @@ def test_older_files_that_lie():
         (raw.replace(numel, struct.pack("<q", -1)), "should have 4 elements"),
         (raw.replace(numel, struct.pack("<q", 2**62)), "should have 4 elements"),
         (pickle.dumps({"a": 1}, 2), "without torch.save's magic number"),
-        (plain_pickle(0x1950A86A20F9469CFC6C) + plain_pickle(3), "without torch.save's"),
+        (plain_pickle(0x1950A86A20F9469CFC6C) + plain_pickle(3), "without torch.save"),
         (OLDER[: -len(plain_pickle({}))] + plain_pickle(3), "expected facts"),
         (OLDER + plain_pickle(1) + plain_pickle(["a"]), "not those that the pickle"),
         (OLDER + plain_pickle(1) + plain_pickle(3), "not those that the pickle"),
@@ -634,7 +636,7 @@ def test_pickles_that_would_take_much_memory(monkeypatch):
     count = 100_000
     for body in (b"\x80\x02(" + b"]" * count, b"\x80\x04(" + b"\x8f" * count,
                  b"\x80\x02" + b"(" * count, b"\x80\x02)" + b"\x85" * count,
-                 b"\x80\x02ccollections\nOrderedDict\nq\x00" + b"h\x00)R" * count):  # fmt: skip
+                 b"\x80\x02c__builtin__\nset\nq\x00" + b"h\x00)R" * count):  # fmt: skip
         tracemalloc.start()
         with pytest.raises(FileFormatError, match="32 times the memory of its pickle"):
             loaded(archive_of(body))

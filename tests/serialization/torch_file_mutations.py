@@ -14,9 +14,7 @@ SPECIAL = (0, 1, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 def parts(archive):
     """The records of an archive, by name, without its prefix."""
     with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-        return {
-            name.partition("/")[2]: opened.read(name) for name in opened.namelist()
-        }
+        return {name.partition("/")[2]: opened.read(name) for name in opened.namelist()}
 
 
 def packed(records):
@@ -83,5 +81,3 @@ def run(seeds, count, seed=0):
         raw = mutate(seeds[k % len(seeds)], rng)
         found[outcome(raw, weights_only=bool(k % 3))] += 1
     return found
-
-

@@ -29,10 +29,17 @@ from weft.core.device import Device, find_device
 from weft.core.members import KINDS
 from weft.core.tensor import Tensor
 from weft.dtype import DType
-from weft.errors import ArgumentError, DeviceError, DTypeError, FileFormatError
-from weft.errors import INTERNAL, is_library
+from weft.errors import (
+    INTERNAL,
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    FileFormatError,
+    is_library,
+)
 from weft.nn.module import Module
 from weft.nn.parameter import Parameter
+from weft.ops.public import EXPORTED
 from weft.serialization.machine import Known, Machine, plain_path
 from weft.serialization.storages import SavedStorage, StorageKind
 
@@ -370,7 +377,8 @@ def _fill_array(m: Machine, array: np.ndarray, state: Any) -> None:
         count *= n
     if len(sizes) > 64 or len(data) != count * dtype.itemsize:
         raise m.bad(f"a NumPy array of shape {sizes} does not fit its bytes")
-    array.__setstate__((1, sizes, dtype, bool(fortran), data))
+    fill: Any = array.__setstate__
+    fill((1, sizes, dtype, bool(fortran), data))
 
 
 # -- the table
@@ -401,7 +409,7 @@ def _table() -> dict[str, Known]:
     table |= {f"{m}._reconstruct": Known(_numpy_array, _numpy_array)
               for m in multiarray}  # fmt: skip
     table |= {f"{m}.scalar": Known(_numpy_scalar, _numpy_scalar) for m in multiarray}
-    calls = {
+    calls: dict[str, tuple[Any, Any]] = {
         "collections.OrderedDict": (OrderedDict, _ordered),
         "collections.Counter": (Counter, _counter),
         "collections.defaultdict": (defaultdict, _defaultdict),
@@ -526,9 +534,8 @@ class Names:
     def _refuse(self, path: str, module: str, name: str) -> Known:
         shown = path[:200]
         value = _layer(module, name) or _imported(module, name)
-        advice = (
-            f"If you trust it, allow it: weft.serialization.add_safe_globals([{name[:80]}])"
-        )
+        allow = f"weft.serialization.add_safe_globals([{name[:80]}])"
+        advice = f"If you trust it, allow it: {allow}"
         if self.weights_only and isinstance(value, type) and issubclass(value, Module):
             advice = (
                 "It is a module: load the file with weights_only=False, which runs "
@@ -621,8 +628,7 @@ def _layer(module: str, name: str) -> Any:
 
 
 # Layers whose attributes are those of PyTorch's: whole models of them can be read.
-LAYERS = frozenset(
-    """
+_LAYERS = """
     Sequential ModuleList ModuleDict Identity Flatten Unflatten Linear Bilinear
     Embedding Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d
     BatchNorm1d BatchNorm2d BatchNorm3d InstanceNorm2d LayerNorm RMSNorm GroupNorm
@@ -630,8 +636,8 @@ LAYERS = frozenset(
     Hardtanh Hardswish Softmax LogSoftmax Softplus Softsign Dropout Dropout2d
     MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d
     AdaptiveMaxPool2d Upsample ZeroPad2d PixelShuffle LSTMCell GRUCell
-    """.split()
-)
+"""
+LAYERS = frozenset(_LAYERS.split())
 
 
 def _is_layers_function(module: str, value: Any) -> bool:
@@ -639,8 +645,7 @@ def _is_layers_function(module: str, value: Any) -> bool:
 
     A file may refer to it, but not call it.
     """
-    exported = sys.modules["weft.ops.public"].EXPORTED
-    if any(value is one for one in exported.values()):
+    if any(value is one for one in EXPORTED.values()):
         return True
     return type(value) is FunctionType and module.startswith("weft.nn.")
 
@@ -660,9 +665,7 @@ _OWN_CODE = ("__new__", "__setstate__", "__reduce__", "__reduce_ex__", "__del__"
 
 def _is_plain(kind: type) -> bool:
     """Whether objects of a class are attributes and nothing else."""
-    if any(getattr(kind, n, None) is not getattr(object, n, None) for n in _OWN_CODE):
-        return False
-    return kind.__basicsize__ <= object.__basicsize__ + 16 or hasattr(kind, "__slots__")
+    return all(getattr(kind, n, None) is getattr(object, n, None) for n in _OWN_CODE)
 
 
 def _member(m: Machine, kind: Any, value: Any) -> Any:

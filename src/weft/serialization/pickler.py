@@ -55,7 +55,7 @@ class _Saved:
         self.array = array
         self.kind = of_array(array)
         self.location = location
-        self.memory: SharedMemory | None = None
+        self.memory: Any = None  # the storage it is in
         first = last = array.__array_interface__["data"][0]
         for n, step in zip(array.shape, array.strides, strict=True):
             last += (n - 1) * step
@@ -229,7 +229,9 @@ class Pickler:
         self.put_made(obj, Call(Name("collections", "Counter"), (dict(obj),)))
 
     def put_bytes(self, obj: bytes) -> None:
-        self.put_made(obj, Call(Name("_codecs", "encode"), (obj.decode("latin1"), "latin1")))
+        self.put_made(
+            obj, Call(Name("_codecs", "encode"), (obj.decode("latin1"), "latin1"))
+        )
 
     def put_bytearray(self, obj: Any) -> None:
         args = (bytes(obj).decode("latin1"), "latin-1")
@@ -267,7 +269,7 @@ class Pickler:
             )
         plain = self._rebuilt(x, bool(x.requires_grad) and not x._parameter)
         if x._parameter:
-            args = (plain, bool(x.requires_grad), OrderedDict())
+            args: Any = (plain, bool(x.requires_grad), OrderedDict())
             plain = Call(Name("torch._utils", "_rebuild_parameter"), args)
         state = {k: v for k, v in vars(x).items() if k not in TENSOR_FIELDS}
         if state:
@@ -296,7 +298,9 @@ class Pickler:
         if type(item) is _Offset:
             return _integer((item.saved.first - memory.start) // memory.kind.itemsize)
         kind = _STORAGE.get(memory.kind.name)
-        name = f"ctorch\n{kind}Storage\n" if kind else "ctorch.storage\nUntypedStorage\n"
+        name = (
+            f"ctorch\n{kind}Storage\n" if kind else "ctorch.storage\nUntypedStorage\n"
+        )
         texts = map(_text, (str(memory.number), item.location))
         head = b"(" + _text("storage") + name.encode() + b"".join(texts)
         return head + _integer(memory.count) + (b"N" if self.older else b"") + b"tQ"
@@ -435,6 +439,7 @@ _PLAIN: dict[type, Any] = {
 _CONTAINERS: dict[type, Any] = {
     str: Pickler.put_string, list: Pickler.put_list, dict: Pickler.put_dict,
     OrderedDict: Pickler.put_ordered, defaultdict: Pickler.put_defaultdict,
-    Counter: Pickler.put_counter, bytes: Pickler.put_bytes, bytearray: Pickler.put_bytearray,
+    Counter: Pickler.put_counter, bytes: Pickler.put_bytes,
+    bytearray: Pickler.put_bytearray,
     set: Pickler.put_set, frozenset: Pickler.put_set, complex: Pickler.put_complex,
 }  # fmt: skip

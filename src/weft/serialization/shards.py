@@ -53,7 +53,9 @@ def load_shards(path: str, load: Callable[[str], Any]) -> dict[str, Any]:
         part = load(os.path.join(folder, file))
         expected = {name for name, one in where.items() if one == file}
         if not isinstance(part, dict) or set(part) != expected:
-            odd = sorted(map(str, expected ^ set(part if isinstance(part, dict) else ())))
+            odd = sorted(
+                map(str, expected ^ set(part if isinstance(part, dict) else ()))
+            )
             raise FileFormatError(
                 f"load: {path!r}: the file {file!r} does not hold what the index says "
                 f"of it; they differ in {odd[:3]}"
@@ -118,7 +120,9 @@ def as_bytes(size: Any) -> int:
     """
     if type(size) is int and size > 0:
         return size
-    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", size if type(size) is str else "")
+    match = re.fullmatch(
+        r"\s*(\d+)\s*([A-Za-z]*)\s*", size if type(size) is str else ""
+    )
     unit = None if match is None else _UNITS.get(match[2].upper())
     if match is None or unit is None or int(match[1]) == 0:
         raise ArgumentError(
@@ -143,7 +147,8 @@ def save_shards(obj: Any, path: str, limit: int) -> None:
     if len(parts) == 1:
         _write(path, parts[0])
         return
-    base, where = path.removesuffix(".safetensors"), {}
+    base = path.removesuffix(".safetensors")
+    where: dict[str, str] = {}
     for number, part in enumerate(parts, 1):
         file = f"{base}-{number:05}-of-{len(parts):05}.safetensors"
         _write(file, part)

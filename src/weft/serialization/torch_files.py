@@ -190,7 +190,7 @@ class TorchFile:
         while at < nbytes:
             part = raw[at : at + _CHUNK]
             self._read_into(part.data, name)
-            crc = zlib.crc32(part, crc) if archive is not None else 0
+            crc = zlib.crc32(part.data, crc) if archive is not None else 0
             at += len(part)
         if archive is not None:
             archive.check(name, record, crc)
@@ -294,7 +294,7 @@ class TorchFile:
     def _older_id(self, saved: Any) -> Any:
         if type(saved) is tuple and saved and _is_word(saved[0], "module"):
             return saved[1] if len(saved) > 1 else None  # a class, and its source
-        kind, key, _, count = self._storage_id(saved, 6)
+        kind, key, *_ = self._storage_id(saved, 6)
         found = self.storages[key]
         view = saved[5]
         if view is None:
