@@ -104,6 +104,15 @@ def test_a_whole_model_of_torch():
     ]  # fmt: skip
 
 
+def test_a_class_with_its_source_in_an_older_file():
+    name = b"ctorch.nn.modules.activation\nReLU\n"
+    body = b"\x80\x02(X\x06\x00\x00\x00module" + name + b"NNtQ)\x81}b."
+    raw = OLDER + body + plain_pickle([])
+    assert type(loaded(raw, weights_only=False)) is nn.ReLU
+    with pytest.raises(FileFormatError, match=r"needs torch\.nn\.modules\.activation"):
+        loaded(raw)
+
+
 def test_an_optimizer_of_torch():
     state = weft.load(GOLDEN / "torch_adam.pt")
     layer = nn.Linear(2, 3)

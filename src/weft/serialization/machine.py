@@ -486,7 +486,7 @@ class _Opaque:
 
 
 class _AnyName:
-    """Every name is known and every rule makes an opaque object."""
+    """Every name is known, and means nothing but itself."""
 
     def __init__(self) -> None:
         self.seen: dict[str, None] = {}
@@ -494,7 +494,7 @@ class _AnyName:
     def find(self, module: str, name: str) -> Known:
         path = plain_path(module, name)
         self.seen[path] = None
-        return Known(_Path(path), _opaque, _opaque)
+        return Known(_Path(path))
 
     def build(self, machine: Machine, target: Any, state: Any) -> None:
         """Leave the object as it is."""
@@ -507,10 +507,6 @@ class _Path:
         self.path = path
 
 
-def _opaque(machine: Machine, *args: Any) -> Any:
-    return _Opaque()
-
-
 class Scan(Machine):
     """A pickle whose names and storages are listed, and of which nothing is made."""
 
@@ -520,6 +516,10 @@ class Scan(Machine):
 
     def _note(self, saved: Any) -> Any:
         self.storages.append(saved)
+        return _Opaque()
+
+    def apply(self, value: Any, kind: str, args: tuple[Any, ...]) -> Any:
+        self.spend(OBJECT)
         return _Opaque()
 
     def key(self, value: Any) -> Any:
