@@ -113,6 +113,7 @@ _LAZY = (
     "nn",
     "optim",
     "runtime",
+    "serialization",
     "special",
     "static",
     "symbolic",

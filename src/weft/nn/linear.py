@@ -54,6 +54,9 @@ class Linear(Module):
     (5, 2)
     """
 
+    act: Any = None  # defaults, for modules that PyTorch saved
+    _initialisers: Any = (None, None)
+
     def __init__(
         self,
         in_features: int,

@@ -324,14 +324,23 @@ class Optimizer:
         for options in taken:
             self.check(options)
         state = {
-            p: {k: _restored(k, v, p) for k, v in saved[name].items()}
-            for name, p in self._named_params()
+            p: self._restored(saved[name], p, group)
+            for group in self.param_groups
+            for name, p in zip(group["param_names"], group["params"], strict=True)
             if name in saved
         }
         for mine, options in zip(self.param_groups, taken, strict=True):
             mine.update(options)
         self.state = state
         self._plans.clear()
+
+    def _restored(self, entry: Any, p: Tensor, group: dict[str, Any]) -> State:
+        """A parameter's saved state; PyTorch has tensors of its numbers, too."""
+        numbers = {k for k, v in self.start(p, group).items() if type(v) is float}
+        return {
+            k: float(v) if k in numbers else _restored(k, v, p)
+            for k, v in entry.items()
+        }
 
     def _by_name(self, saved: Any, groups: list[Any]) -> tuple[Any, list[Any]]:
         """Saved state and groups with this optimizer's names for parameters."""
