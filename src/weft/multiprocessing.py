@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from weft.errors import ArgumentError
-
 _strategy = "file_descriptor"
 
 
@@ -43,7 +41,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
     global _strategy
     if new_strategy not in get_all_sharing_strategies():
         names = ", ".join(sorted(get_all_sharing_strategies()))
-        raise ArgumentError(
+        raise AssertionError(
             f"set_sharing_strategy: expected one of {names}, got {new_strategy!r}"
         )
     _strategy = new_strategy

@@ -53,26 +53,26 @@ class Absentee:
         self.kind = kind
 
         class device:
-            """A block whose work is on one device; None and -1 choose none."""
+            """A block whose work is on one such device."""
 
             def __init__(self, device: Any) -> None:
                 self.given = device
 
             def __enter__(self) -> None:
-                if self.given is not None and self.given != -1:
-                    raise absent(kind)
+                raise absent(kind)
 
             def __exit__(self, *error: object) -> None:
                 pass
 
         class device_of(device):
-            """A block on the device of a tensor, if it has this kind of device."""
-
-            def __init__(self, obj: Any) -> None:
-                super().__init__(None)
+            """A block on the device of a tensor."""
 
         class StreamContext(device):
             """A block whose work is in one stream; None chooses none."""
+
+            def __enter__(self) -> None:
+                if self.given is not None:
+                    raise absent(kind)
 
         self.device, self.device_of, self.StreamContext = (
             device,

@@ -246,11 +246,6 @@ class device(metaclass=_Found):
             device = _REGISTRY.get(str(name)) or _REGISTRY.get(f"{name}:0")
         if device is not None:
             return device
-        if isinstance(type, int) and index is None:
-            raise DeviceError(
-                f"device({type}) is an accelerator's number, and there is none; use "
-                "device('cpu')"
-            )
         kind, _, number = str(name).partition(":")
         if kind not in KINDS or kind == "cpu" or not (number or "0").isdigit():
             have = ", ".join(repr(d.name) for d in devices())

@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+import weft
 from weft.dtype import DType
 from weft.errors import INTERNAL
 from weft.torch.places import MOVED, VISION_MOVED, moved, why_absent
@@ -37,6 +38,7 @@ def _own_names(name: str) -> dict[str, Any]:
         from weft.compiler import compile
 
         own |= {"compile": compile, "_C": _CORE}
+        own |= {"float": weft.float32, "int": weft.int32}
     return own
 
 
