@@ -17,9 +17,9 @@ ORDER = (
     "nn", "optim",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
-    "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps", "accelerator",
+    "version", "types", "switches", "cpu", "amp", "cuda", "xpu", "mtia", "mps", "accelerator",
     "backends", "distributed", "futures", "multiprocessing", "overrides", "hub",
-    "library", "compiler", "jit", "profiler", "torch", "cli",
+    "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}
 
@@ -51,7 +51,7 @@ def imported(tree):
 def upward():
     for path in sorted(SOURCE.rglob("*.py")):
         mine = path.relative_to(SOURCE).with_suffix("").parts[0]
-        if mine in ("__init__", "__main__"):
+        if mine in ("__init__", "__main__", "__config__"):
             continue  # the front door knows all
         for module, line in imported(ast.parse(path.read_text())):
             theirs = package_of(module)

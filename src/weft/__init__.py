@@ -19,6 +19,7 @@ _late.provide(
     RemovableHandle="nn.module:RemovableHandle",
     array_api="array_api",
     eager_kernels="compile.eager",
+    hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
@@ -100,6 +101,7 @@ __version__ = "0.1.0"
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
     "accelerator",
+    "amp",
     "array_api",
     "backends",
     "cli",
@@ -112,6 +114,7 @@ _LAZY = (
     "fft",
     "func",
     "futures",
+    "fx",
     "graph",
     "hub",
     "jit",
@@ -138,6 +141,7 @@ _LAZY = (
     "types",
     "utils",
     "version",
+    "vision",
     "xpu",
 )
 _LAZY_NAMES = {
@@ -202,6 +206,8 @@ def __getattr__(name: str) -> _Any:
         return found[name]
     if name in _EXPORTED:  # declared since
         return _EXPORTED[name]
+    if name == "__config__":
+        return _importlib.import_module("weft.__config__")
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
