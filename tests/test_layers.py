@@ -17,8 +17,9 @@ ORDER = (
     "nn", "optim",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
-    "version", "types", "switches", "cpu", "amp", "cuda", "xpu", "mtia", "mps", "accelerator",
-    "backends", "distributed", "futures", "multiprocessing", "overrides", "hub",
+    "version", "types", "switches", "cpu", "amp", "cuda", "xpu", "mtia", "mps",
+    "accelerator", "backends", "distributed", "futures", "multiprocessing",
+    "overrides", "hub",
     "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",
 )  # fmt: skip
 RANK = {name: k for k, name in enumerate(ORDER)}

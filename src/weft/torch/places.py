@@ -63,7 +63,7 @@ _REASONS = {
     "torch.utils.dlpack*": "use torch.from_dlpack(x) and x.__dlpack__()",
     "torch.utils.mobile_optimizer*": "there is no mobile runtime; torch.save a "
     "compiled function instead",
-    "torch.distributed*": "Weft runs in one process; torch.distributed.is_available() "
+    "torch.distributed.*": "Weft runs in one process; torch.distributed.is_available() "
     "is False, so guard the call with it",
     "torch.nn.parallel.DistributedDataParallel": "Weft runs in one process; train "
     "the module itself, all cores are used",

@@ -88,7 +88,7 @@ class _Arrays(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "_reconstruct" and module.startswith("numpy"):
-            return np.empty(0).__reduce__()[0]  # type: ignore[index]
+            return np.empty(0).__reduce__()[0]
         if module == "numpy" and name in ("ndarray", "dtype"):
             return getattr(np, name)
         if (module, name) == ("_codecs", "encode"):

@@ -97,7 +97,7 @@ def _vgg_weights(module: nn.Module) -> None:
         nn.init.normal_(module.weight, 0, 0.01)
     else:
         return
-    nn.init.constant_(module.bias, 0)  # type: ignore[arg-type]
+    nn.init.constant_(module.bias, 0)
 
 
 def _features(plan: list[Any], norm: bool) -> nn.Sequential:

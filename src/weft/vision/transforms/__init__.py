@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.core.tensor import Tensor
 from weft.dtype import DType
 from weft.utils import transforms as _own
 from weft.utils.transforms import (
-    CenterCrop,
     ColorJitter,
     Compose,
     Lambda,
-    Normalize,
     RandomAffine,
     RandomCrop,
     RandomErasing,
@@ -50,12 +47,29 @@ __all__ = [
 ]
 
 
-class Resize(_own.Resize):
+class _Plain:
+    """A transform that is a function with options."""
+
+    def __init__(self, *options: Any) -> None:
+        self.options = options
+
+    def __call__(self, image: Any) -> Any:
+        return getattr(functional, self.function)(image, *self.options)
+
+    function = ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.options))})"
+
+
+class Resize(_Plain):
     """An image at another size, by bilinear interpolation.
 
     >>> weft.vision.transforms.Resize((2, 2))(weft.zeros(3, 4, 4)).shape
     (3, 2, 2)
     """
+
+    function = "resize"
 
     def __init__(
         self, size: Any, interpolation: Any = InterpolationMode.BILINEAR,
@@ -64,8 +78,33 @@ class Resize(_own.Resize):
         bilinear_only("Resize", interpolation)
         if max_size is not None:
             raise ValueError("Resize: max_size is not there; give both sizes")
-        size = size[0] if isinstance(size, (list, tuple)) and len(size) == 1 else size
-        super().__init__(size, bool(antialias))
+        super().__init__(size, interpolation, max_size, antialias)
+
+
+class CenterCrop(_Plain):
+    """The middle of an image.
+
+    >>> weft.vision.transforms.CenterCrop(2)(weft.zeros(3, 4, 4)).shape
+    (3, 2, 2)
+    """
+
+    function = "center_crop"
+
+    def __init__(self, size: Any) -> None:
+        super().__init__(size)
+
+
+class Normalize(_Plain):
+    """``(image - mean) / std`` for each channel of a tensor.
+
+    >>> weft.vision.transforms.Normalize(0.5, 0.5)(weft.ones(1, 1, 1)).item()
+    1.0
+    """
+
+    function = "normalize"
+
+    def __init__(self, mean: Any, std: Any, inplace: bool = False) -> None:
+        super().__init__(mean, std, inplace)
 
 
 class RandomResizedCrop(_own.RandomResizedCrop):
@@ -101,48 +140,45 @@ class RandomApply:
         return image
 
 
-class Pad:
+class Pad(_Plain):
     """An image with a border.
 
     >>> weft.vision.transforms.Pad(1)(weft.ones(1, 2, 2)).shape
     (1, 4, 4)
     """
 
+    function = "pad"
+
     def __init__(
         self, padding: Any, fill: float = 0, padding_mode: str = "constant"
     ) -> None:
-        self.options = padding, fill, padding_mode
-
-    def __call__(self, image: Any) -> Any:
-        return functional.pad(image, *self.options)
+        super().__init__(padding, fill, padding_mode)
 
 
-class Grayscale:
+class Grayscale(_Plain):
     """An image in grey, with one channel or three equal ones.
 
     >>> weft.vision.transforms.Grayscale()(weft.ones(3, 1, 1)).shape
     (1, 1, 1)
     """
 
+    function = "rgb_to_grayscale"
+
     def __init__(self, num_output_channels: int = 1) -> None:
-        self.count = num_output_channels
-
-    def __call__(self, image: Any) -> Any:
-        return functional.rgb_to_grayscale(image, self.count)
+        super().__init__(num_output_channels)
 
 
-class PILToTensor:
+class PILToTensor(_Plain):
     """A picture (H, W, C) as a tensor (C, H, W) of the same numbers.
 
     >>> weft.vision.transforms.PILToTensor()(np.zeros((2, 3), np.uint8)).shape
     (1, 2, 3)
     """
 
-    def __call__(self, image: Any) -> Tensor:
-        return functional.pil_to_tensor(image)
+    function = "pil_to_tensor"
 
 
-class ConvertImageDtype:
+class ConvertImageDtype(_Plain):
     """A tensor of pixels in another dtype; white stays white.
 
     >>> convert = weft.vision.transforms.ConvertImageDtype(weft.float32)
@@ -150,8 +186,7 @@ class ConvertImageDtype:
     1.0
     """
 
-    def __init__(self, dtype: DType) -> None:
-        self.dtype = dtype
+    function = "convert_image_dtype"
 
-    def __call__(self, image: Tensor) -> Tensor:
-        return functional.convert_image_dtype(image, self.dtype)
+    def __init__(self, dtype: DType) -> None:
+        super().__init__(dtype)
