@@ -15,9 +15,11 @@ from weft import late as _late
 _late.provide(
     Module="nn.module:Module",
     Optimizer="optim.optimizer:Optimizer",
+    SummaryWriter="training.events:SummaryWriter",
     RemovableHandle="nn.module:RemovableHandle",
     array_api="array_api",
     eager_kernels="compile.eager",
+    hub="hub",
     memory_report="memory.report",
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
@@ -98,28 +100,50 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
+    "accelerator",
+    "amp",
     "array_api",
+    "backends",
     "cli",
     "compile",
+    "compiler",
+    "cpu",
+    "cuda",
     "datasets",
+    "distributed",
     "fft",
     "func",
+    "futures",
+    "fx",
     "graph",
+    "hub",
+    "jit",
     "layers",
+    "library",
     "linalg",
     "memory",
     "metrics",
     "models",
+    "mps",
+    "mtia",
+    "multiprocessing",
     "nn",
     "optim",
+    "overrides",
+    "profiler",
     "runtime",
     "serialization",
     "special",
     "static",
     "symbolic",
     "testing",
+    "torch",
     "training",
+    "types",
     "utils",
+    "version",
+    "vision",
+    "xpu",
 )
 _LAZY_NAMES = {
     "Trainer": "training",
@@ -135,6 +159,29 @@ _LAZY_NAMES = {
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
     "while_loop": "graph.control",
+    **dict.fromkeys(
+        [
+            "are_deterministic_algorithms_enabled",
+            "compiled_with_cxx11_abi",
+            "get_deterministic_debug_mode",
+            "get_device_module",
+            "get_float32_matmul_precision",
+            "get_num_interop_threads",
+            "is_deterministic_algorithms_warn_only_enabled",
+            "is_warn_always_enabled",
+            "set_deterministic_debug_mode",
+            "set_float32_matmul_precision",
+            "set_flush_denormal",
+            "set_num_interop_threads",
+            "set_warn_always",
+            "use_deterministic_algorithms",
+        ],
+        "switches",
+    ),
+    "AcceleratorError": "cuda",
+    "Event": "cpu",
+    "OutOfMemoryError": "cuda",
+    "Stream": "cpu",
 }
 
 if _TYPE_CHECKING:
@@ -160,6 +207,8 @@ def __getattr__(name: str) -> _Any:
         return found[name]
     if name in _EXPORTED:  # declared since
         return _EXPORTED[name]
+    if name == "__config__":
+        return _importlib.import_module("weft.__config__")
     raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
