@@ -102,6 +102,7 @@ _LAZY = (
     "cli",
     "compile",
     "datasets",
+    "distributions",
     "fft",
     "func",
     "graph",

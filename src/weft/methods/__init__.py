@@ -69,7 +69,8 @@ declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
     "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.gamma_functions",
-    "weft.ops.gamma_sampling", "weft.ops.searching", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
+    "weft.ops.gamma_sampling", "weft.ops.searching", "weft.ops.fourier",
+    "weft.ops.pooling", "weft.ops.resample",
 )  # fmt: skip
 
 if TYPE_CHECKING:
