@@ -41,7 +41,7 @@ class Cauchy(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return weft.full_like(self.loc, math.nan)
+        return weft.full_like(self.loc, math.inf)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         u = open_uniform(self.loc, self._extended_shape(sample_shape))

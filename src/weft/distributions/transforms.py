@@ -42,7 +42,7 @@ class Transform:
     (tensor(0.5000, dtype=float32), tensor(0.5000, dtype=float32))
     """
 
-    bijective = False
+    bijective: Any = False
     domain: Any
     codomain: Any
 
@@ -156,7 +156,7 @@ class _InverseTransform(Transform):
         return self._inv.domain
 
     @property
-    def bijective(self) -> bool:
+    def bijective(self) -> Any:
         return self._inv.bijective
 
     @property
@@ -239,7 +239,7 @@ class ComposeTransform(Transform):
         return _widened(codomain, event)
 
     @property
-    def bijective(self) -> bool:
+    def bijective(self) -> Any:
         return all(part.bijective for part in self.parts)
 
     @property
@@ -340,7 +340,7 @@ class IndependentTransform(Transform):
         )
 
     @property
-    def bijective(self) -> bool:
+    def bijective(self) -> Any:
         return self.base_transform.bijective
 
     @property
@@ -870,7 +870,7 @@ class _Joined(Transform):
         self.dim = dim
 
     @property
-    def bijective(self) -> bool:
+    def bijective(self) -> Any:
         return all(t.bijective for t in self.transforms)
 
     def _parts(self, value: Tensor) -> Sequence[Tensor]:
