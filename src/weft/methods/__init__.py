@@ -70,7 +70,7 @@ define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
     "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.gamma_functions",
     "weft.ops.gamma_sampling", "weft.ops.searching", "weft.ops.fourier",
-    "weft.ops.pooling", "weft.ops.resample",
+    "weft.ops.pooling", "weft.ops.resample", "weft.ops.sparse_products",
 )  # fmt: skip
 
 if TYPE_CHECKING:
