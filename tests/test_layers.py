@@ -14,7 +14,7 @@ ORDER = (
     "printing", "ops", "interchange", "linalg", "special", "fft",
     "autograd", "pickling", "func", "methods",
     "graph", "memory", "compile",
-    "nn", "optim",
+    "nn", "distributions", "optim",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
     "version", "types", "switches", "cpu", "amp", "cuda", "xpu", "mtia", "mps",

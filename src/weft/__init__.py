@@ -111,6 +111,7 @@ _LAZY = (
     "cuda",
     "datasets",
     "distributed",
+    "distributions",
     "fft",
     "func",
     "futures",
