@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib as _importlib
+import math as _math
 import warnings as _warnings
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -42,6 +43,7 @@ from weft.ops.public import LATER as _LATER
 from weft.core.tensor import Tensor
 from weft import methods as _methods
 from weft.ops.elementwise import result_type
+from weft.core.size import Shape as Size
 from weft.core.pytree import tree_flatten, tree_map, tree_unflatten
 from weft.core.device import (
     Device,
@@ -91,6 +93,8 @@ else:
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
+float, int = float32, int32
+e, inf, nan, pi, newaxis = _math.e, _math.inf, _math.nan, _math.pi, None
 
 _guard(globals())
 

@@ -44,7 +44,7 @@ def plain(name: str, x: Tensor, remedy: str = ".detach()") -> np.ndarray:
             f"{name}: this tensor is on {x.device.name!r}, where another library "
             "cannot read it; move it with .cpu()"
         )
-    x.storage.exposed = True
+    x.storage_record.exposed = True
     return x.array()
 
 
@@ -73,7 +73,7 @@ def from_dlpack(
         raise ExportError(f"from_dlpack: {type(x).__name__}: {error}") from error
     dtypes.of_array(array)
     out = Tensor(array.copy() if copy else array)
-    out.storage.exposed = not copy
+    out.storage_record.exposed = not copy
     return out if device is None else out.to(find_device(device))
 
 
@@ -211,7 +211,7 @@ def shallow_copy(self: Tensor) -> Tensor:
     True
     """
     twin = type(self).__new__(type(self))
-    self.storage.version  # noqa: B018 - made now, so that both share it
+    self.storage_record.version  # noqa: B018 - made now, so that both share it
     vars(twin).update(vars(self))
     if self.is_leaf and self._node is not None:
         twin._node = None

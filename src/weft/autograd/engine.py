@@ -118,7 +118,7 @@ def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
         leaf.grad = leaf.grad + g
     else:
         np.add(leaf.grad._data, g._data, out=leaf.grad._data)
-        leaf.grad.storage.touch("backward")
+        leaf.grad.storage_record.touch("backward")
 
 
 def _own(g: Tensor) -> Tensor:

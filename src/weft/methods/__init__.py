@@ -15,6 +15,7 @@ from weft.methods.conversion import Casts, Conversion
 from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
+from weft.methods.memory import Memory
 from weft.methods.operators import Operators
 from weft.ops import (  # noqa: F401  # they declare functions and methods
     arithmetic,
@@ -99,7 +100,8 @@ class Functions:
 
 
 class Methods(
-    Operators, Functions, InPlace, Inspection, Conversion, Gradients, Casts, Declared
+    Operators, Functions, InPlace, Inspection, Conversion, Memory, Gradients, Casts,
+    Declared,
 ):
     """The methods of ``weft.Tensor``."""
 

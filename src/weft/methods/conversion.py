@@ -34,15 +34,21 @@ class Conversion:
 
     # -- conversions
 
-    def type(self: Any, dtype: Any = None) -> Any:
-        """The tensor converted to a dtype; without one, the dtype's name.
+    def type(
+        self: Any, dtype: Any = None, non_blocking: bool = False
+    ) -> Any:
+        """The tensor converted to a dtype or type; without one, PyTorch's type name.
 
-        >>> weft.ones(1).type(weft.int64)
-        tensor([1], shape=(1,), dtype=int64)
+        >>> weft.ones(1).type(weft.int64).type(), weft.ones(1).type("torch.ByteTensor")
+        ('torch.LongTensor', tensor([1], shape=(1,), dtype=uint8))
         """
+        from weft.tensor_types import meant, type_name
+
         if dtype is None:
-            return repr(self.dtype)
-        return copies.cast(self, dtypes.as_dtype(dtype))
+            return type_name(self)
+        kind, device = meant(dtype)
+        out = copies.cast(self, kind)
+        return out if device is None else _moved(out, device)
 
     def to(self: Any, *args: Any, **options: Any) -> Tensor:
         """The tensor with another dtype or on another device; itself if unchanged.
@@ -129,7 +135,7 @@ class Conversion:
             raise DeviceError(
                 f"numpy: this tensor is on {self.device.name!r}; move it with .cpu()"
             )
-        self.storage.exposed = True
+        self.storage_record.exposed = True
         return self.to_host()
 
     # -- new tensors like this one

@@ -114,7 +114,7 @@ class Inspection:
         >>> x.data_ptr() == x.view(3, 1).data_ptr()
         True
         """
-        self.storage.exposed = True
+        self.storage_record.exposed = True
         return int(_in_memory(self, "data_ptr").ctypes.data)
 
     def element_size(self: Any) -> int:

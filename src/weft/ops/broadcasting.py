@@ -122,7 +122,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     state = mode.quick
     if state and size is None and type(input) is Tensor:
         have = input._data
-        wanted = sizes[0] if len(sizes) == 1 and type(sizes[0]) is tuple else sizes
+        wanted = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], tuple) else sizes
         array = _repeated(have, wanted)
         if array is not None:
             old = have.shape

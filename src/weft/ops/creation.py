@@ -253,7 +253,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if mode.capture is not None:  # which reads the array anew in every run
         mode.capture.note_array(array)
     out._capture = None
-    out.storage.exposed = True
+    out.storage_record.exposed = True
     return out
 
 

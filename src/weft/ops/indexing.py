@@ -130,7 +130,7 @@ def _expand_ellipsis(name: str, x: Tensor, items: list[Any]) -> None:
 
 def _backwards(x: Tensor, index: Any, name: str) -> tuple[list[int], Any]:
     """The axes that slices go through backwards, and the index into x flipped there."""
-    items = list(index) if type(index) is tuple else [index]
+    items = list(index) if isinstance(index, tuple) else [index]
     if not any(type(i) is slice and _falls(i.step) for i in items):
         return [], index
     items = [_item(name, i) for i in items]
@@ -322,7 +322,7 @@ def _plain_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
         return (index if index >= 0 else index + shape[0],)
     plain: list[Any] = []
     axis, ndim = 0, len(shape)
-    items = index if type(index) is tuple else (index,)
+    items = index if isinstance(index, tuple) else (index,)
     for position, item in enumerate(items):
         kind = type(item)
         if item is None:
@@ -511,7 +511,7 @@ def _written(x: Tensor, index: Any, value: Any) -> bool:
         have[region] = given
     except Exception:  # explained there
         return False
-    x.storage.touch("setitem")
+    x.storage_record.touch("setitem")
     return True
 
 

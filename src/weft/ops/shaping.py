@@ -77,7 +77,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     state = mode.quick
     if state and shape is None and type(input) is Tensor:
         have = input._data
-        if len(sizes) == 1 and type(sizes[0]) is tuple:
+        if len(sizes) == 1 and isinstance(sizes[0], tuple):
             sizes = sizes[0]
         try:
             array = have.reshape(sizes)
@@ -170,7 +170,7 @@ def _view_dtype(input: Tensor, dtype: dtypes.DType) -> Tensor:
                 f"{input.shape} cannot be read as {dtype.name}"
             )
     out = Tensor(array.view(dtype.np))
-    out._storage = input.storage
+    out._storage = input.storage_record
     return out
 
 
@@ -343,7 +343,7 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """
     state = mode.quick
     if state and dims is None and type(input) is Tensor:
-        wanted = order[0] if len(order) == 1 and type(order[0]) is tuple else order
+        wanted = order[0] if len(order) == 1 and isinstance(order[0], tuple) else order
         array = _permuted_plainly(input._data, wanted)
         if array is not None:
             return fast_path.view(_PERMUTE, input, {"dims": wanted}, array, state)
