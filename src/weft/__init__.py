@@ -125,6 +125,31 @@ _LAZY = (
     "utils",
 )
 _LAZY_NAMES = {
+    **dict.fromkeys(
+        "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor "
+        "HalfTensor IntTensor LongTensor ShortTensor set_default_tensor_type".split(),
+        "tensor_types",
+    ),
+    **dict.fromkeys(
+        "BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage "
+        "ComplexFloatStorage DoubleStorage FloatStorage HalfStorage IntStorage "
+        "LongStorage ShortStorage TypedStorage UntypedStorage is_storage".split(),
+        "storage",
+    ),
+    **dict.fromkeys(
+        "jagged layout sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr "
+        "strided".split(),
+        "layout",
+    ),
+    **dict.fromkeys(
+        "alias_copy as_strided_copy detach_copy diagonal_copy expand_copy permute_copy "
+        "select_copy slice_copy split_copy split_with_sizes_copy squeeze_copy t_copy "
+        "transpose_copy unbind_copy unfold_copy unsqueeze_copy view_as_complex_copy "
+        "view_as_real_copy view_copy".split(),
+        "ops.view_copies",
+    ),
+    "typename": "ops.compositions",
+    "vmap": "func",
     "Trainer": "training",
     "cond": "graph.control",
     "fori_loop": "graph.control",
@@ -161,6 +186,8 @@ def __getattr__(name: str) -> _Any:
         _guard(found := {name: _EXPORTED[name]})
         globals().update(found)
         return found[name]
+    if name[-1] == "_" != name[0] and hasattr(Tensor, name):  # weft.relu_(x)
+        return getattr(Tensor, name)
     if name in _EXPORTED:  # declared since
         return _EXPORTED[name]
     raise AttributeError(f"module 'weft' has no attribute {name!r}")

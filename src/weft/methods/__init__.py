@@ -55,6 +55,28 @@ from weft.ops.public import declare_later
 
 # Importing weft stays light without these.
 declare_later("weft.linalg.factoring", "cholesky")
+declare_later(
+    "weft.linalg.checked",
+    "cholesky_inverse cholesky_solve qr svd triangular_solve",
+)
+declare_later("weft.linalg.householder", "geqrf orgqr ormqr")
+declare_later("weft.linalg.low_rank", "lobpcg pca_lowrank svd_lowrank", methods="")
+declare_later("weft.linalg.lu", "lu lu_solve lu_unpack", methods="lu_solve")
+declare_later(
+    "weft.ops.compositions",
+    "addbmm as_strided_scatter binomial chain_matmul conj_physical constant_pad_nd "
+    "fill frexp frobenius_norm ger gradient index_reduce mvlgamma narrow_copy "
+    "nonzero_static norm_except_dim nuclear_norm poisson renorm segment_reduce "
+    "split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
+    methods="addbmm addbmm_ as_strided_scatter conj_physical conj_physical_ frexp ger "
+    "index_reduce index_reduce_ mvlgamma mvlgamma_ narrow_copy nonzero_static renorm "
+    "renorm_ split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
+)
+declare_later("weft.ops.histograms", "histogram histogramdd", methods="histogram")
+declare_later(
+    "weft.ops.more_creation",
+    "empty_permuted empty_strided from_file frombuffer range", methods="",
+)  # fmt: skip
 declare_later("weft.linalg.powers", "cross matrix_exp matrix_power")
 declare_later("weft.linalg.solving", "det inverse logdet pinverse slogdet")
 declare_later("weft.ops.bessel_functions", "i0")
