@@ -117,6 +117,7 @@ _LAZY = (
     "nn",
     "optim",
     "runtime",
+    "signal",
     "special",
     "static",
     "symbolic",

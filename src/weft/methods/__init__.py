@@ -72,6 +72,16 @@ declare_later(
     "index_reduce index_reduce_ mvlgamma mvlgamma_ narrow_copy nonzero_static renorm "
     "renorm_ split_with_sizes unsafe_chunk unsafe_split unsafe_split_with_sizes",
 )
+declare_later(
+    "weft.ops.incomplete_gamma", "igamma igammac",
+    methods="igamma igamma_ igammac igammac_",
+)  # fmt: skip
+declare_later("weft.ops.spectrogram", "istft stft")
+declare_later(
+    "weft.ops.windows",
+    "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    methods="",
+)
 declare_later("weft.ops.histograms", "histogram histogramdd", methods="histogram")
 declare_later(
     "weft.ops.more_creation",
@@ -89,6 +99,7 @@ declare_later("weft.ops.searching", "bucketize searchsorted", methods="")
 define_later(
     "weft.graph.control", "weft.linalg", "weft.ops.activation", "weft.ops.attention",
     "weft.ops.bessel_functions", "weft.ops.conv", "weft.ops.gamma_functions",
+    "weft.ops.cylinder_functions", "weft.ops.incomplete_gamma", "weft.ops.polynomials",
     "weft.ops.searching", "weft.ops.fourier", "weft.ops.pooling", "weft.ops.resample",
 )  # fmt: skip
 

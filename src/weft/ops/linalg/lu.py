@@ -7,6 +7,7 @@ diagonal are not written. Pivots are LAPACK's: row ``i`` was exchanged with row
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,7 +35,7 @@ def _eliminate(a: Array, pivoting: bool) -> tuple[Array, Array]:
     """Gaussian elimination of all matrices of a batch at once."""
     a = a.copy()
     m, n = a.shape[-2:]
-    flat = a.reshape(-1, m, n)
+    flat = a.reshape(math.prod(a.shape[:-2]), m, n)
     each = np.arange(len(flat))
     pivots = np.empty((len(flat), min(m, n)), np.int32)
     with np.errstate(all="ignore"):
@@ -48,7 +49,7 @@ def _eliminate(a: Array, pivoting: bool) -> tuple[Array, Array]:
             column = flat[:, j + 1 :, j]
             column[...] = np.where(top == 0, column, column / top)
             flat[:, j + 1 :, j + 1 :] -= column[..., None] * flat[:, j, None, j + 1 :]
-    return flat.reshape(a.shape), pivots.reshape(*a.shape[:-2], -1)
+    return flat.reshape(a.shape), pivots.reshape(*a.shape[:-2], min(m, n))
 
 
 def _check(name: str, x: TensorType) -> None:
@@ -102,7 +103,7 @@ lu_pivots_op = define(
 
 
 def _order_eval(pivots: Any, *, rows: int) -> Any:
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = np.tile(np.arange(rows), (len(flat), 1))
     each = np.arange(len(flat))
     for i in range(flat.shape[-1]):
@@ -118,9 +119,21 @@ def _order_reference(pivots: Any, *, rows: int) -> Any:
     return np.array(order)
 
 
+def each_vector(fn: Any) -> Any:
+    """A function of a vector, for all vectors of a batch."""
+
+    def batched(rows_of: Array, **params: Any) -> Array:
+        found = [fn(row, **params) for row in rows_of.reshape(-1, rows_of.shape[-1])]
+        width = len(found[0]) if found else params["rows"]
+        return np.array(found, np.int64).reshape(*rows_of.shape[:-1], width)
+
+    return batched
+
+
 def _order_samples(rng: np.random.Generator) -> Iterator[Sample]:
     yield Sample((np.array([3, 2, 3], np.int32),), {"rows": 4})
     yield Sample((np.array([2, 2], np.int32),), {"rows": 2})
+    yield Sample((np.zeros((0, 2), np.int32),), {"rows": 2})
 
 
 pivot_order_op = define(
@@ -130,7 +143,7 @@ pivot_order_op = define(
     type=lambda pivots, *, rows: TensorType((*pivots.shape[:-1], rows), dtypes.int64),
     batch=elementwise_batch,
     samples=_order_samples,
-    reference=_order_reference,
+    reference=each_vector(_order_reference),
 )
 
 
