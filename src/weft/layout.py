@@ -28,7 +28,8 @@ class layout:
 
 strided = layout("strided")
 sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc, jagged = map(
-    layout, "sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged".split()
+    layout,
+    ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"],
 )
 
 

@@ -269,7 +269,11 @@ def is_storage(obj: Any) -> bool:
 
 
 def array_on(
-    source: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], like: DType
+    source: Any,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    like: DType,
 ) -> np.ndarray:
     """The array of these sizes and steps (in elements) over a storage's memory."""
     untyped = source.untyped()

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import dtype as dtypes
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, ShapeError
 from weft.linalg.factoring import cholesky, qr, svd
@@ -166,7 +165,9 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     (4, 2, 2)
     """
     if not isinstance(ind, int) or ind < 1:
-        raise ArgumentError(f"linalg.tensorinv: expected ind of at least 1, got {ind!r}")
+        raise ArgumentError(
+            f"linalg.tensorinv: expected ind of at least 1, got {ind!r}"
+        )
     front, back = A.shape[:ind], A.shape[ind:]
     if front.numel() != back.numel():
         raise ShapeError(

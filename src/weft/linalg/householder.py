@@ -93,7 +93,11 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
 @public(method=True)
 @wide
 def ormqr(
-    input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
+    input: Tensor,
+    tau: Tensor,
+    other: Tensor,
+    left: bool = True,
+    transpose: bool = False,
 ) -> Tensor:
     """``Q @ other`` (or ``other @ Q``) with the whole Q of ``geqrf``'s result.
 

@@ -133,7 +133,14 @@ class Functions:
 
 
 class Methods(
-    Operators, Functions, InPlace, Inspection, Conversion, Memory, Gradients, Casts,
+    Operators,
+    Functions,
+    InPlace,
+    Inspection,
+    Conversion,
+    Memory,
+    Gradients,
+    Casts,
     Declared,
 ):
     """The methods of ``weft.Tensor``."""

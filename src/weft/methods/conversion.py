@@ -34,9 +34,7 @@ class Conversion:
 
     # -- conversions
 
-    def type(
-        self: Any, dtype: Any = None, non_blocking: bool = False
-    ) -> Any:
+    def type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The tensor converted to a dtype or type; without one, PyTorch's type name.
 
         >>> weft.ones(1).type(weft.int64).type(), weft.ones(1).type("torch.ByteTensor")

@@ -139,6 +139,42 @@ class InPlace:
         )
         return InPlace._refill(self, -(-values).log1p() / lambd, "exponential_")
 
+    def cauchy_(self: Any, median: float = 0, sigma: float = 1, **options: Any) -> Any:
+        """Fill with random numbers of Cauchy's distribution.
+
+        >>> weft.zeros(3).cauchy_().shape
+        (3,)
+        """
+        if not sigma > 0:
+            raise ArgumentError(f"cauchy_: expected sigma above 0, got {sigma}")
+        values = _uniform(self, options)
+        drawn = ((values - 0.5) * np.pi).tan() * sigma + median
+        return InPlace._refill(self, drawn, "cauchy_")
+
+    def log_normal_(self: Any, mean: float = 1, std: float = 2, **options: Any) -> Any:
+        """Fill with exponentials of normal random numbers.
+
+        >>> bool((weft.zeros(3).log_normal_() > 0).all())
+        True
+        """
+        if not std > 0:
+            raise ArgumentError(f"log_normal_: expected std above 0, got {std}")
+        values = random.randn(
+            self.shape, dtype=self.dtype, device=self.device, **options
+        )
+        return InPlace._refill(self, (values * std + mean).exp(), "log_normal_")
+
+    def geometric_(self: Any, p: float, **options: Any) -> Any:
+        """Fill with the random number of trials until the first success.
+
+        >>> bool((weft.zeros(3).geometric_(0.5) >= 1).all())
+        True
+        """
+        if not 0 < p < 1:
+            raise ArgumentError(f"geometric_: expected p between 0 and 1, got {p}")
+        drawn = ((-_uniform(self, options)).log1p() / np.log1p(-p)).ceil().clamp(min=1)
+        return InPlace._refill(self, drawn.to(self.dtype), "geometric_")
+
     def random_(self: Any, from_: int, to: int | None = None, **options: Any) -> Any:
         """Fill with random whole numbers from ``from_`` (or 0) up to ``to``.
 
@@ -148,3 +184,9 @@ class InPlace:
         low, high = (0, from_) if to is None else (from_, to)
         values = random.randint(low, high, self.shape, device=self.device, **options)
         return InPlace._refill(self, values.to(self.dtype), "random_")
+
+
+def _uniform(x: Any, options: dict[str, Any]) -> Any:
+    """Uniform random numbers for a tensor, whole numbers in the default dtype."""
+    kind = x.dtype if x.dtype.is_floating_point else dtypes.default_dtype()
+    return random.rand(x.shape, dtype=kind, device=x.device, **options)

@@ -28,7 +28,7 @@ from weft.ops.elementwise import (
     unary,
 )
 from weft.ops.elementwise import conj as conj_value
-from weft.ops.inplace import arithmetic_form
+from weft.ops.inplace import arithmetic_form, write_out
 from weft.ops.public import Names, public
 from weft.ops.rounding import trunc
 from weft.ops.select import where
@@ -111,12 +111,14 @@ _true_divide: Public = binary(
 
 
 @public(method=True, inplace=arithmetic_form(np.add), ufuncs=("add",), array_api=True)
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """``input + alpha * other``.
 
     >>> weft.add(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
     tensor([31, 42], shape=(2,), dtype=int64)
     """
+    if out is not None:
+        return write_out(out, add(input, other, alpha=alpha), "add")
     if type(alpha) is Number or alpha != 1:
         other = _scaled("add", input, other, alpha)
     return _add(input, other)
@@ -140,12 +142,14 @@ def _scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     ufuncs=("subtract",),
     array_api="subtract",
 )
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """``input - alpha * other``.
 
     >>> weft.sub(weft.tensor([1, 2]), weft.tensor([3, 4]), alpha=10)
     tensor([-29, -38], shape=(2,), dtype=int64)
     """
+    if out is not None:
+        return write_out(out, sub(input, other, alpha=alpha), "sub")
     if type(alpha) is Number or alpha != 1:
         other = _scaled("sub", input, other, alpha)
     return _sub(input, other)
@@ -168,12 +172,16 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     ufuncs=("divide",),
     array_api="divide",
 )
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div(
+    input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None
+) -> Tensor:
     """Element-wise quotient, rounded down or towards zero if asked.
 
     >>> weft.div(weft.tensor([7, -7]), 2, rounding_mode="floor")
     tensor([ 3, -4], shape=(2,), dtype=int64)
     """
+    if out is not None:
+        return write_out(out, div(input, other, rounding_mode=rounding_mode), "div")
     if rounding_mode is None:
         return _true_divide(input, other)
     if rounding_mode == "floor":
@@ -448,12 +456,14 @@ def _pow_dy(x: Any, y: Any, out: Tensor) -> Any:
 
 
 @public(method=True, inplace="2", ufuncs=("power",), array_api=True)
-def pow(input: Any, exponent: Any) -> Tensor:
+def pow(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """Each element to a power.
 
     >>> weft.pow(weft.tensor([1.0, 2.0, 3.0]), 2)
     tensor([1., 4., 9.], shape=(3,), dtype=float32)
     """
+    if out is not None:
+        return write_out(out, pow(input, exponent), "pow")
     below = type(exponent) is int and exponent < 0
     if below and isinstance(input, Tensor) and not input.dtype.is_inexact:
         raise ArgumentError(
@@ -464,12 +474,14 @@ def pow(input: Any, exponent: Any) -> Tensor:
 
 
 @public(method=True)
-def float_power(input: Any, exponent: Any) -> Tensor:
+def float_power(input: Any, exponent: Any, *, out: Any = None) -> Tensor:
     """Each element to a power, in float64 (or complex128).
 
     >>> weft.float_power(weft.tensor([1, 2, 3]), 2)
     tensor([1., 4., 9.], shape=(3,), dtype=float64)
     """
+    if out is not None:
+        return write_out(out, float_power(input, exponent), "float_power")
     operands = [as_operand("float_power", v) for v in (input, exponent)]
     has_complex = result_type(*operands).is_complex
     wide = dtypes.complex128 if has_complex else dtypes.float64

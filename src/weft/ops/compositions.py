@@ -11,15 +11,14 @@ import numpy as np
 from weft import dtype as dtypes
 from weft.core.dims import normalize_dim, normalize_dims
 from weft.core.tensor import Tensor
-from weft.dtype import as_dtype
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.ops.arithmetic import abs as absolute
 from weft.ops.copies import cast
-from weft.ops.creation import arange, full, ones, tensor, zeros
+from weft.ops.creation import full, ones
 from weft.ops.elementwise import check_accepts
-from weft.ops.joining import cat, stack
+from weft.ops.joining import cat
 from weft.ops.operands import concrete
-from weft.ops.products import bmm, matmul
+from weft.ops.products import bmm
 from weft.ops.public import public
 from weft.ops.reduce import sum as total
 from weft.ops.scattering import scatter_reduce
@@ -27,7 +26,6 @@ from weft.ops.select import where
 from weft.ops.shaping import movedim, unsqueeze
 from weft.ops.slicing import narrow, split
 from weft.ops.statistics import norm
-
 
 # -- products
 
@@ -98,9 +96,7 @@ def split_with_sizes(
 
 
 @public(method=True)
-def unsafe_split(
-    input: Tensor, split_size: Any, dim: int = 0
-) -> tuple[Tensor, ...]:
+def unsafe_split(input: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """``split``, under PyTorch's name for pieces that may each change in place.
 
     >>> [len(part) for part in weft.arange(5).unsafe_split(2)]
@@ -276,12 +272,12 @@ def index_reduce(
         )
     d = normalize_dim("index_reduce", dim, max(input.ndim, 1))
     if index.ndim > 1:
-        raise ShapeError(f"index_reduce: expected a vector of indices, got {index.shape}")
+        raise ShapeError(
+            f"index_reduce: expected a vector of indices, got {index.shape}"
+        )
     ids = index.reshape([-1 if k == d else 1 for k in range(max(source.ndim, 1))])
     spread = ids.expand(source.shape).to(dtypes.int64)
-    return scatter_reduce(
-        input, d, spread, source, reduce, include_self=include_self
-    )
+    return scatter_reduce(input, d, spread, source, reduce, include_self=include_self)
 
 
 @public()
@@ -369,7 +365,9 @@ def gradient(
     if edge_order not in (1, 2):
         raise ArgumentError(f"gradient: edge_order must be 1 or 2, got {edge_order}")
     dims = normalize_dims("gradient", dim, input.ndim)
-    steps = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
+    steps = (
+        list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
+    )
     if len(steps) != len(dims):
         raise ArgumentError(
             f"gradient: expected a spacing for each of {len(dims)} dimensions, got "
@@ -450,7 +448,9 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
             [-1]], shape=(3, 1), dtype=int64)
     """
     if not isinstance(size, int) or size < 0:
-        raise ArgumentError(f"nonzero_static: expected size of at least 0, got {size!r}")
+        raise ArgumentError(
+            f"nonzero_static: expected size of at least 0, got {size!r}"
+        )
     found = input.nonzero()[:size]
     rest = full((size - found.shape[0], input.ndim), fill_value, dtype=dtypes.int64)
     return cat([found, rest.to(input.device)])

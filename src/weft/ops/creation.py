@@ -27,6 +27,7 @@ from weft.errors import (
     ShapeError,
     WeftError,
 )
+from weft.ops.inplace import write_out
 from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,
@@ -56,6 +57,7 @@ def tensor(
     dtype: Any = None,
     device: str | Device | None = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A tensor with a copy of the data: numbers, nested lists, arrays or tensors.
 
@@ -293,6 +295,27 @@ def check_memory(name: str, shape: tuple[int, ...], dtype: DType) -> None:
         )
 
 
+def optioned(fn: Any, more: dict[str, Any], *args: Any, **given: Any) -> Tensor:
+    """A function that makes a tensor, with the options that all of PyTorch's take.
+
+    ``out`` is a tensor to write to; ``layout`` must be strided; ``pin_memory`` changes
+    nothing here.
+    """
+    from weft.layout import check_strided
+
+    name = fn.__name__
+    out = more.pop("out", None)
+    check_strided(name, more.pop("layout", None))
+    more.pop("pin_memory", None)
+    if more:
+        raise DTypeError(f"{name}: unexpected arguments {', '.join(sorted(more))}")
+    if out is None:
+        return fn(*args, **given)
+    if given.get("dtype") is None:
+        given["dtype"] = out.dtype
+    return write_out(out, fn(*args, **given), name)
+
+
 # -- filled tensors
 
 
@@ -364,6 +387,7 @@ def zeros(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """A tensor of zeros.
 
@@ -371,6 +395,16 @@ def zeros(
     tensor([[0., 0.],
             [0., 0.]], shape=(2, 2), dtype=float32)
     """
+    if more:
+        return optioned(
+            zeros,
+            more,
+            *sizes,
+            size=size,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     plain = dtype is size is device is mode.device is None and not requires_grad
     if plain and mode.state:
         try:
@@ -392,12 +426,23 @@ def ones(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """A tensor of ones.
 
     >>> weft.ones(3, dtype=weft.int64)
     tensor([1, 1, 1], shape=(3,), dtype=int64)
     """
+    if more:
+        return optioned(
+            ones,
+            more,
+            *sizes,
+            size=size,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     shape = parse_size("ones", sizes if size is None else (size,))
     return _filled("ones", shape, 1, dtype, device, requires_grad)
 
@@ -410,12 +455,23 @@ def full(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """A tensor filled with one value.
 
     >>> weft.full((2,), 7)
     tensor([7, 7], shape=(2,), dtype=int64)
     """
+    if more:
+        return optioned(
+            full,
+            more,
+            size,
+            fill_value,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     if isinstance(fill_value, Tensor):
         if dtype is None:
             dtype = fill_value.dtype
@@ -443,12 +499,24 @@ def empty(
     device: Any = None,
     requires_grad: bool = False,
     memory_format: Any = contiguous_format,
+    **more: Any,
 ) -> Tensor:
     """A tensor whose elements are not set to anything in particular.
 
     >>> weft.empty(2, 3).shape
     (2, 3)
     """
+    if more:
+        return optioned(
+            empty,
+            more,
+            *sizes,
+            size=size,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+            memory_format=memory_format,
+        )
     shape = parse_size("empty", sizes if size is None else (size,))
     dtype = default_dtype() if dtype is None else as_dtype(dtype)
     check_memory("empty", shape, dtype)
@@ -470,6 +538,9 @@ def _unset(shape: tuple[int, ...], dtype: DType, memory_format: Any) -> ndarray:
     return np.empty([shape[d] for d in order], dtype.np).transpose(np.argsort(order))
 
 
+WITHOUT_EFFECT = ("layout", "pin_memory")
+
+
 def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Tensor:
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     if isinstance(value, Tensor):
@@ -477,7 +548,10 @@ def _like(name: str, input: Tensor, value: Any, dtype: Any, options: Any) -> Ten
     if not isinstance(value, (int, float, complex, np.generic, Size)):
         raise DTypeError(f"{name}: expected a number, got {type(value).__name__}")
     device = options.pop("device", None) or input.device
-    return _filled(name, input.shape, value, dtype, device, **options)
+    form = options.pop("memory_format", preserve_format)
+    options = {k: v for k, v in options.items() if k not in WITHOUT_EFFECT}
+    made = _filled(name, input.shape, value, dtype, device, **options)
+    return made if form is preserve_format else made.contiguous(memory_format=form)
 
 
 @public()
@@ -590,6 +664,7 @@ def arange(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """The numbers from ``start`` up to (not including) ``end``.
 
@@ -598,6 +673,17 @@ def arange(
     >>> weft.arange(0, 1, 0.5)
     tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
     """
+    if more:
+        return optioned(
+            arange,
+            more,
+            start,
+            end,
+            step,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     if end is None:
         start, end = None, start
     if end is None:
@@ -645,12 +731,24 @@ def linspace(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Evenly spaced numbers from ``start`` to ``end``, both included.
 
     >>> weft.linspace(0, 1, 3)
     tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
     """
+    if more:
+        return optioned(
+            linspace,
+            more,
+            start,
+            end,
+            steps,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     _check_steps("linspace", steps)
     chosen = as_dtype(dtype or default_dtype())
     check_memory("linspace", (steps,), chosen)
@@ -680,12 +778,25 @@ def logspace(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Powers of ``base`` with evenly spaced exponents.
 
     >>> weft.logspace(0, 2, 3)
     tensor([  1.,  10., 100.], shape=(3,), dtype=float32)
     """
+    if more:
+        return optioned(
+            logspace,
+            more,
+            start,
+            end,
+            steps,
+            base,
+            dtype=dtype,
+            device=device,
+            requires_grad=requires_grad,
+        )
     _check_steps("logspace", steps)
     chosen = as_dtype(dtype or default_dtype())
     check_memory("logspace", (steps,), chosen)
@@ -702,6 +813,7 @@ def eye(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **more: Any,
 ) -> Tensor:
     """Ones on the diagonal and zeros elsewhere.
 
@@ -709,6 +821,10 @@ def eye(
     tensor([[1., 0.],
             [0., 1.]], shape=(2, 2), dtype=float32)
     """
+    if more:
+        return optioned(
+            eye, more, n, m, dtype=dtype, device=device, requires_grad=requires_grad
+        )
     shape = parse_size("eye", (n, n if m is None else m))
     chosen = as_dtype(dtype or default_dtype())
     check_memory("eye", shape, chosen)

@@ -195,22 +195,30 @@ def _cumulated(op: Op, input: Tensor, dim: int, dtype: Any) -> Tensor:
 
 
 @public(method=True, inplace="0")
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumsum(
+    input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None
+) -> Tensor:
     """The running sum along a dimension.
 
     >>> weft.tensor([1, 2, 3]).cumsum(0)
     tensor([1, 3, 6], shape=(3,), dtype=int64)
     """
+    if axis is not None:
+        dim = axis
     return _cumulated(cumsum_op, input, dim, dtype)
 
 
 @public(method=True, inplace="0")
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumprod(
+    input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None
+) -> Tensor:
     """The running product along a dimension.
 
     >>> weft.tensor([1, 2, 3]).cumprod(0)
     tensor([1, 2, 6], shape=(3,), dtype=int64)
     """
+    if axis is not None:
+        dim = axis
     return _cumulated(cumprod_op, input, dim, dtype)
 
 
@@ -316,13 +324,23 @@ def _others(x: Tensor, dim: int) -> Tensor:
 
 @public(method=True)
 def prod(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The product of all elements, or along a dimension.
 
     >>> weft.tensor([2.0, 3.0, 4.0]).prod()
     tensor(24., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = widen(input, dtype)
     if dim is None:
         return bind(prod_op, (reshape(x, (x.numel(),)),), {"dim": 0})

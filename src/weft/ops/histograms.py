@@ -43,9 +43,7 @@ def histogram(
     tensor([0., 2., 1., 0.], shape=(4,), dtype=float32)
     """
     ranges = None if range is None else tuple(range)
-    found = _counted(
-        "histogram", input.reshape(-1, 1), [bins], ranges, weight, density
-    )
+    found = _counted("histogram", input.reshape(-1, 1), [bins], ranges, weight, density)
     return Histogram(found.hist, found.bin_edges[0])
 
 
@@ -81,7 +79,12 @@ def histogramdd(
 
 
 def _counted(
-    name: str, points: Tensor, bins: Sequence[Any], range: Any, weight: Any, density: Any
+    name: str,
+    points: Tensor,
+    bins: Sequence[Any],
+    range: Any,
+    weight: Any,
+    density: Any,
 ) -> HistogramDD:
     check_accepts(name, "floating", points.dtype)
     array = concrete(name, points)

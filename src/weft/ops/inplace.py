@@ -58,6 +58,31 @@ def assign(target: Tensor, new: Tensor, name: str) -> Tensor:
     return target
 
 
+def write_out(out: Any, result: Any, name: str) -> Any:
+    """Write a function's result into its ``out=``: a tensor, or one for each result."""
+    if isinstance(result, tuple):
+        for one, value in zip(out, result, strict=True):
+            write_out(one, value, name)
+        return out
+    if not isinstance(out, Tensor):
+        raise DTypeError(
+            f"{name}: expected out to be a tensor, got {type(out).__name__}"
+        )
+    if mode.recording and (out._node is not None or result._node is not None):
+        raise AutogradError(
+            f"{name}: out= has no derivative; leave it out, or use .detach() on what "
+            "requires grad"
+        )
+    if result.dtype.category > out.dtype.category:
+        raise DTypeError(
+            f"{name}: a result of {result.dtype.name} cannot be cast to out's dtype, "
+            f"{out.dtype.name}"
+        )
+    if tuple(out.shape) != tuple(result.shape):
+        out.resize_(result.shape)
+    return out.copy_(result)
+
+
 def _lowered(target: Tensor, new: Any) -> Any:
     """A value without those transforms around the target that do nothing to it."""
     level = 0 if target._interpreter is None else target._interpreter.level

@@ -119,6 +119,8 @@ def range_(
         start, end = 0, start
     chosen = default_dtype() if dtype is None else dtype
     if step == 0 or (end - start) * step < 0:
-        raise ArgumentError(f"range: cannot go from {start} to {end} in steps of {step}")
+        raise ArgumentError(
+            f"range: cannot go from {start} to {end} in steps of {step}"
+        )
     count = int((end - start) / step) + 1
     return (arange(count, **options) * step + start).to(as_dtype(chosen))

@@ -186,9 +186,7 @@ laguerre_polynomial_l = _polynomial(
     "Laguerre's polynomial",
     (1, -1),
     lambda k: ((2 * k + 1) / (k + 1), -1 / (k + 1), k / (k + 1)),
-    _sum(
-        lambda n, m: (-1) ** m * math.comb(n, m) / math.factorial(m), lambda n, m: m
-    ),
+    _sum(lambda n, m: (-1) ** m * math.comb(n, m) / math.factorial(m), lambda n, m: m),
 )
 legendre_polynomial_p = _polynomial(
     "legendre_polynomial_p",

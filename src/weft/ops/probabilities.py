@@ -49,12 +49,16 @@ def _total(x: Tensor, dim: int) -> Tensor:
 
 
 @public(method=True)
-def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def softmax(
+    input: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None
+) -> Tensor:
     """``exp(x) / sum(exp(x))`` along a dimension, without overflow.
 
     >>> weft.softmax(weft.tensor([0.0, 1000.0]), 0)
     tensor([0., 1.], shape=(2,), dtype=float32)
     """
+    if axis is not None:
+        dim = axis
     x, d, kind = _softmax_input("softmax", input, dim, dtype)
 
     def plain(x: Tensor) -> Tensor:
@@ -65,12 +69,16 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 
 @public(method=True)
-def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def log_softmax(
+    input: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None
+) -> Tensor:
     """The logarithm of ``softmax``, without overflow or loss.
 
     >>> weft.log_softmax(weft.tensor([0.0, 1000.0]), 0)
     tensor([-1000.,     0.], shape=(2,), dtype=float32)
     """
+    if axis is not None:
+        dim = axis
     x, d, kind = _softmax_input("log_softmax", input, dim, dtype)
 
     def plain(x: Tensor) -> Tensor:

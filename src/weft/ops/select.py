@@ -29,6 +29,7 @@ from weft.ops.elementwise import (
     elementwise_type,
     result_type,
 )
+from weft.ops.inplace import write_out
 from weft.ops.operands import as_tensorlike, nonzero, scalar
 from weft.ops.predicates import isnan, isneginf, isposinf
 from weft.ops.public import Names, public
@@ -152,7 +153,9 @@ where_op: Op = define(
 
 
 @public()
-def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+def where(
+    condition: Any, input: Any = None, other: Any = None, *, out: Any = None
+) -> Any:
     """``input`` where the condition holds, ``other`` elsewhere.
 
     An element that was not chosen gets a gradient of exactly zero.
@@ -161,6 +164,8 @@ def where(condition: Any, input: Any = None, other: Any = None) -> Any:
     >>> weft.where(x > 0, x, 0.0)
     tensor([0., 4.], shape=(2,), dtype=float32)
     """
+    if out is not None:
+        return write_out(out, where(condition, input, other), "where")
     if input is None and other is None:
         return nonzero(as_tensorlike(condition), as_tuple=True)
     state = mode.quick

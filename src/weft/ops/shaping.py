@@ -217,24 +217,28 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 @public(method=True, inplace=view_form())
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """Dimensions of size 1 left out: all, or the named ones.
 
     >>> weft.zeros(1, 3, 1).squeeze().shape
     (3,)
     """
+    if axis is not None:
+        dim = axis
     dims = normalize_dims("squeeze", dim, input.ndim)
     kept = tuple(n for i, n in enumerate(input.shape) if i not in dims or n != 1)
     return reshape(input, kept)
 
 
 @public(method=True, inplace=view_form("0"))
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
+def unsqueeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """A dimension of size 1 put in.
 
     >>> weft.zeros(3).unsqueeze(0).shape
     (1, 3)
     """
+    if axis is not None:
+        dim = axis
     d = normalize_dim("unsqueeze", dim, input.ndim + 1)
     return reshape(input, (*input.shape[:d], 1, *input.shape[d:]))
 

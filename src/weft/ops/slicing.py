@@ -219,12 +219,14 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 
 @public(method=True)
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """The slices along a dimension.
 
     >>> weft.tensor([[1, 2], [3, 4]]).unbind()[1]
     tensor([3, 4], shape=(2,), dtype=int64)
     """
+    if axis is not None:
+        dim = axis
     if input.ndim == 0:
         raise ShapeError("unbind: expected at least one dimension, got a 0-d tensor")
     d = normalize_dim("unbind", dim, input.ndim)

@@ -86,13 +86,20 @@ argsort_op: Op = define(
 
 @public(method=True)
 def argsort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    stable: bool = True,
+    *,
+    axis: Any = None,
 ) -> Tensor:
     """The indices that sort along a dimension (always a stable order).
 
     >>> weft.tensor([3, 1, 2]).argsort()
     tensor([1, 2, 0], shape=(3,), dtype=int64)
     """
+    if axis is not None:
+        dim = axis
     check_accepts("argsort", "ordered", input.dtype)
     d = normalize_dim("argsort", dim, input.ndim)
     if input.ndim == 0:
@@ -109,13 +116,20 @@ class Sorted(NamedTuple):
 
 @public(method=True)
 def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
+    input: Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    stable: bool = True,
+    *,
+    axis: Any = None,
 ) -> Sorted:
     """The elements in order along a dimension, and where they came from.
 
     >>> weft.tensor([3.0, 1.0, 2.0]).sort().values
     tensor([1., 2., 3.], shape=(3,), dtype=float32)
     """
+    if axis is not None:
+        dim = axis
     indices = argsort(input, dim, descending)
     if input.ndim == 0:
         return Sorted(input, indices)
@@ -229,7 +243,14 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Ext
 
 
 @public(method=True)
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(
+    input: Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Any:
     """The middle element (the lower one of two); along a dimension, with indices.
 
     A NaN wins, as in ``max``.
@@ -237,6 +258,10 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     >>> weft.tensor([3.0, 1.0, 2.0, 9.0]).median()
     tensor(2., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _median("median", input, dim, keepdim, skip_nan=False)
 
 

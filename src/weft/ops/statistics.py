@@ -41,13 +41,23 @@ def as_floating(name: str, x: Tensor, dtype: Any = None) -> Tensor:
 
 @public(method=True)
 def mean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The mean of all elements, or along dimensions.
 
     >>> weft.tensor([1.0, 2.0, 6.0]).mean()
     tensor(3., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = as_floating("mean", input, dtype)
     dims = None if dim is None else reduced_dims("mean", dim, x.ndim)
     count = math.prod(x.shape) if dims is None else count_along(x, dims)
@@ -58,13 +68,23 @@ def mean(
 
 @public(method=True)
 def nanmean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The mean of the elements that are not NaN.
 
     >>> weft.nanmean(weft.tensor([1.0, float("nan"), 3.0]))
     tensor(2., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = as_floating("nanmean", input, dtype)
     return nansum(x, dim, keepdim) / sum(x == x, dim, keepdim)
 
@@ -77,12 +97,18 @@ def var(
     keepdim: bool = False,
     *,
     correction: float | None = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The variance, with ``correction`` degrees of freedom (1) taken off.
 
     >>> weft.tensor([1.0, 2.0, 3.0]).var()
     tensor(1., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return _spread("var", input, dim, unbiased, keepdim, correction)
 
 
@@ -116,12 +142,18 @@ def std(
     keepdim: bool = False,
     *,
     correction: float | None = None,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The standard deviation; its gradient where all elements are equal is 0.
 
     >>> weft.tensor([1.0, 2.0, 3.0]).std()
     tensor(1., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     return sqrt(_spread("std", input, dim, unbiased, keepdim, correction))
 
 
@@ -200,12 +232,23 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 @public(method=True)
-def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def logsumexp(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
+) -> Tensor:
     """``log(sum(exp(x)))``, without overflow.
 
     >>> weft.logsumexp(weft.tensor([1000.0, 0.0]), 0)
     tensor(1000., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = input if input.dtype.is_inexact else cast(input, default_dtype())
     dims = reduced_dims("logsumexp", dim, x.ndim)
     if count_along(x, dims) == 0:
@@ -223,12 +266,19 @@ def norm(
     dim: Any = None,
     keepdim: bool = False,
     dtype: Any = None,
+    *,
+    axis: Any = None,
+    keepdims: Any = None,
 ) -> Tensor:
     """The p-norm of the elements; its gradient at 0 is 0.
 
     >>> weft.tensor([3.0, 4.0]).norm()
     tensor(5., dtype=float32)
     """
+    if axis is not None:
+        dim = axis
+    if keepdims is not None:
+        keepdim = keepdims
     x = as_floating("norm", input, dtype)
     dims = reduced_dims("norm", dim, x.ndim)
     if p in ("fro", 2, 2.0, None):

@@ -14,6 +14,7 @@ import numpy as np
 from weft.core.eager_kernels import COSTLY, NEVER, SLOW
 from weft.core.tensor import Tensor
 from weft.ops.elementwise import Public, binary, unary
+from weft.ops.inplace import write_out
 from weft.ops.public import Names, public
 from weft.ops.select import where
 
@@ -444,12 +445,14 @@ logaddexp: Public = binary(
 
 
 @public(method=True, inplace="x")
-def xlogy(input: Any, other: Any) -> Tensor:
+def xlogy(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """``input * log(other)``, and 0 where ``input`` is 0.
 
     >>> weft.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 1.0]))
     tensor([0., 0.], shape=(2,), dtype=float32)
     """
+    if out is not None:
+        return write_out(out, xlogy(input, other), "xlogy")
     chosen = where(input == 0, 0, input * log(where(input == 0, 1, other)))
     return where(other != other, math.nan, chosen)
 

@@ -8,9 +8,27 @@ from typing import Any
 from weft.core.pytree import tree_map
 from weft.core.tensor import Tensor
 
-NAMES = """alias as_strided detach diagonal expand narrow permute select split
-split_with_sizes squeeze t transpose unbind unfold unsqueeze view view_as_complex
-view_as_real""".split()
+NAMES = [
+    "alias",
+    "as_strided",
+    "detach",
+    "diagonal",
+    "expand",
+    "narrow",
+    "permute",
+    "select",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "t",
+    "transpose",
+    "unbind",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as_complex",
+    "view_as_real",
+]
 
 
 def _copied(name: str) -> Callable[..., Any]:

@@ -82,7 +82,9 @@ def hamming_window(
 
 
 @public()
-def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
+def blackman_window(
+    window_length: int, periodic: bool = True, **options: Any
+) -> Tensor:
     """Blackman's window, of three cosines.
 
     >>> weft.blackman_window(3, periodic=False).abs()
@@ -93,7 +95,9 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
 
 
 @public()
-def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
+def bartlett_window(
+    window_length: int, periodic: bool = True, **options: Any
+) -> Tensor:
     """Bartlett's window: a triangle from 0 to 0.
 
     >>> weft.bartlett_window(4)

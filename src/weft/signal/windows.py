@@ -144,7 +144,9 @@ def exponential(
     if tau <= 0:
         raise ArgumentError(f"exponential: expected tau above 0, got {tau}")
     if sym and center is not None:
-        raise ArgumentError("exponential: a symmetric window has its centre in the middle")
+        raise ArgumentError(
+            "exponential: a symmetric window has its centre in the middle"
+        )
     places, last, end = _window("exponential", M, not sym, options)
     middle = last / 2 if center is None else center
     return end((-(places - middle).abs() / tau).exp())

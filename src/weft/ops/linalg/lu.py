@@ -61,7 +61,9 @@ def _matrices(rng: np.random.Generator) -> Iterator[Sample]:
     """Matrices of any shape whose leading minors are far from 0."""
     for lead, m, n in (((), 3, 3), ((2,), 4, 2), ((), 2, 4), ((), 1, 1), ((0,), 2, 2)):
         k = max(m, n)
-        yield Sample(((well_conditioned(rng, *lead, k, k) + 3 * np.eye(k))[..., :m, :n],))
+        yield Sample(
+            ((well_conditioned(rng, *lead, k, k) + 3 * np.eye(k))[..., :m, :n],)
+        )
 
 
 # -- pivots
@@ -82,9 +84,7 @@ def _pivots_reference(a: Array) -> Array:
         rows[j], rows[best] = rows[best], rows[j]
         for i in range(j + 1, len(rows)):
             factor = rows[i][j] / rows[j][j]
-            rows[i] = [
-                x - factor * y for x, y in zip(rows[i], rows[j], strict=True)
-            ]
+            rows[i] = [x - factor * y for x, y in zip(rows[i], rows[j], strict=True)]
     return np.array(found, np.int32)
 
 
