@@ -5,6 +5,9 @@ A ``DType`` wraps one NumPy dtype. Mixed operands are promoted by category
 and a pair with no common member (float16 with bfloat16, uint8 with int8) goes
 to the smallest type that holds both. There is none for uint64 with a signed type,
 which is refused.
+
+>>> weft.promote_types(weft.float16, weft.bfloat16), isinstance(weft.int8, weft.dtype)
+(weft.float32, True)
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def find(name: str) -> Callable[..., Any]:
     """The function of a name such as ``_foreach_add_``.
 
     >>> weft._foreach_mul([weft.ones(1), weft.ones(1)], [2.0, 3.0])
-    [tensor([2.], shape=(1,), dtype=float32), tensor([3.], shape=(1,), dtype=float32)]
+    [tensor([2.]), tensor([3.])]
     """
     base = name.removeprefix("_foreach_")
     if base.removesuffix("_") not in NAMES:

@@ -57,7 +57,7 @@ def dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """``nn.functional.dropout``; whether it trains is not optional.
 
     >>> weft.dropout(weft.ones(2), 0.5, False)
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     return F.dropout(input, p, train)
 
@@ -87,11 +87,12 @@ def embedding(
     """The rows of a table; the table comes first here.
 
     >>> weft.embedding(weft.eye(2), weft.tensor([1]))
-    tensor([[0., 1.]], shape=(1, 2), dtype=float32)
+    tensor([[0., 1.]])
     """
     padding = None if padding_idx == -1 else padding_idx
+    options = {"sparse": True} if sparse else {}
     return F.embedding(
-        indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse
+        indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, **options
     )
 
 
@@ -106,7 +107,7 @@ def layer_norm(
     """``nn.functional.layer_norm``.
 
     >>> weft.layer_norm(weft.tensor([-1.0, 1.0]), (2,))
-    tensor([-1.0000,  1.0000], shape=(2,), dtype=float32)
+    tensor([-1.0000,  1.0000])
     """
     return F.layer_norm(input, normalized_shape, weight, bias, eps)
 

@@ -40,7 +40,11 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether deterministic operators were asked for."""
+    """Whether deterministic operators were asked for.
+
+    >>> weft.are_deterministic_algorithms_enabled()
+    False
+    """
     return _SWITCHES.deterministic
 
 
@@ -67,7 +71,11 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0, 1 (warn) or 2 (error), as was asked for."""
+    """0, 1 (warn) or 2 (error), as was asked for.
+
+    >>> weft.get_deterministic_debug_mode()
+    0
+    """
     if not _SWITCHES.deterministic:
         return 0
     return 1 if _SWITCHES.warn_only else 2
@@ -90,7 +98,11 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """The precision that ``set_float32_matmul_precision`` was told."""
+    """The precision that ``set_float32_matmul_precision`` was told.
+
+    >>> weft.get_float32_matmul_precision()
+    'highest'
+    """
     return _SWITCHES.precision
 
 

@@ -36,11 +36,11 @@ class Tensor(_Methods):
     dtype. A NumPy array and a tensor keep their dtype and share their memory.
 
     >>> weft.Tensor(2, 3).shape, weft.Tensor([2, 3])
-    ((2, 3), tensor([2., 3.], shape=(2,), dtype=float32))
+    ((2, 3), tensor([2., 3.]))
     >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).sum().backward()
     >>> x.grad
-    tensor([2., 4.], shape=(2,), dtype=float32)
+    tensor([2., 4.])
     """
 
     # Defaults live on the class, so that making a tensor sets two fields.

@@ -68,7 +68,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> CheckedInverse:
     The inverse of a singular matrix is NaN.
 
     >>> weft.linalg.inv_ex(weft.zeros(2, 2)).info
-    tensor(1, dtype=int32)
+    tensor(1, dtype=weft.int32)
     """
     x = as_matrix("linalg.inv_ex", A, square=True)
     info = first_zero(lu_factor(x.detach()).LU)
@@ -82,7 +82,7 @@ def solve_ex(
     """The solution of systems, and for each matrix 0 or its first zero pivot.
 
     >>> weft.linalg.solve_ex(weft.eye(2), weft.ones(2, 1)).info
-    tensor(0, dtype=int32)
+    tensor(0, dtype=weft.int32)
     """
     x = as_matrix("linalg.solve_ex", A, square=True)
     info = first_zero(lu_factor(x.detach()).LU)
@@ -99,7 +99,7 @@ def cholesky_ex(
     """Cholesky's factor, and 0 or the first leading minor that is not positive.
 
     >>> weft.linalg.cholesky_ex(-weft.eye(2)).info
-    tensor(1, dtype=int32)
+    tensor(1, dtype=weft.int32)
     """
     x = as_matrix("linalg.cholesky_ex", A, square=True)
     info = _first_minor(concrete("linalg.cholesky_ex", x.detach()), upper)
@@ -133,7 +133,7 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """The solution of ``A @ X = B`` from Cholesky's factor of A.
 
     >>> weft.cholesky_solve(weft.ones(1, 1), weft.tensor([[2.0]]))
-    tensor([[0.2500]], shape=(1, 1), dtype=float32)
+    tensor([[0.2500]])
     """
     factor = as_matrix("cholesky_solve", L, square=True)
     low = adjoint(triu(factor)) if upper else tril(factor)
@@ -147,7 +147,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A from Cholesky's factor of A.
 
     >>> weft.cholesky_inverse(weft.tensor([[2.0]]))
-    tensor([[0.2500]], shape=(1, 1), dtype=float32)
+    tensor([[0.2500]])
     """
     factor = as_matrix("cholesky_inverse", L, square=True)
     one = identity(factor.shape[-1], factor).expand(factor.shape)
@@ -202,7 +202,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
     >>> weft.linalg.vander(weft.tensor([2.0, 3.0]))
     tensor([[1., 2.],
-            [1., 3.]], shape=(2, 2), dtype=float32)
+            [1., 3.]])
     """
     count = x.shape[-1] if N is None else N
     if count <= 1 and N is not None:
@@ -226,7 +226,7 @@ def svd_of(input: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     """``linalg.svd`` under its older name: V, not its adjoint.
 
     >>> weft.svd(weft.tensor([[0.0, 2.0], [3.0, 0.0]])).S
-    tensor([3., 2.], shape=(2,), dtype=float32)
+    tensor([3., 2.])
     """
     u, s, vh = svd(input, full_matrices=not some)
     if compute_uv:
@@ -241,7 +241,7 @@ def qr_of(input: Tensor, some: bool = True) -> Any:
     """``linalg.qr`` under its older name.
 
     >>> weft.qr(weft.tensor([[3.0], [4.0]])).R
-    tensor([[-5.]], shape=(1, 1), dtype=float32)
+    tensor([[-5.]])
     """
     return qr(input, "reduced" if some else "complete")
 
@@ -264,7 +264,7 @@ def triangular_solve(
     """``linalg.solve_triangular`` under its older name and order of arguments.
 
     >>> weft.triangular_solve(weft.ones(1, 1), weft.tensor([[4.0]])).solution
-    tensor([[0.2500]], shape=(1, 1), dtype=float32)
+    tensor([[0.2500]])
     """
     work = A.mT if transpose else A
     options = {"upper": upper != transpose, "unitriangular": unitriangular}

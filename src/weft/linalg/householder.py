@@ -31,7 +31,7 @@ def geqrf(input: Tensor) -> Reflections:
     There is no derivative; ``linalg.qr`` has one.
 
     >>> weft.geqrf(weft.tensor([[3.0], [4.0]])).a[0]
-    tensor([-5.], shape=(1,), dtype=float32)
+    tensor([-5.])
     """
     x = as_matrix("geqrf", input)
     packed, tau = np.linalg.qr(concrete("geqrf", x.detach()), mode="raw")
@@ -65,7 +65,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
 
     >>> weft.linalg.householder_product(*weft.geqrf(weft.tensor([[3.0], [4.0]])))
     tensor([[-0.6000],
-            [-0.8000]], shape=(2, 1), dtype=float32)
+            [-0.8000]])
     """
     x = as_matrix("linalg.householder_product", A)
     m, n = x.shape[-2:]
@@ -105,7 +105,7 @@ def ormqr(
 
     >>> weft.ormqr(*weft.geqrf(weft.tensor([[3.0], [4.0]])), weft.eye(2))[:, :1]
     tensor([[-0.6000],
-            [-0.8000]], shape=(2, 1), dtype=float32)
+            [-0.8000]])
     """
     v = _vectors(as_matrix("ormqr", input), tau, "ormqr")
     if not left:

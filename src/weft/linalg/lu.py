@@ -60,8 +60,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactors:
 
     >>> weft.linalg.lu_factor(weft.tensor([[1.0, 2.0], [4.0, 4.0]]))
     LUFactors(LU=tensor([[4.0000, 4.0000],
-            [0.2500, 1.0000]], shape=(2, 2), dtype=float32), \
-pivots=tensor([2, 2], shape=(2,), dtype=int32))
+            [0.2500, 1.0000]]), \
+pivots=tensor([2, 2], dtype=weft.int32))
     """
     x = as_matrix("linalg.lu_factor", A)
     if not pivot:
@@ -85,7 +85,7 @@ def lu_factor_ex(
     """``lu_factor``, and for each matrix the number of its first pivot that is 0.
 
     >>> weft.linalg.lu_factor_ex(weft.eye(2)).info
-    tensor(0, dtype=int32)
+    tensor(0, dtype=weft.int32)
     """
     factors, pivots = lu_factor(A, pivot=pivot)
     info = first_zero(factors)
@@ -114,7 +114,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> LU:
 
     >>> weft.linalg.lu(weft.tensor([[1.0, 2.0], [4.0, 4.0]])).U
     tensor([[4., 4.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     factors, pivots = lu_factor(A, pivot=pivot)
     lower, upper = _unpacked(factors)
@@ -134,7 +134,7 @@ def lu_solve(
     >>> factors = weft.linalg.lu_factor(weft.tensor([[2.0, 0.0], [0.0, 4.0]]))
     >>> weft.linalg.lu_solve(*factors, weft.tensor([[2.0], [4.0]]))
     tensor([[1.],
-            [1.]], shape=(2, 1), dtype=float32)
+            [1.]])
     """
     name = "linalg.lu_solve"
     factors, b = as_matrix(name, LU, square=True), as_matrix(name, B)
@@ -164,7 +164,7 @@ def lu_of(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Any, 
     """``linalg.lu_factor`` under its older name; ``get_infos`` adds the info.
 
     >>> weft.lu(weft.eye(2))[1]
-    tensor([1, 2], shape=(2,), dtype=int32)
+    tensor([1, 2], dtype=weft.int32)
     """
     found = lu_factor_ex(A, pivot=pivot)
     return tuple(found) if get_infos else tuple(found[:2])
@@ -176,7 +176,7 @@ def lu_solved(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
 
     >>> weft.lu_solve(weft.ones(2, 1), *weft.linalg.lu_factor(weft.eye(2) * 2))
     tensor([[0.5000],
-            [0.5000]], shape=(2, 1), dtype=float32)
+            [0.5000]])
     """
     return lu_solve(LU_data, LU_pivots, b)
 
@@ -192,7 +192,7 @@ def lu_unpack(
 
     >>> weft.lu_unpack(*weft.linalg.lu_factor(weft.eye(2) * 2)).U
     tensor([[2., 0.],
-            [0., 2.]], shape=(2, 2), dtype=float32)
+            [0., 2.]])
     """
     if LU_pivots.dtype is not dtypes.int32:
         raise ArgumentError(

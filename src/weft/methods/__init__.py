@@ -117,7 +117,7 @@ class Functions:
 
         >>> x = weft.tensor([-1.0, 4.0])
         >>> x.where(x > 0, 0.0)
-        tensor([0., 4.], shape=(2,), dtype=float32)
+        tensor([0., 4.])
         """
         return select.where(condition, self, other)
 
@@ -125,7 +125,7 @@ class Functions:
         """The n-th derivative of ``digamma`` of each element.
 
         >>> weft.tensor([1.0]).polygamma(1)
-        tensor([1.6449], shape=(1,), dtype=float32)
+        tensor([1.6449])
         """
         from weft.ops import gamma_functions
 

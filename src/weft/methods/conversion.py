@@ -38,7 +38,7 @@ class Conversion:
         """The tensor converted to a dtype or type; without one, PyTorch's type name.
 
         >>> weft.ones(1).type(weft.int64).type(), weft.ones(1).type("torch.ByteTensor")
-        ('torch.LongTensor', tensor([1], shape=(1,), dtype=uint8))
+        ('torch.LongTensor', tensor([1], dtype=weft.uint8))
         """
         from weft.tensor_types import meant, type_name
 
@@ -52,7 +52,7 @@ class Conversion:
         """The tensor with another dtype or on another device; itself if unchanged.
 
         >>> weft.tensor([1.7]).to(weft.int64)
-        tensor([1], shape=(1,), dtype=int64)
+        tensor([1])
         """
         out = self
         options.pop("non_blocking", None)
@@ -142,7 +142,7 @@ class Conversion:
         """A tensor of other data with this one's dtype.
 
         >>> weft.ones(1).new_tensor([1, 2])
-        tensor([1., 2.], shape=(2,), dtype=float32)
+        tensor([1., 2.])
         """
         return creation.tensor(data, **_like(self, options))
 
@@ -150,7 +150,7 @@ class Conversion:
         """Zeros with this tensor's dtype.
 
         >>> weft.tensor([1]).new_zeros(2)
-        tensor([0, 0], shape=(2,), dtype=int64)
+        tensor([0, 0])
         """
         return creation.zeros(*size, **_like(self, options))
 
@@ -158,7 +158,7 @@ class Conversion:
         """Ones with this tensor's dtype.
 
         >>> weft.tensor([1]).new_ones(2)
-        tensor([1, 1], shape=(2,), dtype=int64)
+        tensor([1, 1])
         """
         return creation.ones(*size, **_like(self, options))
 
@@ -166,7 +166,7 @@ class Conversion:
         """One value with this tensor's dtype.
 
         >>> weft.tensor([1]).new_full((2,), 5)
-        tensor([5, 5], shape=(2,), dtype=int64)
+        tensor([5, 5])
         """
         return creation.full(size, fill_value, **_like(self, options))
 

@@ -36,7 +36,7 @@ class Gradients:
         >>> x = weft.tensor([1.0, 2.0], requires_grad=True)
         >>> (x * x).backward(gradient=weft.ones(2))
         >>> x.grad
-        tensor([2., 4.], shape=(2,), dtype=float32)
+        tensor([2., 4.])
         """
         seeds = None if gradient is None else [gradient]
         engine.backward([self], seeds, retain_graph, create_graph, inputs)

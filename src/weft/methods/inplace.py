@@ -48,7 +48,7 @@ class InPlace:
 
         >>> weft.zeros(2, 2).fill_diagonal_(3)
         tensor([[3., 0.],
-                [0., 3.]], shape=(2, 2), dtype=float32)
+                [0., 3.]])
         """
         if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) > 1):
             raise ShapeError(
@@ -69,7 +69,7 @@ class InPlace:
         """Take over another tensor's values, broadcast and converted.
 
         >>> weft.zeros(2).copy_(weft.tensor([1, 2]))
-        tensor([1., 2.], shape=(2,), dtype=float32)
+        tensor([1., 2.])
         """
         given = indexing.given_value(src, self).to(self.device)
         value = indexing.value_for(self.shape, self, given, "copy_")
@@ -79,7 +79,7 @@ class InPlace:
         """Set every element to one value.
 
         >>> weft.zeros(2).fill_(3)
-        tensor([3., 3.], shape=(2,), dtype=float32)
+        tensor([3., 3.])
         """
         return InPlace.copy_(self, value)
 
@@ -87,7 +87,7 @@ class InPlace:
         """Set every element to 0.
 
         >>> weft.ones(2).zero_()
-        tensor([0., 0.], shape=(2,), dtype=float32)
+        tensor([0., 0.])
         """
         return InPlace.copy_(self, 0)
 
@@ -98,7 +98,7 @@ class InPlace:
         """Fill with uniform random numbers.
 
         >>> weft.zeros(2).uniform_(5, 6).min() >= 5
-        tensor(True, dtype=bool)
+        tensor(True)
         """
         values = random.rand(
             self.shape, dtype=self.dtype, device=self.device, **options
@@ -120,7 +120,7 @@ class InPlace:
         """Fill with 1 with probability p, else 0.
 
         >>> weft.zeros(2).bernoulli_(1.0)
-        tensor([1., 1.], shape=(2,), dtype=float32)
+        tensor([1., 1.])
         """
         chance = creation.full_like(self, float(p), dtype=dtypes.float32)
         values = random.bernoulli(chance, **options).to(self.dtype)
@@ -179,7 +179,7 @@ class InPlace:
         """Fill with random whole numbers from ``from_`` (or 0) up to ``to``.
 
         >>> weft.zeros(2).random_(1)
-        tensor([0., 0.], shape=(2,), dtype=float32)
+        tensor([0., 0.])
         """
         low, high = (0, from_) if to is None else (from_, to)
         values = random.randint(low, high, self.shape, device=self.device, **options)

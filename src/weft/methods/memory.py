@@ -85,7 +85,12 @@ class Memory:
         non_blocking: bool = False,
         memory_format: Any = None,
     ) -> Tensor:
-        """The tensor on a CUDA device (the first, unless one is given)."""
+        """The tensor on a CUDA device (the first, unless one is given).
+
+        >>> weft.zeros(2).cuda()
+        Traceback (most recent call last):
+        weft.errors.DeviceError: ...
+        """
         where = "cuda" if device is None else device
         if isinstance(where, int):
             where = f"cuda:{where}"
@@ -117,13 +122,15 @@ class Memory:
         memory = self.layout_array()
         while isinstance(memory, np.ndarray):
             memory = memory.base
+        if isinstance(memory, memoryview):
+            memory = memory.obj
         return isinstance(memory, mmap.mmap)
 
     def share_memory_(self: Any) -> Tensor:
         """Move to memory that processes which are forked from this one see as well.
 
         >>> weft.tensor([1.0, 2.0]).share_memory_()
-        tensor([1., 2.], shape=(2,), dtype=float32)
+        tensor([1., 2.])
         """
         if self.is_shared():
             return self
@@ -140,7 +147,11 @@ class Memory:
         return self
 
     def is_distributed(self: Any) -> bool:
-        """Whether the elements lie on several machines; they do not."""
+        """Whether the elements lie on several machines; they do not.
+
+        >>> weft.zeros(1).is_distributed()
+        False
+        """
         return False
 
     def untyped_storage(self: Any) -> Any:
@@ -166,7 +177,11 @@ class Memory:
         )
 
     def storage_type(self: Any) -> Any:
-        """The class of this tensor's typed storage."""
+        """The class of this tensor's typed storage.
+
+        >>> weft.zeros(1).storage_type() is weft.FloatStorage
+        True
+        """
         from weft import storage
 
         return getattr(storage, f"{storage._NAMES[self.dtype.name]}Storage")
@@ -195,7 +210,7 @@ class Memory:
 
         >>> x, y = weft.zeros(2), weft.ones(3)
         >>> x.set_(y).add_(1) is x, y
-        (True, tensor([2., 2., 2.], shape=(3,), dtype=float32))
+        (True, tensor([2., 2., 2.]))
         """
         _check_exchange(self, "set_")
         if source is None:
@@ -223,7 +238,7 @@ class Memory:
         New elements are not set to anything in particular.
 
         >>> weft.tensor([[1, 2], [3, 4]]).resize_(3)
-        tensor([1, 2, 3], shape=(3,), dtype=int64)
+        tensor([1, 2, 3])
         """
         shape = creation.parse_size("resize_", sizes)
         if shape == self.shape:
@@ -251,7 +266,7 @@ class Memory:
         """A tensor of this dtype: of sizes, of data, or empty.
 
         >>> weft.tensor([1]).new([2.7, 3.0])
-        tensor([2, 3], shape=(2,), dtype=int64)
+        tensor([2, 3])
         """
         from weft.tensor_types import make
 
@@ -281,7 +296,7 @@ class Memory:
         """Replace each element by a Python function of it.
 
         >>> weft.tensor([1.0, 2.0]).apply_(lambda v: v * 10)
-        tensor([10., 20.], shape=(2,), dtype=float32)
+        tensor([10., 20.])
         """
         return _by_element(self, callable)
 
@@ -289,12 +304,17 @@ class Memory:
         """Replace each element by a Python function of it and another tensor's.
 
         >>> weft.tensor([1.0, 2.0]).map_(weft.tensor([5.0, 6.0]), lambda a, b: a + b)
-        tensor([6., 8.], shape=(2,), dtype=float32)
+        tensor([6., 8.])
         """
         return _by_element(self, callable, tensor)
 
     def map2_(self: Any, x: Any, y: Any, callable: Any) -> Tensor:
-        """Replace each element by a Python function of it and two tensors'."""
+        """Replace each element by a Python function of it and two tensors'.
+
+        >>> x = weft.tensor([1.0])
+        >>> x.map2_(weft.tensor([2.0]), weft.tensor([3.0]), lambda a, b, c: a + b * c)
+        tensor([7.])
+        """
         return _by_element(self, callable, x, y)
 
     def is_conj(self: Any) -> bool:
@@ -306,14 +326,18 @@ class Memory:
         return False
 
     def is_neg(self: Any) -> bool:
-        """Whether a sign is still to be changed; it is changed at once here."""
+        """Whether a sign is still to be changed; it is changed at once here.
+
+        >>> (-weft.ones(1)).is_neg()
+        False
+        """
         return False
 
     def resolve_conj(self: Any) -> Tensor:
         """The tensor itself: conjugates are taken at once.
 
         >>> weft.tensor([1j]).conj().resolve_conj()
-        tensor([0.-1.j], shape=(1,), dtype=complex64)
+        tensor([0.-1.j])
         """
         return self
 

@@ -65,7 +65,7 @@ def tensor(
 
     >>> weft.tensor([[1, 2], [3, 4]])
     tensor([[1, 2],
-            [3, 4]], shape=(2, 2), dtype=int64)
+            [3, 4]])
     """
     plain = dtype is device is mode.device is None and not requires_grad
     if plain and type(data) is list:
@@ -236,7 +236,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
     >>> array = np.arange(3.0)
     >>> weft.from_numpy(array).mul_(2)
-    tensor([0., 2., 4.], shape=(3,), dtype=float64)
+    tensor([0., 2., 4.], dtype=weft.float64)
     >>> array
     array([0., 2., 4.])
     """
@@ -393,7 +393,7 @@ def zeros(
 
     >>> weft.zeros(2, 2)
     tensor([[0., 0.],
-            [0., 0.]], shape=(2, 2), dtype=float32)
+            [0., 0.]])
     """
     if more:
         return optioned(
@@ -431,7 +431,7 @@ def ones(
     """A tensor of ones.
 
     >>> weft.ones(3, dtype=weft.int64)
-    tensor([1, 1, 1], shape=(3,), dtype=int64)
+    tensor([1, 1, 1])
     """
     if more:
         return optioned(
@@ -460,7 +460,7 @@ def full(
     """A tensor filled with one value.
 
     >>> weft.full((2,), 7)
-    tensor([7, 7], shape=(2,), dtype=int64)
+    tensor([7, 7])
     """
     if more:
         return optioned(
@@ -559,7 +559,7 @@ def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Zeros with another tensor's shape and dtype.
 
     >>> weft.zeros_like(weft.tensor([1, 2]))
-    tensor([0, 0], shape=(2,), dtype=int64)
+    tensor([0, 0])
     """
     return _like("zeros_like", input, 0, dtype, options)
 
@@ -569,7 +569,7 @@ def ones_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """Ones with another tensor's shape and dtype.
 
     >>> weft.ones_like(weft.tensor([1.5, 2.5]))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     return _like("ones_like", input, 1, dtype, options)
 
@@ -581,7 +581,7 @@ def full_like(
     """One value with another tensor's shape and dtype.
 
     >>> weft.full_like(weft.tensor([1, 2]), 9)
-    tensor([9, 9], shape=(2,), dtype=int64)
+    tensor([9, 9])
     """
     return _like("full_like", input, fill_value, dtype, options)
 
@@ -669,9 +669,9 @@ def arange(
     """The numbers from ``start`` up to (not including) ``end``.
 
     >>> weft.arange(5)
-    tensor([0, 1, 2, 3, 4], shape=(5,), dtype=int64)
+    tensor([0, 1, 2, 3, 4])
     >>> weft.arange(0, 1, 0.5)
-    tensor([0.0000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.5000])
     """
     if more:
         return optioned(
@@ -736,7 +736,7 @@ def linspace(
     """Evenly spaced numbers from ``start`` to ``end``, both included.
 
     >>> weft.linspace(0, 1, 3)
-    tensor([0.0000, 0.5000, 1.0000], shape=(3,), dtype=float32)
+    tensor([0.0000, 0.5000, 1.0000])
     """
     if more:
         return optioned(
@@ -783,7 +783,7 @@ def logspace(
     """Powers of ``base`` with evenly spaced exponents.
 
     >>> weft.logspace(0, 2, 3)
-    tensor([  1.,  10., 100.], shape=(3,), dtype=float32)
+    tensor([  1.,  10., 100.])
     """
     if more:
         return optioned(
@@ -819,7 +819,7 @@ def eye(
 
     >>> weft.eye(2)
     tensor([[1., 0.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     if more:
         return optioned(
@@ -839,7 +839,7 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A 0-d tensor, in the default dtype unless one is named.
 
     >>> weft.scalar_tensor(3)
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
     return full((), s, dtype=default_dtype() if dtype is None else dtype, device=device)
 
@@ -857,7 +857,7 @@ def tril_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
 
     >>> weft.tril_indices(2, 2)
     tensor([[0, 1, 1],
-            [0, 0, 1]], shape=(2, 3), dtype=int64)
+            [0, 0, 1]])
     """
     shape = parse_size("tril_indices", (row, col))
     return _triangle_indices(np.tril, shape, offset, options)
@@ -869,7 +869,7 @@ def triu_indices(row: int, col: int, offset: int = 0, **options: Any) -> Tensor:
 
     >>> weft.triu_indices(2, 2)
     tensor([[0, 0, 1],
-            [0, 1, 1]], shape=(2, 3), dtype=int64)
+            [0, 1, 1]])
     """
     shape = parse_size("triu_indices", (row, col))
     return _triangle_indices(np.triu, shape, offset, options)
@@ -882,7 +882,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     >>> weft.vander(weft.tensor([1, 2, 3]), 3)
     tensor([[1, 1, 1],
             [4, 2, 1],
-            [9, 3, 1]], shape=(3, 3), dtype=int64)
+            [9, 3, 1]])
     """
     if x.ndim != 1:
         raise ShapeError(f"vander: expected a vector, got shape {x.shape}")
@@ -915,7 +915,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     >>> weft.combinations(weft.tensor([1, 2, 3]))
     tensor([[1, 2],
             [1, 3],
-            [2, 3]], shape=(3, 2), dtype=int64)
+            [2, 3]])
     """
     if input.ndim != 1:
         raise ShapeError(f"combinations: expected a vector, got shape {input.shape}")

@@ -201,7 +201,7 @@ def cumsum(
     """The running sum along a dimension.
 
     >>> weft.tensor([1, 2, 3]).cumsum(0)
-    tensor([1, 3, 6], shape=(3,), dtype=int64)
+    tensor([1, 3, 6])
     """
     if axis is not None:
         dim = axis
@@ -215,7 +215,7 @@ def cumprod(
     """The running product along a dimension.
 
     >>> weft.tensor([1, 2, 3]).cumprod(0)
-    tensor([1, 2, 6], shape=(3,), dtype=int64)
+    tensor([1, 2, 6])
     """
     if axis is not None:
         dim = axis
@@ -259,7 +259,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension.
 
     >>> weft.logcumsumexp(weft.tensor([0.0, 0.0]), 0)
-    tensor([0.0000, 0.6931], shape=(2,), dtype=float32)
+    tensor([0.0000, 0.6931])
     """
     check_accepts("logcumsumexp", "floating", input.dtype)
     d = normalize_dim("logcumsumexp", dim, input.ndim)
@@ -335,7 +335,7 @@ def prod(
     """The product of all elements, or along a dimension.
 
     >>> weft.tensor([2.0, 3.0, 4.0]).prod()
-    tensor(24., dtype=float32)
+    tensor(24.)
     """
     if axis is not None:
         dim = axis
@@ -365,7 +365,7 @@ def diff(
     """The differences of neighbours along a dimension, n times.
 
     >>> weft.tensor([1, 4, 9]).diff()
-    tensor([3, 5], shape=(2,), dtype=int64)
+    tensor([3, 5])
     """
     if input.ndim == 0:
         raise ShapeError("diff: expected at least one dimension, got a 0-d tensor")
@@ -403,7 +403,7 @@ def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Ten
     """The integral along a dimension by the trapezoidal rule.
 
     >>> weft.trapezoid(weft.tensor([1.0, 3.0, 5.0]))
-    tensor(6., dtype=float32)
+    tensor(6.)
     """
     d, areas = _widths("trapezoid", y, x, dx, dim)
     return sum(areas, d)
@@ -416,7 +416,7 @@ def cumulative_trapezoid(
     """The running integral along a dimension by the trapezoidal rule.
 
     >>> weft.cumulative_trapezoid(weft.tensor([1.0, 3.0, 5.0]))
-    tensor([2., 6.], shape=(2,), dtype=float32)
+    tensor([2., 6.])
     """
     d, areas = _widths("cumulative_trapezoid", y, x, dx, dim)
     return cumsum(areas, d)

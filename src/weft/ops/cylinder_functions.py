@@ -304,7 +304,7 @@ airy_slope: Public = unary(
 
     >>> from weft.ops.cylinder_functions import airy_slope
     >>> airy_slope(weft.zeros(1))
-    tensor([-0.2588], shape=(1,), dtype=float32)
+    tensor([-0.2588])
     """,
 )
 bessel_j0: Public = _function(

@@ -135,7 +135,7 @@ def amax(
     """The largest element; equal ones share its gradient.
 
     >>> weft.tensor([[1, 9], [3, 4]]).amax(dim=1)
-    tensor([9, 4], shape=(2,), dtype=int64)
+    tensor([9, 4])
     """
     if axis is not None:
         dim = axis
@@ -156,7 +156,7 @@ def amin(
     """The smallest element; equal ones share its gradient.
 
     >>> weft.tensor([[1, 9], [3, 4]]).amin(dim=1)
-    tensor([1, 3], shape=(2,), dtype=int64)
+    tensor([1, 3])
     """
     if axis is not None:
         dim = axis
@@ -170,7 +170,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element.
 
     >>> weft.aminmax(weft.tensor([3, 1, 2])).max
-    tensor(3, dtype=int64)
+    tensor(3)
     """
     return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
 
@@ -260,7 +260,7 @@ def argmax(
     """The index of the largest element (of all, flattened, without ``dim``).
 
     >>> weft.tensor([1, 9, 3]).argmax()
-    tensor(1, dtype=int64)
+    tensor(1)
     """
     if axis is not None:
         dim = axis
@@ -281,7 +281,7 @@ def argmin(
     """The index of the smallest element (of all, flattened, without ``dim``).
 
     >>> weft.tensor([5, 9, 3]).argmin()
-    tensor(2, dtype=int64)
+    tensor(2)
     """
     if axis is not None:
         dim = axis
@@ -331,7 +331,7 @@ def max(
     With a tensor as ``dim``, the element-wise maximum.
 
     >>> weft.tensor([[1, 9], [3, 4]]).max(dim=1).indices
-    tensor([1, 1], shape=(2,), dtype=int64)
+    tensor([1, 1])
     """
     if axis is not None:
         dim = axis
@@ -354,7 +354,7 @@ def min(
     With a tensor as ``dim``, the element-wise minimum.
 
     >>> weft.tensor([[1, 9], [3, 4]]).min()
-    tensor(1, dtype=int64)
+    tensor(1)
     """
     if axis is not None:
         dim = axis

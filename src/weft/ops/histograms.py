@@ -40,7 +40,7 @@ def histogram(
     """Counts (or sums of weights) in bins: equal ones, or between given edges.
 
     >>> weft.histogram(weft.tensor([1.0, 2.0, 1.0]), 4, range=(0.0, 3.0)).hist
-    tensor([0., 2., 1., 0.], shape=(4,), dtype=float32)
+    tensor([0., 2., 1., 0.])
     """
     ranges = None if range is None else tuple(range)
     found = _counted("histogram", input.reshape(-1, 1), [bins], ranges, weight, density)
@@ -61,7 +61,7 @@ def histogramdd(
     >>> weft.histogramdd(points, bins=[3, 3], weight=weft.tensor([1.0, 2, 4, 8])).hist
     tensor([[0., 1., 0.],
             [2., 0., 0.],
-            [4., 0., 8.]], shape=(3, 3), dtype=float32)
+            [4., 0., 8.]])
     """
     if input.ndim < 2:
         raise ShapeError(

@@ -130,7 +130,7 @@ igamma: Public = binary(
     It has a derivative by ``other`` alone.
 
     >>> weft.igamma(weft.tensor([4.0]), weft.tensor([3.0]))
-    tensor([0.3528], shape=(1,), dtype=float32)
+    tensor([0.3528])
     """,
 )
 
@@ -147,7 +147,7 @@ igammac: Public = binary(
     doc="""The regularized upper incomplete gamma function, ``1 - igamma``.
 
     >>> weft.igammac(weft.tensor([4.0]), weft.tensor([3.0]))
-    tensor([0.6472], shape=(1,), dtype=float32)
+    tensor([0.6472])
     """,
 )
 
@@ -202,6 +202,6 @@ zeta: Public = binary(
     doc="""Hurwitz's zeta function; it has a derivative by ``other`` alone.
 
     >>> weft.special.zeta(weft.tensor([2.0]), 1)
-    tensor([1.6449], shape=(1,), dtype=float32)
+    tensor([1.6449])
     """,
 )

@@ -78,7 +78,7 @@ def frombuffer(
     """A vector over the memory of a buffer, such as a ``bytearray``.
 
     >>> weft.frombuffer(bytearray([1, 0, 2, 0]), dtype=weft.int16)
-    tensor([1, 2], shape=(2,), dtype=int16)
+    tensor([1, 2], dtype=weft.int16)
     """
     try:
         array = np.frombuffer(buffer, as_dtype(dtype).np, count, offset)
@@ -113,7 +113,7 @@ def range_(
     """The numbers from ``start`` to ``end``, both included (deprecated by PyTorch).
 
     >>> weft.range(1, 4)
-    tensor([1., 2., 3., 4.], shape=(4,), dtype=float32)
+    tensor([1., 2., 3., 4.])
     """
     if end is None:
         start, end = 0, start

@@ -108,7 +108,7 @@ def _polynomial(
     polynomial.__doc__ = f"""{what} of degree ``n``, a number or a tensor.
 
     >>> weft.special.{name}(weft.ones(1), 0)
-    tensor([1.], shape=(1,), dtype=float32)
+    tensor([1.])
     """
     return polynomial
 

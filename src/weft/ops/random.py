@@ -611,7 +611,7 @@ def randperm(
     """The numbers 0 to n-1 in random order.
 
     >>> weft.randperm(5).sort().values
-    tensor([0, 1, 2, 3, 4], shape=(5,), dtype=int64)
+    tensor([0, 1, 2, 3, 4])
     """
     if more:
         return optioned(
@@ -673,7 +673,7 @@ def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
     """1 with each element's probability, else 0.
 
     >>> weft.bernoulli(weft.tensor([0.0, 1.0]))
-    tensor([0., 1.], shape=(2,), dtype=float32)
+    tensor([0., 1.])
     """
     if not input.dtype.is_floating_point:
         raise DTypeError(
@@ -738,7 +738,7 @@ def multinomial(
     """Indices drawn by weight from each row.
 
     >>> weft.multinomial(weft.tensor([0.0, 1.0, 0.0]), 2, replacement=True)
-    tensor([1, 1], shape=(2,), dtype=int64)
+    tensor([1, 1])
     """
     if input.ndim not in (1, 2):
         raise ShapeError(f"multinomial: expected 1 or 2 dimensions, got {input.shape}")

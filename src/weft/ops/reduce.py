@@ -136,7 +136,7 @@ def sum(
     """The sum of all elements, or along dimensions; integers sum to int64.
 
     >>> weft.tensor([[1, 2], [3, 4]]).sum(dim=0)
-    tensor([4, 6], shape=(2,), dtype=int64)
+    tensor([4, 6])
     """
     if axis is not None:
         dim = axis
@@ -173,7 +173,7 @@ def nansum(
     """The sum of the elements that are not NaN.
 
     >>> weft.nansum(weft.tensor([1.0, float("nan")]))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
     if axis is not None:
         dim = axis
@@ -187,7 +187,7 @@ def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor
     """The number of elements that are not zero.
 
     >>> weft.count_nonzero(weft.tensor([0, 3, 0, 4]))
-    tensor(2, dtype=int64)
+    tensor(2)
     """
     if axis is not None:
         dim = axis
@@ -245,7 +245,7 @@ def any(
     """Whether at least one element is true (not zero).
 
     >>> weft.tensor([False, True]).any()
-    tensor(True, dtype=bool)
+    tensor(True)
     """
     if axis is not None:
         dim = axis
@@ -267,7 +267,7 @@ def all(
     """Whether every element is true (not zero).
 
     >>> weft.tensor([False, True]).all()
-    tensor(False, dtype=bool)
+    tensor(False)
     """
     if axis is not None:
         dim = axis

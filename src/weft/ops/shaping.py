@@ -72,7 +72,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
 
     >>> weft.arange(6).reshape(2, -1)
     tensor([[0, 1, 2],
-            [3, 4, 5]], shape=(2, 3), dtype=int64)
+            [3, 4, 5]])
     """
     state = mode.quick
     if state and shape is None and type(input) is Tensor:
@@ -128,7 +128,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     >>> x = weft.zeros(4)
     >>> x.view(2, 2)[0, 0] = 1
     >>> x
-    tensor([1., 0., 0., 0.], shape=(4,), dtype=float32)
+    tensor([1., 0., 0., 0.])
     """
     if len(shape) == 1 and isinstance(shape[0], dtypes.DType):
         return _view_dtype(input, shape[0])

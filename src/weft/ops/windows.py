@@ -58,7 +58,7 @@ def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Te
     ``periodic`` leaves the last 0 out, for transforms of consecutive frames.
 
     >>> weft.hann_window(4)
-    tensor([0.0000, 0.5000, 1.0000, 0.5000], shape=(4,), dtype=float32)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
     places, last, end = _window("hann_window", window_length, periodic, options)
     return end(cosines(places, last, (0.5, 0.5)))
@@ -75,7 +75,7 @@ def hamming_window(
     """Hamming's window: ``alpha - beta cos(t)``.
 
     >>> weft.hamming_window(4)
-    tensor([0.0800, 0.5400, 1.0000, 0.5400], shape=(4,), dtype=float32)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400])
     """
     places, last, end = _window("hamming_window", window_length, periodic, options)
     return end(cosines(places, last, (alpha, beta)))
@@ -88,7 +88,7 @@ def blackman_window(
     """Blackman's window, of three cosines.
 
     >>> weft.blackman_window(3, periodic=False).abs()
-    tensor([1.3878e-17, 1.0000e+00, 1.3878e-17], shape=(3,), dtype=float32)
+    tensor([1.3878e-17, 1.0000e+00, 1.3878e-17])
     """
     places, last, end = _window("blackman_window", window_length, periodic, options)
     return end(cosines(places, last, (0.42, 0.5, 0.08)))
@@ -101,7 +101,7 @@ def bartlett_window(
     """Bartlett's window: a triangle from 0 to 0.
 
     >>> weft.bartlett_window(4)
-    tensor([0.0000, 0.5000, 1.0000, 0.5000], shape=(4,), dtype=float32)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
     """
     places, last, end = _window("bartlett_window", window_length, periodic, options)
     return end(1 - (places * (2 / max(last, 1)) - 1).abs())
@@ -114,7 +114,7 @@ def kaiser_window(
     """Kaiser's window, of the modified Bessel function of order 0.
 
     >>> weft.kaiser_window(3, periodic=False, beta=0.0)
-    tensor([1., 1., 1.], shape=(3,), dtype=float32)
+    tensor([1., 1., 1.])
     """
     from weft.ops.bessel_functions import i0e
 

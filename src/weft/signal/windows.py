@@ -27,7 +27,7 @@ def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Hann's window: one arch of a cosine.
 
     >>> weft.signal.windows.hann(3)
-    tensor([0., 1., 0.], shape=(3,), dtype=float32)
+    tensor([0., 1., 0.])
     """
     return hann_window(M, not sym, **options)
 
@@ -36,7 +36,7 @@ def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Hamming's window.
 
     >>> weft.signal.windows.hamming(3)
-    tensor([0.0800, 1.0000, 0.0800], shape=(3,), dtype=float32)
+    tensor([0.0800, 1.0000, 0.0800])
     """
     return general_hamming(M, sym=sym, **options)
 
@@ -45,7 +45,7 @@ def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Blackman's window.
 
     >>> weft.signal.windows.blackman(5)[2]
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
     return blackman_window(M, not sym, **options)
 
@@ -54,7 +54,7 @@ def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Bartlett's window: a triangle.
 
     >>> weft.signal.windows.bartlett(3)
-    tensor([0., 1., 0.], shape=(3,), dtype=float32)
+    tensor([0., 1., 0.])
     """
     return bartlett_window(M, not sym, **options)
 
@@ -63,7 +63,7 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
     """Kaiser's window.
 
     >>> weft.signal.windows.kaiser(3, beta=0.0)
-    tensor([1., 1., 1.], shape=(3,), dtype=float32)
+    tensor([1., 1., 1.])
     """
     if beta < 0:
         raise ArgumentError(f"kaiser: expected beta of at least 0, got {beta}")
@@ -76,7 +76,7 @@ def general_cosine(
     """A sum of cosines with coefficients of alternating signs.
 
     >>> weft.signal.windows.general_cosine(3, a=[0.5, 0.5])
-    tensor([0., 1., 0.], shape=(3,), dtype=float32)
+    tensor([0., 1., 0.])
     """
     terms = list(a)
     if not terms:
@@ -91,7 +91,7 @@ def general_hamming(
     """``alpha - (1 - alpha) cos(t)``.
 
     >>> weft.signal.windows.general_hamming(3, alpha=0.5)
-    tensor([0., 1., 0.], shape=(3,), dtype=float32)
+    tensor([0., 1., 0.])
     """
     return general_cosine(M, a=[alpha, 1 - alpha], sym=sym, **options)
 
@@ -100,7 +100,7 @@ def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Nuttall's window, of four cosines.
 
     >>> weft.signal.windows.nuttall(3)[1]
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
     terms = [0.3635819, 0.4891775, 0.1365995, 0.0106411]
     return general_cosine(M, a=terms, sym=sym, **options)
@@ -110,7 +110,7 @@ def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
     """Half a period of a sine.
 
     >>> weft.signal.windows.cosine(1)
-    tensor([1.], shape=(1,), dtype=float32)
+    tensor([1.])
     """
     places, last, end = _window("cosine", M, not sym, options)
     return end(((places + 0.5) * (math.pi / (last + 1))).sin())
@@ -120,7 +120,7 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> T
     """The normal density around the middle, at most 1.
 
     >>> weft.signal.windows.gaussian(3)
-    tensor([0.6065, 1.0000, 0.6065], shape=(3,), dtype=float32)
+    tensor([0.6065, 1.0000, 0.6065])
     """
     if std <= 0:
         raise ArgumentError(f"gaussian: expected std above 0, got {std}")
@@ -139,7 +139,7 @@ def exponential(
     """An exponential that decays on both sides of a centre (the middle).
 
     >>> weft.signal.windows.exponential(3)
-    tensor([0.3679, 1.0000, 0.3679], shape=(3,), dtype=float32)
+    tensor([0.3679, 1.0000, 0.3679])
     """
     if tau <= 0:
         raise ArgumentError(f"exponential: expected tau above 0, got {tau}")
