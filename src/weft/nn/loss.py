@@ -10,7 +10,7 @@ class MSELoss(FunctionalModule):
     """Squared differences.
 
     >>> weft.nn.MSELoss()(weft.ones(2), weft.zeros(2))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     function = F.mse_loss
@@ -42,7 +42,7 @@ class CrossEntropyLoss(FunctionalModule):
     """Cross-entropy of raw scores with class indices or probabilities.
 
     >>> weft.nn.CrossEntropyLoss()(weft.zeros(1, 4), weft.tensor([0]))
-    tensor(1.3863, dtype=float32)
+    tensor(1.3863)
     """
 
     function = F.cross_entropy

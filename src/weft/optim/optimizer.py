@@ -57,7 +57,7 @@ class Optimizer:
     >>> (layer * 3).sum().backward()
     >>> sgd.step()
     >>> layer.detach()
-    tensor([-0.5000, -0.5000], shape=(2,), dtype=float32)
+    tensor([-0.5000, -0.5000])
     """
 
     # Options whose truth decides which states a parameter has.

@@ -39,7 +39,7 @@ class SGD(Optimizer):
     >>> p.sum().backward()
     >>> sgd.step()
     >>> p.detach()
-    tensor([0.8500, 0.8500], shape=(2,), dtype=float32)
+    tensor([0.8500, 0.8500])
     """
 
     switches = ("momentum",)
@@ -124,7 +124,7 @@ class Lion(Optimizer):
     >>> (p * p).sum().backward()
     >>> lion.step()
     >>> p.detach()
-    tensor([ 0.7500, -0.7500], shape=(2,), dtype=float32)
+    tensor([ 0.7500, -0.7500])
     """
 
     def __init__(

@@ -499,7 +499,7 @@ def compile(
     ... def f(x):
     ...     return (x * 2 + 1).sum()
     >>> f(weft.ones(3))
-    tensor(9., dtype=float32)
+    tensor(9.)
     >>> len(f.compiles)
     1
     """

@@ -47,7 +47,7 @@ def batch_norm(
     >>> x = weft.tensor([[1.0], [3.0]])
     >>> weft.nn.functional.batch_norm(x, None, None, training=True, eps=0.0)
     tensor([[-1.],
-            [ 1.]], shape=(2, 1), dtype=float32)
+            [ 1.]])
     """
     if input.ndim < 2:
         raise ShapeError(f"batch_norm: expected (N, C, ...), got shape {input.shape}")
@@ -141,7 +141,7 @@ def layer_norm(
     """Normalised over the last dimensions.
 
     >>> weft.nn.functional.layer_norm(weft.tensor([[1.0, 3.0]]), (2,), eps=0.0)
-    tensor([[-1.,  1.]], shape=(1, 2), dtype=float32)
+    tensor([[-1.,  1.]])
     """
     dims = _last("layer_norm", input, normalized_shape)
 
@@ -160,7 +160,7 @@ def rms_norm(
     """Divided by the root of the mean square over the last dimensions.
 
     >>> weft.nn.functional.rms_norm(weft.tensor([3.0, 4.0]), (2,))
-    tensor([0.8485, 1.1314], shape=(2,), dtype=float32)
+    tensor([0.8485, 1.1314])
     """
     dims = _last("rms_norm", input, normalized_shape)
     small = weft.finfo(input.dtype).eps if eps is None else eps
@@ -238,7 +238,7 @@ def normalize(
     """Divided by its p-norm along a dimension (0 stays 0, with gradient 0).
 
     >>> weft.nn.functional.normalize(weft.tensor([[3.0, 4.0]]))
-    tensor([[0.6000, 0.8000]], shape=(1, 2), dtype=float32)
+    tensor([[0.6000, 0.8000]])
     """
     size = input.norm(p, dim, keepdim=True)
     return input * weft.where(size == 0, 0.0, 1 / weft.clamp(size, min=eps))
