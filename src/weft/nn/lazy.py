@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from weft import Tensor
+from weft.core.members import HOOKS
 from weft.errors import ArgumentError, DTypeError
 from weft.nn.module import Module
 from weft.nn.parameter import Uninitialized
@@ -45,7 +46,7 @@ class LazyMixin:
     def initialize(self, input: Tensor) -> None:
         """Become the plain layer for inputs like this one."""
         training = self.__dict__["training"]
-        hooks = {k: self.__dict__[k] for k in Module._hook_kinds}
+        hooks = {k: self.__dict__[k] for k in HOOKS}
         options = {self.missing: self.size(input), **self._waiting}
         if "dtype" not in options:
             options["dtype"] = input.dtype

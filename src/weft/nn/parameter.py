@@ -40,6 +40,29 @@ class Parameter(Tensor, metaclass=_Marked):
         return made.requires_grad_() if requires_grad else made
 
 
+class _MarkedBuffer(type(Tensor)):  # type: ignore[misc]
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, Tensor) and getattr(value, "_is_buffer", False)
+
+
+class Buffer(Tensor, metaclass=_MarkedBuffer):
+    """A tensor that becomes a module's buffer when assigned to it.
+
+    >>> layer = weft.nn.Module()
+    >>> layer.scale = weft.nn.Buffer(weft.ones(2), persistent=False)
+    >>> [name for name, _ in layer.named_buffers()], list(layer.state_dict())
+    (['scale'], [])
+    """
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        from weft import empty
+
+        made = (empty(0) if data is None else data).detach()
+        made._is_buffer = True
+        made.persistent = persistent
+        return made
+
+
 class Uninitialized:
     """A parameter or buffer whose shape is not known yet (lazy modules).
 

@@ -77,15 +77,14 @@ from weft.compile.frontend.guards.kinds import (
     same,
     shown,
 )
-from weft.core.members import KINDS, Members
+from weft.core.members import CALL_HOOKS, HOOKS, KINDS, Members
 from weft.core.mode import mode
 from weft.core.tensor import Tensor
 from weft.errors import describe_line
 from weft.graph.symbol import refusal
 
 LARGEST = 1 << 20  # bytes of an array that are compared before each call
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_hooks")
-_BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *_HOOKS)
+_BOOKKEEPING = (*KINDS, "_non_persistent_buffers_set", *HOOKS)
 _COPYING = ("__getstate__", "__reduce_ex__", "__copy__", "__deepcopy__")
 _PASSING = {"__getattribute__", "__setattr__", "__delattr__"}
 _CHANGING = {"time": "the time", "secrets": "random numbers of the system"}
@@ -456,7 +455,7 @@ class Reads:
         users = USERS[frame.f_code.co_filename]
         if not users and not self.tells(type(obj)):
             return
-        if name in _HOOKS and issubclass(type(obj), self.module):
+        if name in CALL_HOOKS and issubclass(type(obj), self.module):
             self.seen.add((id(obj), name))
             self.hooks.append(WholeWatch(value, f"{known[1]}.{name}"))
             return
