@@ -18,7 +18,7 @@ from weft import dtype as dtypes
 from weft.core.members import HOOKS, KINDS, Members
 from weft.core.mode import mode
 from weft.errors import ArgumentError, DTypeError, module_stack
-from weft.nn.parameter import Buffer, Parameter, Uninitialized
+from weft.nn.parameter import Buffer, Parameter, UninitializedParameter
 from weft.nn.saving import Hook, IncompatibleKeys, RemovableHandle, Saving
 
 __all__ = ["IncompatibleKeys", "Module", "ParameterIterator", "RemovableHandle"]
@@ -317,7 +317,7 @@ class Module(Saving):
         if name not in held and (name in self.__dict__ or hasattr(self, name)):
             raise ArgumentError(f"{caller}: attribute {name!r} exists already")
         _, expected, fits = _SLOTS[kind]
-        if value is not None and not isinstance(value, (fits, Uninitialized)):
+        if value is not None and not isinstance(value, (fits, UninitializedParameter)):
             raise DTypeError(f"{caller}: expected {expected}, got {_kind_shown(value)}")
         held[name] = value
 
@@ -463,9 +463,7 @@ class Module(Saving):
                     return found
         return None
 
-    def set_submodule(
-        self, target: str, module: Module, strict: bool = False
-    ) -> None:
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Put a module at a path; with ``strict`` there must be one already.
 
         >>> net = weft.nn.Sequential(weft.nn.Linear(2, 2))
@@ -624,19 +622,23 @@ class Module(Saving):
 
     def __repr__(self) -> str:
         lines = [
-            f"({name}): " + repr(child).replace("\n", "\n  ")
+            f"({name}): " + _addindent(repr(child), 2)
             for name, child in self._shown_children()
         ]
         head, extra = self._get_name(), self.extra_repr()
-        if not lines:
-            extra = f"\n  {extra.replace(chr(10), chr(10) + '  ')}\n" * ("\n" in extra) or extra
+        if not lines and "\n" not in extra:
             return f"{head}({extra})"
         lines = [line for line in extra.split("\n") if line] + lines
         return "\n  ".join([f"{head}(", *lines]) + "\n)"
 
     def _shown_children(self) -> Iterator[tuple[str, Any]]:
         """Submodules as the text shows them."""
-        yield from {name: child for name, child in self._submodules()}.items()
+        yield from dict(self._submodules()).items()
+
+
+def _addindent(text: str, spaces: int) -> str:
+    """A text whose lines after the first are indented."""
+    return text.replace("\n", "\n" + " " * spaces)
 
 
 class _Uncompiled:

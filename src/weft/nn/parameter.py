@@ -63,7 +63,7 @@ class Buffer(Tensor, metaclass=_MarkedBuffer):
         return made
 
 
-class Uninitialized:
+class UninitializedParameter:
     """A parameter or buffer whose shape is not known yet (lazy modules).
 
     >>> weft.nn.LazyLinear(3).weight
@@ -72,3 +72,38 @@ class Uninitialized:
 
     def __repr__(self) -> str:
         return "<uninitialized parameter>"
+
+
+class UninitializedBuffer(UninitializedParameter):
+    """A buffer whose shape is not known yet."""
+
+
+UninitializedTensorMixin = UninitializedParameter
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether a parameter's shape is not known yet.
+
+    >>> weft.nn.parameter.is_lazy(weft.nn.LazyLinear(3).weight)
+    True
+    """
+    return isinstance(param, UninitializedParameter)
+
+
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """The options among ``kwargs`` with which tensors are made, checked.
+
+    >>> weft.nn.factory_kwargs({"dtype": weft.float64})
+    {'dtype': weft.float64}
+    """
+    if kwargs is None:
+        return {}
+    known = {"device", "dtype", "memory_format"}
+    if not set(kwargs) <= {*known, "factory_kwargs"}:
+        raise TypeError(f"unexpected kwargs {set(kwargs) - known}")
+    found = dict(kwargs.get("factory_kwargs", {}))
+    for name in known & set(kwargs):
+        if name in found:
+            raise TypeError(f"{name} specified twice, also in factory_kwargs")
+        found[name] = kwargs[name]
+    return found

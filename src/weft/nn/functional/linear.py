@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import weft
 from weft import Tensor
 from weft.errors import ShapeError
@@ -66,3 +68,49 @@ def pairwise_distance(
     tensor([5.], shape=(1,), dtype=float32)
     """
     return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Tensor:
+    """The cross-entropy of a linear layer's scores.
+
+    >>> x, w = weft.zeros(2, 3), weft.zeros(4, 3)
+    >>> weft.nn.functional.linear_cross_entropy(x, w, weft.tensor([0, 1]))
+    tensor(1.3863, dtype=float32)
+    """
+    from weft.nn.functional.loss import cross_entropy
+
+    classes, width = linear_weight.shape[0], linear_weight.shape[-1]
+    rest = linear_weight.shape[1:-1]
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    scores = linear(input, linear_weight.reshape(-1, width), bias)
+    if rest:
+        scores = scores.unflatten(-1, (classes, *rest))
+    return cross_entropy(
+        scores, target, weight=weight, reduction=reduction,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution over time of (T, N, C) with a weight of (K, C, out).
+
+    >>> x, w = weft.ones(5, 2, 3), weft.ones(2, 3, 4)
+    >>> weft.nn.functional.conv_tbc(x, w, weft.zeros(4)).shape
+    (4, 2, 4)
+    """
+    from weft.nn.functional.conv import conv1d
+
+    out = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return out.permute(2, 0, 1)

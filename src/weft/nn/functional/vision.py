@@ -540,3 +540,21 @@ def _weighted(
         term = image.at(positions) * weight.unsqueeze(-1)
         total = term if total is None else total + term
     return total
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+    """``interpolate`` with the mode ``nearest``.
+
+    >>> weft.nn.functional.upsample_nearest(weft.ones(1, 1, 2, 2), scale_factor=2).shape
+    (1, 1, 4, 4)
+    """
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+    """``interpolate`` with the mode ``bilinear`` and aligned corners.
+
+    >>> weft.nn.functional.upsample_bilinear(weft.ones(1, 1, 2, 2), size=3).shape
+    (1, 1, 3, 3)
+    """
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
