@@ -11,13 +11,7 @@ pytest.importorskip("torch", reason="compares with PyTorch, which is not install
 
 # What Weft leaves out, package by package.
 LEFT_OUT = {
-    "nn": {
-        "AdaptiveLogSoftmaxWithLoss", "Buffer", "Container", "CrossMapLRN2d",
-        "DataParallel", "FractionalMaxPool2d", "FractionalMaxPool3d",
-        "LinearCrossEntropyLoss", "LinearCrossEntropyOptions", "NLLLoss2d",
-        "RNNBase", "RNNCellBase", "SyncBatchNorm", "UninitializedBuffer",
-        "UninitializedParameter", "factory_kwargs",
-    },
+    "nn": set(),
     "nn.init": {  # the old names without an underscore
         "constant", "dirac", "kaiming_normal", "kaiming_uniform", "normal",
         "orthogonal", "sparse", "uniform", "xavier_normal", "xavier_uniform",

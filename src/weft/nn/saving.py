@@ -80,6 +80,7 @@ class Pending(list[Any]):
     def apply(self) -> None:
         for target, value, assign in self:
             _take_over(target, value, assign)
+        self.clear()
 
 
 class Saving:
@@ -179,8 +180,10 @@ class Saving:
         load = _Load(entries, getattr(state_dict, "_metadata", {}), assign)
         load.walk(self, "")
         left = IncompatibleKeys(load.missing, load.unexpected(self))
-        for hook in load.after:
-            hook(left)
+        if load.after and not load.errors:  # they see what was loaded
+            load.pending.apply()
+            for hook in load.after:
+                hook(left)
         lines = load.problems(self, left, strict)
         if lines:
             head = f"load_state_dict: the entries do not fit {type(self).__name__}"
@@ -320,7 +323,7 @@ class _Load:
 
     def problems(self, module: Any, left: IncompatibleKeys, strict: bool) -> list[str]:
         lines = []
-        if strict:
+        if strict and left.missing_keys:
             mine = module.state_dict(keep_vars=True)
             lines += [f"  missing     {k} {_size(mine.get(k))}".rstrip()
                       for k in left.missing_keys]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import weft
@@ -170,6 +171,7 @@ def _indexed(pool: Any, name: str) -> Any:
         return pool(*args, **kwargs)
 
     with_indices.__name__ = with_indices.__qualname__ = name
+    with_indices.__signature__ = inspect.signature(pool)  # type: ignore[attr-defined]
     with_indices.__doc__ = f"``{pool.__name__}`` with the indices of the maxima."
     return with_indices
 
