@@ -67,8 +67,16 @@ def test_sync_batch_norm_of_one_process():
 
 
 def test_cross_map_lrn():
-    x = weft.rand(2, 5, 3, 3)
-    assert weft.equal(nn.CrossMapLRN2d(3)(x), nn.LocalResponseNorm(3)(x))
+    x = np.random.default_rng(0).random((2, 6, 3, 3))
+    squares = x * x
+    sums = np.zeros_like(x)
+    for c in range(6):
+        kept = [j for j in range(6) if j <= c + 1 and (j >= c - 1 or j == 0)]
+        sums[:, c] = squares[:, kept].sum(1)
+    expected = x * (2 + 0.5 / 3 * sums) ** -0.75
+    assert np.allclose(nn.CrossMapLRN2d(3, 0.5, 0.75, 2)(weft.tensor(x)), expected)
+    with pytest.raises(ValueError, match="4D"):
+        nn.CrossMapLRN2d(3)(weft.ones(2, 3))
 
 
 def test_linear_cross_entropy():

@@ -462,7 +462,7 @@ def _fill(node: Node, slots: list[Any]) -> tuple[Any, ...]:
     """Zeros for the floating outputs that nothing came back through."""
     if node.spent:
         raise _second_backward(node)
-    if node.plan.op.many:
+    if node.plan.op.many or getattr(node.plan.op.vjp, "sparse", False):
         return tuple(slots)  # the rule of such an operator does without them
     device = next((g.device for g in slots if g is not None), None)
     zeros = late.find("zeros")

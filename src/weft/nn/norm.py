@@ -439,9 +439,25 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """``LocalResponseNorm`` of (N, C, H, W), under its older name."""
+    """Lua Torch's normalisation over channels of (N, C, H, W), as PyTorch keeps it.
+
+    Unlike ``LocalResponseNorm``, every window but the first ones also has channel 0.
+    """
 
     def __init__(
         self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1
     ) -> None:
         super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ShapeError(
+                f"CrossMapLRN2d: expected input to be 4D, got shape {input.shape}"
+            )
+        reach = (self.size - 1) // 2 + 1
+        at = weft.arange(input.shape[1])
+        c, j = at.unsqueeze(1), at
+        inside = (j < c + reach) & ((j > c - reach) | (j == 0))
+        window = inside.to(input.dtype)  # (C, C)
+        sums = (window @ (input * input).flatten(2)).reshape(input.shape)
+        return input * (self.k + self.alpha / self.size * sums) ** -self.beta
