@@ -13,6 +13,7 @@ _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 from weft import late as _late
 
 _late.provide(
+    HookHandle="autograd.engine:HookHandle",
     Module="nn.module:Module",
     Optimizer="optim.optimizer:Optimizer",
     RemovableHandle="nn.module:RemovableHandle",

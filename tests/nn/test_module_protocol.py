@@ -20,11 +20,13 @@ def test_paths_of_modules():
     }.items():  # fmt: skip
         assert hasattr(importlib.import_module(f"weft.nn.modules.{name}"), inside)
     from weft.nn.modules.conv import _ConvNd
+
     from weft.nn.modules.utils import _ntuple, _pair, _triple
 
     assert isinstance(nn.Conv2d(1, 1, 1), _ConvNd)
     assert nn.modules.Linear is nn.Linear
-    assert _pair(3) == (3, 3) and _triple([1, 2, 3]) == (1, 2, 3)
+    assert _pair(3) == (3, 3)
+    assert _triple([1, 2, 3]) == (1, 2, 3)
     assert _ntuple(4)(1) == (1,) * 4
 
 
@@ -83,7 +85,8 @@ def test_backward_hooks_see_and_replace_gradients():
     assert np.allclose(x.grad, 2 * layer.weight.detach().sum(0, keepdim=True))
     pre.remove()
     layer(weft.ones(1, 2)).sum().backward()  # no gradient goes to the input
-    assert seen[1][0] == (None,) and seen[1][1][0].tolist() == [[1, 1]]
+    assert seen[1][0] == (None,)
+    assert seen[1][1][0].tolist() == [[1, 1]]
 
 
 def test_state_hooks_run_in_pytorch_order():
@@ -94,7 +97,8 @@ def test_state_hooks_run_in_pytorch_order():
         lambda m, state, prefix, meta: state.pop(prefix + "bias") and None
     )
     state = net.state_dict()
-    assert order == ["pre"] and list(state) == ["0.weight"]
+    assert order == ["pre"]
+    assert list(state) == ["0.weight"]
     assert state._metadata["0"] == {"version": 1}
 
     def rename(module, state, prefix, *rest):
@@ -103,7 +107,8 @@ def test_state_hooks_run_in_pytorch_order():
     net[0].register_load_state_dict_pre_hook(rename)
     net.register_load_state_dict_post_hook(lambda m, left: order.append(left))
     found = net.load_state_dict({"0.weight": weft.ones(1, 1), "0.offset": weft.ones(1)})
-    assert net[0].bias.item() == 1 and order[-1] is found
+    assert net[0].bias.item() == 1
+    assert order[-1] is found
     assert str(found) == "<All keys matched successfully>"
     net[0].register_state_dict_post_hook(lambda *args: 3)
     with pytest.raises(RuntimeError, match="return None"):
@@ -209,7 +214,8 @@ def test_buffers_by_assignment():
     layer.b = nn.Buffer(weft.ones(2), persistent=False)
     assert [n for n, _ in layer.named_buffers()] == ["a", "b"]
     assert list(layer.state_dict()) == ["a"]
-    assert isinstance(layer.a, nn.Buffer) and not isinstance(weft.ones(1), nn.Buffer)
+    assert isinstance(layer.a, nn.Buffer)
+    assert not isinstance(weft.ones(1), nn.Buffer)
 
 
 def test_a_class_after_module_is_initialised():

@@ -113,7 +113,8 @@ def test_older_reductions():
         assert F.mse_loss(x, t, None, False).tolist() == [1, 9]
     with pytest.warns(UserWarning, match="reduction='sum'"):
         loss = nn.MSELoss(size_average=False)
-    assert loss.reduction == "sum" and loss(x, t).item() == 10
+    assert loss.reduction == "sum"
+    assert loss(x, t).item() == 10
     scores, classes = weft.zeros(2, 4), weft.tensor([0, 1])
     with pytest.warns(UserWarning, match="reduction='mean'"):
         same = F.cross_entropy(scores, classes, None, True, 1)
@@ -137,7 +138,8 @@ def test_states_of_recurrent_layers_in_a_list():
     x, h = weft.randn(4, 1, 2), weft.randn(1, 1, 3)
     assert weft.equal(layer(x, [h, h])[0], layer(x, (h, h))[0])
     assert weft.equal(cell(x[0], [h[0], h[0]])[0], cell(x[0], (h[0], h[0]))[0])
-    assert isinstance(layer, nn.RNNBase) and isinstance(cell, nn.RNNCellBase)
+    assert isinstance(layer, nn.RNNBase)
+    assert isinstance(cell, nn.RNNCellBase)
 
 
 def test_attention_with_given_parameters():
@@ -149,7 +151,8 @@ def test_attention_with_given_parameters():
         x, x, x, 8, 2, layer.in_proj_weight, layer.in_proj_bias, None, None, False, 0.0,
         layer.out_proj.weight, layer.out_proj.bias,
     )  # fmt: skip
-    assert weft.equal(out, expected) and weft.equal(seen, weights)
+    assert weft.equal(out, expected)
+    assert weft.equal(seen, weights)
     with pytest.raises(ValueError, match="static_k"):
         F.multi_head_attention_forward(
             x, x, x, 8, 2, layer.in_proj_weight, None, None, None, False, 0.0,

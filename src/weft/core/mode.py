@@ -41,6 +41,10 @@ class _Mode(threading.local):
     batching: tuple[Any, ...] = ()  # the running vmaps, outermost first
     backward_node: Any = None  # the node whose rule is running
     anomaly: tuple[bool, bool] | None = None  # are NaN, infinities looked for?
+    running: Any = None  # the run of the tape backwards
+    saved_hooks: tuple[Any, ...] = ()  # (pack, unpack) of tensors that the tape saves
+    saved_refusal: str | None = None  # why there may be no such hooks
+    autocast: Any = None  # the running autocast: (dtype, which arguments it casts)
 
     def __init__(self) -> None:
         """Each thread has its own values for the switches: see ``_settle``."""
