@@ -486,16 +486,30 @@ class Optimizer:
         taken = [self._options_for(mine, groups) for mine in self.param_groups]
         for options in taken:
             self.check(options)
-        own = type(self).update is Optimizer.update  # it has states of its own kind
         state = {
-            p: {k: _restored(k, v, p, own) for k, v in saved[name].items()}
-            for name, p in self._named_params()
+            p: self._restored_state(saved[name], p, group)
+            for group in self.param_groups
+            for name, p in zip(group["param_names"], group["params"], strict=True)
             if name in saved
         }
         for mine, options in zip(self.param_groups, taken, strict=True):
             mine.update(options)
         self.state = defaultdict(dict, state)
         self._plans.clear()
+
+    def _restored_state(self, entry: Any, p: Tensor, group: dict[str, Any]) -> State:
+        """A parameter's saved state in the form that this optimizer keeps it in."""
+        if type(self).update is Optimizer.update:  # it has states of its own kind
+            step = {k: v for k, v in entry.items() if k == "step"}
+            rest = {k: _restored(v, p) for k, v in entry.items() if k != "step"}
+            return {**{k: _copied(_as_tensor(v)) for k, v in step.items()}, **rest}
+        like = {"step": 0, **self.start(p, group)}
+        # PyTorch's SGD counts no steps, and what it has saved are not the first ones.
+        held = {"step": 1, **entry} if entry else entry
+        return {
+            k: _restored(v, p) if isinstance(like.get(k), Tensor) else _number(k, v)
+            for k, v in held.items()
+        }
 
     def _by_name(self, saved: Any, groups: list[Any]) -> tuple[Any, list[Any]]:
         """Saved state and groups with this optimizer's names for parameters."""
@@ -728,16 +742,23 @@ def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _restored(key: str, value: Any, p: Tensor, whole: bool) -> Any:
-    """A saved state for a parameter: its own copy, of its dtype and device."""
-    if key == "step" and not whole:
-        return int(value)  # PyTorch has a tensor of it
+def _restored(value: Any, p: Tensor) -> Any:
+    """A saved tensor for a parameter: its own copy, of its dtype and device."""
     if not isinstance(value, (Tensor, np.ndarray)):
         return _plain(value)
-    tensor = as_tensor(value).detach()
-    if whole and key == "step":
-        return tensor.clone()
-    return tensor.to(p.dtype).to(p.device).clone()
+    return _as_tensor(value).to(p.dtype).to(p.device).clone()
+
+
+def _as_tensor(value: Any) -> Any:
+    foreign = isinstance(value, np.ndarray)
+    return as_tensor(value).detach() if foreign else value
+
+
+def _number(key: str, value: Any) -> Any:
+    """A saved number, of which PyTorch has tensors."""
+    if key == "step":
+        return int(value)
+    return float(value) if np.size(value) == 1 and not isinstance(value, str) else value
 
 
 def _parts_of(state_dict: Any) -> tuple[Any, Any]:
