@@ -13,7 +13,7 @@ ORDER = (
     "runtime", "core",
     "printing", "ops", "interchange", "linalg", "special", "fft",
     "autograd", "pickling", "func", "methods",
-    "graph", "memory", "compile",
+    "graph", "memory", "compile", "amp",
     "nn", "optim",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing", "cli",

@@ -99,6 +99,7 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
+    "amp",
     "array_api",
     "cli",
     "compile",
@@ -122,6 +123,17 @@ _LAZY = (
     "utils",
 )
 _LAZY_NAMES = {
+    "GradScaler": "amp",
+    "autocast": "amp",
+    "clear_autocast_cache": "amp",
+    "get_autocast_cpu_dtype": "amp",
+    "get_autocast_dtype": "amp",
+    "is_autocast_cache_enabled": "amp",
+    "is_autocast_cpu_enabled": "amp",
+    "is_autocast_enabled": "amp",
+    "set_autocast_cache_enabled": "amp",
+    "set_autocast_dtype": "amp",
+    "set_autocast_enabled": "amp",
     "Trainer": "training",
     "cond": "graph.control",
     "fori_loop": "graph.control",
@@ -138,6 +150,19 @@ _LAZY_NAMES = {
 }
 
 if _TYPE_CHECKING:
+    from weft.amp import (
+        GradScaler,
+        autocast,
+        clear_autocast_cache,
+        get_autocast_cpu_dtype,
+        get_autocast_dtype,
+        is_autocast_cache_enabled,
+        is_autocast_cpu_enabled,
+        is_autocast_enabled,
+        set_autocast_cache_enabled,
+        set_autocast_dtype,
+        set_autocast_enabled,
+    )
     from weft.memory import set_memory_limit
     from weft.compile.recompute.prediction import plan
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop

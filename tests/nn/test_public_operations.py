@@ -41,6 +41,7 @@ INSIDE = {
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
     "weft.core.mode": {"mode"},
+    "weft.core.autocast": {"lowered", "widened"},  # lists of functions
     "weft.core.members": {
         "HOOKS",
         "KINDS",

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Node(abc.ABC):
+class Node(abc.ABC):  # noqa: B024 (the kinds of nodes are registered)
     """The class of ``grad_fn``: ``name()``, ``next_functions``, ``register_hook``.
 
     >>> x = weft.ones(1, requires_grad=True)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import weft
 from weft import Tensor
 from weft.core.eager_kernels import lstm
+from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
 from weft.graph import capturing
 from weft.nn import functional as F
@@ -354,7 +355,7 @@ class LSTM(RNNBase):
         self, steps: Any, data: Tensor, start: State, weights: Any, batch: int,
         backwards: bool,
     ) -> tuple[Tensor, State] | None:  # fmt: skip
-        if self.proj_size:
+        if self.proj_size or mode.autocast is not None:
             return None
         w_ih, w_hh, b_ih, b_hh = weights
         if self.bias:

@@ -7,6 +7,8 @@ from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.autocast import lowered
+from weft.core.mode import mode
 from weft.errors import ArgumentError, ShapeError
 from weft.nn.functional.dropout import dropout
 from weft.ops.attention import attention
@@ -32,6 +34,8 @@ def scaled_dot_product_attention(
     (1, 2, 4, 8)
     """
     _check(query, key, value, attn_mask, is_causal)
+    if mode.autocast is not None:
+        query, key, value, attn_mask = lowered(query, key, value, attn_mask)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if enable_gqa:
         options = dropout_p, is_causal, scale

@@ -6,6 +6,8 @@ from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.autocast import lowered
+from weft.core.mode import mode
 from weft.errors import ShapeError
 
 
@@ -15,6 +17,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> weft.nn.functional.linear(weft.ones(1, 2), weft.ones(3, 2)).shape
     (1, 3)
     """
+    if mode.autocast is not None:
+        input, weight, bias = lowered(input, weight, bias)
     if input.ndim == 0 or input.shape[-1] != weight.shape[-1]:
         raise ShapeError(
             f"linear: expected input with {weight.shape[-1]} features in its last "

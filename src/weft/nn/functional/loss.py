@@ -15,6 +15,7 @@ from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.nn.functional.activation import logsigmoid
 from weft.nn.functional.linear import cosine_similarity, pairwise_distance
@@ -53,6 +54,7 @@ def _reducing(first: str = "reduction") -> Callable[[Any], Any]:
         given = inspect.signature(fn).parameters
         names = with_old_options(list(given), first)
         place = names.index("size_average")
+        wide = widened(fn)
         old = functools.partial(
             inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD
         )
@@ -68,7 +70,7 @@ def _reducing(first: str = "reduction") -> Callable[[Any], Any]:
                 elif average is not None or reduce is not None:
                     kwargs["reduction"] = old_reduction(average, reduce)
                 args = ()
-            return fn(*args, **kwargs)
+            return wide(*args, **kwargs)
 
         loss.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [given[n] if n in given else old(n, default=None) for n in names]
@@ -156,6 +158,7 @@ def smooth_l1_loss(
     return _reduce("smooth_l1_loss", loss, reduction)
 
 
+@widened
 def huber_loss(
     input: Tensor,
     target: Tensor,

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft import Tensor, arange, expand, matmul, movedim, permute, reshape, where
 from weft import dtype as dtypes
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.nn.functional.pooling import adaptive_mean, resampled
@@ -481,6 +482,7 @@ class _Image:
         return where(inside.unsqueeze(-1), values, 0.0)
 
 
+@widened
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
     align_corners: bool | None = None,
