@@ -283,9 +283,12 @@ def test_saved_hooks_keep_second_derivatives():
 
 
 def test_saved_hooks_are_refused():
-    with graph.disable_saved_tensors_hooks("not here"):
-        with pytest.raises(RuntimeError, match="not here"):
-            graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
+    hooks = graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with (
+        graph.disable_saved_tensors_hooks("not here"),
+        pytest.raises(RuntimeError, match="not here"),
+    ):
+        hooks.__enter__()
     with pytest.raises(ValueError, match="pin_memory"):
         graph.save_on_cpu(pin_memory=True)
 

@@ -164,7 +164,7 @@ def test_extra_state():
     assert list(first.state_dict()) == ["0._extra_state"]
     second.load_state_dict(first.state_dict())
     assert second[0].seen == 7
-    with pytest.raises(RuntimeError, match="missing     0._extra_state"):
+    with pytest.raises(RuntimeError, match=r"missing     0\._extra_state"):
         second.load_state_dict({})
     with pytest.raises(RuntimeError, match="get_extra_state"):
         nn.Module().get_extra_state()

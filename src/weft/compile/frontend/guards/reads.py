@@ -465,6 +465,8 @@ class Reads:
         path = f"{known[1]}.{name}"
         self.locate(obj, name, value, path, users)
         if value is not MISSING and name != "__dict__" and not _library(value):
+            if isinstance(value, Tensor) and _computes(type(obj), name):
+                return  # what the property's function has read is noted
             self.discover(value, path, keys)
 
     def knows(self, value: Any) -> bool:
@@ -592,7 +594,7 @@ class Reads:
             return
         if not USERS[frame.f_code.co_filename] and not self.weft_state(obj):
             return
-        if isinstance(getattr(type(obj), name, None), property):
+        if _computes(type(obj), name):
             return  # its function sets other attributes, which are seen
         try:
             before = object.__getattribute__(obj, name)
@@ -607,9 +609,7 @@ class Reads:
         key = id(obj), name
         if key in self.seen and key not in self.written:
             before = fields(obj).get(name, MISSING)
-            if not same(before, value) and not isinstance(
-                getattr(type(obj), name, None), property
-            ):
+            if not same(before, value) and not _computes(type(obj), name):
                 raise refusal(
                     f"compile: {path}.{name} is read, and then set to another value. "
                     "Later calls would need the value of the call before: keep it in "
@@ -825,6 +825,11 @@ def _attribute(path: str, name: str) -> str:
 def _member_of(own: dict[str, Any], name: str) -> dict[str, Any] | None:
     """The module's dictionary of members that holds a name."""
     return next((own[k] for k in KINDS if name in own.get(k, ())), None)
+
+
+def _computes(kind: type, name: str) -> bool:
+    """Whether a class has a property of this name."""
+    return isinstance(getattr(kind, name, None), property)
 
 
 def _library(value: Any) -> bool:
