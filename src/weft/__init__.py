@@ -14,6 +14,7 @@ _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"weft\.")
 from weft import late as _late
 
 _late.provide(
+    HookHandle="autograd.engine:HookHandle",
     Module="nn.module:Module",
     Optimizer="optim.optimizer:Optimizer",
     SummaryWriter="training.events:SummaryWriter",
@@ -156,6 +157,17 @@ _LAZY = (
 _LAZY_NAMES = {
     "typename": "ops.compositions",
     "vmap": "func",
+    "GradScaler": "amp",
+    "autocast": "amp",
+    "clear_autocast_cache": "amp",
+    "get_autocast_cpu_dtype": "amp",
+    "get_autocast_dtype": "amp",
+    "is_autocast_cache_enabled": "amp",
+    "is_autocast_cpu_enabled": "amp",
+    "is_autocast_enabled": "amp",
+    "set_autocast_cache_enabled": "amp",
+    "set_autocast_dtype": "amp",
+    "set_autocast_enabled": "amp",
     "Trainer": "training",
     "cond": "graph.control",
     "fori_loop": "graph.control",
@@ -225,6 +237,19 @@ for _module, _names in _LAZY_GROUPS.items():
     _LAZY_NAMES.update(dict.fromkeys(_names.split(), _module))
 
 if _TYPE_CHECKING:
+    from weft.amp import (
+        GradScaler,
+        autocast,
+        clear_autocast_cache,
+        get_autocast_cpu_dtype,
+        get_autocast_dtype,
+        is_autocast_cache_enabled,
+        is_autocast_cpu_enabled,
+        is_autocast_enabled,
+        set_autocast_cache_enabled,
+        set_autocast_dtype,
+        set_autocast_enabled,
+    )
     from weft.memory import set_memory_limit
     from weft.compile.recompute.prediction import plan
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop

@@ -108,6 +108,10 @@ class Linear(Module):
 Dense = fc = Linear
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """A linear layer that other layers read the parameters of."""
+
+
 class LazyLinear(LazyMixin, Linear):
     """A ``Linear`` that learns ``in_features`` from its first input.
 

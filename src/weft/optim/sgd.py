@@ -56,11 +56,14 @@ class SGD(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         decay: str = "l2",
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening,
             "weight_decay": weight_decay, "nesterov": nesterov, "decay": decay,
             "maximize": maximize, "foreach": foreach,
+            "differentiable": differentiable, "fused": fused,
         }  # fmt: skip
         super().__init__(params, defaults)
 

@@ -373,7 +373,7 @@ def _settings() -> tuple[Any, ...]:
     inside = own["capture"] is not None
     return (
         own["recording"], own["inference"], default_dtype(), config.strict_ieee,
-        config.batch_invariant, inside, mode.anomaly,
+        config.batch_invariant, inside, mode.anomaly, own["autocast"],
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft import Tensor, reshape, scatter
 from weft import dtype as dtypes
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
@@ -147,6 +148,7 @@ def max_pool2d(
     )
 
 
+@widened
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
@@ -317,6 +319,7 @@ def avg_pool2d(
     )  # fmt: skip
 
 
+@widened
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True,
@@ -384,6 +387,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg(2, input, output_size)
 
 
+@widened
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """The mean of each of ``output_size`` windows that share out the input.
 
@@ -510,6 +514,7 @@ def max_unpool1d(
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@widened
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None,
     padding: Any = 0, output_size: Any = None,
@@ -524,6 +529,7 @@ def max_unpool2d(
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@widened
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None,
     padding: Any = 0, output_size: Any = None,
