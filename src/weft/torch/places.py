@@ -9,6 +9,8 @@ import fnmatch
 MOVED = {
     "functional": "",
     "random": "",
+    "_dynamo": "torch.dynamo",
+    "_dynamo.*": "torch.dynamo",
     "_tensor": "",
     "_tensor_str": "printing",
     "_utils": "utils",
@@ -54,13 +56,10 @@ VISION_MOVED = {
 # Names that Weft deliberately has not, by patterns, and what to do instead.
 _REASONS = {
     "torch._C*": "it is PyTorch's C++ core; use the public name",
-    "torch.ops*": "it is PyTorch's table of C++ kernels; call the function itself, or "
-    "write an operator with torch.library.custom_op",
     "torch.utils.cpp_extension*": "Weft runs no C++ or CUDA extensions; write the "
     "operator in Python with torch.library.custom_op or torch.autograd.Function, and "
     "compile it with torch.compile",
     "torch.utils.cpp_backtrace*": "there is no C++ core",
-    "torch.utils.dlpack*": "use torch.from_dlpack(x) and x.__dlpack__()",
     "torch.utils.mobile_optimizer*": "there is no mobile runtime; torch.save a "
     "compiled function instead",
     "torch.distributed.*": "Weft runs in one process; torch.distributed.is_available() "
@@ -80,8 +79,6 @@ _REASONS = {
     "torch.quantize*": "Weft has no quantized tensors; use bfloat16",
     "torch.q*int*": "Weft has no quantized tensors; use bfloat16",
     "torch.*[qQ]uantize*": "Weft has no quantized tensors; use bfloat16",
-    "torch._dynamo*": "it is the inside of PyTorch's compiler; use torch.compile and "
-    "torch.compiler",
     "torch._inductor*": "it is the inside of PyTorch's compiler; use torch.compile",
     "torch._functorch*": "use torch.func",
     "torch.package*": "use torch.save and torch.load",
@@ -98,7 +95,6 @@ _REASONS = {
     "torch.testing.assert_close",
     "torch._*": "it is private to PyTorch",
     "torchvision._C*": "it is torchvision's C++ core",
-    "torchvision.io*": "read pictures with torchvision.datasets.folder or PIL",
 }
 
 
