@@ -11,6 +11,8 @@ MOVED = {
     "random": "",
     "_dynamo": "torch.dynamo",
     "_dynamo.*": "torch.dynamo",
+    "_subclasses.fake_tensor": "torch.fake_tensor",
+    "_subclasses": "torch",
     "_tensor": "",
     "_tensor_str": "printing",
     "_utils": "utils",
