@@ -68,7 +68,7 @@ class Alias(ModuleType):
         try:
             value = getattr(target, name)
         except AttributeError:
-            if _is_module(full):
+            if not name.startswith("__") and _target_name(full) is not None:
                 return importlib.import_module(full)
             raise _missing_name(self.__name__, name) from None
         if isinstance(value, ModuleType) and _target_name(full) is not None:
@@ -175,17 +175,6 @@ def _target_name(name: str) -> str | None:
         return None
     target = f"{base}.{place}" if place else base
     return target if _exists(target) else None
-
-
-def _is_module(name: str) -> bool:
-    """Whether a name that Weft's module does not have is a module in PyTorch.
-
-    One that only a pattern of ``places`` covers may as well be a function.
-    """
-    path = name.partition(".")[2]
-    return _target_name(name) is not None and (
-        path in _ROOTS[name.partition(".")[0]][1] or name in sys.modules
-    )
 
 
 class _Loader:

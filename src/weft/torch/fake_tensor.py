@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.core.tensor import Tensor
 
-__all__ = ["is_fake"]
+__all__ = ["get_proxy_mode", "is_fake"]
 
 
 def is_fake(x: Any) -> bool:
@@ -20,3 +20,7 @@ def is_fake(x: Any) -> bool:
     False
     """
     return isinstance(x, Tensor) and x._interpreter is not None
+
+
+def get_proxy_mode() -> None:
+    """None: no trace of PyTorch's kind is ever under way."""
