@@ -232,39 +232,23 @@ def _tensor(
 
 
 def _tensor_v2(
-    m: Machine,
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    hooks: Any,
-    metadata: Any = None,
+    m: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any
 ) -> Tensor:
-    return _finished(
-        m, _tensor(m, storage, offset, size, stride), requires_grad, hooks, metadata
-    )
+    return _finished(m, _tensor(m, storage, offset, size, stride), *rest)
 
 
 def _tensor_v3(
-    m: Machine,
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    requires_grad: Any,
-    hooks: Any,
-    dtype: Any,
-    metadata: Any = None,
+    m: Machine, storage: Any, offset: Any, size: Any, stride: Any, *rest: Any
 ) -> Tensor:
+    grad, hooks, dtype, *metadata = rest
     if type(dtype) is not DType:
         raise m.bad("expected a tensor's dtype")
     made = _tensor(m, storage, offset, size, stride, dtype)
-    return _finished(m, made, requires_grad, hooks, metadata)
+    return _finished(m, made, grad, hooks, *metadata)
 
 
 def _finished(
-    m: Machine, made: Tensor, requires_grad: Any, hooks: Any, metadata: Any
+    m: Machine, made: Tensor, requires_grad: Any, hooks: Any, metadata: Any = None
 ) -> Tensor:
     if hooks:
         raise m.bad("a tensor has hooks, which are code")
