@@ -131,7 +131,7 @@ class _Conv(Module):
         if self.bias is None:
             text += ", bias=False"
         if self.padding_mode != "zeros":
-            text += f", padding_mode={self.padding_mode!r}"
+            text += f", padding_mode={self.padding_mode}"
         return text
 
 

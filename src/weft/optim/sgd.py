@@ -39,7 +39,7 @@ class SGD(Optimizer):
     >>> p.sum().backward()
     >>> sgd.step()
     >>> p.detach()
-    tensor([0.8500, 0.8500], shape=(2,), dtype=float32)
+    tensor([0.8500, 0.8500])
     """
 
     switches = ("momentum",)
@@ -56,11 +56,14 @@ class SGD(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         decay: str = "l2",
+        differentiable: bool = False,
+        fused: bool | None = None,
     ) -> None:
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening,
             "weight_decay": weight_decay, "nesterov": nesterov, "decay": decay,
             "maximize": maximize, "foreach": foreach,
+            "differentiable": differentiable, "fused": fused,
         }  # fmt: skip
         super().__init__(params, defaults)
 
@@ -124,7 +127,7 @@ class Lion(Optimizer):
     >>> (p * p).sum().backward()
     >>> lion.step()
     >>> p.detach()
-    tensor([ 0.7500, -0.7500], shape=(2,), dtype=float32)
+    tensor([ 0.7500, -0.7500])
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def save(
     >>> path = os.path.join(tempfile.mkdtemp(), "state.pt")
     >>> weft.save({"weight": weft.ones(2), "step": 3}, path)
     >>> weft.load(path)
-    {'weight': tensor([1., 1.], shape=(2,), dtype=float32), 'step': 3}
+    {'weight': tensor([1., 1.]), 'step': 3}
     """
     _check_pickle("save", pickle_module)
     if pickle_protocol != 2:
@@ -149,11 +149,11 @@ def load(
     >>> file = io.BytesIO()
     >>> weft.save([weft.tensor(1.5), ("a", None)], file)
     >>> weft.load(io.BytesIO(file.getvalue()))
-    [tensor(1.5000, dtype=float32), ('a', None)]
+    [tensor(1.5000), ('a', None)]
     >>> file = io.BytesIO()
     >>> weft.save(weft.graph.capture(weft.nn.ReLU(), weft.ones(2)), file)
     >>> weft.load(io.BytesIO(file.getvalue()))(weft.tensor([-1.0, 1.0]))
-    tensor([0., 1.], shape=(2,), dtype=float32)
+    tensor([0., 1.])
     """
     _check_pickle("load", pickle_module)
     options = {
