@@ -239,7 +239,7 @@ class Module(Saving):
             return
         kind = self._kind_of(name, value)
         if kind is None or _sets_itself(type(self), name):
-            if mode.capture is not None and self._keeps and kind is None:
+            if mode.capture is not None and kind is None and self._is_kept(value):
                 mode.capture.note_attribute(self, name)
             object.__setattr__(self, name, value)
             return
@@ -249,6 +249,10 @@ class Module(Saving):
             self._forget(name)
         fields[kind][name] = value
         fields[name] = value  # also where it hides a default of the class
+
+    def _is_kept(self, value: Any) -> bool:
+        """Whether compiled calls set an attribute to this value anew each time."""
+        return self._keeps or (isinstance(value, Tensor) and not value._parameter)
 
     def _kind_of(self, name: str, value: Any) -> str | None:
         """The dictionary that an assigned value belongs to, if any."""

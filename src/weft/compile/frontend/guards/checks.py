@@ -18,9 +18,12 @@ from weft.compile.frontend.guards.kinds import MAPPINGS, same, shown
 from weft.graph.capture import layout_of
 from weft.graph.python_control.source import original
 from weft.graph.state_cells import Cell
+from weft.graph.symbol import Symbol
 
 _data, _node = attrgetter("_data"), attrgetter("_node")
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
+
+INSIDE = (Symbol,)  # the types that tensors have in a capture alone
 
 
 FIELDS: dict[type, tuple[str, ...]] = {
@@ -127,7 +130,14 @@ class AttributesWatch(WholeWatch):
 
 
 def _keys_and_values(source: dict[Any, Any]) -> Iterable[Any]:
-    return chain(source, source.values())
+    """The items, but for those under the types that tensors have in a capture alone.
+
+    A table of what to do for which type of tensor has them; no eager call meets them.
+    """
+    if not any(kind in source for kind in INSIDE):
+        return chain(source, source.values())
+    seen = {k: v for k, v in source.items() if k not in INSIDE}
+    return chain(seen, seen.values())
 
 
 class CellWatch(Watch):

@@ -588,7 +588,11 @@ class Reads:
 
     def write_plain(self, obj: Any, name: str, value: Any, frame: FrameType) -> None:
         known = self.outside.get(id(obj))
-        if known is not None and known[0] is obj and keeps_values(type(obj)):
+        kept = keeps_values(type(obj)) or (
+            isinstance(value, Tensor) and isinstance(obj, self.module)
+            and not _is_registered(obj, name)
+        )  # fmt: skip
+        if kept and known is not None and known[0] is obj:
             return self.keep(obj, name, value, known[1])
         if known is None or known[0] is not obj or isinstance(value, Tensor):
             return
@@ -787,6 +791,12 @@ def _refused(path: str, before: Any, value: Any) -> BaseException:
         "would not do that again; return the value and set it outside, or keep it in "
         "a tensor that is changed in place (register_buffer)"
     )
+
+
+def _is_registered(module: Any, name: str) -> bool:
+    """Whether an attribute of a module is a parameter or a buffer."""
+    own = fields(module)
+    return any(name in own.get(kind, ()) for kind in ("_parameters", "_buffers"))
 
 
 def _restore(wholes: Any, groups: Any, cells: Any) -> None:
