@@ -22,6 +22,7 @@ _late.provide(
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
     pool_code="compile.targets.cpu.pool_code",
+    sparse="sparse",
     tensor="ops.creation:tensor",
     zeros="ops.creation:zeros",
 )
@@ -75,6 +76,15 @@ from weft.dtype import (
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
 from weft.interchange import from_dlpack
+from weft.ops.layout import (
+    layout,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
 from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,
@@ -114,6 +124,7 @@ _LAZY = (
     "nn",
     "optim",
     "runtime",
+    "sparse",
     "special",
     "static",
     "symbolic",
@@ -134,6 +145,12 @@ _LAZY_NAMES = {
     "scan": "graph.control",
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
+    "sparse_bsc_tensor": "sparse",
+    "sparse_bsr_tensor": "sparse",
+    "sparse_compressed_tensor": "sparse",
+    "sparse_coo_tensor": "sparse",
+    "sparse_csc_tensor": "sparse",
+    "sparse_csr_tensor": "sparse",
     "while_loop": "graph.control",
 }
 
@@ -143,6 +160,14 @@ if _TYPE_CHECKING:
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
+    from weft.sparse import (
+        sparse_bsc_tensor,
+        sparse_bsr_tensor,
+        sparse_compressed_tensor,
+        sparse_coo_tensor,
+        sparse_csc_tensor,
+        sparse_csr_tensor,
+    )
     from weft.training import Trainer
 
 

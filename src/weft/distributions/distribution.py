@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.dispatch import beside
 from weft.distributions import constraints
+from weft.distributions.transforms import Transform
 from weft.distributions.utils import check_values, lazy_property
 from weft.errors import ArgumentError, DTypeError
 
@@ -31,6 +34,13 @@ class Distribution:
     # the distributions that this one is made of.
     _parameters: Mapping[str, int] = {}
     _parts: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Draw where the parameters are computed: now, or in their graph."""
+        super().__init_subclass__()
+        for name in ("sample", "rsample"):
+            if name in vars(cls):
+                setattr(cls, name, _drawn(vars(cls)[name]))
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -270,6 +280,30 @@ class Distribution:
         names = [k for k in self.arg_constraints if k in self.__dict__]
         shown = ", ".join(f"{k}: {_short(self.__dict__[k])}" for k in names)
         return f"{type(self).__name__}({shown})"
+
+
+def _drawn(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(draw)
+    def drawn(self: Any, *args: Any, **options: Any) -> Tensor:
+        traced = next((x for x in _tensors(self) if x._interpreter is not None), None)
+        if traced is None:
+            return draw(self, *args, **options)
+        with beside(traced):
+            return draw(self, *args, **options)
+
+    return drawn
+
+
+def _tensors(d: Any) -> Iterator[Tensor]:
+    """All tensors that a distribution is made of."""
+    for value in vars(d).values():
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (Distribution, Transform)):
+            yield from _tensors(value)
+        elif type(value) is list:
+            for one in value:
+                yield from _tensors(one)
 
 
 def _short(value: Tensor) -> str:

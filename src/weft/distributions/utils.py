@@ -10,7 +10,6 @@ import numpy as np
 
 import weft
 from weft import Tensor
-from weft.core.dispatch import beside
 from weft.core.mode import mode
 from weft.errors import ArgumentError
 from weft.nn import functional as F
@@ -60,8 +59,7 @@ def sum_rightmost(value: Tensor, count: int) -> Tensor:
 
 def uniform(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Uniform numbers in [0, 1) beside a parameter, in its dtype."""
-    with beside(like):
-        return weft.rand(shape, dtype=like.dtype, device=like.device)
+    return weft.rand(shape, dtype=like.dtype, device=like.device)
 
 
 def open_uniform(like: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -72,8 +70,7 @@ def open_uniform(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def gaussian(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Standard normal numbers beside a parameter, in its dtype."""
-    with beside(like):
-        return weft.randn(shape, dtype=like.dtype, device=like.device)
+    return weft.randn(shape, dtype=like.dtype, device=like.device)
 
 
 def exponential(like: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -15,6 +15,7 @@ from weft.methods.conversion import Casts, Conversion
 from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
+from weft.methods.layouts import Layouts
 from weft.methods.operators import Operators
 from weft.ops import (  # noqa: F401  # they declare functions and methods
     arithmetic,
@@ -103,7 +104,15 @@ class Functions:
 
 
 class Methods(
-    Operators, Functions, InPlace, Inspection, Conversion, Gradients, Casts, Declared
+    Operators,
+    Functions,
+    InPlace,
+    Inspection,
+    Conversion,
+    Gradients,
+    Layouts,
+    Casts,
+    Declared,
 ):
     """The methods of ``weft.Tensor``."""
 
