@@ -224,7 +224,7 @@ def test_mistakes_are_told(make, error, words):
 
 
 def test_checks_are_a_context():
-    with weft.sparse.check_sparse_tensor_invariants():
+    with weft.sparse.check_sparse_tensor_invariants():  # noqa: SIM117
         with pytest.raises(OutOfRangeError):
             weft.sparse_csr_tensor([0, 1], [7], [1.0], (1, 2))
     assert not weft.sparse.check_sparse_tensor_invariants.is_enabled()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft import late
+from weft import layout as layouts
 from weft.errors import ArgumentError
-from weft.ops import layout as layouts
 
 
 def _only_sparse(name: str) -> Any:
@@ -24,33 +24,6 @@ def _only_sparse(name: str) -> Any:
 
 class Layouts:
     """Layouts of a tensor."""
-
-    @property
-    def layout(self: Any) -> Any:
-        """The layout: ``weft.strided``, or a sparse one.
-
-        >>> weft.eye(2).layout, weft.eye(2).to_sparse().layout
-        (weft.strided, weft.sparse_coo)
-        """
-        return layouts.strided
-
-    @property
-    def is_sparse(self: Any) -> bool:
-        """Whether the layout is ``weft.sparse_coo``.
-
-        >>> weft.eye(2).is_sparse
-        False
-        """
-        return False
-
-    @property
-    def is_sparse_csr(self: Any) -> bool:
-        """Whether the layout is ``weft.sparse_csr``.
-
-        >>> weft.eye(2).to_sparse_csr().is_sparse_csr
-        True
-        """
-        return False
 
     def to_dense(self: Any, dtype: Any = None, *, masked_grad: Any = None) -> Any:
         """The same numbers in the strided layout: a dense tensor itself.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft import layout as layouts
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
-from weft.ops import layout as layouts
 from weft.sparse import operators
 from weft.sparse.operators import sampled_addmm
 from weft.sparse.tensor import (
@@ -26,6 +26,11 @@ __all__ = [
     "SparseTensor", "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants",
     "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "spsolve", "sum",
 ]  # fmt: skip
+
+
+_COMPRESSED = (
+    layouts.sparse_csr, layouts.sparse_csc, layouts.sparse_bsr, layouts.sparse_bsc,
+)  # fmt: skip
 
 
 class check_sparse_tensor_invariants(ContextDecorator):
@@ -141,7 +146,7 @@ def sparse_compressed_tensor(
     >>> x.to_dense().tolist()
     [[0.0, 2.0], [3.0, 0.0]]
     """
-    if layout not in layouts.LAYOUTS[2:]:
+    if layout not in _COMPRESSED:
         raise ArgumentError(
             "sparse_compressed_tensor: expected a compressed layout, such as "
             f"weft.sparse_csr, got {layout!r}"

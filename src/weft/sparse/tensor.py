@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import weft
+from weft import layout as layouts
 from weft.core.dispatch import Interpreter
 from weft.core.pytree import register_pytree_node
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
-from weft.ops import layout as layouts
 
 _LAYOUT = layouts.layout
 
@@ -376,6 +376,12 @@ _BY_ROW = {"sparse_csr": True, "sparse_bsr": True, "sparse_csc": False,
            "sparse_bsc": False}  # fmt: skip
 
 
+_TURNED = {
+    "sparse_csr": layouts.sparse_csc, "sparse_csc": layouts.sparse_csr,
+    "sparse_bsr": layouts.sparse_bsc, "sparse_bsc": layouts.sparse_bsr,
+}  # fmt: skip
+
+
 class SparseCompressed(SparseTensor):
     """A matrix in a compressed format: CSR, CSC, BSR or BSC.
 
@@ -461,8 +467,7 @@ class SparseCompressed(SparseTensor):
         """The transpose: rows become columns, and the layout turns with them."""
         if {dim0 % self.ndim, dim1 % self.ndim} != {0, 1}:
             raise refused("transpose", "the dense axes of a sparse tensor")
-        turned = {"csr": "csc", "csc": "csr", "bsr": "bsc", "bsc": "bsr"}
-        kind = layouts.layout_named(f"sparse_{turned[self.layout.name[-3:]]}")
+        kind = _TURNED[self.layout.name]
         values = self._held.transpose(1, 2) if self._blocks else self._held
         size = (self._size[1], self._size[0], *self._size[2:])
         return SparseCompressed.of(kind, self._starts, self._others, values, size)
