@@ -224,10 +224,10 @@ def test_mistakes_are_told(make, error, words):
 
 
 def test_checks_are_a_context():
-    with weft.sparse.check_sparse_tensor_invariants():  # noqa: SIM117
-        with pytest.raises(OutOfRangeError):
-            weft.sparse_csr_tensor([0, 1], [7], [1.0], (1, 2))
-    assert not weft.sparse.check_sparse_tensor_invariants.is_enabled()
+    found = weft.sparse.check_sparse_tensor_invariants
+    with found(), pytest.raises(OutOfRangeError):
+        weft.sparse_csr_tensor([0, 1], [7], [1.0], (1, 2))
+    assert not found.is_enabled()
 
 
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])

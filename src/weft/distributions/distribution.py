@@ -173,7 +173,7 @@ class Distribution:
         """The standard deviation.
 
         >>> weft.distributions.Normal(0.0, 2.0).stddev
-        tensor(2., dtype=float32)
+        tensor(2.)
         """
         return self.variance.sqrt()
 
@@ -225,7 +225,7 @@ class Distribution:
         """The exponential of the entropy.
 
         >>> weft.distributions.Categorical(weft.ones(4)).perplexity()
-        tensor(4., dtype=float32)
+        tensor(4.)
         """
         return self.entropy().exp()
 

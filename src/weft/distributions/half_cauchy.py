@@ -19,7 +19,7 @@ class HalfCauchy(TransformedDistribution):
     """The absolute value of a Cauchy number around 0.
 
     >>> weft.distributions.HalfCauchy(1.0).mode
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
 
     arg_constraints = {"scale": constraints.positive}

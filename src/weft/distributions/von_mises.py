@@ -25,7 +25,7 @@ class VonMises(Distribution):
     Samples have no gradient.
 
     >>> weft.distributions.VonMises(0.0, 1.0).log_prob(weft.tensor(0.0))
-    tensor(-1.0738, dtype=float32)
+    tensor(-1.0738)
     """
 
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}

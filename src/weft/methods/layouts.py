@@ -40,7 +40,7 @@ class Layouts:
         """The tensor in a sparse layout: coordinates, unless another is named.
 
         >>> weft.tensor([0.0, 3.0]).to_sparse().values()
-        tensor([3.], shape=(1,), dtype=float32)
+        tensor([3.])
         """
         if isinstance(sparse_dim, int):
             dense_dim = self.ndim - sparse_dim
@@ -58,7 +58,7 @@ class Layouts:
         """The matrix in compressed format by rows.
 
         >>> weft.eye(2).to_sparse_csr().col_indices()
-        tensor([0, 1], shape=(2,), dtype=int64)
+        tensor([0, 1])
         """
         return self.to_sparse(layout=layouts.sparse_csr, dense_dim=dense_dim)
 
@@ -66,7 +66,7 @@ class Layouts:
         """The matrix in compressed format by columns.
 
         >>> weft.eye(2).to_sparse_csc().row_indices()
-        tensor([0, 1], shape=(2,), dtype=int64)
+        tensor([0, 1])
         """
         return self.to_sparse(layout=layouts.sparse_csc, dense_dim=dense_dim)
 
@@ -94,7 +94,7 @@ class Layouts:
         """The elements where a sparse tensor has some, in its layout.
 
         >>> weft.ones(2, 2).sparse_mask(weft.eye(2).to_sparse()).values()
-        tensor([1., 1.], shape=(2,), dtype=float32)
+        tensor([1., 1.])
         """
         return late.find("sparse").sparse_mask(self, mask)
 

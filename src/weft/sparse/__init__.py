@@ -90,8 +90,8 @@ def sparse_coo_tensor(
 
     >>> weft.sparse_coo_tensor([[0, 1], [1, 0]], [2.0, 3.0], (2, 2))
     tensor(indices=tensor([[0, 1],
-                           [1, 0]], shape=(2, 2), dtype=int64),
-           values=tensor([2., 3.], shape=(2,), dtype=float32),
+                           [1, 0]]),
+           values=tensor([2., 3.]),
            size=(2, 2), nnz=2, layout=weft.sparse_coo)
     """
     if values is None:  # sparse_coo_tensor(size): nothing but zeros
@@ -324,7 +324,7 @@ def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
     """The sum of all elements of a sparse tensor, or over some axes.
 
     >>> weft.sparse.sum(weft.eye(3).to_sparse())
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
     return operators.total(input if dtype is None else input.to(dtype), dim)
 
@@ -333,7 +333,7 @@ def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
     """The softmax of the elements that a sparse tensor has; others stay zero.
 
     >>> weft.sparse.softmax(weft.eye(2).to_sparse(), 1).values()
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     return operators.softmax(input if dtype is None else input.to(dtype), dim, False)
 
@@ -342,7 +342,7 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
     """The logarithm of ``softmax``.
 
     >>> weft.sparse.log_softmax(weft.eye(2).to_sparse(), 1).values()
-    tensor([0., 0.], shape=(2,), dtype=float32)
+    tensor([0., 0.])
     """
     return operators.softmax(input if dtype is None else input.to(dtype), dim, True)
 

@@ -374,7 +374,7 @@ def sampled_addmm(
 
     >>> x = weft.eye(2).to_sparse_csr()
     >>> weft.sparse.sampled_addmm(x, weft.ones(2, 3), weft.ones(3, 2)).values()
-    tensor([4., 4.], shape=(2,), dtype=float32)
+    tensor([4., 4.])
     """
     rows, columns, values = places(input)
     product = sampled_op(rows, columns, mat1.contiguous(), mat2.mT.contiguous())

@@ -296,7 +296,7 @@ class SparseCOO(SparseTensor):
 
         >>> x = weft.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,))
         >>> x.coalesce().values()
-        tensor([3.], shape=(1,), dtype=float32)
+        tensor([3.])
         """
         if self._coalesced:
             return self
@@ -386,7 +386,7 @@ class SparseCompressed(SparseTensor):
     """A matrix in a compressed format: CSR, CSC, BSR or BSC.
 
     >>> weft.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr().crow_indices()
-    tensor([0, 1, 2], shape=(3,), dtype=int64)
+    tensor([0, 1, 2])
     """
 
     _starts: Tensor  # crow_indices or ccol_indices
