@@ -91,3 +91,20 @@ def test_sparse_gradients():
 
     for a, b in zip(run(weft), run(torch), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "SparseAdam"])
+def test_optimizers_of_embeddings(name):
+    def run(lib):
+        table = lib.tensor(np.arange(12.0).reshape(6, 2), requires_grad=True)
+        made = getattr(lib.optim, name)([table], lr=0.1)
+        for ids in ([1, 3, 1], [0, 3, 5], [2, 2, 1]):
+            made.zero_grad()
+            rows = lib.nn.functional.embedding(
+                lib.tensor(ids), table, sparse=True, padding_idx=5
+            )
+            (rows**2).sum().backward()
+            made.step()
+        return table.detach().numpy()
+
+    np.testing.assert_allclose(run(weft), run(torch), rtol=1e-12)

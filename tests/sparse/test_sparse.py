@@ -267,3 +267,59 @@ def test_an_index_out_of_range_is_refused_by_the_product_too():
     s = weft.sparse_coo_tensor([[5], [0]], [1.0], (3, 3), check_invariants=False)
     with pytest.raises(IndexError):
         s @ weft.ones(3, 2)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "SparseAdam"])
+def test_sparse_gradients_of_embeddings_train_like_dense_ones(name):
+    """Rows that every step uses move as under the dense rule."""
+
+    def run(optimizer, sparse):
+        table = weft.tensor(np.arange(8.0).reshape(4, 2), requires_grad=True)
+        made = getattr(weft.optim, optimizer)([table], lr=0.1)
+        for _ in range(3):
+            made.zero_grad()
+            rows = weft.nn.functional.embedding(
+                weft.tensor([1, 3, 1]), table, sparse=sparse
+            )
+            (rows**2).sum().backward()
+            assert table.grad.is_sparse is sparse
+            made.step()
+        return table.detach().numpy()
+
+    dense = "Adam" if name == "SparseAdam" else name
+    np.testing.assert_allclose(run(name, True), run(dense, False), rtol=1e-6)
+
+
+def test_other_optimizers_refuse_sparse_gradients():
+    table = weft.nn.Embedding(5, 2, padding_idx=0, sparse=True)
+    table(weft.tensor([0, 3])).sum().backward()
+    assert table.weight.grad.coalesce().indices().tolist() == [[3]]
+    with pytest.raises(ArgumentError, match="Adam: got a sparse gradient"):
+        weft.optim.Adam(table.parameters()).step()
+    p = weft.nn.Parameter(weft.ones(2))
+    p.sum().backward()
+    with pytest.raises(ArgumentError, match="dense gradients"):
+        weft.optim.SparseAdam([p]).step()
+    with pytest.raises(ArgumentError, match="weight_decay"):
+        weft.optim.SGD(table.parameters(), lr=0.1, weight_decay=0.1).step()
+    with pytest.raises(ArgumentError, match="sparse=False"):
+        weft.compile(lambda ids: table(ids))(weft.tensor([1]))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sparse_tensors_are_pickled_and_copied(layout):
+    import copy
+    import pickle
+
+    s = sparse(example(), layout)
+    for twin in (pickle.loads(pickle.dumps(s)), copy.deepcopy(s)):
+        assert twin.layout is s.layout
+        same(twin, s.to_dense())
+
+
+def test_the_text_of_a_sparse_tensor():
+    s = weft.sparse_coo_tensor([[0, 1]], [2.0, 3.0], (4,))
+    assert str(s) == (
+        "tensor(indices=tensor([[0, 1]]),\n       values=tensor([2., 3.]),\n"
+        "       size=(4,), nnz=2, layout=weft.sparse_coo)"
+    )

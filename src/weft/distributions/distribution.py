@@ -10,6 +10,7 @@ from typing import Any
 import weft
 from weft import Tensor
 from weft.core.dispatch import beside
+from weft.core.size import Shape
 from weft.distributions import constraints
 from weft.distributions.transforms import Transform
 from weft.distributions.utils import check_values, lazy_property
@@ -60,8 +61,8 @@ class Distribution:
         event_shape: Any = (),
         validate_args: bool | None = None,
     ) -> None:
-        self._batch_shape = tuple(batch_shape)
-        self._event_shape = tuple(event_shape)
+        self._batch_shape = Shape(batch_shape)
+        self._event_shape = Shape(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
@@ -134,12 +135,12 @@ class Distribution:
         return self.__new__(type(self)) if _instance is None else _instance
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
+    def batch_shape(self) -> Shape:
         """The shape over which parameters are batched."""
         return self._batch_shape
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
+    def event_shape(self) -> Shape:
         """The shape of one sample (without batching)."""
         return self._event_shape
 

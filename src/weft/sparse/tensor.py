@@ -15,7 +15,8 @@ import numpy as np
 import weft
 from weft import layout as layouts
 from weft.core.dispatch import Interpreter
-from weft.core.pytree import register_pytree_node
+from weft.core.pytree import custom_node, register_pytree_node
+from weft.core.size import Shape
 from weft.core.tensor import Tensor
 from weft.errors import ArgumentError, OutOfRangeError, ShapeError
 
@@ -69,8 +70,8 @@ class SparseTensor(Tensor):
         )
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self._size
+    def shape(self) -> Shape:
+        return Shape(self._size)
 
     @property
     def ndim(self) -> int:
@@ -182,7 +183,7 @@ class SparseTensor(Tensor):
 
         return select(self, dim, index)
 
-    def unsqueeze(self, dim: int) -> Any:
+    def unsqueeze(self, dim: int) -> Any:  # type: ignore[override]
         from weft.sparse.operators import unsqueezed
 
         return unsqueezed(self, dim)
@@ -208,6 +209,18 @@ class SparseTensor(Tensor):
 
     def backward(self, *args: Any, **options: Any) -> None:
         raise refused("backward")
+
+    def __reduce_ex__(self, protocol: Any = 2) -> Any:
+        parts, rest = custom_node(type(self))[0](self)
+        return _rebuilt, (type(self), parts, rest)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.clone().detach().requires_grad_(self.requires_grad)
+
+
+def _rebuilt(kind: type, parts: Any, rest: Any) -> Any:
+    """A sparse tensor from a pickle."""
+    return custom_node(kind)[1](parts, rest)
 
 
 def refused(name: str, what: str = "a sparse tensor") -> ArgumentError:
