@@ -321,8 +321,8 @@ def gamma_moved(x: Tensor, alpha: Tensor) -> Tensor:
     """The derivative of a gamma sample with respect to the concentration.
 
     >>> from weft.ops.gamma_sampling import gamma_moved
-    >>> gamma_moved(weft.tensor(2.0), weft.tensor(1.0))  # doctest: +ELLIPSIS
-    tensor(1.4...
+    >>> gamma_moved(weft.tensor(2.0), weft.tensor(1.0))
+    tensor(1.6317)
     """
     return moved_op(*prepare("gamma_moved", "floating", x, alpha), n=1)
 

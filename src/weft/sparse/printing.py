@@ -8,7 +8,7 @@ from weft import layout as layouts
 
 
 def _lines(label: str, x: Any) -> str:
-    text = str(x.detach()).replace("\n", "\n" + " " * (len(label) + 7))
+    text = str(x.detach()).replace("\n", "\n" + " " * (len(label) + 8))
     return f"{label}={text},\n       "
 
 
