@@ -12,7 +12,7 @@ ORDER = (
     "errors", "late", "dtype", "dtype_info", "config",
     "runtime", "core",
     "printing", "ops", "interchange", "linalg", "special", "fft",
-    "autograd", "pickling", "func", "methods",
+    "autograd", "pickling", "func", "methods", "sparse",
     "graph", "memory", "compile", "amp",
     "nn", "distributions", "optim",
     "utils", "datasets", "metrics", "models", "serialization", "training",

@@ -26,6 +26,7 @@ _late.provide(
     native_body="compile.program.bodies:native_of",
     numpy_protocol="numpy_protocol",
     pool_code="compile.targets.cpu.pool_code",
+    sparse="sparse",
     tensor="ops.creation:tensor",
     write_out="ops.inplace:write_out",
     zeros="ops.creation:zeros",
@@ -148,6 +149,7 @@ _LAZY = (
     "runtime",
     "serialization",
     "signal",
+    "sparse",
     "special",
     "static",
     "symbolic",
@@ -186,6 +188,12 @@ _LAZY_NAMES = {
     "scan": "graph.control",
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
+    "sparse_bsc_tensor": "sparse",
+    "sparse_bsr_tensor": "sparse",
+    "sparse_compressed_tensor": "sparse",
+    "sparse_coo_tensor": "sparse",
+    "sparse_csc_tensor": "sparse",
+    "sparse_csr_tensor": "sparse",
     "while_loop": "graph.control",
     **dict.fromkeys(
         [
@@ -261,6 +269,14 @@ if _TYPE_CHECKING:
     from weft.graph.control import cond, fori_loop, map, scan, switch, while_loop
     from weft.runtime.cpu.pool import get_num_threads, set_num_threads
     from weft.serialization import load, save
+    from weft.sparse import (
+        sparse_bsc_tensor,
+        sparse_bsr_tensor,
+        sparse_compressed_tensor,
+        sparse_coo_tensor,
+        sparse_csc_tensor,
+        sparse_csr_tensor,
+    )
     from weft.training import Trainer
 
 

@@ -153,10 +153,10 @@ def _cases(op: Op) -> Iterable[Case]:
     cases = [c for c in cases if c.places]
     for case in cases:
         outs = case(*case.primals)
-        if outs and not op.differentiable:
-            raise Mismatch("floating inputs and outputs, but no vjp")
         if outs and op.facts.random:
             raise NotApplicable("samples are moved implicitly, not by differences")
+        if outs and not op.differentiable:
+            raise Mismatch("floating inputs and outputs, but no vjp")
         if outs:
             yield case
     if not op.differentiable:

@@ -85,7 +85,10 @@ def test_expand_and_samples_have_the_same_shapes(name, k):
     ours, theirs = ours.expand(batch), theirs.expand(batch)
     assert ours.batch_shape == batch
     assert ours.event_shape == tuple(theirs.event_shape)
-    value = theirs.sample((2,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's Wishart draws singular matrices
+        value = theirs.sample((2,))
+    tolerance = TOLERANCE["float32" if name in NARROW else kind]
     mine = ours.sample((2,))
     assert mine.shape == tuple(value.shape)
     assert mine.dtype.name == str(value.dtype).removeprefix("torch.")
@@ -94,7 +97,7 @@ def test_expand_and_samples_have_the_same_shapes(name, k):
         "log_prob",
         lambda: ours.log_prob(given),
         lambda: theirs.log_prob(value),
-        TOLERANCE[kind],
+        tolerance,
     )
 
 

@@ -31,6 +31,7 @@ class Interpreter:
     """A transform: it owns a level and says what an operator does there."""
 
     name = "a transform"
+    composes = False  # its results are made of operators, which are noted on their own
 
     def __init__(self) -> None:
         self.level = 0
@@ -102,7 +103,7 @@ def bind(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
             if a._node is not None:
                 wanted = True
         elif isinstance(a, Tensor):  # a tracer, or on another device
-            return _leave(op, args, params, _bind_other(op, args, params))
+            return _bind_other(op, args, params)
         else:
             arrays.append(a)
     state = mode.quick
@@ -176,6 +177,15 @@ def evaluate(op: Op, args: Any, arrays: list[Any], params: dict[str, Any]) -> An
 
 def _bind_other(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply an operator to arguments of which one is no plain CPU tensor."""
+    for a in args:
+        own = a._interpreter if isinstance(a, Tensor) else None
+        if own is not None and own.composes:
+            return own.process(op, args, params)
+    return _leave(op, args, params, _process(op, args, params))
+
+
+def _process(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """The result on tracers, or on another device."""
     chosen, capture = None, mode.capture
     for a in args:
         if isinstance(a, Tensor) and a._interpreter is not chosen:

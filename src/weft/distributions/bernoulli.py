@@ -63,7 +63,7 @@ class Bernoulli(Odds):
     """One with a probability, else zero.
 
     >>> weft.distributions.Bernoulli(0.3).log_prob(weft.tensor(1.0))
-    tensor(-1.2040, dtype=float32)
+    tensor(-1.2040)
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}

@@ -18,7 +18,7 @@ class Beta(ExponentialFamily):
     """The beta distribution on [0, 1].
 
     >>> weft.distributions.Beta(1.0, 3.0).mean
-    tensor(0.2500, dtype=float32)
+    tensor(0.2500)
     """
 
     arg_constraints = {

@@ -70,7 +70,7 @@ class Binomial(Counts):
     """The number of successes in ``total_count`` trials.
 
     >>> weft.distributions.Binomial(10, 0.25).mean
-    tensor(2.5000, dtype=float32)
+    tensor(2.5000)
     """
 
     arg_constraints = {

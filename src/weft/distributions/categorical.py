@@ -19,7 +19,7 @@ class Categorical(Distribution):
     """One of the numbers 0 to n - 1, by probabilities along the last axis.
 
     >>> weft.distributions.Categorical(weft.tensor([1.0, 3.0])).probs
-    tensor([0.2500, 0.7500], shape=(2,), dtype=float32)
+    tensor([0.2500, 0.7500])
     """
 
     arg_constraints = {

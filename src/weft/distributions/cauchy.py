@@ -18,7 +18,7 @@ class Cauchy(Distribution):
     """The Cauchy distribution around ``loc``: a ratio of normal numbers.
 
     >>> weft.distributions.Cauchy(0.0, 1.0).log_prob(weft.tensor(0.0))
-    tensor(-1.1447, dtype=float32)
+    tensor(-1.1447)
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}

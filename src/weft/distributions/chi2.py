@@ -15,7 +15,7 @@ class Chi2(Gamma):
     """The sum of ``df`` squares of standard normal numbers.
 
     >>> weft.distributions.Chi2(3.0).mean
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
 
     arg_constraints = {"df": constraints.positive}

@@ -26,7 +26,7 @@ class ContinuousBernoulli(Odds):
     """The density on [0, 1] that is proportional to ``p**x (1 - p)**(1 - x)``.
 
     >>> weft.distributions.ContinuousBernoulli(0.5).mean
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}

@@ -18,7 +18,7 @@ class Dirichlet(ExponentialFamily):
     """The Dirichlet distribution of points on a simplex.
 
     >>> weft.distributions.Dirichlet(weft.tensor([1.0, 3.0])).mean
-    tensor([0.2500, 0.7500], shape=(2,), dtype=float32)
+    tensor([0.2500, 0.7500])
     """
 
     arg_constraints = {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.dispatch import beside
+from weft.core.size import Shape
 from weft.distributions import constraints
+from weft.distributions.transforms import Transform
 from weft.distributions.utils import check_values, lazy_property
 from weft.errors import ArgumentError, DTypeError
 
@@ -32,6 +36,13 @@ class Distribution:
     _parameters: Mapping[str, int] = {}
     _parts: tuple[str, ...] = ()
 
+    def __init_subclass__(cls) -> None:
+        """Draw where the parameters are computed: now, or in their graph."""
+        super().__init_subclass__()
+        for name in ("sample", "rsample"):
+            if name in vars(cls):
+                setattr(cls, name, _drawn(vars(cls)[name]))
+
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
         """Whether distributions check values, where they are not told.
@@ -50,8 +61,8 @@ class Distribution:
         event_shape: Any = (),
         validate_args: bool | None = None,
     ) -> None:
-        self._batch_shape = tuple(batch_shape)
-        self._event_shape = tuple(event_shape)
+        self._batch_shape = Shape(batch_shape)
+        self._event_shape = Shape(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
@@ -124,12 +135,12 @@ class Distribution:
         return self.__new__(type(self)) if _instance is None else _instance
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
+    def batch_shape(self) -> Shape:
         """The shape over which parameters are batched."""
         return self._batch_shape
 
     @property
-    def event_shape(self) -> tuple[int, ...]:
+    def event_shape(self) -> Shape:
         """The shape of one sample (without batching)."""
         return self._event_shape
 
@@ -163,7 +174,7 @@ class Distribution:
         """The standard deviation.
 
         >>> weft.distributions.Normal(0.0, 2.0).stddev
-        tensor(2., dtype=float32)
+        tensor(2.)
         """
         return self.variance.sqrt()
 
@@ -215,7 +226,7 @@ class Distribution:
         """The exponential of the entropy.
 
         >>> weft.distributions.Categorical(weft.ones(4)).perplexity()
-        tensor(4., dtype=float32)
+        tensor(4.)
         """
         return self.entropy().exp()
 
@@ -270,6 +281,30 @@ class Distribution:
         names = [k for k in self.arg_constraints if k in self.__dict__]
         shown = ", ".join(f"{k}: {_short(self.__dict__[k])}" for k in names)
         return f"{type(self).__name__}({shown})"
+
+
+def _drawn(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(draw)
+    def drawn(self: Any, *args: Any, **options: Any) -> Tensor:
+        traced = next((x for x in _tensors(self) if x._interpreter is not None), None)
+        if traced is None:
+            return draw(self, *args, **options)
+        with beside(traced):
+            return draw(self, *args, **options)
+
+    return drawn
+
+
+def _tensors(d: Any) -> Iterator[Tensor]:
+    """All tensors that a distribution is made of."""
+    for value in vars(d).values():
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (Distribution, Transform)):
+            yield from _tensors(value)
+        elif type(value) is list:
+            for one in value:
+                yield from _tensors(one)
 
 
 def _short(value: Tensor) -> str:

@@ -17,7 +17,7 @@ class Exponential(ExponentialFamily):
     """The exponential distribution with a rate.
 
     >>> weft.distributions.Exponential(2.0).mean
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
 
     arg_constraints = {"rate": constraints.positive}

@@ -19,7 +19,7 @@ class FisherSnedecor(Distribution):
     """The ratio of two chi-squared numbers, each by its degrees of freedom.
 
     >>> weft.distributions.FisherSnedecor(2.0, 4.0).mean
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}

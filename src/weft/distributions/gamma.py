@@ -17,7 +17,7 @@ class Gamma(ExponentialFamily):
     """The gamma distribution with a concentration (shape) and a rate.
 
     >>> weft.distributions.Gamma(3.0, 2.0).mean
-    tensor(1.5000, dtype=float32)
+    tensor(1.5000)
     """
 
     arg_constraints = {

@@ -18,7 +18,7 @@ class GeneralizedPareto(Distribution):
     """The distribution of what exceeds a high threshold.
 
     >>> weft.distributions.GeneralizedPareto(0.0, 1.0, 0.5).mean
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
 
     arg_constraints = {

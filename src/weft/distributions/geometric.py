@@ -22,7 +22,7 @@ class Geometric(Odds):
     """The number of failures before the first success.
 
     >>> weft.distributions.Geometric(0.25).mean
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}

@@ -20,7 +20,7 @@ class Gumbel(TransformedDistribution):
     """The Gumbel distribution: the largest of many numbers.
 
     >>> weft.distributions.Gumbel(0.0, 1.0).mean
-    tensor(0.5772, dtype=float32)
+    tensor(0.5772)
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}

@@ -17,7 +17,7 @@ class InverseGamma(TransformedDistribution):
     """The distribution of the reciprocal of a gamma number.
 
     >>> weft.distributions.InverseGamma(3.0, 2.0).mean
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     arg_constraints = {

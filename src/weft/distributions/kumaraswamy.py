@@ -19,7 +19,7 @@ class Kumaraswamy(TransformedDistribution):
     """The Kumaraswamy distribution on (0, 1), which is like the beta distribution.
 
     >>> weft.distributions.Kumaraswamy(1.0, 1.0).mean
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
 
     arg_constraints = {

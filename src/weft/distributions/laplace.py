@@ -17,7 +17,7 @@ class Laplace(Distribution):
     """The Laplace distribution around ``loc``.
 
     >>> weft.distributions.Laplace(0.0, 1.0).log_prob(weft.tensor(0.0))
-    tensor(-0.6931, dtype=float32)
+    tensor(-0.6931)
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}

@@ -17,7 +17,7 @@ class LogNormal(TransformedDistribution):
     """The exponential of a normal number.
 
     >>> weft.distributions.LogNormal(0.0, 1.0).mean
-    tensor(1.6487, dtype=float32)
+    tensor(1.6487)
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}

@@ -21,7 +21,7 @@ class MixtureSameFamily(Distribution):
     >>> D = weft.distributions
     >>> mix = D.Categorical(weft.ones(2))
     >>> D.MixtureSameFamily(mix, D.Normal(weft.tensor([-1.0, 3.0]), 1.0)).mean
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     arg_constraints: Any = {}

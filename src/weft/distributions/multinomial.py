@@ -20,7 +20,7 @@ class Multinomial(Distribution):
     """How often each category came in ``total_count`` draws.
 
     >>> weft.distributions.Multinomial(4, weft.tensor([1.0, 3.0])).mean
-    tensor([1., 3.], shape=(2,), dtype=float32)
+    tensor([1., 3.])
     """
 
     arg_constraints = {

@@ -51,7 +51,7 @@ class MultivariateNormal(Distribution):
 
     >>> d = weft.distributions.MultivariateNormal(weft.zeros(2), weft.eye(2))
     >>> d.log_prob(weft.zeros(2))
-    tensor(-1.8379, dtype=float32)
+    tensor(-1.8379)
     """
 
     arg_constraints = {

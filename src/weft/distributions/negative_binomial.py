@@ -18,7 +18,7 @@ class NegativeBinomial(Counts):
     """The number of successes before ``total_count`` failures.
 
     >>> weft.distributions.NegativeBinomial(3.0, 0.5).mean
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
 
     arg_constraints = {

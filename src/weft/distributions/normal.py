@@ -18,7 +18,7 @@ class Normal(ExponentialFamily):
 
     >>> d = weft.distributions.Normal(0.0, 1.0)
     >>> d.log_prob(weft.tensor(0.0))
-    tensor(-0.9189, dtype=float32)
+    tensor(-0.9189)
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}

@@ -18,7 +18,7 @@ class OneHotCategorical(Distribution):
     """One-hot vectors, by probabilities along the last axis.
 
     >>> weft.distributions.OneHotCategorical(weft.tensor([0.0, 1.0])).sample()
-    tensor([0., 1.], shape=(2,), dtype=float32)
+    tensor([0., 1.])
     """
 
     arg_constraints = {

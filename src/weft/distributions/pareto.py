@@ -18,7 +18,7 @@ class Pareto(TransformedDistribution):
     """The Pareto distribution (of the first type) above ``scale``.
 
     >>> weft.distributions.Pareto(1.0, 3.0).mean
-    tensor(1.5000, dtype=float32)
+    tensor(1.5000)
     """
 
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}

@@ -17,7 +17,7 @@ class Poisson(ExponentialFamily):
     """The number of events at a rate.
 
     >>> weft.distributions.Poisson(2.0).log_prob(weft.tensor(0.0))
-    tensor(-2., dtype=float32)
+    tensor(-2.)
     """
 
     arg_constraints = {"rate": constraints.nonnegative}

@@ -18,7 +18,7 @@ class StudentT(Distribution):
     """Student's t-distribution with ``df`` degrees of freedom.
 
     >>> weft.distributions.StudentT(3.0).variance
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
 
     arg_constraints = {

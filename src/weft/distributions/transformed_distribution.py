@@ -22,7 +22,7 @@ class TransformedDistribution(Distribution):
     >>> D = weft.distributions
     >>> d = D.TransformedDistribution(D.Normal(0.0, 1.0), [D.ExpTransform()])
     >>> d.log_prob(weft.tensor(1.0))
-    tensor(-0.9189, dtype=float32)
+    tensor(-0.9189)
     """
 
     arg_constraints: Any = {}

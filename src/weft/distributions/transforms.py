@@ -39,7 +39,7 @@ class Transform:
     >>> t = weft.distributions.ExpTransform()
     >>> x = weft.tensor(0.5)
     >>> t.inv(t(x)), t.log_abs_det_jacobian(x, t(x))
-    (tensor(0.5000, dtype=float32), tensor(0.5000, dtype=float32))
+    (tensor(0.5000), tensor(0.5000))
     """
 
     bijective: Any = False
@@ -202,7 +202,7 @@ class ComposeTransform(Transform):
 
     >>> parts = [weft.distributions.ExpTransform(), weft.distributions.AbsTransform()]
     >>> weft.distributions.ComposeTransform(parts)(weft.tensor(0.0))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
@@ -311,7 +311,7 @@ class IndependentTransform(Transform):
     >>> t = D.IndependentTransform(D.ExpTransform(), 1)
     >>> x = weft.ones(2, 3)
     >>> t.log_abs_det_jacobian(x, t(x))
-    tensor([3., 3.], shape=(2,), dtype=float32)
+    tensor([3., 3.])
     """
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int,
@@ -455,7 +455,7 @@ class ExpTransform(_Elementwise):
     """``y = exp(x)``.
 
     >>> weft.distributions.ExpTransform()(weft.tensor(0.0))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     codomain = constraints.positive
@@ -474,7 +474,7 @@ class PowerTransform(Transform):
     """``y = x ** exponent`` of positive numbers.
 
     >>> weft.distributions.PowerTransform(2.0)(weft.tensor(3.0))
-    tensor(9., dtype=float32)
+    tensor(9.)
     """
 
     domain = constraints.positive
@@ -522,7 +522,7 @@ class SigmoidTransform(_Elementwise):
     """``y = 1 / (1 + exp(-x))``.
 
     >>> weft.distributions.SigmoidTransform()(weft.tensor(0.0))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
 
     codomain = constraints.unit_interval
@@ -544,7 +544,7 @@ class SoftplusTransform(_Elementwise):
     """``y = log(1 + exp(x))``.
 
     >>> weft.distributions.SoftplusTransform()(weft.tensor(0.0))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
 
     codomain = constraints.positive
@@ -563,7 +563,7 @@ class TanhTransform(_Elementwise):
     """``y = tanh(x)``.
 
     >>> weft.distributions.TanhTransform()(weft.tensor(0.0))
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
 
     codomain = constraints.interval(-1.0, 1.0)
@@ -582,7 +582,7 @@ class AbsTransform(Transform):
     """``y = |x|``, whose inverse is the positive one.
 
     >>> weft.distributions.AbsTransform()(weft.tensor(-2.0))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
 
     domain = constraints.real
@@ -604,7 +604,7 @@ class AffineTransform(Transform):
     """``y = loc + scale * x``.
 
     >>> weft.distributions.AffineTransform(1.0, 2.0)(weft.tensor(3.0))
-    tensor(7., dtype=float32)
+    tensor(7.)
     """
 
     bijective = True
@@ -739,7 +739,7 @@ class SoftmaxTransform(Transform):
     """``y = exp(x)``, normalised along the last axis.
 
     >>> weft.distributions.SoftmaxTransform()(weft.zeros(2))
-    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.5000])
     """
 
     domain = constraints.real_vector
@@ -769,7 +769,7 @@ class StickBreakingTransform(Transform):
     """K - 1 numbers as K parts of a stick.
 
     >>> weft.distributions.StickBreakingTransform()(weft.zeros(2))
-    tensor([0.3333, 0.3333, 0.3333], shape=(3,), dtype=float32)
+    tensor([0.3333, 0.3333, 0.3333])
     """
 
     domain = constraints.real_vector
@@ -894,7 +894,7 @@ class CatTransform(_Joined):
     >>> D = weft.distributions
     >>> t = D.CatTransform([D.ExpTransform(), D.identity_transform], lengths=[1, 2])
     >>> t(weft.zeros(3))
-    tensor([1., 0., 0.], shape=(3,), dtype=float32)
+    tensor([1., 0., 0.])
     """
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0,
@@ -964,7 +964,7 @@ class StackTransform(_Joined):
     >>> D = weft.distributions
     >>> t = D.StackTransform([D.ExpTransform(), D.identity_transform])
     >>> t(weft.zeros(2))
-    tensor([1., 0.], shape=(2,), dtype=float32)
+    tensor([1., 0.])
     """
 
     def with_cache(self, cache_size: int = 1) -> Transform:
@@ -1001,7 +1001,7 @@ class CumulativeDistributionTransform(Transform):
 
     >>> d = weft.distributions.Normal(0.0, 1.0)
     >>> weft.distributions.CumulativeDistributionTransform(d)(weft.tensor(0.0))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
 
     bijective = True

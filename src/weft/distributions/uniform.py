@@ -21,7 +21,7 @@ class Uniform(Distribution):
     """The uniform distribution on [low, high).
 
     >>> weft.distributions.Uniform(0.0, 2.0).log_prob(weft.tensor(1.0))
-    tensor(-0.6931, dtype=float32)
+    tensor(-0.6931)
     """
 
     has_rsample = True

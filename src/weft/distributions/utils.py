@@ -10,7 +10,6 @@ import numpy as np
 
 import weft
 from weft import Tensor
-from weft.core.dispatch import beside
 from weft.core.mode import mode
 from weft.errors import ArgumentError
 from weft.nn import functional as F
@@ -53,15 +52,14 @@ def sum_rightmost(value: Tensor, count: int) -> Tensor:
 
     >>> from weft.distributions.utils import sum_rightmost
     >>> sum_rightmost(weft.ones(2, 3, 4), 2)
-    tensor([12., 12.], shape=(2,), dtype=float32)
+    tensor([12., 12.])
     """
     return value.flatten(value.ndim - count).sum(-1) if count else value
 
 
 def uniform(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Uniform numbers in [0, 1) beside a parameter, in its dtype."""
-    with beside(like):
-        return weft.rand(shape, dtype=like.dtype, device=like.device)
+    return weft.rand(shape, dtype=like.dtype, device=like.device)
 
 
 def open_uniform(like: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -72,8 +70,7 @@ def open_uniform(like: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def gaussian(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Standard normal numbers beside a parameter, in its dtype."""
-    with beside(like):
-        return weft.randn(shape, dtype=like.dtype, device=like.device)
+    return weft.randn(shape, dtype=like.dtype, device=like.device)
 
 
 def exponential(like: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -86,7 +83,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
 
     >>> from weft.distributions.utils import logits_to_probs
     >>> logits_to_probs(weft.zeros(2))
-    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.5000])
     """
     return logits.sigmoid() if is_binary else logits.softmax(-1)
 
@@ -107,7 +104,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
 
     >>> from weft.distributions.utils import probs_to_logits
     >>> probs_to_logits(weft.tensor(0.5), is_binary=True)
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
     clamped = clamp_probs(probs)
     if is_binary:
@@ -127,7 +124,7 @@ class lazy_property:
     nothing outside of it.
 
     >>> weft.distributions.Bernoulli(logits=weft.zeros(1)).probs
-    tensor([0.5000], shape=(1,), dtype=float32)
+    tensor([0.5000])
     """
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
@@ -149,7 +146,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
     >>> from weft.distributions.utils import tril_matrix_to_vec
     >>> tril_matrix_to_vec(weft.tensor([[1, 2], [3, 4]]))
-    tensor([1, 3, 4], shape=(3,), dtype=int64)
+    tensor([1, 3, 4])
     """
     n = mat.shape[-1]
     if not -n <= diag < n:

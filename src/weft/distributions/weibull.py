@@ -19,7 +19,7 @@ class Weibull(TransformedDistribution):
     """The Weibull distribution with two parameters.
 
     >>> weft.distributions.Weibull(1.0, 1.0).mean
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     arg_constraints = {

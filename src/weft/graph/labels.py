@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import late
+from weft.core.pytree import custom_node
 from weft.core.tensor import Tensor
 
 
@@ -78,6 +79,9 @@ def _paths(lead: str, tree: Any) -> Iterator[str]:
             yield from _paths(f"{lead}.{key}", value)
     elif isinstance(tree, (list, tuple)):
         for k, value in enumerate(tree):
+            yield from _paths(f"{lead}.{k}", value)
+    elif (node := custom_node(type(tree))) is not None:
+        for k, value in enumerate(node[0](tree)[0]):
             yield from _paths(f"{lead}.{k}", value)
     elif tree is not None:
         yield lead

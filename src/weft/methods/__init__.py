@@ -15,6 +15,7 @@ from weft.methods.conversion import Casts, Conversion
 from weft.methods.gradients import Gradients
 from weft.methods.inplace import InPlace
 from weft.methods.inspection import Inspection
+from weft.methods.layouts import Layouts
 from weft.methods.memory import Memory
 from weft.methods.operators import Operators
 from weft.ops import (  # noqa: F401  # they declare functions and methods
@@ -145,6 +146,7 @@ class Methods(
     Conversion,
     Memory,
     Gradients,
+    Layouts,
     Casts,
     Declared,
 ):

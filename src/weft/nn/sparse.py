@@ -31,6 +31,7 @@ class Embedding(Module):
         max_norm: float | None = None,
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
+        sparse: bool = False,
         device: Any = None,
         dtype: Any = None,
         *,
@@ -40,7 +41,7 @@ class Embedding(Module):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = self._place(padding_idx)
         self.max_norm, self.norm_type = max_norm, norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self._initialiser = w_init
         shape = (num_embeddings, embedding_dim)
         self.weight = Parameter(weft.empty(shape, device=device, dtype=dtype))
@@ -79,7 +80,7 @@ class Embedding(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type,
-            self.scale_grad_by_freq,
+            self.scale_grad_by_freq, self.sparse,
         )  # fmt: skip
 
     def extra_repr(self) -> str:

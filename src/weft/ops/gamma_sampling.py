@@ -1,4 +1,4 @@
-"""Random numbers of the gamma distribution, and how they move with its parameter.
+"""Random numbers by rejection, and how those of a gamma distribution move.
 
 A sample is drawn by rejection (Marsaglia and Tsang, 2000), each element from a Philox
 block of its own. Its derivative is the implicit one (Figurnov et al., 2018): the sample
@@ -8,6 +8,7 @@ stays at the same level of the cumulative distribution.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,45 +54,90 @@ def _units(seed: Array, block: Array, turn: int) -> list[Array]:
     return found
 
 
-def _standard_gamma_eval(seed: Any, block: Any, alpha: Any) -> Any:
-    a = np.ravel(alpha).astype(np.float64)
+def _rejected(
+    seed: Any, block: Any, parameter: Any, good: Any, turned: Callable[..., Any]
+) -> Array:
+    """Samples in float64: ``turned(parameter, numbers)`` tells which it accepts."""
+    a = np.ravel(parameter).astype(np.float64)
     blocks = np.ravel(block).astype(np.uint64)
-    seeds = np.broadcast_to(seed, np.shape(alpha)).astype(np.uint64).ravel()
+    seeds = np.broadcast_to(seed, np.shape(parameter)).astype(np.uint64).ravel()
     out = np.full(a.shape, np.nan)
-    left = np.flatnonzero((a >= 0) & (a < np.inf))
-    turn = 0
+    left, turn = np.flatnonzero(good(a, 0) & (a < np.inf)), 0
     with np.errstate(all="ignore"):
         while left.size:
-            some = a[left]
             u = _units(seeds[left], blocks[left], turn)
-            d = some + (some < 1) - 1 / 3
-            z = np.sqrt(-2 * np.log1p(-u[0])) * np.cos(2 * math.pi * u[1])
-            v = (1 + z / np.sqrt(9 * d)) ** 3
-            bound = z * z / 2 + d - d * v + d * np.log(v)
-            good = (v > 0) & (np.log1p(-u[2]) < bound)
-            power = np.where(some < 1, (1 - u[3]) ** (1 / some), 1.0)
-            out[left[good]] = (d * v * power)[good]
-            left = left[~good]
-            turn += 1
+            accepted, found = turned(a[left], u)
+            out[left[accepted]] = found[accepted]
+            left, turn = left[~accepted], turn + 1
+    return out.reshape(np.shape(parameter))
+
+
+def _gamma_turn(a: Array, u: list[Array]) -> tuple[Array, Array]:
+    d = a + (a < 1) - 1 / 3
+    z = np.sqrt(-2 * np.log1p(-u[0])) * np.cos(2 * math.pi * u[1])
+    v = (1 + z / np.sqrt(9 * d)) ** 3
+    bound = z * z / 2 + d - d * v + d * np.log(v)
+    power = np.where(a < 1, (1 - u[3]) ** (1 / a), 1.0)
+    return (v > 0) & (np.log1p(-u[2]) < bound), d * v * power
+
+
+def _standard_gamma_eval(seed: Any, block: Any, alpha: Any) -> Any:
+    out = _rejected(seed, block, alpha, np.greater_equal, _gamma_turn)
     out = np.maximum(out, finfo(dtypes.of_array(alpha)).tiny)
-    return out.astype(alpha.dtype).reshape(alpha.shape)
+    return out.astype(alpha.dtype)
 
 
-def _standard_gamma_reference(seed: Any, block: Any, alpha: Any) -> Any:
-    found = [
-        _one_gamma(int(np.ravel(seed)[0]), int(b), float(a))
-        for b, a in zip(np.ravel(block), np.ravel(alpha), strict=True)
-    ]
-    return np.array(found).reshape(np.shape(alpha))
+def _angle_turn(k: Array, u: list[Array]) -> tuple[Array, Array]:
+    """Best and Fisher's rejection (1979)."""
+    tau = 1 + np.sqrt(1 + 4 * k**2)
+    rho = (tau - np.sqrt(2 * tau)) / (2 * k)
+    r = np.where(k < 1e-5, 1 / k + k, (1 + rho**2) / (2 * rho))
+    z = np.cos(math.pi * u[0])
+    f = (1 + r * z) / (r + z)
+    c = k * (r - f)
+    accepted = (c * (2 - c) > u[1]) | (np.log(c / u[1]) + 1 - c >= 0)
+    return accepted, np.sign(u[2] - 0.5) * np.arccos(np.clip(f, -1, 1))
+
+
+def _angle_eval(seed: Any, block: Any, alpha: Any) -> Any:
+    out = _rejected(seed, block, alpha, np.greater, _angle_turn)
+    return out.astype(alpha.dtype)
+
+
+def _one_by_one(one: Callable[..., float]) -> Callable[..., Any]:
+    """A reference: samples in Python's numbers."""
+
+    def reference(seed: Any, block: Any, alpha: Any) -> Any:
+        found = [
+            one(int(np.ravel(seed)[0]), int(b), float(a))
+            for b, a in zip(np.ravel(block), np.ravel(alpha), strict=True)
+        ]
+        return np.array(found).reshape(np.shape(alpha))
+
+    return reference
+
+
+def _scalar_units(seed: int, block: int, turn: int) -> list[float]:
+    w = [x for half in (0, 1) for x in _scalar_philox(seed, block, 4, (turn, half))]
+    return [((w[k] >> 5) * 2**26 + (w[k + 1] >> 6)) / 2**53 for k in (0, 2, 4, 6)]
+
+
+def _one_angle(seed: int, block: int, k: float) -> float:
+    for turn in range(100):
+        u = _scalar_units(seed, block, turn)
+        root = math.sqrt(1 + 4 * k * k)
+        rho = (1 + root - math.sqrt(2 * (1 + root))) / (2 * k)
+        r = (1 + rho * rho) / (2 * rho)
+        f = (1 + r * math.cos(math.pi * u[0])) / (r + math.cos(math.pi * u[0]))
+        c = k * (r - f)
+        if c * (2 - c) > u[1] or math.log(c / u[1]) >= c - 1:
+            return math.copysign(math.acos(f), u[2] - 0.5)
+    raise AssertionError("a hundred rejections")
 
 
 def _one_gamma(seed: int, block: int, a: float) -> float:
-    """One sample, in Python's numbers."""
     for turn in range(100):
-        w = []
-        for half in (0, 1):
-            w += _scalar_philox(seed, block, 4, (turn, half))
-        u = [((w[k] >> 5) * 2**26 + (w[k + 1] >> 6)) / 2**53 for k in (0, 2, 4, 6)]
+        u = _scalar_units(seed, block, turn)
         d = max(a, a + 1 if a < 1 else a) - 1 / 3
         z = math.sqrt(-2 * math.log(1 - u[0])) * math.cos(2 * math.pi * u[1])
         v = (1 + z / (3 * math.sqrt(d))) ** 3
@@ -102,9 +148,7 @@ def _one_gamma(seed: int, block: int, a: float) -> float:
 
 def _gamma_type(seed: TensorType, block: TensorType, alpha: TensorType) -> TensorType:
     if not alpha.dtype.is_floating_point:
-        raise DTypeError(
-            f"_standard_gamma: expected a floating-point dtype, got {alpha.dtype.name}"
-        )
+        raise DTypeError(f"expected a floating-point parameter, got {alpha.dtype.name}")
     return alpha
 
 
@@ -139,7 +183,19 @@ standard_gamma_op: Op = define(
     random=True,
     cost=400,
     samples=_gamma_samples,
-    reference=_standard_gamma_reference,
+    reference=_one_by_one(_one_gamma),
+)
+
+von_mises_op: Op = define(
+    "von_mises",
+    inputs="seed block alpha",
+    eval=_angle_eval,
+    type=_gamma_type,
+    batch=_gamma_batch,
+    random=True,
+    cost=400,
+    samples=_gamma_samples,
+    reference=_one_by_one(_one_angle),
 )
 
 
@@ -265,8 +321,8 @@ def gamma_moved(x: Tensor, alpha: Tensor) -> Tensor:
     """The derivative of a gamma sample with respect to the concentration.
 
     >>> from weft.ops.gamma_sampling import gamma_moved
-    >>> gamma_moved(weft.tensor(2.0), weft.tensor(1.0))  # doctest: +ELLIPSIS
-    tensor(1.4...
+    >>> gamma_moved(weft.tensor(2.0), weft.tensor(1.0))
+    tensor(1.6317)
     """
     return moved_op(*prepare("gamma_moved", "floating", x, alpha), n=1)
 
@@ -281,6 +337,18 @@ def standard_gamma(alpha: Tensor, generator: Generator | None = None) -> Tensor:
     with beside(alpha):
         seed, block = random_blocks("_standard_gamma", alpha.shape, generator)
     return standard_gamma_op(seed, block, alpha)
+
+
+def von_mises(concentration: Tensor) -> Tensor:
+    """Angles of the von Mises distribution around 0; they have no gradient.
+
+    >>> from weft.ops.gamma_sampling import von_mises
+    >>> von_mises(weft.ones(3)).shape
+    (3,)
+    """
+    with beside(concentration):
+        seed, block = random_blocks("von_mises", concentration.shape, None)
+    return von_mises_op(seed, block, concentration.detach())
 
 
 @public(name="_sample_dirichlet")

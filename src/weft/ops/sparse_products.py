@@ -16,14 +16,24 @@ import numpy as np
 from weft.core.eager_kernels import SLOW
 from weft.core.lowering import Fold, Scatter
 from weft.core.op import Op, Sample, TensorType, define
-from weft.errors import ArgumentError, ShapeError
+from weft.errors import ArgumentError, OutOfRangeError, ShapeError
 
 _ROWS = 4096  # elements at a time, so that products stay in the cache
+
+
+def _check(name: str, index: Any, size: int) -> None:
+    if index.size and not (index.min() >= 0 and index.max() < size):
+        raise OutOfRangeError(
+            f"{name}: an index is out of range for an axis of size {size}: they go "
+            f"from {index.min()} to {index.max()}"
+        )
 
 
 def _product_eval(
     rows: Any, columns: Any, values: Any, dense: Any, *, size: int
 ) -> Any:
+    _check("sparse_product", rows, size)
+    _check("sparse_product", columns, len(dense))
     out = np.zeros((size, dense.shape[1]), dense.dtype)
     for k in range(0, len(rows), _ROWS):
         some = slice(k, k + _ROWS)
@@ -68,7 +78,9 @@ def _product_samples(rng: np.random.Generator) -> Any:
         yield Sample((*at, rng.uniform(-2, 2, count), dense), {"size": shape[0]})
 
 
-def _loop_product(rows: Any, columns: Any, values: Any, dense: Any, *, size: int) -> Any:
+def _loop_product(
+    rows: Any, columns: Any, values: Any, dense: Any, *, size: int
+) -> Any:
     matrix = np.zeros((size, dense.shape[0]))
     for r, c, v in zip(rows, columns, values, strict=True):
         matrix[r, c] += v
@@ -83,7 +95,9 @@ product_op: Op = define(
     eval=_product_eval,
     type=_product_type,
     lower=Scatter(
-        start=lambda k, out, rows, columns, values, dense, size: k.number(0, dense.dtype),
+        start=lambda k, out, rows, columns, values, dense, size: k.number(
+            0, dense.dtype
+        ),
         domain=lambda rows, columns, values, dense, size: (
             rows.shape[0], dense.shape[1],
         ),
@@ -112,6 +126,8 @@ product_op: Op = define(
 
 
 def _sampled_eval(rows: Any, columns: Any, a: Any, b: Any) -> Any:
+    _check("sampled_product", rows, len(a))
+    _check("sampled_product", columns, len(b))
     out = np.empty(len(rows), a.dtype)
     for k in range(0, len(rows), _ROWS):
         some = slice(k, k + _ROWS)

@@ -456,12 +456,15 @@ logaddexp: Public = binary(
 def xlogy(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """``input * log(other)``, and 0 where ``input`` is 0.
 
+    The derivative by ``input`` at 0 is ``log(other)`` where that is finite.
+
     >>> weft.xlogy(weft.tensor([0.0, 2.0]), weft.tensor([0.0, 1.0]))
     tensor([0., 0.])
     """
     if out is not None:
         return write_out(out, xlogy(input, other), "xlogy")
-    chosen = where(input == 0, 0, input * log(where(input == 0, 1, other)))
+    none = (input == 0) & ((other <= 0) | (other == math.inf))
+    chosen = where(none, 0, input * log(where(none, 1, other)))
     return where(other != other, math.nan, chosen)
 
 

@@ -54,6 +54,19 @@ class Adagrad(Optimizer):
             first = complex(first, first)  # each part is a number of its own
         return {"sum": full_like(param, first)}
 
+    def update_sparse(self, g: Any, p: Tensor, group: dict[str, Any]) -> None:
+        if group["weight_decay"]:
+            raise ArgumentError("Adagrad: a sparse gradient takes no weight_decay")
+        state = self.state[p]
+        if not state:
+            state.update({"step": 0, **self.start(p, group)})
+        state["step"] += 1
+        at = tuple(g.indices()[k] for k in range(g.sparse_dim()))
+        lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+        total = state["sum"][at] + g.values() ** 2
+        state["sum"][at] = total
+        p[at] = p[at] - lr * (g.values() / (total.sqrt() + group["eps"]))
+
     def update(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
         g = decayed(g, p, group)
         lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])

@@ -224,15 +224,12 @@ def orthogonalised(
 
 
 class SparseAdam(WholeTensors):
-    """Adam for sparse gradients, which no operator gives here: dense ones are refused.
+    """Adam for sparse gradients: rows without one keep their moments.
 
-    >>> p = weft.nn.Parameter(weft.ones(2))
-    >>> sparse = weft.optim.SparseAdam([p])
-    >>> p.sum().backward()
+    >>> table = weft.nn.Embedding(10, 2, sparse=True)
+    >>> sparse = weft.optim.SparseAdam(table.parameters())
+    >>> table(weft.tensor([3])).sum().backward()
     >>> sparse.step()
-    Traceback (most recent call last):
-    ...
-    weft.errors.ArgumentError: SparseAdam does not support dense gradients...
     """
 
     def __init__(
@@ -246,7 +243,24 @@ class SparseAdam(WholeTensors):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize}
         super().__init__(params, defaults)
 
-    def change(self, p: Tensor, g: Tensor, state: Any, group: dict[str, Any]) -> None:
-        raise ArgumentError(
-            "SparseAdam does not support dense gradients, please consider Adam instead"
-        )
+    def start(self, param: Tensor, group: dict[str, Any]) -> State:
+        zero = {"exp_avg": zeros_like(param), "exp_avg_sq": zeros_like(param)}
+        return {"step": 0, **zero}
+
+    def change(self, p: Tensor, g: Any, state: Any, group: dict[str, Any]) -> None:
+        if not g.is_sparse:
+            raise ArgumentError(
+                "SparseAdam does not support dense gradients, please consider Adam "
+                "instead"
+            )
+        g = g.coalesce()
+        at = tuple(g.indices()[k] for k in range(g.sparse_dim()))
+        (b1, b2), g = group["betas"], g.values()
+        state["step"] += 1
+        t = state["step"]
+        first, second = state["exp_avg"], state["exp_avg_sq"]
+        m = b1 * first[at] + (1 - b1) * g
+        v = b2 * second[at] + (1 - b2) * g * g
+        first[at], second[at] = m, v
+        lr = group["lr"] * math.sqrt(1 - b2**t) / (1 - b1**t)
+        p[at] = p[at] - lr * m / (v.sqrt() + group["eps"])

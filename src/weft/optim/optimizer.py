@@ -317,6 +317,7 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad(), np.errstate(all="ignore"):
+            self._step_sparse()
             if mode.capture is None and mode.anomaly is not None:
                 self._step_watched()
             elif mode.capture is None:
@@ -326,12 +327,27 @@ class Optimizer:
                     self._captured(index, group)
         return loss
 
+    def _step_sparse(self) -> None:
+        """The parameters whose gradients are sparse, each by itself."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None and p.grad.is_sparse:
+                    g = -p.grad if group.get("maximize") else p.grad
+                    self.update_sparse(g.coalesce(), p, group)
+
+    def update_sparse(self, g: Any, p: Tensor, group: dict[str, Any]) -> None:
+        """Change a parameter by a sparse gradient, if the rule has a form for it."""
+        raise ArgumentError(
+            f"{type(self).__name__}: got a sparse gradient, which SGD, Adagrad and "
+            "SparseAdam take; or make it dense (Embedding(sparse=False))"
+        )
+
     def _step_watched(self) -> None:
         """A step that must leave finite parameters finite."""
         from weft.autograd.anomaly import check_step
 
         params = [p for g in self.param_groups for p in g["params"]]
-        active = [p for p in params if p.grad is not None]
+        active = [p for p in params if p.grad is not None and not p.grad.is_sparse]
         before = [p.to_host().copy() for p in active]
         self._step_all()
         check_step(f"{type(self).__name__}.step", before, active)
@@ -349,7 +365,11 @@ class Optimizer:
         prepared = []
         try:
             for index, group in enumerate(self.param_groups):
-                active = [p for p in group["params"] if p.grad is not None]
+                active = [
+                    p
+                    for p in group["params"]
+                    if p.grad is not None and not p.grad.is_sparse
+                ]
                 if active:
                     options = {k: _plain(v) for k, v in group.items() if k not in _OWN}
                     runs = self._plan(index, active, options, before)

@@ -93,6 +93,14 @@ class SGD(Optimizer):
             state_dict = {**state_dict, "state": known}
         super().load_state_dict(state_dict)
 
+    def update_sparse(self, g: Any, p: Tensor, group: dict[str, Any]) -> None:
+        if group["momentum"] or group["weight_decay"]:
+            raise ArgumentError(
+                "SGD: a sparse gradient takes neither momentum nor weight_decay"
+            )
+        at = tuple(g.indices()[k] for k in range(g.sparse_dim()))
+        p[at] = p[at] - group["lr"] * g.values()
+
     def update(self, g: Any, p: Any, state: State, group: dict[str, Any]) -> Any:
         decay, before = group["decay"], p
         if decay == "l2":

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import weft
 from weft import Tensor
+from weft.autograd.function import Function
 from weft.errors import ArgumentError, ShapeError
 from weft.ops.index import take_op
 from weft.ops.operands import as_index
 from weft.ops.require import known, require_index
+from weft.sparse.tensor import SparseCOO
 
 
 def embedding(
@@ -17,6 +21,7 @@ def embedding(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Tensor:
     """The rows of ``weight`` that the indices name.
 
@@ -40,7 +45,44 @@ def embedding(
         table = _without_row(weight, _wrap(padding_idx, rows))
     if scale_grad_by_freq:
         table = _by_frequency(table, ids)
+    if sparse:
+        return _sparse_rows(weight, ids, padding_idx, scale_grad_by_freq)
     return take_op(table, ids)
+
+
+def _sparse_rows(
+    weight: Tensor, ids: Tensor, padding_idx: int | None, scale_grad_by_freq: bool
+) -> Tensor:
+    """The rows, whose gradient is a sparse tensor of as many rows."""
+    if scale_grad_by_freq:
+        raise ArgumentError(
+            "embedding: sparse=True has no scale_grad_by_freq; pass sparse=False"
+        )
+    if not (known(weight) and known(ids)):
+        raise ArgumentError(
+            "embedding: gradients are dense in captured programs and transforms; pass "
+            "sparse=False there"
+        )
+    return _SparseRows.apply(weight, ids, padding_idx)
+
+
+class _SparseRows(Function):
+    """Rows of a table, with a sparse gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Tensor:
+        weight, ids, padding_idx = args
+        ctx.ids, ctx.padding, ctx.shape = ids, padding_idx, tuple(weight.shape)
+        return take_op(weight, ids)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        rows, values = ctx.ids.flatten(), grads[0].reshape(-1, ctx.shape[1])
+        if ctx.padding is not None:
+            kept = (rows != ctx.padding % ctx.shape[0]).nonzero().flatten()
+            rows, values = rows[kept], values[kept]
+        found = SparseCOO.of(rows.unsqueeze(0).long(), values, ctx.shape, False)
+        return found, None, None
 
 
 def _wrap(padding_idx: int, rows: int) -> int:
