@@ -101,7 +101,6 @@ __version__ = "0.1.0"
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
     "accelerator",
-    "amp",
     "array_api",
     "backends",
     "cli",

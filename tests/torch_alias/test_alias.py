@@ -155,7 +155,7 @@ def test_what_is_deliberately_absent_says_what_to_do(torch):
     with pytest.raises(ImportError, match=r"no C\+\+ or CUDA extensions"):
         import torch.utils.cpp_extension
     with pytest.raises(AttributeError, match=r"is_available\(\) is False"):
-        torch.distributed.init_process_group
+        torch.distributed.FileStore
     with pytest.raises(AttributeError, match=r"C\+\+ core"):
         torch._C._no_such
     with pytest.raises(ImportError, match=r"ONNX"):
