@@ -42,7 +42,12 @@ INSIDE = {
     "weft.core.eager_kernels": {"fused", "lstm"},
     "weft.core.dispatch": {"beside"},
     "weft.core.mode": {"mode"},
-    "weft.core.members": {"KINDS", "Members"},  # the store, which guards know too
+    "weft.core.autocast": {"lowered", "widened"},  # lists of functions
+    "weft.core.members": {
+        "HOOKS",
+        "KINDS",
+        "Members",
+    },  # the store, which guards know too
 }
 
 

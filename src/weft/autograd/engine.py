@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import late
 from weft.core.mode import mode
 from weft.core.tape import Backward, Leaf, Wanted
 from weft.core.tensor import Tensor
@@ -18,7 +19,16 @@ from weft.runtime.cpu.buffers import owned
 Tensors = Tensor | Sequence[Tensor]
 
 
+class GradientEdge(NamedTuple):
+    """A place on the tape at which gradients arrive: an input of ``grad``."""
+
+    node: Any
+    output_nr: int = 0
+
+
 def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, GradientEdge):
+        return [value]
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
@@ -38,6 +48,8 @@ def _seeds(
 
 
 def _node_of(name: str, out: Any) -> Any:
+    if isinstance(out, GradientEdge):
+        return out.node
     if not isinstance(out, Tensor):
         raise DTypeError(f"{name}: expected a tensor, got {type(out).__name__}")
     if out._node is None:
@@ -86,7 +98,7 @@ def backward(
     >>> x = weft.tensor(3.0, requires_grad=True)
     >>> weft.autograd.backward(x * x)
     >>> x.grad
-    tensor(6., dtype=float32)
+    tensor(6.)
     """
     outputs = _as_list(tensors)
     seeds = _seeds("backward", outputs, grad_tensors)
@@ -104,6 +116,10 @@ def backward(
         owner = owners.get(node) if wanted is not None else node.tensor()
         if owner is not None:
             accumulate(owner, g, create_graph)
+            after = owner._post_accumulate
+            if after:
+                for hook in list(after.values()):
+                    hook(owner)
 
     for node, g in seeds:
         run.send(node, g)
@@ -118,7 +134,7 @@ def accumulate(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
         leaf.grad = leaf.grad + g
     else:
         np.add(leaf.grad._data, g._data, out=leaf.grad._data)
-        leaf.grad.storage.touch("backward")
+        leaf.grad.storage_record.touch("backward")
 
 
 def _own(g: Tensor) -> Tensor:
@@ -146,7 +162,7 @@ def grad(
     >>> x = weft.tensor(3.0, requires_grad=True)
     >>> (dx,) = weft.autograd.grad(x**3, x, create_graph=True)
     >>> weft.autograd.grad(dx, x)
-    (tensor(18., dtype=float32),)
+    (tensor(18.),)
     """
     ins = _as_list(inputs)
     nodes = [_node_of("grad", x) for x in ins]
@@ -213,6 +229,31 @@ class HookHandle:
         if self.owner.hooks:
             self.owner.hooks.pop(self.id, None)
 
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+def register_post_accumulate_grad_hook(
+    self: Tensor, hook: Callable[[Tensor], None]
+) -> Any:
+    """Call ``hook(tensor)`` when a backward has added to this leaf's ``.grad``.
+
+    >>> x = weft.tensor(1.0, requires_grad=True)
+    >>> handle = x.register_post_accumulate_grad_hook(lambda x: print(x.grad.item()))
+    >>> (x * 2).backward()
+    2.0
+    """
+    if type(self._node) is not Leaf:
+        raise AutogradError(
+            "register_post_accumulate_grad_hook: expected a leaf that requires grad"
+        )
+    if self._post_accumulate is None:
+        self._post_accumulate = {}
+    return late.find("RemovableHandle")(self._post_accumulate, hook)
+
 
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
     """Call ``hook(grad)`` when this tensor's gradient is known; it may replace it.
@@ -221,7 +262,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Hook
     >>> handle = x.register_hook(lambda g: g * 10)
     >>> (x * 2).backward()
     >>> x.grad
-    tensor(20., dtype=float32)
+    tensor(20.)
     """
     if self._node is None:
         raise AutogradError(
@@ -238,7 +279,7 @@ def retain_grad(self: Tensor) -> None:
     >>> y.retain_grad()
     >>> (y * 3).backward()
     >>> y.grad
-    tensor(3., dtype=float32)
+    tensor(3.)
     """
     if self._node is None:
         raise AutogradError("retain_grad: this tensor does not require grad")

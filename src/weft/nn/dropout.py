@@ -11,6 +11,7 @@ from weft.nn.functional_module import TrainingModule
 
 class _Dropout(TrainingModule):
     options = {"p": 0.5, "inplace": False}
+    shows = "p={p}, inplace={inplace}"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -25,7 +26,7 @@ class Dropout(_Dropout):
     """Elements set to zero with probability p while training.
 
     >>> weft.nn.Dropout(0.5).eval()(weft.ones(2))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
 
     function = F.dropout

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -139,7 +140,7 @@ def normal_(
     """Normal random numbers.
 
     >>> weft.nn.init.normal_(weft.empty(2), std=0.0)
-    tensor([0., 0.], shape=(2,), dtype=float32)
+    tensor([0., 0.])
     """
     return tensor.normal_(mean, _scatter(std, "normal_"), generator=generator)
 
@@ -176,7 +177,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere.
 
     >>> weft.nn.init.constant_(weft.empty(2), 0.5)
-    tensor([0.5000, 0.5000], shape=(2,), dtype=float32)
+    tensor([0.5000, 0.5000])
     """
     return tensor.fill_(val)
 
@@ -186,7 +187,7 @@ def ones_(tensor: Tensor) -> Tensor:
     """Ones.
 
     >>> weft.nn.init.ones_(weft.empty(2))
-    tensor([1., 1.], shape=(2,), dtype=float32)
+    tensor([1., 1.])
     """
     return tensor.fill_(1)
 
@@ -196,7 +197,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     """Zeros.
 
     >>> weft.nn.init.zeros_(weft.empty(2))
-    tensor([0., 0.], shape=(2,), dtype=float32)
+    tensor([0., 0.])
     """
     return tensor.zero_()
 
@@ -207,7 +208,7 @@ def eye_(tensor: Tensor) -> Tensor:
 
     >>> weft.nn.init.eye_(weft.empty(2, 2))
     tensor([[1., 0.],
-            [0., 1.]], shape=(2, 2), dtype=float32)
+            [0., 1.]])
     """
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: expected a matrix, got shape {tensor.shape}")
@@ -219,7 +220,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Convolution weights that pass each channel on unchanged.
 
     >>> weft.nn.init.dirac_(weft.empty(1, 1, 3))
-    tensor([[[0., 1., 0.]]], shape=(1, 1, 3), dtype=float32)
+    tensor([[[0., 1., 0.]]])
     """
     if tensor.ndim not in (3, 4, 5):
         raise ShapeError(
@@ -353,7 +354,7 @@ def sparse_(
 
     >>> w = weft.nn.init.sparse_(weft.empty(4, 3), sparsity=0.5)
     >>> (w == 0).sum(0)
-    tensor([2, 2, 2], shape=(3,), dtype=int64)
+    tensor([2, 2, 2])
     """
     if tensor.ndim != 2:
         raise ShapeError(f"sparse_: expected a matrix, got shape {tensor.shape}")
@@ -364,3 +365,29 @@ def sparse_(
     keys = rand(tensor.shape, dtype=float64, generator=generator)
     ranks = argsort(argsort(keys, 0), 0)
     return tensor.copy_(tensor.masked_fill(ranks < zeros, 0.0))
+
+
+def _older(name: str) -> Callable[..., Tensor]:
+    """An initialiser under PyTorch's older name, with its warning."""
+    present = globals()[f"{name}_"]
+
+    @functools.wraps(present)
+    def older(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return present(*args, **kwargs)
+
+    older.__name__ = older.__qualname__ = name
+    older.__doc__ = f"``{name}_`` under its older name."
+    return older
+
+
+constant, dirac, normal, orthogonal = map(
+    _older, ("constant", "dirac", "normal", "orthogonal")
+)
+kaiming_normal, kaiming_uniform = map(_older, ("kaiming_normal", "kaiming_uniform"))
+sparse, uniform = map(_older, ("sparse", "uniform"))
+xavier_normal, xavier_uniform = map(_older, ("xavier_normal", "xavier_uniform"))

@@ -38,7 +38,6 @@ def _own_names(name: str) -> dict[str, Any]:
         from weft.compiler import compile
 
         own |= {"compile": compile, "_C": _CORE}
-        own |= {"float": weft.float32, "int": weft.int32}
     return own
 
 

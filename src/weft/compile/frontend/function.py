@@ -373,7 +373,7 @@ def _settings() -> tuple[Any, ...]:
     inside = own["capture"] is not None
     return (
         own["recording"], own["inference"], default_dtype(), config.strict_ieee,
-        config.batch_invariant, inside, mode.anomaly,
+        config.batch_invariant, inside, mode.anomaly, own["autocast"],
     )  # fmt: skip
 
 
@@ -499,7 +499,7 @@ def compile(
     ... def f(x):
     ...     return (x * 2 + 1).sum()
     >>> f(weft.ones(3))
-    tensor(9., dtype=float32)
+    tensor(9.)
     >>> len(f.compiles)
     1
     """

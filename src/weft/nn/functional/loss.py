@@ -6,15 +6,78 @@ against (N,) would broadcast to (N, N) and quietly average the wrong thing.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import weft
 from weft import Tensor
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from weft.nn.functional.activation import logsigmoid
 from weft.nn.functional.linear import cosine_similarity, pairwise_distance
 from weft.ops.require import require
+
+
+def old_reduction(size_average: bool | None, reduce: bool | None) -> str:
+    """The reduction that PyTorch's two older arguments ask for, with a warning."""
+    if reduce is False:
+        reduction = "none"
+    else:
+        reduction = "sum" if size_average is False else "mean"
+    warnings.warn(
+        "size_average and reduce args will be deprecated, please use "
+        f"reduction='{reduction}' instead.",
+        stacklevel=3,
+    )
+    return reduction
+
+
+def with_old_options(
+    names: list[str], first: str = "reduction", second: str = "reduction"
+) -> list[str]:
+    """Names of options with ``size_average`` and ``reduce`` where PyTorch has them."""
+    found = list(names)
+    found.insert(found.index(second), "reduce")
+    found.insert(found.index(first) if first != second else found.index("reduce"),
+                 "size_average")  # fmt: skip
+    return found
+
+
+def _reducing(first: str = "reduction") -> Callable[[Any], Any]:
+    """A loss that takes ``size_average`` and ``reduce`` in PyTorch's places too."""
+
+    def wrap(fn: Any) -> Any:
+        given = inspect.signature(fn).parameters
+        names = with_old_options(list(given), first)
+        place = names.index("size_average")
+        wide = widened(fn)
+        old = functools.partial(
+            inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD
+        )
+
+        @functools.wraps(fn)
+        def loss(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > place or "size_average" in kwargs or "reduce" in kwargs:
+                kwargs = {**dict(zip(names, args, strict=False)), **kwargs}
+                average = kwargs.pop("size_average", None)
+                reduce = kwargs.pop("reduce", None)
+                if isinstance(average, str):  # the reduction, where it is third
+                    kwargs["reduction"] = average
+                elif average is not None or reduce is not None:
+                    kwargs["reduction"] = old_reduction(average, reduce)
+                args = ()
+            return wide(*args, **kwargs)
+
+        loss.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [given[n] if n in given else old(n, default=None) for n in names]
+        )
+        return loss
+
+    return wrap
 
 
 def _reduce(name: str, loss: Tensor, reduction: str) -> Tensor:
@@ -49,38 +112,41 @@ def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str) ->
 # -- regression
 
 
+@_reducing()
 def mse_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
     """Squared differences.
 
     >>> weft.nn.functional.mse_loss(weft.tensor([1.0, 3.0]), weft.tensor([0.0, 0.0]))
-    tensor(5., dtype=float32)
+    tensor(5.)
     """
     _same_shape("mse_loss", input, target)
     off = input - target
     return _weighted("mse_loss", off * off, weight, reduction)
 
 
+@_reducing()
 def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
     """Absolute differences.
 
     >>> weft.nn.functional.l1_loss(weft.tensor([1.0, -3.0]), weft.zeros(2))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     _same_shape("l1_loss", input, target)
     return _weighted("l1_loss", weft.abs(input - target), weight, reduction)
 
 
+@_reducing()
 def smooth_l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
     """Squared below ``beta``, absolute above it.
 
     >>> weft.nn.functional.smooth_l1_loss(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor(1.3125, dtype=float32)
+    tensor(1.3125)
     """
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: expected beta of at least 0, got {beta}")
@@ -92,6 +158,7 @@ def smooth_l1_loss(
     return _reduce("smooth_l1_loss", loss, reduction)
 
 
+@widened
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -102,7 +169,7 @@ def huber_loss(
     """Squared below ``delta``, linear above it.
 
     >>> weft.nn.functional.huber_loss(weft.tensor([0.5, 3.0]), weft.zeros(2))
-    tensor(1.3125, dtype=float32)
+    tensor(1.3125)
     """
     if delta <= 0:
         raise ArgumentError(f"huber_loss: expected delta above 0, got {delta}")
@@ -124,7 +191,7 @@ def gaussian_nll_loss(
 
     >>> f = weft.nn.functional.gaussian_nll_loss
     >>> f(weft.zeros(2), weft.ones(2), weft.ones(2))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("gaussian_nll_loss", input, target)
     if not isinstance(var, Tensor):
@@ -148,6 +215,7 @@ def gaussian_nll_loss(
     return _reduce("gaussian_nll_loss", loss, reduction)
 
 
+@_reducing("eps")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -159,7 +227,7 @@ def poisson_nll_loss(
     """The negative log-likelihood of a Poisson distribution.
 
     >>> weft.nn.functional.poisson_nll_loss(weft.zeros(2), weft.ones(2))
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
     _same_shape("poisson_nll_loss", input, target)
     if log_input:
@@ -199,6 +267,7 @@ def _check_pos_weight(input: Tensor, weight: Tensor) -> None:
         )
 
 
+@_reducing()
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -206,7 +275,7 @@ def binary_cross_entropy(
 
     >>> f = weft.nn.functional.binary_cross_entropy
     >>> f(weft.tensor([0.5]), weft.tensor([1.0]))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("binary_cross_entropy", input, target)
     input = _chances(
@@ -222,6 +291,7 @@ def binary_cross_entropy(
     return _reduce("binary_cross_entropy", loss, reduction)
 
 
+@_reducing()
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -233,7 +303,7 @@ def binary_cross_entropy_with_logits(
 
     >>> f = weft.nn.functional.binary_cross_entropy_with_logits
     >>> f(weft.tensor([0.0]), weft.tensor([1.0]))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("binary_cross_entropy_with_logits", input, target)
     target = _targets("binary_cross_entropy_with_logits", target)
@@ -282,6 +352,7 @@ def _classes(name: str, target: Tensor, classes: int, ignore: int) -> Tensor:
     )
 
 
+@_reducing("ignore_index")
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -293,7 +364,7 @@ def nll_loss(
 
     >>> logp = weft.log(weft.tensor([[0.5, 0.5]]))
     >>> weft.nn.functional.nll_loss(logp, weft.tensor([0]))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     return _nll("nll_loss", input, target, weight, ignore_index, reduction)
 
@@ -323,6 +394,7 @@ def _nll(
     return _reduce(name, loss, reduction)
 
 
+@_reducing("ignore_index")
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -334,7 +406,7 @@ def cross_entropy(
     """Cross-entropy of raw scores with class indices or class probabilities.
 
     >>> weft.nn.functional.cross_entropy(weft.zeros(1, 4), weft.tensor([2]))
-    tensor(1.3863, dtype=float32)
+    tensor(1.3863)
     """
     if not 0 <= label_smoothing <= 1:
         raise ArgumentError(
@@ -397,6 +469,7 @@ def _soft_targets(
     return _reduce("cross_entropy", loss, reduction)
 
 
+@_reducing()
 def kl_div(
     input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
@@ -404,7 +477,7 @@ def kl_div(
 
     >>> p = weft.tensor([[0.5, 0.5]])
     >>> weft.nn.functional.kl_div(p.log(), p, reduction="batchmean")
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
     _same_shape("kl_div", input, target)
     if log_target:
@@ -419,6 +492,7 @@ def kl_div(
 # -- margins
 
 
+@_reducing()
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -426,7 +500,7 @@ def hinge_embedding_loss(
 
     >>> f = weft.nn.functional.hinge_embedding_loss
     >>> f(weft.tensor([0.5, 0.5]), weft.tensor([1.0, -1.0]))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("hinge_embedding_loss", input, target)
     apart = weft.clamp(margin - input, min=0.0)
@@ -434,6 +508,7 @@ def hinge_embedding_loss(
     return _reduce("hinge_embedding_loss", loss, reduction)
 
 
+@_reducing()
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -445,7 +520,7 @@ def margin_ranking_loss(
 
     >>> f = weft.nn.functional.margin_ranking_loss
     >>> f(weft.tensor([1.0]), weft.tensor([3.0]), weft.tensor([1.0]))
-    tensor(2., dtype=float32)
+    tensor(2.)
     """
     _same_shape("margin_ranking_loss", input1, input2)
     _same_shape("margin_ranking_loss", input1, target)
@@ -453,16 +528,18 @@ def margin_ranking_loss(
     return _reduce("margin_ranking_loss", loss, reduction)
 
 
+@_reducing()
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """``log(1 + exp(-target * x))``.
 
     >>> weft.nn.functional.soft_margin_loss(weft.zeros(1), weft.ones(1))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("soft_margin_loss", input, target)
     return _reduce("soft_margin_loss", -logsigmoid(target * input), reduction)
 
 
+@_reducing()
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -470,7 +547,7 @@ def multilabel_soft_margin_loss(
 
     >>> f = weft.nn.functional.multilabel_soft_margin_loss
     >>> f(weft.zeros(1, 2), weft.ones(1, 2))
-    tensor(0.6931, dtype=float32)
+    tensor(0.6931)
     """
     _same_shape("multilabel_soft_margin_loss", input, target)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -478,6 +555,7 @@ def multilabel_soft_margin_loss(
     return _reduce("multilabel_soft_margin_loss", loss.mean(-1), reduction)
 
 
+@_reducing()
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -489,7 +567,7 @@ def multi_margin_loss(
     """``sum_i max(0, margin - x[y] + x[i])^p / C`` over the other classes.
 
     >>> weft.nn.functional.multi_margin_loss(weft.zeros(1, 2), weft.tensor([0]))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     rows, flat = _class_first("multi_margin_loss", input, target)
     flat = _classes("multi_margin_loss", flat, rows.shape[1], -(10**9))
@@ -504,6 +582,7 @@ def multi_margin_loss(
     return _reduce("multi_margin_loss", loss, reduction)
 
 
+@_reducing()
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, reduction: str = "mean"
 ) -> Tensor:
@@ -511,7 +590,7 @@ def multilabel_margin_loss(
 
     >>> f = weft.nn.functional.multilabel_margin_loss
     >>> f(weft.zeros(1, 2), weft.tensor([[0, -1]]))
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("multilabel_margin_loss", input, target)
     rows = input.reshape(-1, input.shape[-1])
@@ -530,6 +609,7 @@ def multilabel_margin_loss(
     return _reduce("multilabel_margin_loss", loss, reduction)
 
 
+@_reducing()
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -541,7 +621,7 @@ def cosine_embedding_loss(
 
     >>> x = weft.tensor([[1.0, 0.0]])
     >>> weft.nn.functional.cosine_embedding_loss(x, x, weft.tensor([1.0]))
-    tensor(0., dtype=float32)
+    tensor(0.)
     """
     _same_shape("cosine_embedding_loss", input1, input2)
     cos = cosine_similarity(input1, input2, dim=-1)
@@ -555,6 +635,7 @@ def cosine_embedding_loss(
     return _reduce("cosine_embedding_loss", loss, reduction)
 
 
+@_reducing()
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -569,7 +650,7 @@ def triplet_margin_loss(
 
     >>> a = weft.zeros(1, 2)
     >>> weft.nn.functional.triplet_margin_loss(a, a, a)
-    tensor(1., dtype=float32)
+    tensor(1.)
     """
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
@@ -595,7 +676,7 @@ def triplet_margin_with_distance_loss(
 
     >>> a = weft.zeros(1, 2)
     >>> weft.nn.functional.triplet_margin_with_distance_loss(a, a, a, margin=0.5)
-    tensor(0.5000, dtype=float32)
+    tensor(0.5000)
     """
     _same_shape("triplet_margin_loss", anchor, positive)
     _same_shape("triplet_margin_loss", anchor, negative)

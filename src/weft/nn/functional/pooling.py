@@ -10,6 +10,7 @@ import numpy as np
 
 from weft import Tensor, reshape, scatter
 from weft import dtype as dtypes
+from weft.core.autocast import widened
 from weft.errors import ArgumentError, DTypeError, ShapeError
 from weft.nn.functional.conv import sizes_of, with_batch, without_batch
 from weft.ops.conv import Sizes
@@ -122,7 +123,7 @@ def max_pool1d(
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0]])
     >>> weft.nn.functional.max_pool1d(x, 2)
-    tensor([[3., 2.]], shape=(1, 2), dtype=float32)
+    tensor([[3., 2.]])
     """
     return _max_pool(
         1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
@@ -140,13 +141,14 @@ def max_pool2d(
     >>> x = weft.arange(16.0).reshape(1, 4, 4)
     >>> weft.nn.functional.max_pool2d(x, 2)
     tensor([[[ 5.,  7.],
-             [13., 15.]]], shape=(1, 2, 2), dtype=float32)
+             [13., 15.]]])
     """
     return _max_pool(
         2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
     )
 
 
+@widened
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
@@ -190,7 +192,7 @@ def adaptive_max_pool1d(
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0, 5.0]])
     >>> weft.nn.functional.adaptive_max_pool1d(x, 2)
-    tensor([[3., 5.]], shape=(1, 2), dtype=float32)
+    tensor([[3., 5.]])
     """
     return _adaptive_max(1, input, output_size, return_indices)
 
@@ -289,7 +291,7 @@ def avg_pool1d(
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0]])
     >>> weft.nn.functional.avg_pool1d(x, 2)
-    tensor([[2., 1.]], shape=(1, 2), dtype=float32)
+    tensor([[2., 1.]])
     """
     return _avg_pool(
         1, input, kernel_size, stride, padding, ceil_mode, count_include_pad
@@ -309,7 +311,7 @@ def avg_pool2d(
     >>> x = weft.arange(16.0).reshape(1, 4, 4)
     >>> weft.nn.functional.avg_pool2d(x, 2)
     tensor([[[ 2.5000,  4.5000],
-             [10.5000, 12.5000]]], shape=(1, 2, 2), dtype=float32)
+             [10.5000, 12.5000]]])
     """
     return _avg_pool(
         2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
@@ -317,6 +319,7 @@ def avg_pool2d(
     )  # fmt: skip
 
 
+@widened
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
     ceil_mode: bool = False, count_include_pad: bool = True,
@@ -370,7 +373,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
     >>> x = weft.tensor([[1.0, 3.0, 2.0]])
     >>> weft.nn.functional.adaptive_avg_pool1d(x, 2)
-    tensor([[2.0000, 2.5000]], shape=(1, 2), dtype=float32)
+    tensor([[2.0000, 2.5000]])
     """
     return _adaptive_avg(1, input, output_size)
 
@@ -384,6 +387,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg(2, input, output_size)
 
 
+@widened
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """The mean of each of ``output_size`` windows that share out the input.
 
@@ -415,7 +419,7 @@ def lp_pool1d(
 
     >>> x = weft.tensor([[3.0, 4.0, 6.0, 8.0]])
     >>> weft.nn.functional.lp_pool1d(x, 2, 2)
-    tensor([[ 5., 10.]], shape=(1, 2), dtype=float32)
+    tensor([[ 5., 10.]])
     """
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -427,7 +431,7 @@ def lp_pool2d(
     """``sum(window ** norm_type) ** (1 / norm_type)`` of each window.
 
     >>> weft.nn.functional.lp_pool2d(weft.ones(1, 2, 2), 2, 2)
-    tensor([[[2.]]], shape=(1, 1, 1), dtype=float32)
+    tensor([[[2.]]])
     """
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -439,7 +443,7 @@ def lp_pool3d(
     """``sum(window ** norm_type) ** (1 / norm_type)`` of each window.
 
     >>> weft.nn.functional.lp_pool3d(weft.ones(1, 2, 2, 2), 1, 2)
-    tensor([[[[8.]]]], shape=(1, 1, 1, 1), dtype=float32)
+    tensor([[[[8.]]]])
     """
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
 
@@ -505,11 +509,12 @@ def max_unpool1d(
     >>> F = weft.nn.functional
     >>> x = weft.tensor([[1.0, 3.0, 2.0, 0.0]])
     >>> F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2)
-    tensor([[0., 3., 2., 0.]], shape=(1, 4), dtype=float32)
+    tensor([[0., 3., 2., 0.]])
     """
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@widened
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None,
     padding: Any = 0, output_size: Any = None,
@@ -524,6 +529,7 @@ def max_unpool2d(
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@widened
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None,
     padding: Any = 0, output_size: Any = None,
