@@ -17,7 +17,7 @@ ORDER = (
     "nn", "distributions", "optim",
     "utils", "datasets", "metrics", "models", "serialization", "training",
     "static", "layers", "symbolic", "array_api", "numpy_protocol", "testing",
-    "version", "types", "switches", "cpu", "cuda", "xpu", "mtia", "mps",
+    "version", "types", "cpu", "cuda", "xpu", "mtia", "mps",
     "accelerator", "backends", "distributed", "futures", "multiprocessing",
     "overrides", "hub",
     "library", "compiler", "jit", "fx", "profiler", "vision", "torch", "cli",

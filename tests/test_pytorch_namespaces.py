@@ -220,16 +220,6 @@ def test_code_knows_whether_it_is_compiled():
     assert weft.compile(f)(weft.zeros(1)).item() == 1
 
 
-def test_switches_are_kept():
-    weft.use_deterministic_algorithms(True, warn_only=True)
-    assert weft.get_deterministic_debug_mode() == 1
-    weft.set_deterministic_debug_mode("default")
-    assert not weft.are_deterministic_algorithms_enabled()
-    with pytest.warns(UserWarning, match="unchanged"):
-        weft.set_float32_matmul_precision("zork")
-    assert weft.get_float32_matmul_precision() == "highest"
-
-
 def test_devices_that_are_not_here_can_be_named_but_not_used():
     device = weft.device("cuda", 1)
     assert (device.type, device.index, str(device)) == ("cuda", 1, "cuda:1")

@@ -107,6 +107,7 @@ __version__ = "0.1.0"
 # Loaded when first used, so that importing weft stays light.
 _LAZY = (
     "accelerator",
+    "amp",
     "array_api",
     "backends",
     "cli",
@@ -180,29 +181,12 @@ _LAZY_NAMES = {
     "set_memory_limit": "memory",
     "set_num_threads": "runtime.cpu.pool",
     "while_loop": "graph.control",
-    **dict.fromkeys(
-        [
-            "are_deterministic_algorithms_enabled",
-            "compiled_with_cxx11_abi",
-            "get_deterministic_debug_mode",
-            "get_device_module",
-            "get_float32_matmul_precision",
-            "get_num_interop_threads",
-            "is_deterministic_algorithms_warn_only_enabled",
-            "is_warn_always_enabled",
-            "set_deterministic_debug_mode",
-            "set_float32_matmul_precision",
-            "set_flush_denormal",
-            "set_num_interop_threads",
-            "set_warn_always",
-            "use_deterministic_algorithms",
-        ],
-        "switches",
-    ),
     "AcceleratorError": "cuda",
     "Event": "cpu",
     "OutOfMemoryError": "cuda",
     "Stream": "cpu",
+    "compiled_with_cxx11_abi": "version",
+    "get_device_module": "accelerator",
 }
 
 _LAZY_GROUPS = {
