@@ -18,6 +18,7 @@ from typing import Any
 
 from weft.dtype import DType
 from weft.errors import INTERNAL
+from weft.torch.core import Core, Operators
 from weft.torch.places import MOVED, VISION_MOVED, moved, why_absent
 from weft.torch.version import VERSION, VISION_VERSION
 
@@ -36,7 +37,8 @@ def _own_names(name: str) -> dict[str, Any]:
     if name == "torch":
         from weft.compiler import compile
 
-        own |= {"compile": compile, "_C": _CORE}
+        own |= {"compile": compile, "_C": Core(_missing_name), "ops": Operators()}
+        own["dtype"] = DType
     return own
 
 
@@ -89,16 +91,6 @@ class Alias(ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
-class _Core:
-    """``torch._C``: programs ask it only which parts PyTorch was built with."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise _missing_name("torch._C", name)
-
-
-_CORE = _Core()
-
-
 def _star(target: ModuleType) -> list[str]:
     """The names that ``from torch import *`` gives: no built-ins but dtypes."""
     if hasattr(target, "__all__"):
@@ -108,6 +100,7 @@ def _star(target: ModuleType) -> list[str]:
         name
         for name in dir(target)
         if not name.startswith("_")
+        and hasattr(target, name)
         and (name not in hidden or isinstance(getattr(target, name), DType))
     ]
 

@@ -9,6 +9,8 @@ import fnmatch
 MOVED = {
     "functional": "",
     "random": "",
+    "_dynamo": "torch.dynamo",
+    "_dynamo.*": "torch.dynamo",
     "_tensor": "",
     "_tensor_str": "printing",
     "_utils": "utils",
@@ -54,8 +56,6 @@ VISION_MOVED = {
 # Names that Weft deliberately has not, by patterns, and what to do instead.
 _REASONS = {
     "torch._C*": "it is PyTorch's C++ core; use the public name",
-    "torch.ops*": "it is PyTorch's table of C++ kernels; call the function itself, or "
-    "write an operator with torch.library.custom_op",
     "torch.utils.cpp_extension*": "Weft runs no C++ or CUDA extensions; write the "
     "operator in Python with torch.library.custom_op or torch.autograd.Function, and "
     "compile it with torch.compile",
@@ -79,8 +79,6 @@ _REASONS = {
     "torch.quantize*": "Weft has no quantized tensors; use bfloat16",
     "torch.q*int*": "Weft has no quantized tensors; use bfloat16",
     "torch.*[qQ]uantize*": "Weft has no quantized tensors; use bfloat16",
-    "torch._dynamo*": "it is the inside of PyTorch's compiler; use torch.compile and "
-    "torch.compiler",
     "torch._inductor*": "it is the inside of PyTorch's compiler; use torch.compile",
     "torch._functorch*": "use torch.func",
     "torch.package*": "use torch.save and torch.load",
@@ -106,7 +104,6 @@ _REASONS = {
     "torch.batch_norm_*": "it is a part of PyTorch's kernels; use batch_norm",
     "torch._*": "it is private to PyTorch",
     "torchvision._C*": "it is torchvision's C++ core",
-    "torchvision.io.*": "read pictures with torchvision.io.read_image or PIL",
 }
 
 

@@ -1,4 +1,4 @@
-"""``weft.utils.dlpack``: tensors to and from other libraries without copying."""
+"""DLPack's functions under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["from_dlpack", "to_dlpack"]
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A capsule of the tensor's memory, which one other library may take.
+    """A capsule that another library takes a tensor over from, without a copy.
 
     >>> type(weft.utils.dlpack.to_dlpack(weft.ones(2))).__name__
     'PyCapsule'
