@@ -127,8 +127,10 @@ def find(path: str) -> Any:
     except ImportError:
         pass
     package, _, name = path.rpartition(".")
-    owner = find(package) if package else None
-    return getattr(owner, name, None)
+    try:
+        return getattr(find(package) if package else None, name, None)
+    except ImportError:  # a name that is declared before its module is there
+        return None
 
 
 def rows() -> Iterator[Row]:
