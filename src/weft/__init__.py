@@ -86,6 +86,7 @@ from weft.dtype import (
 from weft.dtype import bool_ as bool
 from weft.dtype_info import finfo, iinfo
 from weft.interchange import from_dlpack
+from weft.ops.memory_format import MemoryFormat as memory_format
 from weft.ops.memory_format import (
     channels_last,
     channels_last_3d,

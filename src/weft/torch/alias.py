@@ -62,6 +62,8 @@ class Alias(ModuleType):
         full = f"{self.__name__}.{name}"
         if name == "__all__":
             return _star(target)
+        if full == "torch.torch":  # which PyTorch has, too
+            return self
         try:
             value = getattr(target, name)
         except AttributeError:
