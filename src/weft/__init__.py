@@ -195,29 +195,12 @@ _LAZY_NAMES = {
     "sparse_csc_tensor": "sparse",
     "sparse_csr_tensor": "sparse",
     "while_loop": "graph.control",
-    **dict.fromkeys(
-        [
-            "are_deterministic_algorithms_enabled",
-            "compiled_with_cxx11_abi",
-            "get_deterministic_debug_mode",
-            "get_device_module",
-            "get_float32_matmul_precision",
-            "get_num_interop_threads",
-            "is_deterministic_algorithms_warn_only_enabled",
-            "is_warn_always_enabled",
-            "set_deterministic_debug_mode",
-            "set_float32_matmul_precision",
-            "set_flush_denormal",
-            "set_num_interop_threads",
-            "set_warn_always",
-            "use_deterministic_algorithms",
-        ],
-        "switches",
-    ),
     "AcceleratorError": "cuda",
     "Event": "cpu",
     "OutOfMemoryError": "cuda",
     "Stream": "cpu",
+    "compiled_with_cxx11_abi": "version",
+    "get_device_module": "accelerator",
 }
 
 _LAZY_GROUPS = {

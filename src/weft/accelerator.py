@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from weft.core.absent import needing
+from weft.core.device import find_device, get_default_device
 
 _NEED_ONE = """
     current_device_index current_device_idx set_device_index set_device_idx
@@ -41,3 +43,13 @@ def current_accelerator(check_available: bool = False) -> Any:
     True
     """
     return None
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The namespace of a device's kind.
+
+    >>> weft.get_device_module("cpu") is weft.cpu
+    True
+    """
+    found = get_default_device() if device is None else find_device(device)
+    return importlib.import_module(f"weft.{found.type}")

@@ -11,3 +11,12 @@ hip: str | None = None
 rocm: str | None = None
 xpu: str | None = None
 git_version = "unknown"
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True: there is no C++ library with another one.
+
+    >>> weft.compiled_with_cxx11_abi()
+    True
+    """
+    return True

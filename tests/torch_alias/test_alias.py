@@ -71,9 +71,9 @@ def test_star_imports_give_public_names_and_keep_builtins(torch):
     assert scope["float32"] is weft.float32
     assert "sum" not in scope
     assert "map" not in scope
-    nn = {}
-    exec("from torch.nn import *", nn)
-    assert nn["Linear"] is weft.nn.Linear
+    inner = {}
+    exec("from torch.optim import *", inner)
+    assert inner["Adam"] is weft.optim.Adam
 
 
 def test_versions_satisfy_checks(torch):
@@ -155,7 +155,7 @@ def test_what_is_deliberately_absent_says_what_to_do(torch):
     with pytest.raises(ImportError, match=r"no C\+\+ or CUDA extensions"):
         import torch.utils.cpp_extension
     with pytest.raises(AttributeError, match=r"is_available\(\) is False"):
-        torch.distributed.init_process_group
+        torch.distributed.FileStore
     with pytest.raises(AttributeError, match=r"C\+\+ core"):
         torch._C._no_such
     with pytest.raises(ImportError, match=r"ONNX"):

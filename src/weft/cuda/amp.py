@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-from weft import amp
-from weft.amp import custom_bwd, custom_fwd
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
-
-
-class autocast(amp.autocast):
-    """``weft.amp.autocast("cuda", ...)``.
-
-    >>> with weft.cuda.amp.autocast(enabled=False):
-    ...     pass
-    """
-
-    def __init__(
-        self, enabled: bool = True, dtype: Any = None, cache_enabled: bool = True
-    ) -> None:
-        super().__init__("cuda", dtype, enabled, cache_enabled)
+def _amp() -> Any:
+    return importlib.import_module("weft.amp")
 
 
-class GradScaler(amp.GradScaler):
-    """``weft.amp.GradScaler("cuda", ...)``.
+def autocast(
+    enabled: bool = True, dtype: Any = None, cache_enabled: bool = True
+) -> Any:
+    """``weft.amp.autocast("cuda", ...)``: disabled, with a warning, without a GPU."""
+    options = {"enabled": enabled, "cache_enabled": cache_enabled}
+    return _amp().autocast("cuda", dtype=dtype, **options)
 
-    >>> weft.cuda.amp.GradScaler(enabled=False).get_scale()
-    1.0
-    """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__("cuda", *args, **options)
+def GradScaler(*args: Any, **options: Any) -> Any:
+    """``weft.amp.GradScaler("cuda", ...)``: disabled, with a warning, without a GPU."""
+    return _amp().GradScaler("cuda", *args, **options)
+
+
+def custom_fwd(fwd: Any = None, *, cast_inputs: Any = None) -> Any:
+    """``weft.amp.custom_fwd`` for GPUs."""
+    return _amp().custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd: Any) -> Any:
+    """``weft.amp.custom_bwd`` for GPUs."""
+    return _amp().custom_bwd(bwd, device_type="cuda")

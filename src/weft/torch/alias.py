@@ -16,7 +16,6 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
-import weft
 from weft.dtype import DType
 from weft.errors import INTERNAL
 from weft.torch.core import Core, Operators
@@ -39,7 +38,7 @@ def _own_names(name: str) -> dict[str, Any]:
         from weft.compiler import compile
 
         own |= {"compile": compile, "_C": Core(_missing_name), "ops": Operators()}
-        own |= {"float": weft.float32, "int": weft.int32, "dtype": DType}
+        own["dtype"] = DType
     return own
 
 
@@ -103,6 +102,7 @@ def _star(target: ModuleType) -> list[str]:
         name
         for name in dir(target)
         if not name.startswith("_")
+        and hasattr(target, name)
         and (name not in hidden or isinstance(getattr(target, name), DType))
     ]
 
@@ -156,7 +156,7 @@ def _missing_name(module: str, name: str) -> Exception:
 def _exists(name: str) -> bool:
     """Whether there is such a module, in a file or made by its package."""
     try:
-        importlib.import_module(name.rpartition(".")[0] or name)
+        importlib.import_module(name.rpartition(".")[0] or name)  # may make it
         return name in sys.modules or importlib.util.find_spec(name) is not None
     except (ModuleNotFoundError, ValueError):
         return False
@@ -214,7 +214,7 @@ class _Finder:
             if _importing():
                 raise ModuleNotFoundError(_missing(name, module=True), name=name)
             return None
-        origin = getattr(importlib.util.find_spec(found), "origin", None)
+        origin = getattr(importlib.import_module(found), "__file__", None)
         return ModuleSpec(name, _Loader(found), origin=origin, is_package=True)  # type: ignore[arg-type]
 
     def find_distributions(self, context: Any) -> Iterator[_Distribution]:

@@ -117,6 +117,15 @@ _REASONS = {
     "torch.classes*": "TorchScript classes are C++; use a Python class",
     "torch.testing._internal*": "it is for PyTorch's own tests; use "
     "torch.testing.assert_close",
+    "torch.cudnn_*": "it is a kernel of cuDNN; use the function of torch.nn",
+    "torch.miopen_*": "it is a kernel of MIOpen; use the function of torch.nn",
+    "torch.mkldnn_*": "it is a kernel of oneDNN; use the function of torch.nn",
+    "torch.fbgemm_*": "it is a kernel of FBGEMM; use the function of torch.nn",
+    "torch.sym_*": "sizes are ints in Weft; use Python's own functions",
+    "torch.Sym*": "sizes are ints in Weft",
+    "torch.bits*": "Weft has no such dtype",
+    "torch.*[0-9]x[0-9]*": "Weft has no such dtype",
+    "torch.batch_norm_*": "it is a part of PyTorch's kernels; use batch_norm",
     "torch._*": "it is private to PyTorch",
     "torchvision._C*": "it is torchvision's C++ core",
 }

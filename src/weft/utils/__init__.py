@@ -3,7 +3,15 @@
 import importlib as _importlib
 from typing import Any as _Any
 
-_LAZY = ("checkpoint", "data", "hooks", "model_zoo", "tensorboard", "transforms")
+_LAZY = (
+    "checkpoint",
+    "data",
+    "dlpack",
+    "hooks",
+    "model_zoo",
+    "tensorboard",
+    "transforms",
+)
 
 
 def __getattr__(name: str) -> _Any:

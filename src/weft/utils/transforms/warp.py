@@ -15,7 +15,7 @@ from weft.utils.transforms.image import like, pair, rounded, rows, wide
 
 
 @functools.lru_cache(64)
-def _weights(size: int, out: int, antialias: bool) -> np.ndarray:
+def resize_weights(size: int, out: int, antialias: bool) -> np.ndarray:
     """A matrix (out, size) of triangular weights around each pixel's centre."""
     scale = size / out
     reach = max(scale, 1.0) if antialias else 1.0
@@ -32,8 +32,8 @@ def resized(
 ) -> np.ndarray:
     """An array (H, W, C) at another size, by bilinear weights."""
     values = wide(array)
-    down = _weights(array.shape[0], size[0], antialias).astype(values.dtype)
-    across = _weights(array.shape[1], size[1], antialias).astype(values.dtype)
+    down = resize_weights(array.shape[0], size[0], antialias).astype(values.dtype)
+    across = resize_weights(array.shape[1], size[1], antialias).astype(values.dtype)
     with one_thread():  # a worker's bits are those of any other process
         values = np.tensordot(down, values, 1)  # (h, W, C)
         values = np.moveaxis(np.tensordot(across, values, (1, 1)), 0, 1)  # (h, w, C)

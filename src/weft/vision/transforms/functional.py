@@ -18,6 +18,7 @@ from weft.nn import functional as F
 from weft.ops.creation import tensor as make
 from weft.utils import transforms as _own
 from weft.utils.transforms.image import like, rows
+from weft.utils.transforms.warp import resize_weights
 
 
 class InterpolationMode(enum.Enum):
@@ -128,11 +129,13 @@ def resize(
         short, long = sorted((height, width))
         long = int(sizes[0] * long / short)
         sizes = [sizes[0], long] if height <= width else [long, sizes[0]]
-    batch = img.reshape(-1, *img.shape[-3:])
-    floats = batch if batch.is_floating_point() else batch.float()
-    out = F.interpolate(floats, sizes, mode="bilinear", antialias=bool(antialias))
-    out = out if batch.is_floating_point() else out.round().clamp(0, 255).to(img.dtype)
-    return out.reshape(*img.shape[:-2], *sizes)
+    floats = img if img.is_floating_point() else img.float()
+    down, across = (
+        make(resize_weights(old, new, bool(antialias))).to(floats.dtype)
+        for old, new in ((height, sizes[0]), (width, sizes[1]))
+    )
+    out = down @ floats @ across.mT
+    return out if img.is_floating_point() else out.round().clamp(0, 255).to(img.dtype)
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
