@@ -18,7 +18,7 @@ LEFT_OUT = {
     "optim.lr_scheduler": {"EPOCH_DEPRECATION_WARNING"},
     "optim.swa_utils": set(),
     "utils.data": {
-        "DFIterDataPipe", "DataChunk", "DistributedSampler", "IterDataPipe",
+        "DFIterDataPipe", "DataChunk", "IterDataPipe",
         "MapDataPipe", "argument_validation", "functional_datapipe",
         "guaranteed_datapipes_determinism", "non_deterministic",
         "runtime_validation", "runtime_validation_disabled",
