@@ -31,6 +31,10 @@ IGNORED = {
 }  # fmt: skip
 
 
+# Bases of layers, which are for isinstance.
+BASES = {"RNNBase", "RNNCellBase"}
+
+
 def public(package):
     """A package's own public names."""
     for name in getattr(package, "__all__", dir(package)):
@@ -69,7 +73,7 @@ def test_arguments(package):
     theirs, ours = both(package)
     wrong, count = {}, 0
     for name, thing in public(theirs):
-        if not callable(thing) or not hasattr(ours, name):
+        if not callable(thing) or not hasattr(ours, name) or name in BASES:
             continue
         count += 1
         order, names = arguments(thing)

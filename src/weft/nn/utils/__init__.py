@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import warnings
@@ -75,6 +76,7 @@ def clip_grad_norm_(
     return total
 
 
+@functools.wraps(clip_grad_norm_)
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
     """``clip_grad_norm_`` under its older name."""
     warnings.warn(
