@@ -197,6 +197,8 @@ class TripletMarginLoss(_Loss):
 class TripletMarginWithDistanceLoss(_Loss, old=False):
     """The triplet loss with a given distance function."""
 
+    distance_function: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.distance_function is None:

@@ -57,7 +57,7 @@ class Buffer(Tensor, metaclass=_MarkedBuffer):
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         from weft import empty
 
-        made = (empty(0) if data is None else data).detach()
+        made: Any = (empty(0) if data is None else data).detach()
         made._is_buffer = True
         made.persistent = persistent
         return made

@@ -104,8 +104,12 @@ class Optimizer:
     tensor([-0.5000, -0.5000], shape=(2,), dtype=float32)
     """
 
-    OptimizerPreHook = OptimizerPreHook
-    OptimizerPostHook = OptimizerPostHook
+    _optimizer_step_pre_hooks: dict[int, Any]
+    _optimizer_step_post_hooks: dict[int, Any]
+    _optimizer_state_dict_pre_hooks: dict[int, Any]
+    _optimizer_state_dict_post_hooks: dict[int, Any]
+    _optimizer_load_state_dict_pre_hooks: dict[int, Any]
+    _optimizer_load_state_dict_post_hooks: dict[int, Any]
     # Options whose truth decides which states a parameter has.
     switches: tuple[str, ...] = ()
 
@@ -172,7 +176,7 @@ class Optimizer:
         wrapper.hooked = True  # type: ignore[attr-defined]
         return wrapper
 
-    def register_step_pre_hook(self, hook: OptimizerPreHook) -> RemovableHandle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before a step; it may replace them.
 
         >>> sgd = weft.optim.SGD([weft.nn.Parameter(weft.ones(1))], lr=0.1)
@@ -182,7 +186,7 @@ class Optimizer:
         """
         return RemovableHandle(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook: OptimizerPostHook) -> RemovableHandle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` after a step."""
         return RemovableHandle(self._optimizer_step_post_hooks, hook)
 
@@ -596,6 +600,8 @@ class Optimizer:
 _OWN = ("params", "param_names")  # the entries of a group beside its options
 
 
+Optimizer.OptimizerPreHook = OptimizerPreHook  # type: ignore[attr-defined]
+Optimizer.OptimizerPostHook = OptimizerPostHook  # type: ignore[attr-defined]
 Optimizer.step = Optimizer.profile_hook_step(Optimizer.step)  # type: ignore[method-assign]
 
 
